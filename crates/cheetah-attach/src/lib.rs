@@ -1,0 +1,1 @@
+//! Attaching a device to this machine: FUSE.

@@ -1,0 +1,198 @@
+//! Bytes on their way through the stack.
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+/// The content of one read or write: a short list of parts, each either bytes or a run of zeros.
+///
+/// Layers cut and join data without copying it: a stripe joins what its nodes sent, a cache hands out slices of
+/// its chunks, and zeros never take memory or room on the wire until someone insists on bytes.
+#[derive(Clone, Default, Debug)]
+pub struct Data {
+    parts: SmallVec<[Part; 2]>,
+    len: u64,
+}
+
+/// A run of [`Data`]. Never empty.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// Bytes.
+    Bytes(Bytes),
+    /// This many zero bytes.
+    Zeros(u64),
+}
+
+impl Part {
+    /// Bytes it stands for.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Zeros(len) => *len,
+        }
+    }
+
+    /// Always false for a part inside [`Data`].
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn slice(&self, from: u64, to: u64) -> Self {
+        match self {
+            // A part of bytes is addressable memory, so its positions fit in usize.
+            Self::Bytes(bytes) => Self::Bytes(bytes.slice(from as usize..to as usize)),
+            Self::Zeros(_) => Self::Zeros(to - from),
+        }
+    }
+}
+
+impl Data {
+    /// No bytes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A run of zeros.
+    pub fn zeros(len: u64) -> Self {
+        let mut data = Self::new();
+        data.push_part(Part::Zeros(len));
+        data
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its parts in order; none is empty, and no two runs of zeros are neighbours.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Appends one part.
+    pub fn push_part(&mut self, part: Part) {
+        let len = part.len();
+        if len == 0 {
+            return;
+        }
+        self.len += len;
+        match (self.parts.last_mut(), part) {
+            (Some(Part::Zeros(last)), Part::Zeros(more)) => *last += more,
+            (_, part) => self.parts.push(part),
+        }
+    }
+
+    /// Appends all of `other`.
+    pub fn append(&mut self, other: Self) {
+        for part in other.parts {
+            self.push_part(part);
+        }
+    }
+
+    /// `len` bytes from `from`, sharing the memory. Both are clamped to what there is.
+    pub fn slice(&self, from: u64, len: u64) -> Self {
+        let to = from.saturating_add(len).min(self.len);
+        let mut out = Self::new();
+        let mut start = 0;
+        for part in &self.parts {
+            let end = start + part.len();
+            if start < to && from < end {
+                out.push_part(part.slice(from.saturating_sub(start), to.min(end) - start));
+            }
+            start = end;
+        }
+        out
+    }
+
+    /// Copies everything into `out`, which must be exactly as long.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        assert_eq!(out.len() as u64, self.len, "the buffer must be as long as the data");
+        let mut rest = out;
+        for part in &self.parts {
+            // Not truncated: the parts add up to `out.len()`.
+            let (here, next) = rest.split_at_mut(part.len() as usize);
+            match part {
+                Part::Bytes(bytes) => here.copy_from_slice(bytes),
+                Part::Zeros(_) => here.fill(0),
+            }
+            rest = next;
+        }
+    }
+
+    /// The data as one run of bytes; copies unless it is one already.
+    pub fn into_bytes(mut self) -> Bytes {
+        match self.parts.as_mut_slice() {
+            [] => Bytes::new(),
+            [Part::Bytes(bytes)] => std::mem::take(bytes),
+            _ => {
+                let mut out = BytesMut::zeroed(self.len as usize);
+                self.copy_to(&mut out);
+                out.freeze()
+            }
+        }
+    }
+
+    /// Whether every byte is zero; looks at the bytes, and stops at the first that is not.
+    pub fn is_zero(&self) -> bool {
+        self.parts.iter().all(|part| match part {
+            Part::Bytes(bytes) => is_zero(bytes),
+            Part::Zeros(_) => true,
+        })
+    }
+}
+
+/// Whether every byte is zero.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    // In runs, so that the compiler compares vectors and content gives up early.
+    bytes.chunks(256).all(|run| run.iter().fold(0, |seen, byte| seen | byte) == 0)
+}
+
+impl From<Bytes> for Data {
+    fn from(bytes: Bytes) -> Self {
+        let mut data = Self::new();
+        data.push_part(Part::Bytes(bytes));
+        data
+    }
+}
+
+impl From<Vec<u8>> for Data {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl PartialEq<[u8]> for Data {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.len == other.len() as u64 && self.clone().into_bytes() == other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn part() -> impl Strategy<Value = Part> {
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..20).prop_map(|v| Part::Bytes(v.into())),
+            (0u64..20).prop_map(Part::Zeros),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn slicing_data_is_slicing_its_bytes(parts in prop::collection::vec(part(), 0..6), from in 0u64..80, len in 0u64..80) {
+            let mut data = Data::new();
+            parts.into_iter().for_each(|part| data.push_part(part));
+            let whole = data.clone().into_bytes();
+            let start = (from as usize).min(whole.len());
+            let end = (start + len as usize).min(whole.len());
+            prop_assert_eq!(&data.slice(from, len).into_bytes()[..], &whole[start..end]);
+            prop_assert_eq!(data.is_zero(), whole.iter().all(|b| *b == 0));
+        }
+    }
+}

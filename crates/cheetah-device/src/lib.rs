@@ -1,0 +1,29 @@
+//! The [`Device`] trait and its layers.
+//!
+//! A *device* is anything with a size that can be read at an offset, and perhaps written. A drive is a stack
+//! of devices: each layer takes devices and is one. Reading this file, [`device`] and one layer (start with
+//! [`linear`]) is enough to write another.
+
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod device;
+pub mod error;
+pub mod io;
+pub mod linear;
+pub mod memory;
+pub mod overlay;
+pub mod placement;
+pub mod prefetch;
+pub mod range;
+pub mod readonly;
+pub mod size;
+pub mod stripe;
+pub mod window;
+
+pub use data::Data;
+pub use device::{Device, DynDevice, Extent, Geometry, Zeroing};
+pub use error::{Error, Result};
+pub use io::Io;
+pub use range::ByteRange;
+pub use size::Size;

@@ -1,0 +1,43 @@
+//! A device over plain memory: the reference model in tests, and the smallest possible example of a layer.
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use crate::{ByteRange, Data, Device, Geometry, Io};
+
+/// A writable device over one run of memory.
+pub struct Memory {
+    bytes: RwLock<Vec<u8>>,
+}
+
+impl Memory {
+    /// A device holding `bytes`.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes: RwLock::new(bytes) }
+    }
+
+    /// A copy of everything in it.
+    pub fn snapshot(&self) -> Vec<u8> {
+        self.bytes.read().clone()
+    }
+}
+
+fn indices(range: ByteRange) -> std::ops::Range<usize> {
+    // Only called with ranges that were checked against a Vec's length.
+    range.offset as usize..range.end() as usize
+}
+
+impl Device for Memory {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.bytes.read().len() as u64, writable: true, block_preferred: 4096 }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        Io::done(self.check(range).map(|()| Bytes::copy_from_slice(&self.bytes.read()[indices(range)]).into()))
+    }
+
+    fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
+        let range = ByteRange::new(offset, data.len());
+        Io::done(self.check(range).map(|()| data.copy_to(&mut self.bytes.write()[indices(range)])))
+    }
+}

@@ -1,0 +1,108 @@
+//! Byte ranges.
+
+use std::fmt;
+
+/// A range of bytes of a device: `len` bytes from `offset`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ByteRange {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; may be 0.
+    pub len: u64,
+}
+
+impl ByteRange {
+    /// `len` bytes from `offset`.
+    pub const fn new(offset: u64, len: u64) -> Self {
+        Self { offset, len }
+    }
+
+    /// From `start` up to, not including, `end`; empty where `end` is not beyond `start`.
+    pub const fn between(start: u64, end: u64) -> Self {
+        Self { offset: start, len: end.saturating_sub(start) }
+    }
+
+    /// The first byte after the range, saturating (so a hostile range compares as beyond any device).
+    pub const fn end(self) -> u64 {
+        self.offset.saturating_add(self.len)
+    }
+
+    /// Whether there is nothing in it.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether it lies within a device of `size` bytes; overflow counts as outside.
+    pub const fn fits(self, size: u64) -> bool {
+        match self.offset.checked_add(self.len) {
+            Some(end) => end <= size,
+            None => false,
+        }
+    }
+
+    /// Whether every byte of `other` is in this range.
+    pub const fn contains(self, other: Self) -> bool {
+        self.offset <= other.offset && other.end() <= self.end()
+    }
+
+    /// The bytes that are in both, if any.
+    pub fn intersection(self, other: Self) -> Option<Self> {
+        let both = Self::between(self.offset.max(other.offset), self.end().min(other.end()));
+        (!both.is_empty()).then_some(both)
+    }
+
+    /// The same length, `by` bytes further on.
+    pub const fn shifted(self, by: u64) -> Self {
+        Self { offset: self.offset + by, len: self.len }
+    }
+
+    /// The smallest range that contains this one and starts and ends on multiples of `unit`.
+    pub const fn aligned_to(self, unit: u64) -> Self {
+        let start = self.offset - self.offset % unit;
+        Self { offset: start, len: self.end().next_multiple_of(unit) - start }
+    }
+
+    /// Cuts the range at every multiple of `unit`; the pieces come in order and none is empty.
+    pub fn split_at_multiples(self, unit: u64) -> impl Iterator<Item = Self> {
+        let end = self.end();
+        let mut at = self.offset;
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let next = ((at / unit) + 1).saturating_mul(unit).min(end);
+                let piece = Self::between(at, next);
+                at = next;
+                piece
+            })
+        })
+    }
+}
+
+impl fmt::Display for ByteRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.offset, self.len)
+    }
+}
+
+impl fmt::Debug for ByteRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_end_at_multiples() {
+        let pieces: Vec<_> = ByteRange::new(3, 10).split_at_multiples(4).collect();
+        assert_eq!(pieces, [ByteRange::new(3, 1), ByteRange::new(4, 4), ByteRange::new(8, 4), ByteRange::new(12, 1)]);
+        assert_eq!(ByteRange::new(4, 0).split_at_multiples(4).count(), 0);
+    }
+
+    #[test]
+    fn a_range_that_overflows_fits_nowhere() {
+        assert!(!ByteRange::new(u64::MAX, 2).fits(u64::MAX));
+        assert!(ByteRange::new(u64::MAX, 0).fits(u64::MAX));
+    }
+}

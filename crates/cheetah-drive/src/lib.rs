@@ -1,0 +1,1 @@
+//! Drive files, and assembling the stack of layers they describe.

@@ -1,0 +1,1 @@
+//! NBD: codec, client and server.
