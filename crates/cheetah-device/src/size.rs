@@ -11,7 +11,9 @@ const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /// A size that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a size; write a number and a unit, such as 4096, 64KiB, 1.5GiB (units: B, KiB, MiB, GiB, TiB, PiB)")]
+#[error(
+    "'{0}' is not a size; write a number and a unit, such as 4096, 64KiB, 1.5GiB (units: B, KiB, MiB, GiB, TiB, PiB)"
+)]
 pub struct BadSize(String);
 
 impl FromStr for Size {
