@@ -18,6 +18,7 @@ pub mod prefetch;
 pub mod range;
 pub mod readonly;
 pub mod size;
+mod spread;
 pub mod stripe;
 pub mod window;
 

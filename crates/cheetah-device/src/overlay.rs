@@ -1,1 +1,236 @@
-//! To be written.
+//! Copy-on-write: a device that can be written while what is below never is.
+//!
+//! What is written goes to memory or to a file, and [`Spans`] remembers which bytes those are, to the byte. So a
+//! write never has to read what is around it, two writers have no block in common to fight over, and a range of
+//! the base that cannot be read can still be written over. Every read finds out under a short lock which bytes
+//! come from where, then fetches without the lock.
+
+mod spans;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::future::try_join_all;
+use parking_lot::Mutex;
+
+use self::spans::{Content, Segment, Spans};
+use crate::data::Part;
+use crate::device::DynDevice;
+use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Size, Zeroing};
+
+/// What is written is kept in memory in pieces cut at multiples of this, so that writing over a part of it gives
+/// the rest back.
+const PIECE_BYTES: u64 = 4096;
+
+/// A writable view of a device that is never written.
+///
+/// The changes live as long as the overlay; [`flush`](Device::flush) has nothing to do.
+pub struct Overlay {
+    base: DynDevice,
+    spans: Mutex<Spans>,
+    store: Store,
+}
+
+/// Where changes are kept.
+enum Store {
+    /// In the spans themselves.
+    Memory { limit_bytes: u64 },
+    /// At the same offsets of a sparse file.
+    File(Arc<ScratchFile>),
+}
+
+struct ScratchFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl Overlay {
+    /// Keeps changes in memory, `limit_bytes` of them with all their bookkeeping; a write beyond it fails with
+    /// [`Error::NoSpace`].
+    pub fn in_memory(base: DynDevice, limit_bytes: u64) -> Self {
+        Self { base, spans: Mutex::default(), store: Store::Memory { limit_bytes } }
+    }
+
+    /// Keeps changes in a sparse file at `path`. The file must not exist yet, and its name is removed again at
+    /// once: without the overlay it means nothing, and so its space is given back however the process ends.
+    ///
+    /// Operations must be awaited within a tokio runtime.
+    pub fn in_file(base: DynDevice, path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(|error| {
+            Error::io(format!("creating the overlay file {} (it must not exist yet)", path.display()), &error)
+        })?;
+        std::fs::remove_file(path)
+            .map_err(|error| Error::io(format!("unlinking the overlay file {}", path.display()), &error))?;
+        let store = Store::File(Arc::new(ScratchFile { file, path: path.to_owned() }));
+        Ok(Self { base, spans: Mutex::default(), store })
+    }
+
+    /// Bytes that differ in origin from the base: written or zeroed here.
+    pub fn changed_bytes(&self) -> u64 {
+        self.spans.lock().len_bytes()
+    }
+
+    /// One segment's content; `None` in it stands for the base.
+    fn fetch(&self, segment: Segment) -> Io<'_, Data> {
+        match (segment.content, &self.store) {
+            (None, _) => self.base.read(segment.range),
+            (Some(Content::Bytes(bytes)), _) => Io::ok(bytes.into()),
+            (Some(Content::Stored), Store::File(file)) => file.read(segment.range),
+            (Some(Content::Zero), _) => Io::ok(Data::zeros(segment.range.len)),
+            (Some(Content::Stored), Store::Memory { .. }) => Io::fail(Error::Invalid("overlay without a file".into())),
+        }
+    }
+
+    /// Puts `data` in memory if the limit allows it.
+    fn keep(&self, offset: u64, data: &Data, limit_bytes: u64) -> Result<()> {
+        let range = ByteRange::new(offset, data.len());
+        // Copied before the lock is taken; pieces of their own, so that no big buffer is kept for a small part.
+        let pieces: Vec<(ByteRange, Content)> = range
+            .split_at_multiples(PIECE_BYTES)
+            .map(|piece| (piece, piece_content(&data.slice(piece.offset - offset, piece.len))))
+            .collect();
+        let bytes = pieces.iter().map(|(_, content)| content.memory_bytes()).sum();
+        let mut spans = self.spans.lock();
+        check_room(&spans, range, bytes, pieces.len(), limit_bytes)?;
+        for (piece, content) in pieces {
+            spans.set(piece, content);
+        }
+        Ok(())
+    }
+}
+
+fn piece_content(data: &Data) -> Content {
+    if data.parts().iter().all(|part| matches!(part, Part::Zeros(_))) {
+        return Content::Zero;
+    }
+    let mut copy = BytesMut::zeroed(usize::try_from(data.len()).unwrap_or(usize::MAX));
+    data.copy_to(&mut copy);
+    Content::Bytes(copy.freeze())
+}
+
+/// Fails unless `range` may be set to `bytes` bytes of content in `pieces` pieces.
+fn check_room(spans: &Spans, range: ByteRange, bytes: u64, pieces: usize, limit_bytes: u64) -> Result<()> {
+    if spans.memory_bytes_after(range, bytes, pieces) <= limit_bytes {
+        return Ok(());
+    }
+    let limit = Size(limit_bytes);
+    Err(Error::NoSpace(format!("the overlay may take {limit} of memory, and {range} would exceed it").into()))
+}
+
+impl Device for Overlay {
+    fn geometry(&self) -> Geometry {
+        Geometry { writable: true, ..self.base.geometry() }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        let mut segments = self.spans.lock().segments(range);
+        if segments.len() <= 1 {
+            return segments.pop().map_or_else(|| Io::ok(Data::new()), |segment| self.fetch(segment));
+        }
+        Io::later(async move {
+            let mut whole = Data::new();
+            for data in try_join_all(segments.into_iter().map(|segment| self.fetch(segment))).await? {
+                whole.append(data);
+            }
+            Ok(whole)
+        })
+    }
+
+    fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
+        let range = ByteRange::new(offset, data.len());
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        match &self.store {
+            Store::Memory { limit_bytes } => Io::done(self.keep(offset, &data, *limit_bytes)),
+            Store::File(file) => Io::later(async move {
+                file.write(offset, data).await?;
+                // Only now: until the bytes are in the file, readers get what was there before.
+                self.spans.lock().set(range, Content::Stored);
+                Ok(())
+            }),
+        }
+    }
+
+    fn zero(&self, range: ByteRange, _how: Zeroing) -> Io<'_, ()> {
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        let mut spans = self.spans.lock();
+        if let Store::Memory { limit_bytes } = self.store
+            && let Err(error) = check_room(&spans, range, 0, 1, limit_bytes)
+        {
+            return Io::fail(error);
+        }
+        spans.set(range, Content::Zero);
+        Io::ok(())
+    }
+
+    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
+        self.zero(range, Zeroing::default())
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        self.base.cache(range)
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        let segments = self.spans.lock().segments(range);
+        Io::later(async move {
+            let mut extents = Vec::new();
+            for segment in segments {
+                match segment.content {
+                    None => {
+                        for extent in self.base.extents(segment.range).await? {
+                            extent.push(&mut extents);
+                        }
+                    }
+                    Some(Content::Zero) => Extent::hole(segment.range.len).push(&mut extents),
+                    Some(_) => Extent::data(segment.range.len).push(&mut extents),
+                }
+            }
+            Ok(extents)
+        })
+    }
+}
+
+impl ScratchFile {
+    fn read(self: &Arc<Self>, range: ByteRange) -> Io<'_, Data> {
+        let this = Arc::clone(self);
+        Io::later(blocking(move || {
+            let mut buffer = BytesMut::zeroed(usize::try_from(range.len).unwrap_or(usize::MAX));
+            let result = this.file.read_exact_at(&mut buffer, range.offset);
+            result.map(|()| Bytes::from(buffer).into()).map_err(|error| this.error("reading", range, &error))
+        }))
+    }
+
+    fn write(self: &Arc<Self>, offset: u64, data: Data) -> Io<'_, ()> {
+        let this = Arc::clone(self);
+        Io::later(blocking(move || {
+            let range = ByteRange::new(offset, data.len());
+            let result = this.file.write_all_at(&data.into_bytes(), offset);
+            result.map_err(|error| this.error("writing", range, &error))
+        }))
+    }
+
+    fn error(&self, doing: &str, range: ByteRange, error: &std::io::Error) -> Error {
+        Error::io(format!("{doing} {range} of the overlay file {}", self.path.display()), error)
+    }
+}
+
+/// Runs file I/O where it may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::Invalid("the overlay's file I/O was cut short by the runtime's end".into())),
+    }
+}

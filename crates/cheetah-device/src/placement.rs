@@ -1,1 +1,242 @@
-//! To be written.
+//! Which child holds which bytes: the arithmetic of linear and striped devices, and nothing else.
+//!
+//! A placement is a list of *zones*, laid end to end. In a zone every member child takes part from the same
+//! offset on, one unit in turn; a zone of one member is simply a run of that child. A linear placement is one
+//! zone a child. A stripe over equal children is one zone over all of them; over unequal children it is as in
+//! md's raid0: over all until the smallest is full, then over the rest, and so on.
+//!
+//! Two things hold for every placement and the layers above rely on them: a range of the whole is, on each child
+//! it touches, *one* range; and its pieces come in order there.
+
+use smallvec::SmallVec;
+
+use crate::{ByteRange, Error, Result, Size};
+
+/// How bytes are laid over children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One child after the other.
+    Linear,
+    /// Round robin (RAID 0).
+    Stripe {
+        /// Bytes on one child before it is the next one's turn: a power of two from [`UNIT_MIN`] to [`UNIT_MAX`].
+        unit: u64,
+    },
+}
+
+/// The smallest stripe unit: a page.
+pub const UNIT_MIN: u64 = 4 << 10;
+/// The largest stripe unit.
+pub const UNIT_MAX: u64 = 4 << 20;
+
+impl Layout {
+    /// Fails, saying why, if the stripe unit is not one that can be used.
+    pub fn check(self) -> Result<()> {
+        let Self::Stripe { unit } = self else { return Ok(()) };
+        if unit.is_power_of_two() && (UNIT_MIN..=UNIT_MAX).contains(&unit) {
+            return Ok(());
+        }
+        let (min, max) = (Size(UNIT_MIN), Size(UNIT_MAX));
+        let why = format!("a stripe unit of {} cannot be used: take a power of two from {min} to {max}", Size(unit));
+        Err(Error::Invalid(why.into()))
+    }
+}
+
+/// The bytes of a device over several children, mapped.
+#[derive(Debug, Clone)]
+pub struct Placement {
+    /// Contiguous, in order, none empty.
+    zones: Vec<Zone>,
+    /// log2 of the stripe unit.
+    unit_bits: u32,
+    size: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Zone {
+    /// First byte of the zone in the whole, and the first after it.
+    start: u64,
+    end: u64,
+    /// Where the zone starts on each of its members.
+    child_start: u64,
+    members: SmallVec<[usize; 4]>,
+}
+
+/// A run of bytes that is contiguous in the whole and on one child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Index of the child.
+    pub child: usize,
+    /// Range on that child.
+    pub range: ByteRange,
+    /// Where the piece starts in the whole.
+    pub at: u64,
+}
+
+impl Placement {
+    /// Lays bytes over children of these sizes. A stripe uses whole units only, so what a child has beyond the
+    /// last of them stays unused.
+    ///
+    /// Fails without children, with a bad unit, if a child to be striped holds not even one unit, and if the
+    /// sizes add up to more than 2^63 bytes.
+    pub fn new(layout: Layout, child_sizes: &[u64]) -> Result<Self> {
+        layout.check()?;
+        if child_sizes.is_empty() {
+            return Err(Error::Invalid("a device needs at least one child to hold its bytes".into()));
+        }
+        child_sizes
+            .iter()
+            .try_fold(0u64, |sum, size| sum.checked_add(*size))
+            .filter(|sum| *sum <= 1 << 63)
+            .ok_or_else(|| Error::Invalid("the children are larger than 8 EiB together".into()))?;
+        let (zones, unit_bits) = match layout {
+            Layout::Linear => (linear_zones(child_sizes), 0),
+            Layout::Stripe { unit } => (stripe_zones(unit, child_sizes)?, unit.trailing_zeros()),
+        };
+        let size = zones.last().map_or(0, |zone| zone.end);
+        Ok(Self { zones, unit_bits, size })
+    }
+
+    /// Bytes in the whole.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The pieces of `range`, in order, none empty. What lies beyond [`size`](Self::size) has none.
+    pub fn map(&self, range: ByteRange) -> Pieces<'_> {
+        let zone = self.zones.partition_point(|zone| zone.end <= range.offset);
+        Pieces { zones: &self.zones[zone..], unit_bits: self.unit_bits, at: range.offset, end: range.end() }
+    }
+}
+
+/// The pieces of a range: see [`Placement::map`].
+#[derive(Debug, Clone)]
+pub struct Pieces<'a> {
+    zones: &'a [Zone],
+    unit_bits: u32,
+    at: u64,
+    end: u64,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let zone = self.zones.first()?;
+        if self.at >= self.end {
+            return None;
+        }
+        let piece = zone.piece(self.at, self.end, self.unit_bits);
+        self.at += piece.range.len;
+        if self.at >= zone.end {
+            self.zones = &self.zones[1..];
+        }
+        Some(piece)
+    }
+}
+
+impl Zone {
+    /// The piece of this zone that starts at `at` and goes no further than `end`.
+    fn piece(&self, at: u64, end: u64, unit_bits: u32) -> Piece {
+        let within = at - self.start;
+        let end = end.min(self.end);
+        if let [child] = self.members[..] {
+            return Piece { child, range: ByteRange::new(self.child_start + within, end - at), at };
+        }
+        let members = self.members.len() as u64;
+        let (turn, in_unit) = (within >> unit_bits, within & ((1 << unit_bits) - 1));
+        let (row, column) = (turn / members, turn % members);
+        let len = (end - at).min((1 << unit_bits) - in_unit);
+        let offset = self.child_start + (row << unit_bits) + in_unit;
+        // The column is below the number of members, which is a usize.
+        Piece { child: self.members[column as usize], range: ByteRange::new(offset, len), at }
+    }
+}
+
+fn linear_zones(child_sizes: &[u64]) -> Vec<Zone> {
+    let mut start = 0;
+    let mut zones = Vec::new();
+    for (child, size) in child_sizes.iter().enumerate().filter(|(_, size)| **size > 0) {
+        zones.push(Zone { start, end: start + size, child_start: 0, members: [child].into_iter().collect() });
+        start += size;
+    }
+    zones
+}
+
+fn stripe_zones(unit: u64, child_sizes: &[u64]) -> Result<Vec<Zone>> {
+    if let Some(child) = child_sizes.iter().position(|size| *size < unit) {
+        let (has, unit) = (Size(child_sizes[child]), Size(unit));
+        let why = format!("child {} of the stripe has {has}, less than one stripe unit of {unit}", child + 1);
+        return Err(Error::Invalid(why.into()));
+    }
+    let usable: Vec<u64> = child_sizes.iter().map(|size| size - size % unit).collect();
+    let mut zones = Vec::new();
+    let (mut start, mut child_start) = (0, 0);
+    // Each round ends at the smallest child that reaches beyond the round before.
+    while let Some(child_end) = usable.iter().copied().filter(|size| *size > child_start).min() {
+        let members: SmallVec<[usize; 4]> = (0..usable.len()).filter(|child| usable[*child] > child_start).collect();
+        let end = start + (child_end - child_start) * members.len() as u64;
+        zones.push(Zone { start, end, child_start, members });
+        (start, child_start) = (end, child_end);
+    }
+    Ok(zones)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1024;
+
+    fn pieces(layout: Layout, sizes: &[u64], range: ByteRange) -> Vec<(usize, u64, u64)> {
+        let placement = Placement::new(layout, sizes).unwrap();
+        placement.map(range).map(|piece| (piece.child, piece.range.offset, piece.range.len)).collect()
+    }
+
+    #[test]
+    fn linear_children_follow_each_other() {
+        let found = pieces(Layout::Linear, &[10, 0, 5, 7], ByteRange::new(8, 9));
+        assert_eq!(found, [(0, 8, 2), (2, 0, 5), (3, 0, 2)]);
+    }
+
+    #[test]
+    fn a_stripe_takes_turns_a_unit_each() {
+        let unit = 4 * KIB;
+        let found = pieces(Layout::Stripe { unit }, &[8 * KIB; 3], ByteRange::new(unit - 1, 2 * unit + 2));
+        assert_eq!(found, [(0, unit - 1, 1), (1, 0, unit), (2, 0, unit), (0, unit, 1)]);
+    }
+
+    #[test]
+    fn unequal_children_go_on_without_the_full_ones() {
+        let unit = 4 * KIB;
+        let layout = Layout::Stripe { unit };
+        // 1, 3 and 2 units (and a useless rest): three rows, of 3, 2 and 1.
+        let sizes = [unit, 3 * unit + 100, 2 * unit];
+        let placement = Placement::new(layout, &sizes).unwrap();
+        assert_eq!(placement.size(), 6 * unit);
+        let found = pieces(layout, &sizes, ByteRange::new(0, 6 * unit));
+        let expected = [(0, 0), (1, 0), (2, 0), (1, unit), (2, unit), (1, 2 * unit)];
+        assert_eq!(found, expected.map(|(child, offset)| (child, offset, unit)));
+    }
+
+    #[test]
+    fn nothing_beyond_the_end() {
+        assert_eq!(pieces(Layout::Linear, &[10], ByteRange::new(10, 5)), []);
+        assert_eq!(pieces(Layout::Linear, &[10], ByteRange::new(u64::MAX, u64::MAX)), []);
+        assert_eq!(pieces(Layout::Linear, &[10], ByteRange::new(8, u64::MAX)), [(0, 8, 2)]);
+    }
+
+    #[test]
+    fn refusals_say_why() {
+        let refusal = |layout, sizes: &[u64]| Placement::new(layout, sizes).unwrap_err().to_string();
+        let stripe = |unit| Layout::Stripe { unit };
+        for unit in [0, 512, 4097, 3 << 12, 8 << 20, u64::MAX] {
+            let text = refusal(stripe(unit), &[1 << 30]);
+            assert!(text.contains("take a power of two from 4KiB to 4MiB"), "{text}");
+        }
+        assert!(refusal(Layout::Linear, &[]).contains("at least one child"));
+        assert!(refusal(Layout::Linear, &[u64::MAX, 1]).contains("8 EiB"));
+        let text = refusal(stripe(64 * KIB), &[1 << 30, 1000]);
+        assert_eq!(text, "child 2 of the stripe has 1000B, less than one stripe unit of 64KiB");
+    }
+}

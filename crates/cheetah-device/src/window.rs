@@ -1,1 +1,67 @@
-//! To be written.
+//! Part of a device, as a device: a partition, or a drive without the padding its layout needs.
+
+use crate::device::DynDevice;
+use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
+
+/// A range of another device.
+pub struct Window {
+    inner: DynDevice,
+    range: ByteRange,
+}
+
+impl Window {
+    /// The bytes of `inner` in `range`, from 0 on. Fails if `inner` does not have them all.
+    pub fn new(inner: DynDevice, range: ByteRange) -> Result<Self> {
+        inner.check(range)?;
+        Ok(Self { inner, range })
+    }
+
+    /// Runs `operation` on the inner device's range for `range` of this one.
+    fn on_inner<'a, T>(
+        &'a self,
+        range: ByteRange,
+        operation: impl FnOnce(&'a DynDevice, ByteRange) -> Io<'a, T>,
+    ) -> Io<'a, T> {
+        match self.check(range) {
+            Ok(()) => operation(&self.inner, range.shifted(self.range.offset)),
+            Err(error) => Io::fail(error),
+        }
+    }
+}
+
+impl Device for Window {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.range.len, ..self.inner.geometry() }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        self.on_inner(range, |inner, range| inner.read(range))
+    }
+
+    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
+        if !self.geometry().writable {
+            return Io::fail(Error::ReadOnly);
+        }
+        self.on_inner(ByteRange::new(offset, data.len()), |inner, range| inner.write(range.offset, data, fua))
+    }
+
+    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
+        self.on_inner(range, |inner, range| inner.zero(range, how))
+    }
+
+    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
+        self.on_inner(range, |inner, range| inner.trim(range))
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        self.inner.flush()
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        self.on_inner(range, |inner, range| inner.cache(range))
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        self.on_inner(range, |inner, range| inner.extents(range))
+    }
+}

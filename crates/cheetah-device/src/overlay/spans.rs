@@ -1,0 +1,196 @@
+//! Which bytes of an overlay are not the base's, and what they are.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::ByteRange;
+
+/// What one span costs beside its content: its place in the map and the allocation's own bookkeeping.
+pub(super) const SPAN_BYTES: u64 = 128;
+
+/// What a span holds.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    /// Zeros.
+    Zero,
+    /// These bytes, exactly as many as the span is long.
+    Bytes(Bytes),
+    /// Bytes kept elsewhere, at the same offset.
+    Stored,
+}
+
+impl Content {
+    pub(super) fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Zero | Self::Stored => 0,
+        }
+    }
+
+    /// `len` bytes of it from `from`. Bytes are copied, so that those left out do not stay in memory.
+    fn part(&self, from: u64, len: u64) -> Self {
+        match self {
+            // Positions within a slice in memory.
+            Self::Bytes(bytes) => Self::Bytes(Bytes::copy_from_slice(&bytes[from as usize..(from + len) as usize])),
+            Self::Zero => Self::Zero,
+            Self::Stored => Self::Stored,
+        }
+    }
+
+    fn joins(&self, next: &Self) -> bool {
+        matches!((self, next), (Self::Zero, Self::Zero) | (Self::Stored, Self::Stored))
+    }
+}
+
+/// A run of bytes and its content; `None` where it is the base's.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) range: ByteRange,
+    pub(super) content: Option<Content>,
+}
+
+/// Disjoint spans of bytes, each with its content.
+#[derive(Default, Debug)]
+pub(super) struct Spans {
+    /// By first byte: length and content. Never empty, never overlapping.
+    map: BTreeMap<u64, (u64, Content)>,
+    /// Sum of the contents' bytes in memory.
+    content_bytes: u64,
+}
+
+impl Spans {
+    /// Bytes in all spans.
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.map.values().map(|(len, _)| len).sum()
+    }
+
+    /// The most memory there will be in use once `range` has been set to `bytes` bytes of content in `pieces`
+    /// pieces.
+    pub(super) fn memory_bytes_after(&self, range: ByteRange, bytes: u64, pieces: usize) -> u64 {
+        let (mut spans, mut content) = (self.map.len() as u64 + pieces as u64, self.content_bytes + bytes);
+        for (start, len, old) in self.overlapping(range) {
+            let span = ByteRange::new(start, len);
+            let replaced = span.intersection(range).map_or(0, |both| both.len);
+            if matches!(old, Content::Bytes(_)) {
+                content -= replaced;
+            }
+            // What sticks out on either side stays a span of its own.
+            let kept = u64::from(span.offset < range.offset) + u64::from(range.end() < span.end());
+            spans = spans + kept - 1;
+        }
+        content + spans * SPAN_BYTES
+    }
+
+    /// Sets the content of `range`, replacing whatever was there.
+    pub(super) fn set(&mut self, range: ByteRange, content: Content) {
+        if range.is_empty() {
+            return;
+        }
+        self.clear(range);
+        let mut range = range;
+        // Neighbours of the same kind become one, so that a disk zeroed bit by bit is one span in the end.
+        if let Some((&start, (len, before))) = self.map.range(..range.offset).next_back()
+            && start + *len == range.offset
+            && before.joins(&content)
+        {
+            range = ByteRange::between(start, range.end());
+        }
+        if let Some((len, after)) = self.map.get(&range.end())
+            && content.joins(after)
+        {
+            let len = *len;
+            self.map.remove(&range.end());
+            range.len += len;
+        }
+        self.insert(range, content);
+    }
+
+    /// What `range` consists of, in order and without gaps.
+    pub(super) fn segments(&self, range: ByteRange) -> Vec<Segment> {
+        let mut segments = Vec::new();
+        let mut at = range.offset;
+        for (start, len, content) in self.overlapping(range) {
+            let Some(part) = ByteRange::new(start, len).intersection(range) else { continue };
+            if at < part.offset {
+                segments.push(Segment { range: ByteRange::between(at, part.offset), content: None });
+            }
+            let content = match content {
+                // Shared, unlike in `part`: the reader lets go of it soon.
+                Content::Bytes(bytes) => {
+                    let from = (part.offset - start) as usize;
+                    Content::Bytes(bytes.slice(from..from + part.len as usize))
+                }
+                other => other.clone(),
+            };
+            segments.push(Segment { range: part, content: Some(content) });
+            at = part.end();
+        }
+        if at < range.end() {
+            segments.push(Segment { range: ByteRange::between(at, range.end()), content: None });
+        }
+        segments
+    }
+
+    /// The spans that have a byte in `range`: first byte, length, content.
+    fn overlapping(&self, range: ByteRange) -> impl Iterator<Item = (u64, u64, &Content)> {
+        let before = self.map.range(..range.offset).next_back();
+        let reaching_in = before.filter(|(start, (len, _))| *start + len > range.offset && !range.is_empty());
+        reaching_in
+            .into_iter()
+            .chain(self.map.range(range.offset..range.end()))
+            .map(|(start, (len, content))| (*start, *len, content))
+    }
+
+    /// Removes every byte of `range` from the spans.
+    fn clear(&mut self, range: ByteRange) {
+        let hit: Vec<u64> = self.overlapping(range).map(|(start, ..)| start).collect();
+        for start in hit {
+            let Some((len, content)) = self.map.remove(&start) else { continue };
+            self.content_bytes -= content.memory_bytes();
+            let end = start + len;
+            if start < range.offset {
+                let kept = range.offset - start;
+                self.insert(ByteRange::new(start, kept), content.part(0, kept));
+            }
+            if range.end() < end {
+                let kept = end - range.end();
+                self.insert(ByteRange::new(range.end(), kept), content.part(len - kept, kept));
+            }
+        }
+    }
+
+    fn insert(&mut self, range: ByteRange, content: Content) {
+        self.content_bytes += content.memory_bytes();
+        self.map.insert(range.offset, (range.len, content));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_a_kind_become_one() {
+        let mut spans = Spans::default();
+        for offset in [0, 20, 10] {
+            spans.set(ByteRange::new(offset, 10), Content::Zero);
+        }
+        assert_eq!(spans.map.len(), 1);
+        assert_eq!(spans.len_bytes(), 30);
+        assert_eq!(spans.segments(ByteRange::new(0, 40)).len(), 2);
+    }
+
+    #[test]
+    fn memory_is_foreseen_exactly_when_nothing_joins() {
+        let mut spans = Spans::default();
+        let bytes = |len| Content::Bytes(Bytes::from(vec![7; len]));
+        for (offset, len) in [(0u64, 100usize), (200, 100), (50, 200), (60, 10), (0, 300)] {
+            let range = ByteRange::new(offset, len as u64);
+            let foreseen = spans.memory_bytes_after(range, len as u64, 1);
+            spans.set(range, bytes(len));
+            assert_eq!(foreseen, spans.content_bytes + spans.map.len() as u64 * SPAN_BYTES);
+        }
+        assert_eq!(spans.content_bytes, 300);
+    }
+}
