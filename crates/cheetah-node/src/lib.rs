@@ -1,1 +1,5 @@
-//! A node: a RAM store served over NBD, with its HTTP control API.
+//! A node: RAM lent to drives, served over NBD, and the HTTP control API.
+
+pub mod control;
+
+pub use control::api;

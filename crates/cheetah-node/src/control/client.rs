@@ -1,0 +1,231 @@
+//! A client of the control API.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::api::{ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status};
+
+/// Largest answer taken from a node: a status with as many exports as a node may have is a tenth of it.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// How long a deletion may take: it wipes the export and reads it back, seconds a dozen GiB.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Speaks to the control API of one node.
+#[derive(Debug, Clone)]
+pub struct ControlClient {
+    addr: String,
+    timeout: Duration,
+}
+
+/// Why a call to a node failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody answered.
+    #[error("node {addr}: {why}")]
+    Unreachable {
+        /// The node's control address.
+        addr: String,
+        /// What was tried and how it failed.
+        why: String,
+    },
+    /// The node said no.
+    #[error("node {addr}: {error}")]
+    Refused {
+        /// The node's control address.
+        addr: String,
+        /// HTTP status.
+        status: u16,
+        /// The node's own words.
+        error: String,
+    },
+    /// What answered is not a node.
+    #[error("{addr} does not answer like a Cheetah node: {why}")]
+    NotANode {
+        /// The address.
+        addr: String,
+        /// What was odd.
+        why: String,
+    },
+}
+
+impl ControlError {
+    /// Whether the node refused because of what others hold: a name taken, a lease held (409).
+    pub fn is_conflict(&self) -> bool {
+        self.status() == Some(409)
+    }
+
+    /// Whether the node has no such export (404).
+    pub fn is_not_found(&self) -> bool {
+        self.status() == Some(404)
+    }
+
+    /// Whether the node has too little memory free (507).
+    pub fn is_full(&self) -> bool {
+        self.status() == Some(507)
+    }
+
+    fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, ControlError>;
+
+impl ControlClient {
+    /// A client of the node whose control API listens on `addr` (`host:port`). Nothing is sent yet.
+    pub fn new(addr: impl ToString) -> Self {
+        Self { addr: addr.to_string(), timeout: Duration::from_secs(10) }
+    }
+
+    /// Gives up on a call after `timeout` (10 s unless told; a deletion is given five minutes).
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// The address it speaks to.
+    pub fn addr(&self) -> &str {
+        &self.addr
+    }
+
+    /// What the node is and how it fares.
+    pub async fn status(&self) -> Result<Status> {
+        self.get("/v1/status").await
+    }
+
+    /// Makes an export.
+    pub async fn create_export(&self, export: &NewExport) -> Result<ExportStatus> {
+        self.send(Method::POST, "/v1/exports", export).await
+    }
+
+    /// Deletes an export and wipes its memory. A leased export takes its `lease` token.
+    pub async fn delete_export(&self, name: &str, lease: Option<&str>) -> Result<Receipt> {
+        let query = lease.map(|token| format!("?lease={}", escape(token))).unwrap_or_default();
+        let path = format!("/v1/exports/{}{query}", escape(name));
+        self.parse(&self.call(Method::DELETE, &path, Bytes::new(), DELETE_TIMEOUT).await?)
+    }
+
+    /// Takes the write lease of an export.
+    pub async fn acquire_lease(&self, name: &str, request: &LeaseRequest) -> Result<LeaseGrant> {
+        self.send(Method::POST, &lease_path(name), request).await
+    }
+
+    /// Makes a lease last for as long again.
+    pub async fn renew_lease(&self, name: &str, token: &str) -> Result<LeaseGrant> {
+        self.send(Method::PUT, &lease_path(name), &LeaseRenewal { token: token.to_owned() }).await
+    }
+
+    /// Gives a lease back.
+    pub async fn release_lease(&self, name: &str, token: &str) -> Result<()> {
+        let path = format!("{}?token={}", lease_path(name), escape(token));
+        self.call(Method::DELETE, &path, Bytes::new(), self.timeout).await.map(drop)
+    }
+
+    /// The node's metrics, as Prometheus text.
+    pub async fn metrics(&self) -> Result<String> {
+        let body = self.call(Method::GET, "/metrics", Bytes::new(), self.timeout).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Reads any path of the API.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.parse(&self.call(Method::GET, path, Bytes::new(), self.timeout).await?)
+    }
+
+    /// Sends JSON to any path of the API and reads the answer.
+    pub async fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &impl Serialize) -> Result<T> {
+        self.parse(&self.post(method, path, body).await?)
+    }
+
+    /// Sends JSON to any path and leaves the answer's body unread by any rule but its length.
+    pub(crate) async fn post(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Bytes> {
+        let body = serde_json::to_vec(body).map_err(|error| self.not_a_node(error))?;
+        self.call(method, path, body.into(), self.timeout).await
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<Bytes> {
+        match timeout(limit, self.exchange(method, path, body)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.unreachable(format!("no answer within {} s", limit.as_secs_f32()))),
+        }
+    }
+
+    /// One request on a connection of its own: calls are rare, and a stale pooled connection is a puzzle.
+    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
+        let connect = timeout(self.timeout, TcpStream::connect(&self.addr)).await;
+        let stream = match connect {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(self.unreachable(format!("cannot connect: {error}"))),
+            Err(_) => return Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
+        };
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.not_a_node(e))?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.addr)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|error| self.not_a_node(error))?;
+        let answer = async {
+            let response = sender.send_request(request).await.map_err(|error| self.not_a_node(error))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            Ok((status, body.map_err(|error| self.not_a_node(error))?.to_bytes()))
+        };
+        // The connection has to be driven beside the request; its own end says nothing more than the request's.
+        let driven = async {
+            let _ = connection.await;
+            std::future::pending().await
+        };
+        let (status, body) = tokio::select! { answer = answer => answer?, never = driven => never };
+        if status.is_success() { Ok(body) } else { Err(self.refused(status, &body)) }
+    }
+
+    fn parse<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T> {
+        serde_json::from_slice(body).map_err(|error| self.not_a_node(error))
+    }
+
+    fn refused(&self, status: StatusCode, body: &[u8]) -> ControlError {
+        match serde_json::from_slice::<ErrorBody>(body) {
+            Ok(body) => ControlError::Refused { addr: self.addr.clone(), status: status.as_u16(), error: body.error },
+            Err(_) => self.not_a_node(format!("HTTP status {status}")),
+        }
+    }
+
+    fn unreachable(&self, why: String) -> ControlError {
+        ControlError::Unreachable { addr: self.addr.clone(), why }
+    }
+
+    fn not_a_node(&self, why: impl ToString) -> ControlError {
+        ControlError::NotANode { addr: self.addr.clone(), why: why.to_string() }
+    }
+}
+
+fn lease_path(name: &str) -> String {
+    format!("/v1/exports/{}/lease", escape(name))
+}
+
+/// Percent-encodes whatever may not stand in a part of a path or query.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

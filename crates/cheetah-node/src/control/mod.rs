@@ -1,0 +1,6 @@
+//! The control API: plain HTTP and JSON, so that `curl` is a client.
+
+pub mod api;
+pub mod client;
+
+pub use client::{ControlClient, ControlError};
