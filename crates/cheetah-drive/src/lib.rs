@@ -1,1 +1,55 @@
 //! Drive files, and assembling the stack of layers they describe.
+//!
+//! A *drive* is one virtual disk over the memory of many nodes. Everything needed to find its bytes again is in its
+//! *drive file*; no daemon owns it. Who has the file and can reach the nodes can open the drive: one writer at a
+//! time, any number of readers.
+//!
+//! # What one does with a drive
+//!
+//! | function | what it does |
+//! |---|---|
+//! | [`find::find`]`(&[NodeSpec], &FindOptions) -> Vec<Found>` | ask named, announced and foreign nodes what they have |
+//! | [`gather::Gather::listen`]`(addr, wanted, insecure)`, `.next() -> Option<Found>` | wait for nodes that join by themselves |
+//! | [`plan::plan`]`(Wanted, Layout, &[Free]) -> Vec<u64>` | how much of each node a drive will take |
+//! | [`create::create`]`(CreateRequest) -> DriveFile` | allocate, and write the drive file; all or nothing |
+//! | [`create::enlarge`]`(&mut DriveFile, EnlargeRequest)` | append a set of further nodes |
+//! | [`destroy::destroy`]`(&DriveFile, DestroyOptions) -> Destroyed` | free the exports (with receipts), remove the files |
+//! | [`DriveFile::load`]`(path)` | read and check a drive file |
+//! | [`Drive::open`]`(&DriveFile, OpenOptions) -> Drive` | assemble the device; [`Drive::device`], [`Drive::close`] |
+//! | [`image::RawFile::open`]`(path)` | an image or block device as a read-only device |
+//! | [`load::load`]`(&mut DriveFile, DynDevice, LoadOptions, progress) -> Image` | copy an image in, hashed on the way |
+//! | [`verify::verify`]`(&DriveFile, VerifyOptions, progress) -> VerifyReport` | read everything back and compare |
+//! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
+//! | [`save::copy`]`(DynDevice, DynDevice, HashChoice, progress) -> Saved` | copy a device to another |
+//! | [`status::status`]`(&DriveFile, timeout) -> DriveStatus` | ask every node how the drive is |
+//!
+//! Every function wants a tokio runtime. `progress` is any `FnMut(Progress)`, called from the task that copies.
+
+#![forbid(unsafe_code)]
+
+pub mod copy;
+pub mod create;
+pub mod destroy;
+pub mod digests;
+pub mod error;
+pub mod file;
+pub mod find;
+pub mod gather;
+pub mod hash;
+pub mod image;
+pub mod lease;
+pub mod load;
+pub mod lost;
+pub mod open;
+pub mod plan;
+pub mod save;
+pub mod status;
+pub mod verify;
+
+pub use copy::Progress;
+pub use error::{Error, Result};
+pub use file::{DriveFile, Image, ImageState, Layout};
+pub use find::{Found, NodeSpec};
+pub use hash::{HashChoice, HashKind, Hashes};
+pub use open::{Drive, OpenOptions};
+pub use plan::Wanted;

@@ -1,0 +1,72 @@
+//! What can go wrong with a drive, in sentences an examiner can act on.
+
+use cheetah_device::Error as DeviceError;
+
+/// The result of an operation on a drive.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation on a drive failed. The variant tells the command line which exit code is due.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// What was asked for makes no sense, however often it is tried (exit code 2).
+    #[error("{0}")]
+    Misuse(String),
+    /// It could not be done (exit code 1).
+    #[error("{0}")]
+    Failed(String),
+    /// The evidence is not what it should be: changed, unreadable or incomplete (exit code 3).
+    #[error("{0}")]
+    Evidence(String),
+    /// A device reported an error (exit code 1).
+    #[error("{doing}: {error}")]
+    Device {
+        /// What was being done.
+        doing: String,
+        /// What the device said.
+        error: DeviceError,
+    },
+}
+
+impl Error {
+    /// The exit code the command line ends with: 1 failed, 2 misused, 3 evidence problem.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) | Self::Device { .. } => 1,
+            Self::Misuse(_) => 2,
+            Self::Evidence(_) => 3,
+        }
+    }
+
+    /// Shorthand for [`Error::Failed`].
+    pub(crate) fn failed(sentence: impl Into<String>) -> Self {
+        Self::Failed(sentence.into())
+    }
+
+    /// Shorthand for [`Error::Misuse`].
+    pub(crate) fn misuse(sentence: impl Into<String>) -> Self {
+        Self::Misuse(sentence.into())
+    }
+
+    /// Wraps an operating-system error with what was being done.
+    pub(crate) fn io(doing: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        Self::Failed(format!("{doing}: {error}"))
+    }
+
+    /// Wraps a device's error with what was being done.
+    pub(crate) fn device(doing: impl Into<String>) -> impl FnOnce(DeviceError) -> Self {
+        let doing = doing.into();
+        move |error| Self::Device { doing, error }
+    }
+}
+
+/// `name` or `name and name` or `name, name and name`.
+pub(crate) fn list<T: AsRef<str>>(names: &[T]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., last] => {
+            let first: Vec<_> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} and {}", first.join(", "), last.as_ref())
+        }
+    }
+}

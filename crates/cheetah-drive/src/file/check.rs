@@ -1,0 +1,101 @@
+//! Whether what a drive file says makes sense.
+
+use super::{DriveFile, Image, ImageState, Layout, LayoutName, Set, SetNode, UNIT_BYTES_MAX, UNIT_BYTES_MIN};
+use crate::digests::CHUNK_BYTES;
+use crate::error::{Error, Result};
+use crate::hash::is_hex;
+
+/// Nodes in all sets together.
+pub const NODES_MAX: usize = 1024;
+/// Sets in a drive.
+pub const SETS_MAX: usize = 256;
+/// Bytes in a drive: what TOML's and NBD's signed integers hold, with room to add.
+pub const SIZE_BYTES_MAX: u64 = 1 << 60;
+/// Bytes in a name, an address or a URI.
+const TEXT_BYTES_MAX: usize = 4096;
+
+type Check = std::result::Result<(), String>;
+
+impl DriveFile {
+    /// Checks sizes, units, ids, addresses and limits. The error is a clause: what is wrong, not where.
+    pub(crate) fn check(&self) -> Check {
+        ensure(!self.name.is_empty() && self.name.len() <= 255, || "the drive's name is empty or too long".into())?;
+        ensure(is_hex(&self.id, 32), || format!("the drive's id '{}' is not 32 hexadecimal digits", self.id))?;
+        ensure((1..=SETS_MAX).contains(&self.sets.len()), || {
+            format!("it has {} sets; 1 to {SETS_MAX} are possible", self.sets.len())
+        })?;
+        let nodes = self.nodes().count();
+        ensure(nodes <= NODES_MAX, || format!("it has {nodes} nodes; {NODES_MAX} are possible"))?;
+        self.sets.iter().try_for_each(Set::check)?;
+        let before_last = self.sets[..self.sets.len() - 1].iter().fold(0, |sum: u64, set| sum.saturating_add(set.size));
+        let fits = before_last < self.size && self.size <= self.capacity() && self.capacity() <= SIZE_BYTES_MAX;
+        ensure(fits, || format!("its size {} and its sets' {} do not add up", self.size, self.capacity()))?;
+        self.image.as_ref().map_or(Ok(()), |image| image.check(self.size))
+    }
+}
+
+impl Set {
+    fn check(&self) -> Check {
+        ensure(self.unit.is_some() == (self.layout == LayoutName::Stripe), || {
+            "a stripe has a unit and linear has none".into()
+        })?;
+        check_layout(self.layout()).map_err(|error| error.to_string())?;
+        ensure(!self.nodes.is_empty(), || "a set has no nodes".into())?;
+        self.nodes.iter().try_for_each(SetNode::check)?;
+        if let Some(unit) = self.unit {
+            let whole = self.nodes.iter().all(|node| node.size.is_multiple_of(unit));
+            ensure(whole, || format!("a node's size is no multiple of the stripe unit {unit}"))?;
+        }
+        let sum = self.nodes.iter().try_fold(0u64, |sum, node| sum.checked_add(node.size));
+        ensure(sum == Some(self.size), || format!("a set's size {} is not the sum of its nodes", self.size))
+    }
+}
+
+impl SetNode {
+    fn check(&self) -> Check {
+        let texts = [Some(&self.name), Some(&self.nbd), self.http.as_ref()];
+        let short = texts.into_iter().flatten().all(|text| text.len() <= TEXT_BYTES_MAX);
+        ensure(short, || format!("a node's name or address is longer than {TEXT_BYTES_MAX} bytes"))?;
+        ensure(self.nbd.starts_with("nbd://") || self.nbd.starts_with("nbd+unix://"), || {
+            format!("node {}: '{}' is no NBD URI", self.name, self.nbd)
+        })?;
+        ensure(self.size > 0, || format!("node {} holds nothing", self.name))?;
+        ensure(self.http.is_some() == self.instance.is_some(), || {
+            format!("node {}: a node has an instance and a control address, a foreign server neither", self.name)
+        })?;
+        let hex = self.instance.as_ref().is_none_or(|instance| is_hex(instance, 32));
+        ensure(hex, || format!("node {}: its instance is not 32 hexadecimal digits", self.name))
+    }
+}
+
+impl Image {
+    fn check(&self, drive: u64) -> Check {
+        ensure(self.size <= drive, || format!("its image of {} bytes is larger than the drive", self.size))?;
+        let hashes = self.hashes.iter().all(|(kind, digest)| is_hex(digest, kind.digits()));
+        ensure(hashes, || "a hash of the image has the wrong length".into())?;
+        let loaded = self.state != ImageState::Loading;
+        ensure(loaded == self.digests.is_some(), || "a loaded image has chunk digests, an unfinished one none".into())?;
+        let Some(digests) = &self.digests else { return Ok(()) };
+        let plain = !digests.file.is_empty() && !digests.file.contains(['/', '\0']) && digests.file != "..";
+        ensure(plain, || "the file of digests must lie beside the drive file".into())?;
+        ensure(digests.chunk == CHUNK_BYTES, || format!("the digests' chunk is {}, not {CHUNK_BYTES}", digests.chunk))?;
+        ensure(is_hex(&digests.blake3, 64), || "the digest of the digests is not 64 hexadecimal digits".into())
+    }
+}
+
+/// Whether the layout's unit is legal.
+pub fn check_layout(layout: Layout) -> Result<()> {
+    match layout {
+        Layout::Stripe { unit } if !unit.is_power_of_two() || !(UNIT_BYTES_MIN..=UNIT_BYTES_MAX).contains(&unit) => {
+            Err(Error::misuse(format!(
+                "a stripe unit of {} is not possible; choose a power of two from 4KiB to 4MiB",
+                cheetah_device::Size(unit)
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}

@@ -1,0 +1,229 @@
+//! The drive file: where a drive's bytes are, in TOML.
+//!
+//! ```toml
+//! # A Cheetah drive. Do not edit: the seal below would no longer match.
+//! seal = "…"                     # BLAKE3 of the rest in its canonical form
+//! version = 1
+//! name = "case42"
+//! id = "…"                       # 32 hexadecimal digits, never used for another drive
+//! size = 1048576                 # bytes, exactly
+//!
+//! [[set]]                        # the drive is its sets, one after the other
+//! layout = "stripe"              # or "linear"
+//! unit = 65536                   # bytes; stripe only
+//! size = 1048576                 # bytes: the sum of its nodes
+//!
+//! [[set.node]]
+//! name = "lab-7"                 # as the user knows it
+//! nbd = "nbd://10.0.0.7:10809/case42-0123abcd-0"
+//! http = "10.0.0.7:10810"        # absent for a foreign server, as is `instance`
+//! instance = "…"                 # which start of the node holds the bytes
+//! size = 1048576                 # bytes of its export that belong to the drive
+//!
+//! [image]                        # once one has been loaded
+//! …
+//! ```
+//!
+//! * [`codec`]: text to file and back, the seal and the limits.
+//! * [`check`]: whether what it says makes sense.
+//! * [`disk`]: reading it, and writing it atomically.
+
+pub mod check;
+pub mod codec;
+pub mod disk;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::hash::Hashes;
+
+/// The schema's version; a file with another one is refused.
+pub const VERSION: u32 = 1;
+/// The smallest stripe unit: bytes.
+pub const UNIT_BYTES_MIN: u64 = 4 << 10;
+/// The largest stripe unit: bytes.
+pub const UNIT_BYTES_MAX: u64 = 4 << 20;
+/// The stripe unit unless told otherwise: bytes.
+pub const UNIT_BYTES_DEFAULT: u64 = 64 << 10;
+
+/// A drive file's content, and where it lies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveFile {
+    /// Where the file is. Not part of its content.
+    #[serde(skip)]
+    pub path: PathBuf,
+    /// [`VERSION`].
+    pub version: u32,
+    /// What the user calls it.
+    pub name: String,
+    /// 32 hexadecimal digits, never used for another drive.
+    pub id: String,
+    /// Bytes in the drive. At most what the sets hold, and more than all but the last of them hold.
+    pub size: u64,
+    /// The sets, one after the other; at least one.
+    #[serde(rename = "set")]
+    pub sets: Vec<Set>,
+    /// The image that was loaded, if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
+}
+
+/// Nodes that came to the drive together, and how it lies over them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Set {
+    /// `linear` or `stripe`.
+    pub layout: LayoutName,
+    /// Stripe unit in bytes; absent for linear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<u64>,
+    /// Bytes: the sum of its nodes' sizes.
+    pub size: u64,
+    /// In order; at least one.
+    #[serde(rename = "node")]
+    pub nodes: Vec<SetNode>,
+}
+
+/// A node's part in a set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetNode {
+    /// What the user calls the node.
+    pub name: String,
+    /// NBD URI of the export.
+    pub nbd: String,
+    /// `host:port` of the control API; absent for a foreign server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// Which start of the node holds the bytes, 32 hexadecimal digits; absent for a foreign server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Bytes of the export that belong to the drive, from its start.
+    pub size: u64,
+}
+
+/// What was loaded into the drive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Where it came from, as the user wrote it.
+    pub source: String,
+    /// Bytes of the drive it takes, from the start.
+    pub size: u64,
+    /// Whether the drive still holds it.
+    pub state: ImageState,
+    /// The digest of every chunk; absent until the load has finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digests: Option<DigestsRef>,
+    /// Hashes of the whole; empty until the load has finished.
+    #[serde(default)]
+    pub hashes: Hashes,
+}
+
+/// Whether the drive still holds what was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageState {
+    /// A load was begun and has not finished: the drive holds part of the image.
+    Loading,
+    /// Loaded whole, and not opened for writing since.
+    Intact,
+    /// Opened for writing since it was loaded; there is nothing to verify it against.
+    Modified,
+}
+
+/// The file of chunk digests beside the drive file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DigestsRef {
+    /// File name, in the drive file's directory.
+    pub file: String,
+    /// Bytes a digest covers; the last covers what remains.
+    pub chunk: u64,
+    /// BLAKE3 of the file of digests.
+    pub blake3: String,
+}
+
+/// A layout's name in the drive file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LayoutName {
+    /// One node after the other.
+    Linear,
+    /// Units dealt to the nodes in turn.
+    Stripe,
+}
+
+/// How a set lies over its nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One node after the other.
+    Linear,
+    /// Units dealt to the nodes in turn (RAID 0).
+    Stripe {
+        /// Bytes on one node before the next one's turn: a power of two, [`UNIT_BYTES_MIN`] to [`UNIT_BYTES_MAX`].
+        unit: u64,
+    },
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self::Stripe { unit: UNIT_BYTES_DEFAULT }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Linear => f.write_str("linear"),
+            Self::Stripe { unit } => write!(f, "stripe of {}", cheetah_device::Size(*unit)),
+        }
+    }
+}
+
+impl Set {
+    /// A set of these nodes; its size is their sum.
+    pub fn new(layout: Layout, nodes: Vec<SetNode>) -> Self {
+        let (layout, unit) = match layout {
+            Layout::Linear => (LayoutName::Linear, None),
+            Layout::Stripe { unit } => (LayoutName::Stripe, Some(unit)),
+        };
+        let size = nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(node.size));
+        Self { layout, unit, size, nodes }
+    }
+
+    /// How it lies over its nodes.
+    pub fn layout(&self) -> Layout {
+        match self.layout {
+            LayoutName::Linear => Layout::Linear,
+            LayoutName::Stripe => Layout::Stripe { unit: self.unit.unwrap_or(UNIT_BYTES_DEFAULT) },
+        }
+    }
+}
+
+impl DriveFile {
+    /// Every node entry, in file order.
+    pub fn nodes(&self) -> impl Iterator<Item = &SetNode> {
+        self.sets.iter().flat_map(|set| &set.nodes)
+    }
+
+    /// Bytes all sets hold; at least [`DriveFile::size`].
+    pub fn capacity(&self) -> u64 {
+        self.sets.iter().fold(0, |sum, set| sum.saturating_add(set.size))
+    }
+
+    /// Where the file of chunk digests is, or would be.
+    pub fn digests_path(&self) -> PathBuf {
+        let recorded = self.image.as_ref().and_then(|image| image.digests.as_ref()).map(|digests| digests.file.clone());
+        self.path.with_file_name(recorded.unwrap_or_else(|| digests_name(&self.path)))
+    }
+}
+
+/// `case42.drive.digests` for `dir/case42.drive`.
+pub(crate) fn digests_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    format!("{name}.digests")
+}

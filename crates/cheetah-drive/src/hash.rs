@@ -1,0 +1,338 @@
+//! The hashes of the whole, for the court: each in a thread of its own, all over one pass of the bytes.
+
+use std::fmt;
+use std::str::FromStr;
+use std::thread::JoinHandle;
+
+use cheetah_device::Data;
+use cheetah_device::data::Part;
+use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
+use tokio::sync::mpsc;
+
+use crate::error::{Error, Result};
+
+/// Pieces of data a hashing thread may have waiting. Bounds memory (this many chunks, shared by all threads), and
+/// lets a slow hash lag a little before it holds up the copy.
+const QUEUE_MAX: usize = 8;
+
+/// A hash of the whole image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HashKind {
+    /// For old case files.
+    Md5,
+    /// For old case files.
+    Sha1,
+    /// What courts expect today.
+    Sha256,
+    /// The fastest by far.
+    Blake3,
+}
+
+impl HashKind {
+    /// All there are, in the order they are printed.
+    pub const ALL: [Self; 4] = [Self::Md5, Self::Sha1, Self::Sha256, Self::Blake3];
+
+    /// As written on the command line and in the drive file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Md5 => "md5",
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+            Self::Blake3 => "blake3",
+        }
+    }
+
+    /// Hexadecimal digits in its digest.
+    pub const fn digits(self) -> usize {
+        match self {
+            Self::Md5 => 32,
+            Self::Sha1 => 40,
+            Self::Sha256 | Self::Blake3 => 64,
+        }
+    }
+}
+
+/// Which hashes to compute: `all`, `none`, or names separated by commas (`md5,sha256`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashChoice {
+    /// One flag for each of [`HashKind::ALL`].
+    chosen: [bool; 4],
+}
+
+impl HashChoice {
+    /// Every hash there is.
+    pub const ALL: Self = Self { chosen: [true; 4] };
+    /// None.
+    pub const NONE: Self = Self { chosen: [false; 4] };
+
+    /// Those chosen, in the order they are printed.
+    pub fn kinds(self) -> impl Iterator<Item = HashKind> {
+        HashKind::ALL.into_iter().zip(self.chosen).filter_map(|(kind, chosen)| chosen.then_some(kind))
+    }
+
+    /// This and one more.
+    #[must_use]
+    pub const fn with(mut self, kind: HashKind) -> Self {
+        self.chosen[kind as usize] = true;
+        self
+    }
+}
+
+impl Default for HashChoice {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl FromStr for HashChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "all" => return Ok(Self::ALL),
+            "none" => return Ok(Self::NONE),
+            _ => {}
+        }
+        text.split(',').try_fold(Self::NONE, |choice, name| {
+            let kind = HashKind::ALL.into_iter().find(|kind| kind.name() == name.trim());
+            kind.map(|kind| choice.with(kind)).ok_or_else(|| {
+                Error::misuse(format!(
+                    "'{name}' is not a hash; choose from md5, sha1, sha256, blake3, or say all or none"
+                ))
+            })
+        })
+    }
+}
+
+impl fmt::Display for HashChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.kinds().map(HashKind::name).collect();
+        f.write_str(if names.is_empty() { "none".to_owned() } else { names.join(",") }.as_str())
+    }
+}
+
+/// Hashes of the whole, in lower-case hexadecimal; `None` for those that were not computed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hashes {
+    /// MD5, 32 digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub md5: Option<String>,
+    /// SHA-1, 40 digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha1: Option<String>,
+    /// SHA-256, 64 digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// BLAKE3, 64 digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blake3: Option<String>,
+}
+
+impl Hashes {
+    /// The digest of one kind, if it is known.
+    pub fn get(&self, kind: HashKind) -> Option<&str> {
+        match kind {
+            HashKind::Md5 => self.md5.as_deref(),
+            HashKind::Sha1 => self.sha1.as_deref(),
+            HashKind::Sha256 => self.sha256.as_deref(),
+            HashKind::Blake3 => self.blake3.as_deref(),
+        }
+    }
+
+    /// Those known.
+    pub fn choice(&self) -> HashChoice {
+        self.iter().fold(HashChoice::NONE, |choice, (kind, _)| choice.with(kind))
+    }
+
+    /// Those known with their digests, in the order they are printed.
+    pub fn iter(&self) -> impl Iterator<Item = (HashKind, &str)> {
+        HashKind::ALL.into_iter().filter_map(|kind| self.get(kind).map(|digest| (kind, digest)))
+    }
+
+    fn set(&mut self, kind: HashKind, digest: String) {
+        let field = match kind {
+            HashKind::Md5 => &mut self.md5,
+            HashKind::Sha1 => &mut self.sha1,
+            HashKind::Sha256 => &mut self.sha256,
+            HashKind::Blake3 => &mut self.blake3,
+        };
+        *field = Some(digest);
+    }
+}
+
+/// Hashing under way: one thread a hash, fed with the same pieces in the same order.
+pub struct Hashing {
+    threads: Vec<Thread>,
+}
+
+struct Thread {
+    kind: HashKind,
+    queue: mpsc::Sender<Data>,
+    handle: JoinHandle<String>,
+}
+
+impl Hashing {
+    /// Starts a thread for each chosen hash.
+    pub fn start(choice: HashChoice) -> Result<Self> {
+        let threads = choice.kinds().map(Thread::start).collect::<Result<_>>()?;
+        Ok(Self { threads })
+    }
+
+    /// Hands the next piece to every hash; waits while one of them is too far behind.
+    pub async fn push(&self, data: &Data) -> Result<()> {
+        for thread in &self.threads {
+            thread.queue.send(data.clone()).await.map_err(|_| died(thread.kind))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the threads to see the end of the data, and collects their digests.
+    pub async fn finish(self) -> Result<Hashes> {
+        let (queues, threads): (Vec<_>, Vec<_>) =
+            self.threads.into_iter().map(|thread| (thread.queue, (thread.kind, thread.handle))).unzip();
+        drop(queues);
+        let join = || {
+            threads.into_iter().try_fold(Hashes::default(), |mut hashes, (kind, handle)| {
+                hashes.set(kind, handle.join().map_err(|_| died(kind))?);
+                Ok(hashes)
+            })
+        };
+        tokio::task::spawn_blocking(join).await.map_err(|error| Error::failed(format!("hashing: {error}")))?
+    }
+}
+
+fn died(kind: HashKind) -> Error {
+    Error::failed(format!("the {} thread ended before its work was done; this is a bug, please report it", kind.name()))
+}
+
+impl Thread {
+    fn start(kind: HashKind) -> Result<Self> {
+        let (queue, mut pieces) = mpsc::channel::<Data>(QUEUE_MAX);
+        let work = move || {
+            let mut hasher = Hasher::new(kind);
+            while let Some(piece) = pieces.blocking_recv() {
+                feed(&piece, |bytes| hasher.feed(bytes));
+            }
+            hasher.hex()
+        };
+        let handle = std::thread::Builder::new()
+            .name(format!("hash-{}", kind.name()))
+            .spawn(work)
+            .map_err(|error| Error::io("starting a hashing thread", &error))?;
+        Ok(Self { kind, queue, handle })
+    }
+}
+
+/// Shows `data` to `each` as runs of bytes, zeros too, without making a copy of the whole.
+pub(crate) fn feed(data: &Data, mut each: impl FnMut(&[u8])) {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    for part in data.parts() {
+        match part {
+            Part::Bytes(bytes) => each(bytes),
+            Part::Zeros(len) => {
+                let mut left = *len;
+                while left > 0 {
+                    let here = left.min(ZEROS.len() as u64);
+                    each(&ZEROS[..usize::try_from(here).unwrap_or(ZEROS.len())]);
+                    left -= here;
+                }
+            }
+        }
+    }
+}
+
+/// One hash under way.
+enum Hasher {
+    Md5(md5::Md5),
+    Sha1(sha1::Sha1),
+    Sha256(sha2::Sha256),
+    Blake3(Box<blake3::Hasher>),
+}
+
+impl Hasher {
+    fn new(kind: HashKind) -> Self {
+        match kind {
+            HashKind::Md5 => Self::Md5(md5::Md5::new()),
+            HashKind::Sha1 => Self::Sha1(sha1::Sha1::new()),
+            HashKind::Sha256 => Self::Sha256(sha2::Sha256::new()),
+            HashKind::Blake3 => Self::Blake3(Box::default()),
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Md5(hasher) => hasher.update(bytes),
+            Self::Sha1(hasher) => hasher.update(bytes),
+            Self::Sha256(hasher) => hasher.update(bytes),
+            Self::Blake3(hasher) => {
+                hasher.update(bytes);
+            }
+        }
+    }
+
+    fn hex(self) -> String {
+        match self {
+            Self::Md5(hasher) => hex(&hasher.finalize()),
+            Self::Sha1(hasher) => hex(&hasher.finalize()),
+            Self::Sha256(hasher) => hex(&hasher.finalize()),
+            Self::Blake3(hasher) => hex(hasher.finalize().as_bytes()),
+        }
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Whether `text` is `digits` lower-case hexadecimal digits.
+pub(crate) fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn hashes_what_everyone_else_hashes() {
+        let hashing = Hashing::start(HashChoice::ALL).unwrap();
+        for piece in [&b"a"[..], b"b", b"c"] {
+            hashing.push(&piece.to_vec().into()).await.unwrap();
+        }
+        let hashes = hashing.finish().await.unwrap();
+        assert_eq!(hashes.md5.as_deref(), Some("900150983cd24fb0d6963f7d28e17f72"));
+        assert_eq!(hashes.sha1.as_deref(), Some("a9993e364706816aba3e25717850c26c9cd0d89d"));
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hashes.sha256.as_deref(), Some(sha256));
+        let blake3 = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
+        assert_eq!(hashes.blake3.as_deref(), Some(blake3));
+    }
+
+    #[tokio::test]
+    async fn zeros_hash_as_bytes_do() {
+        let choice = HashChoice::NONE.with(HashKind::Sha256);
+        let (run, bytes) = (Hashing::start(choice).unwrap(), Hashing::start(choice).unwrap());
+        run.push(&Data::zeros(200_001)).await.unwrap();
+        bytes.push(&vec![0; 200_001].into()).await.unwrap();
+        assert_eq!(run.finish().await.unwrap(), bytes.finish().await.unwrap());
+    }
+
+    #[test]
+    fn choices_read_as_they_print() {
+        for text in ["none", "md5", "md5,sha256", "md5,sha1,sha256,blake3"] {
+            assert_eq!(text.parse::<HashChoice>().unwrap().to_string(), text);
+        }
+        assert_eq!("all".parse::<HashChoice>().unwrap(), HashChoice::ALL);
+        for text in ["", "md4", "md5,,sha1", "All"] {
+            assert_eq!(text.parse::<HashChoice>().unwrap_err().exit_code(), 2, "{text}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What is loaded into a drive.
+
+mod source;
+
+pub use source::RawFile;

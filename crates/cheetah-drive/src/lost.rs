@@ -1,0 +1,30 @@
+//! A device whose bytes are gone.
+
+use std::sync::Arc;
+
+use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
+
+/// Stands where a node's export stood: has its size, and fails every read with the reason it is gone.
+pub struct Lost {
+    device: Arc<str>,
+    size: u64,
+    why: Arc<str>,
+}
+
+impl Lost {
+    /// `size` bytes of `device` that are lost because of `why`.
+    pub fn new(device: impl Into<Arc<str>>, size: u64, why: impl Into<Arc<str>>) -> Self {
+        Self { device: device.into(), size, why: why.into() }
+    }
+}
+
+impl Device for Lost {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, writable: false, block_preferred: 4096 }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        let lost = Error::Lost { device: self.device.clone(), range, why: self.why.clone() };
+        Io::done(self.check(range).and(if range.is_empty() { Ok(Data::new()) } else { Err(lost) }))
+    }
+}

@@ -1,0 +1,145 @@
+//! How much of each node a drive takes: in proportion to what the nodes have. Pure arithmetic.
+
+use cheetah_device::Size;
+
+use crate::error::{Error, Result, list};
+use crate::file::Layout;
+use crate::file::check::check_layout;
+
+/// Shares are multiples of this many bytes: nodes hold memory in chunks of it.
+pub const GRANULE_BYTES: u64 = 64 << 10;
+
+/// How large a drive is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// At least this many bytes.
+    Bytes(u64),
+    /// All that the nodes have.
+    All,
+}
+
+/// What a node has to offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Free {
+    /// The node, as the user knows it.
+    pub name: String,
+    /// Bytes it could lend.
+    pub bytes: u64,
+}
+
+/// The bytes to take from each node, in the same order: multiples of the granule, in proportion to what the nodes
+/// have, never more than one has. They add up to the wanted size rounded up to the granule. A node may get 0.
+pub fn plan(wanted: Wanted, layout: Layout, nodes: &[Free]) -> Result<Vec<u64>> {
+    check_layout(layout)?;
+    let granule = match layout {
+        Layout::Linear => GRANULE_BYTES,
+        Layout::Stripe { unit } => unit.max(GRANULE_BYTES),
+    };
+    let capacities: Vec<u64> = nodes.iter().map(|node| node.bytes / granule).collect();
+    let capacity = capacities.iter().fold(0, |sum: u64, capacity| sum.saturating_add(*capacity));
+    let units = match wanted {
+        Wanted::All => capacity,
+        Wanted::Bytes(bytes) => bytes.div_ceil(granule),
+    };
+    if let Wanted::Bytes(0) = wanted {
+        return Err(Error::misuse("a drive of 0 bytes is of no use; ask for a size, or load an image that has bytes"));
+    }
+    if units == 0 || units > capacity {
+        return Err(no_space(wanted, capacity.saturating_mul(granule), nodes));
+    }
+    Ok(deal(units, capacity, &capacities).into_iter().map(|share| share * granule).collect())
+}
+
+/// `units` in proportion to `capacities` (which sum to `capacity`, at least `units`), by largest remainder.
+fn deal(units: u64, capacity: u64, capacities: &[u64]) -> Vec<u64> {
+    let exact = |own: u64| u128::from(units) * u128::from(own);
+    let all = u128::from(capacity);
+    // Not truncated: a quotient is at most the node's own capacity, because units <= capacity.
+    let mut shares: Vec<u64> = capacities.iter().map(|own| u64::try_from(exact(*own) / all).unwrap_or(*own)).collect();
+    let mut left = units.saturating_sub(shares.iter().sum());
+    let mut by_remainder: Vec<usize> = (0..capacities.len()).collect();
+    by_remainder.sort_by_key(|node| std::cmp::Reverse(exact(capacities[*node]) % all));
+    for node in by_remainder {
+        if left > 0 && shares[node] < capacities[node] {
+            shares[node] += 1;
+            left -= 1;
+        }
+    }
+    shares
+}
+
+fn no_space(wanted: Wanted, have: u64, nodes: &[Free]) -> Error {
+    let each: Vec<_> = nodes.iter().map(|node| format!("{} has {}", node.name, Size(node.bytes))).collect();
+    let each = list(&each);
+    let wanted = match wanted {
+        Wanted::Bytes(bytes) => bytes,
+        Wanted::All => GRANULE_BYTES,
+    };
+    Error::failed(format!(
+        "not enough memory: {} wanted, {} usable, {} missing ({}); add nodes, or start them with more --memory",
+        Size(wanted),
+        Size(have),
+        Size(wanted.saturating_sub(have)),
+        if each.is_empty() { "no nodes" } else { &each },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn free(sizes: &[u64]) -> Vec<Free> {
+        sizes.iter().enumerate().map(|(n, bytes)| Free { name: format!("n{n}"), bytes: *bytes }).collect()
+    }
+
+    #[test]
+    fn unequal_nodes_fill_at_the_same_rate() {
+        let nodes = free(&[1 << 30, 2 << 30, 3 << 30]);
+        let shares = plan(Wanted::Bytes(3 << 30), Layout::default(), &nodes).unwrap();
+        assert_eq!(shares, [1 << 29, 1 << 30, 3 << 29]);
+        assert_eq!(plan(Wanted::All, Layout::Linear, &nodes).unwrap(), [1 << 30, 2 << 30, 3 << 30]);
+    }
+
+    #[test]
+    fn too_little_memory_is_told_with_what_everyone_has() {
+        let error = plan(Wanted::Bytes(4 << 20), Layout::Linear, &free(&[1 << 20, 2 << 20])).unwrap_err();
+        let text = error.to_string();
+        for part in ["4MiB wanted", "1MiB missing", "n0 has 1MiB and n1 has 2MiB"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_unit_is_misuse() {
+        for unit in [0, 1, 2048, 12288, 8 << 20] {
+            let error = plan(Wanted::All, Layout::Stripe { unit }, &free(&[1 << 30])).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{unit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn shares_add_up_and_fit(
+            sizes in prop::collection::vec(0u64..1 << 44, 1..9),
+            wanted in 1u64..1 << 46,
+            unit in prop_oneof![Just(None), (12u32..=22).prop_map(|bits| Some(1u64 << bits))],
+        ) {
+            let layout = unit.map_or(Layout::Linear, |unit| Layout::Stripe { unit });
+            let granule = unit.unwrap_or(0).max(GRANULE_BYTES);
+            let usable: u64 = sizes.iter().map(|bytes| bytes / granule * granule).sum();
+            let rounded = wanted.next_multiple_of(granule);
+            match plan(Wanted::Bytes(wanted), layout, &free(&sizes)) {
+                Err(_) => prop_assert!(rounded > usable),
+                Ok(shares) => {
+                    prop_assert_eq!(shares.iter().sum::<u64>(), rounded);
+                    for (share, bytes) in shares.iter().zip(&sizes) {
+                        prop_assert!(share <= bytes && share % granule == 0);
+                        let fair = u128::from(rounded) * u128::from(bytes / granule * granule) / u128::from(usable);
+                        prop_assert!(u128::from(*share).abs_diff(fair) <= u128::from(granule), "{} of {}", share, fair);
+                    }
+                }
+            }
+        }
+    }
+}
