@@ -1,1 +1,11 @@
 //! NBD: codec, client and server.
+//!
+//! Every hop between machines speaks NBD. [`proto`] is the codec and [`handshake`] the negotiation; neither does
+//! any I/O, they turn bytes into decisions and back. [`client`] makes a device of an export elsewhere.
+
+#![forbid(unsafe_code)]
+
+pub mod proto;
+pub mod uri;
+
+pub use uri::{Address, NbdUri};

@@ -1,0 +1,116 @@
+//! Error numbers on the wire.
+
+use std::fmt;
+
+/// An error as a reply carries it. Numbered by the specification, not by the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum ErrorCode {
+    /// `NBD_EPERM`: the export is read-only, or the writer was fenced.
+    Perm = 1,
+    /// `NBD_EIO`
+    Io = 5,
+    /// `NBD_ENOMEM`
+    NoMem = 12,
+    /// `NBD_EINVAL`: unknown command or flag, or out of bounds; also stands for every unknown number.
+    Inval = 22,
+    /// `NBD_ENOSPC`: no space left, or a write beyond the end.
+    NoSpc = 28,
+    /// `NBD_EOVERFLOW`: the request is too large.
+    Overflow = 75,
+    /// `NBD_ENOTSUP`: no fast way to write zeros.
+    NotSup = 95,
+    /// `NBD_ESHUTDOWN`: the server is going away.
+    Shutdown = 108,
+}
+
+impl ErrorCode {
+    /// From a reply's error field; 0 is no error. Unknown numbers count as `EINVAL`, as the specification asks.
+    pub fn from_wire(number: u32) -> Result<(), Self> {
+        Err(match number {
+            0 => return Ok(()),
+            1 => Self::Perm,
+            5 => Self::Io,
+            12 => Self::NoMem,
+            28 => Self::NoSpc,
+            75 => Self::Overflow,
+            95 => Self::NotSup,
+            108 => Self::Shutdown,
+            _ => Self::Inval,
+        })
+    }
+
+    /// From an errno as Linux numbers them.
+    pub fn from_errno(errno: i32) -> Self {
+        match errno {
+            // EPERM, EACCES, EROFS
+            1 | 13 | 30 => Self::Perm,
+            12 => Self::NoMem,
+            22 => Self::Inval,
+            // EFBIG, ENOSPC, EDQUOT
+            27 | 28 | 122 => Self::NoSpc,
+            75 => Self::Overflow,
+            95 => Self::NotSup,
+            108 => Self::Shutdown,
+            _ => Self::Io,
+        }
+    }
+
+    /// The errno as Linux numbers them.
+    pub fn errno(self) -> i32 {
+        match self {
+            Self::Perm => 1,
+            Self::Io => 5,
+            Self::NoMem => 12,
+            Self::Inval => 22,
+            Self::NoSpc => 28,
+            Self::Overflow => 75,
+            Self::NotSup => 95,
+            Self::Shutdown => 108,
+        }
+    }
+
+    /// The number for a reply's error field.
+    pub fn wire(self) -> u32 {
+        self as u32
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Perm => "operation not permitted",
+            Self::Io => "input/output error",
+            Self::NoMem => "out of memory",
+            Self::Inval => "invalid argument",
+            Self::NoSpc => "no space left on device",
+            Self::Overflow => "value too large",
+            Self::NotSup => "operation not supported",
+            Self::Shutdown => "the server is shutting down",
+        })
+    }
+}
+
+impl From<&cheetah_device::Error> for ErrorCode {
+    fn from(error: &cheetah_device::Error) -> Self {
+        Self::from_errno(error.errno())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_survive_the_wire_and_unknown_ones_become_einval() {
+        use ErrorCode::*;
+        for code in [Perm, Io, NoMem, Inval, NoSpc, Overflow, NotSup, Shutdown] {
+            assert_eq!(ErrorCode::from_wire(code.wire()), Err(code));
+            assert_eq!(ErrorCode::from_errno(code.errno()), code);
+        }
+        assert_eq!(ErrorCode::from_wire(0), Ok(()));
+        assert_eq!(ErrorCode::from_wire(4711), Err(Inval));
+        assert_eq!(ErrorCode::from(&cheetah_device::Error::ReadOnly), Perm);
+        assert_eq!(ErrorCode::from_errno(9), Io);
+    }
+}

@@ -1,0 +1,95 @@
+//! Where clients knock: TCP or a Unix socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Handle;
+
+/// Dead peers are noticed after about this much silence.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A bound socket that accepts clients.
+pub enum Listener {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A Unix socket; its file is removed when the listener is dropped.
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a Unix socket, removed when dropped.
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Already gone is fine, and there is nobody to tell about anything else.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Listener {
+    /// Listens on a TCP address; port 0 takes any free port.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, such as an address in use.
+    pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self::Tcp(TcpListener::bind(address).await?))
+    }
+
+    /// Listens on a new Unix socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, such as a file that is there already.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        Ok(Self::Unix(UnixListener::bind(path)?, SocketFile(path.to_owned())))
+    }
+
+    /// The TCP address it is bound to; `None` for a Unix socket.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(..) => None,
+        }
+    }
+
+    /// The next client.
+    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3))?;
+                Ok(Accepted::Tcp(stream.into_std()?))
+            }
+            Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0.into_std()?)),
+        }
+    }
+}
+
+/// A client's socket, not yet tied to the runtime that will serve it.
+pub(super) enum Accepted {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+/// A client's socket in a runtime.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Accepted {
+    /// Ties the socket to `runtime`.
+    pub(super) fn enter(self, runtime: &Handle) -> io::Result<Stream> {
+        let _guard = runtime.enter();
+        match self {
+            Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
+            Self::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! An NBD server over any [`Device`](cheetah_device::Device).
+//!
+//! [`serve`] accepts clients, a [`Handshake`](crate::handshake) lets each choose an export, and from then on the
+//! connection is one [`transmission::Transmission`]: a state machine that takes requests out of what was
+//! received, asks the device, and queues replies. Whatever is there is taken in one go and answered in one go,
+//! so at depth one system call carries many requests.
+
+mod allowance;
+mod connection;
+mod listener;
+mod outbox;
+mod reply;
+mod transmission;
+mod workers;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::{DynDevice, Error};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+pub use listener::{Listener, SocketFile};
+pub use workers::Workers;
+
+/// What a server offers.
+pub trait Exports: Send + Sync {
+    /// Names a client may be shown (NBD_OPT_LIST).
+    fn list(&self) -> Vec<String>;
+
+    /// Opens the export `name` for one connection. `contexts` are the client's queries in the `x-cheetah:`
+    /// namespace; the export says which it grants.
+    ///
+    /// # Errors
+    ///
+    /// Why the client cannot have it; the text is sent to the client.
+    fn open(&self, name: &str, contexts: &[String]) -> Result<Export, Error>;
+}
+
+/// One opening of an export. Dropped when the connection ends.
+pub struct Export {
+    /// What is read and written.
+    pub device: DynDevice,
+    /// For people (NBD_INFO_DESCRIPTION).
+    pub description: String,
+    /// The contexts granted, of those that were asked for.
+    pub contexts: Vec<String>,
+}
+
+/// Limits of a server.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// Clients served at once; further ones are turned away. At most 65,536.
+    pub connections_max: usize,
+    /// Memory for requests and replies under way, over all connections, beside a small fixed share for each.
+    /// At least 64 MiB, so that the largest request (32 MiB) always fits.
+    pub memory_bytes_max: usize,
+    /// How long a client may take to negotiate.
+    pub handshake_timeout: Duration,
+    /// Threads that serve the connections; the caller's runtime if `None`.
+    pub workers: Option<Arc<Workers>>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            connections_max: 128,
+            memory_bytes_max: 256 << 20,
+            handshake_timeout: Duration::from_secs(30),
+            workers: None,
+        }
+    }
+}
+
+/// Serves `exports` to whoever connects. Runs until it is dropped, which cuts every connection.
+///
+/// # Errors
+///
+/// Only where accepting fails for good.
+pub async fn serve(listener: Listener, exports: Arc<dyn Exports>, config: ServerConfig) -> io::Result<()> {
+    let memory = Arc::new(Semaphore::new(config.memory_bytes_max));
+    let seats = Arc::new(Semaphore::new(config.connections_max));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepted = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file handles, or a client gone again: neither is a reason to stop serving the others.
+                tracing::warn!("could not accept a client: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
+            tracing::warn!("turned a client away: {} are connected already", config.connections_max);
+            continue;
+        };
+        let runtime = config.workers.as_ref().map_or_else(Handle::current, |workers| workers.next());
+        let (exports, memory, timeout) = (Arc::clone(&exports), Arc::clone(&memory), config.handshake_timeout);
+        let stream = accepted.enter(&runtime)?;
+        connections.spawn_on(
+            async move {
+                let _seat = seat;
+                if let Err(error) = connection::run(stream, exports, memory, timeout).await {
+                    tracing::debug!("connection ended: {error}");
+                }
+            },
+            &runtime,
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Replies on their way to the socket.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncWrite;
+
+/// Payloads up to this are copied behind their header: cheaper than one more entry in the kernel's vector.
+const INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// Zeros are written from here.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// How many runs one system call takes.
+const RUNS_MAX: usize = 64;
+
+/// A queue of bytes that leaves in as few system calls as possible.
+#[derive(Default)]
+pub(super) struct Outbox {
+    /// Sealed runs, oldest first.
+    runs: VecDeque<Bytes>,
+    /// What is being appended to.
+    open: BytesMut,
+    len: usize,
+}
+
+impl Outbox {
+    /// Bytes waiting.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where headers are written. The caller says how many bytes it added with [`Outbox::wrote`].
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut BytesMut)) {
+        let before = self.open.len();
+        write(&mut self.open);
+        self.len += self.open.len() - before;
+    }
+
+    /// Queues a payload.
+    pub(super) fn payload(&mut self, bytes: &Bytes) {
+        if bytes.len() <= INLINE_BYTES_MAX {
+            self.append(|open| open.extend_from_slice(bytes));
+        } else {
+            self.seal();
+            self.len += bytes.len();
+            self.runs.push_back(bytes.clone());
+        }
+    }
+
+    /// Queues `len` zero bytes without holding them.
+    pub(super) fn zeros(&mut self, len: u64) {
+        let mut rest = len;
+        while rest > 0 {
+            // Not truncated: at most the length of ZEROS.
+            let now = rest.min(ZEROS.len() as u64) as usize;
+            self.payload(&Bytes::from_static(&ZEROS[..now]));
+            rest -= now as u64;
+        }
+    }
+
+    fn seal(&mut self) {
+        if !self.open.is_empty() {
+            self.runs.push_back(self.open.split().freeze());
+        }
+    }
+
+    /// Writes as much as the socket takes; ready with whether anything left.
+    pub(super) fn poll_send<W: AsyncWrite + Unpin>(&mut self, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut moved = false;
+        while self.len > 0 {
+            let sent = if self.runs.is_empty() {
+                match Pin::new(&mut *to).poll_write(cx, &self.open) {
+                    Poll::Ready(sent) => sent?,
+                    Poll::Pending => return if moved { Poll::Ready(Ok(true)) } else { Poll::Pending },
+                }
+            } else {
+                self.seal();
+                let mut slices = [IoSlice::new(&[]); RUNS_MAX];
+                let mut used = 0;
+                for (slice, run) in slices.iter_mut().zip(&self.runs) {
+                    *slice = IoSlice::new(run);
+                    used += 1;
+                }
+                match Pin::new(&mut *to).poll_write_vectored(cx, &slices[..used]) {
+                    Poll::Ready(sent) => sent?,
+                    Poll::Pending => return if moved { Poll::Ready(Ok(true)) } else { Poll::Pending },
+                }
+            };
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(sent);
+            moved = true;
+        }
+        Poll::Ready(Ok(moved))
+    }
+
+    fn advance(&mut self, mut sent: usize) {
+        self.len -= sent;
+        while let Some(run) = self.runs.front_mut() {
+            if sent < run.len() {
+                run.advance(sent);
+                return;
+            }
+            sent -= run.len();
+            self.runs.pop_front();
+        }
+        self.open.advance(sent);
+    }
+
+    /// Waits until everything has left.
+    pub(super) fn poll_drain<W: AsyncWrite + Unpin>(&mut self, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.len > 0 {
+            ready!(self.poll_send(to, cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    #[tokio::test]
+    async fn bytes_leave_in_the_order_they_were_queued() {
+        let (mut near, mut far) = tokio::io::duplex(1000);
+        let mut outbox = Outbox::default();
+        let mut expected = Vec::new();
+        for size in [10usize, 20_000, 0, 5, 70_000, 1] {
+            let bytes = Bytes::from(vec![(size % 251) as u8 + 1; size]);
+            outbox.append(|open| open.extend_from_slice(b"head"));
+            outbox.payload(&bytes);
+            outbox.zeros(size as u64);
+            expected.extend_from_slice(b"head");
+            expected.extend_from_slice(&bytes);
+            expected.resize(expected.len() + size, 0);
+        }
+        assert_eq!(outbox.len(), expected.len());
+        let sending = std::future::poll_fn(|cx| outbox.poll_drain(&mut near, cx));
+        let mut got = vec![0; expected.len()];
+        let (sent, received) = tokio::join!(sending, far.read_exact(&mut got));
+        sent.unwrap();
+        received.unwrap();
+        assert_eq!(got, expected);
+    }
+}

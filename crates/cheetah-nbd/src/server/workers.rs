@@ -1,0 +1,77 @@
+//! Threads that serve connections.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+/// A set of threads, each with an event loop of its own.
+///
+/// A connection stays on one of them: its requests are read, answered and sent without a hand-over between
+/// threads, each of which would cost a wake-up.
+pub struct Workers {
+    threads: Vec<Worker>,
+    next: AtomicUsize,
+}
+
+struct Worker {
+    runtime: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts `count` threads named `name`.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, where it has no thread or file handle left.
+    pub fn start(name: &str, count: NonZeroUsize) -> io::Result<Self> {
+        let threads = (0..count.get()).map(|_| Worker::start(name)).collect::<io::Result<_>>()?;
+        Ok(Self { threads, next: AtomicUsize::new(0) })
+    }
+
+    /// One thread for each processor, at most four: memory, not the processor, is the limit beyond.
+    pub fn count_default() -> NonZeroUsize {
+        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        cores.min(NonZeroUsize::new(4).unwrap_or(NonZeroUsize::MIN))
+    }
+
+    /// The runtime for the next connection, in turn.
+    pub fn next(&self) -> Handle {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        self.threads[turn % self.threads.len()].runtime.clone()
+    }
+}
+
+impl Worker {
+    fn start(name: &str) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            // Stopped by message or by the sender's end; both mean the same.
+            let _ = runtime.block_on(stopped);
+        })?;
+        Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Workers {
+    /// Stops the threads and waits for them; connections they serve are cut.
+    fn drop(&mut self) {
+        for worker in &mut self.threads {
+            worker.stop.take();
+        }
+        for worker in &mut self.threads {
+            if let Some(thread) = worker.thread.take()
+                && thread.thread().id() != std::thread::current().id()
+            {
+                let _ = thread.join();
+            }
+        }
+    }
+}
