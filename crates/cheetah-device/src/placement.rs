@@ -137,6 +137,7 @@ impl Iterator for Pieces<'_> {
 
 impl Zone {
     /// The piece of this zone that starts at `at` and goes no further than `end`.
+    #[allow(clippy::cast_possible_truncation, reason = "the column is below the number of members, which is a usize")]
     fn piece(&self, at: u64, end: u64, unit_bits: u32) -> Piece {
         let within = at - self.start;
         let end = end.min(self.end);
@@ -148,7 +149,6 @@ impl Zone {
         let (row, column) = (turn / members, turn % members);
         let len = (end - at).min((1 << unit_bits) - in_unit);
         let offset = self.child_start + (row << unit_bits) + in_unit;
-        // The column is below the number of members, which is a usize.
         Piece { child: self.members[column as usize], range: ByteRange::new(offset, len), at }
     }
 }
