@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod handshake;
 pub mod proto;
 pub mod uri;
 

@@ -1,0 +1,48 @@
+//! The negotiation before an export is used: fixed newstyle, both sides. No I/O.
+//!
+//! Each side is a state machine that is given the bytes received so far and a buffer for bytes to send, and says
+//! what to do next. The caller moves the bytes; see [`server::ServerHandshake::advance`] and
+//! [`client::ClientHandshake::advance`].
+
+mod meta;
+pub mod server;
+
+use crate::proto::PAYLOAD_LEN_MAX;
+
+/// The sizes of requests an export takes (`NBD_INFO_BLOCK_SIZE`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockSizes {
+    /// Offsets and lengths must be multiples of this: a power of two, at most 64 KiB.
+    pub min: u32,
+    /// Below this size or alignment requests are inefficient: a power of two, at least 512.
+    pub preferred: u32,
+    /// Most data in one read or write, in bytes.
+    pub payload_max: u32,
+}
+
+impl Default for BlockSizes {
+    /// What the specification has both sides assume if nothing is said.
+    fn default() -> Self {
+        Self { min: 1, preferred: 4096, payload_max: PAYLOAD_LEN_MAX }
+    }
+}
+
+impl BlockSizes {
+    /// Whether the specification allows them.
+    pub fn are_valid(&self) -> bool {
+        self.min.is_power_of_two()
+            && self.min <= 1 << 16
+            && self.preferred.is_power_of_two()
+            && self.preferred >= self.min.max(512)
+            && self.payload_max >= self.preferred
+    }
+}
+
+/// A metadata context selected for a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    /// Its number in replies to block status requests.
+    pub id: u32,
+    /// Its name, such as `base:allocation`.
+    pub name: String,
+}
