@@ -1,4 +1,28 @@
-//! Moving bytes from device to device.
+//! Moving bytes from device to device: read ahead, hashed in order, written behind, zeros left out.
+//!
+//! ```text
+//!  source ──reads, READ_AHEAD at once──▶ chunks in order ──▶ hashing threads
+//!                                              └──▶ a task a chunk: digest, zeros found, written
+//! ```
+//! Every stage is bounded, so a copy takes some 24 MiB however large the devices are.
+
+use std::sync::Arc;
+
+use cheetah_device::{ByteRange, Data, DynDevice, Zeroing};
+use futures::future::try_join_all;
+use futures::{Stream, StreamExt as _, stream};
+use tokio::task::JoinSet;
+
+use crate::digests::{CHUNK_BYTES, ChunkDigest, digest};
+use crate::error::{Error, Result};
+use crate::hash::{HashChoice, Hashes, Hashing};
+
+/// Chunks being read at once: enough for a link of 1 Gbit/s and 60 ms.
+const READ_AHEAD: usize = 8;
+/// Chunks being digested and written at once.
+const WRITE_BEHIND: usize = 8;
+/// Zeros are found in runs of this many bytes: what a node stores, or does not, as one.
+const ZERO_RUN_BYTES: u64 = 64 << 10;
 
 /// How far a copy, a verification or a save has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,4 +31,148 @@ pub struct Progress {
     pub done: u64,
     /// Bytes in all.
     pub total: u64,
+}
+
+/// A copy to be made.
+pub(crate) struct Copy {
+    /// Where from.
+    pub from: DynDevice,
+    /// How errors name it.
+    pub from_name: Arc<str>,
+    /// Where to; must be writable and large enough.
+    pub to: DynDevice,
+    /// How errors name it.
+    pub to_name: Arc<str>,
+    /// Bytes from the start.
+    pub size: u64,
+    /// Hashes of the whole.
+    pub hashes: HashChoice,
+}
+
+impl Copy {
+    /// Copies, then flushes. `each` is told the digest of every chunk, in any order.
+    pub async fn run(
+        &self,
+        mut each: impl FnMut(ByteRange, ChunkDigest) + Send,
+        mut progress: impl FnMut(Progress) + Send,
+    ) -> Result<Hashes> {
+        let hashing = Hashing::start(self.hashes)?;
+        let mut reads = std::pin::pin!(chunks(self.from.clone(), self.size));
+        let mut writes = JoinSet::new();
+        let mut done = 0;
+        let mut finished = |result: Finished| {
+            let (range, digest) = result.map_err(|error| Error::failed(format!("copying: {error}")))??;
+            each(range, digest);
+            done += range.len;
+            progress(Progress { done, total: self.size });
+            Ok::<_, Error>(())
+        };
+        while let Some((range, read)) = reads.next().await {
+            let data = read.map_err(Error::device(format!("reading {}", self.from_name)))?;
+            hashing.push(&data).await?;
+            while writes.len() >= WRITE_BEHIND {
+                if let Some(result) = writes.join_next().await {
+                    finished(result)?;
+                }
+            }
+            writes.spawn(write(self.to.clone(), self.to_name.clone(), range, data));
+        }
+        while let Some(result) = writes.join_next().await {
+            finished(result)?;
+        }
+        self.to.flush().await.map_err(Error::device(format!("flushing {}", self.to_name)))?;
+        hashing.finish().await
+    }
+}
+
+/// What a task that writes a chunk comes back with.
+type Finished = std::result::Result<Result<(ByteRange, ChunkDigest)>, tokio::task::JoinError>;
+
+/// The chunks of the first `size` bytes of `device`, in order, read ahead. A chunk that came short is an error.
+pub(crate) fn chunks(
+    device: DynDevice,
+    size: u64,
+) -> impl Stream<Item = (ByteRange, cheetah_device::Result<Data>)> + Send {
+    let read = move |range: ByteRange| {
+        let device = device.clone();
+        async move { (range, read_exactly(&device, range).await) }
+    };
+    stream::iter(ByteRange::new(0, size).split_at_multiples(CHUNK_BYTES)).map(read).buffered(READ_AHEAD)
+}
+
+/// Reads `range`; an answer of any other length is an error.
+pub(crate) async fn read_exactly(device: &DynDevice, range: ByteRange) -> cheetah_device::Result<Data> {
+    let data = device.read(range).await?;
+    if data.len() == range.len {
+        return Ok(data);
+    }
+    let why = format!("{range} was answered with {} bytes", data.len());
+    Err(cheetah_device::Error::Invalid(why.into()))
+}
+
+async fn write(to: DynDevice, name: Arc<str>, range: ByteRange, data: Data) -> Result<(ByteRange, ChunkDigest)> {
+    let digest = digest(&data);
+    let runs = zero_runs(&data).into_iter().map(|(within, zero)| {
+        let target = within.shifted(range.offset);
+        let part = data.slice(within.offset, within.len);
+        let to = &to;
+        async move {
+            if zero { to.zero(target, Zeroing::default()).await } else { to.write(target.offset, part, false).await }
+        }
+    });
+    try_join_all(runs).await.map_err(Error::device(format!("writing {name}")))?;
+    Ok((range, digest))
+}
+
+/// The data as runs that alternate between zeros and not, cut at multiples of [`ZERO_RUN_BYTES`].
+fn zero_runs(data: &Data) -> Vec<(ByteRange, bool)> {
+    let mut runs: Vec<(ByteRange, bool)> = Vec::new();
+    for piece in ByteRange::new(0, data.len()).split_at_multiples(ZERO_RUN_BYTES) {
+        let zero = data.slice(piece.offset, piece.len).is_zero();
+        match runs.last_mut() {
+            Some((run, same)) if *same == zero => run.len += piece.len,
+            _ => runs.push((piece, zero)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_device::memory::Memory;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn a_copy_is_the_same_bytes(size in 0u64..5 << 20, runs in prop::collection::vec((0u64..5 << 20, 1u64..1 << 18), 0..8)) {
+            let mut bytes = vec![0u8; usize::try_from(size).unwrap()];
+            for (n, (from, len)) in runs.iter().enumerate() {
+                let from = usize::try_from(*from).unwrap().min(bytes.len());
+                let to = (from + usize::try_from(*len).unwrap()).min(bytes.len());
+                bytes[from..to].fill(n as u8 + 1);
+            }
+            let target = Arc::new(Memory::new(vec![0xee; bytes.len() + 1]));
+            let copy = Copy {
+                from: Arc::new(Memory::new(bytes.clone())),
+                from_name: "source".into(),
+                to: target.clone(),
+                to_name: "target".into(),
+                size,
+                hashes: HashChoice::NONE,
+            };
+            let mut digests = std::collections::BTreeMap::new();
+            let mut last = 0;
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(copy.run(|range, digest| { digests.insert(range.offset, digest); }, |p| last = p.done)).unwrap();
+            let written = target.snapshot();
+            prop_assert!(written[..bytes.len()] == bytes[..] && written[bytes.len()] == 0xee);
+            prop_assert_eq!(last, size);
+            for (chunk, digest) in bytes.chunks(1 << 20).zip(digests.values()) {
+                prop_assert!(blake3::hash(chunk).as_bytes() == digest);
+            }
+            prop_assert_eq!(digests.len() as u64, size.div_ceil(CHUNK_BYTES));
+        }
+    }
 }

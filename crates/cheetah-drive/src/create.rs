@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cheetah_device::placement::Layout;
+
 use crate::error::{Error, Result};
-use crate::file::{DriveFile, Layout};
+use crate::file::DriveFile;
 use crate::find::Found;
 use crate::plan::Wanted;
 

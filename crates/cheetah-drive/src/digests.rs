@@ -1,4 +1,84 @@
 //! The digest of every chunk of an image, in a file beside the drive file.
+//!
+//! The file is nothing but the BLAKE3 digests, 32 bytes a chunk, in order; the digest of the file itself is in the
+//! drive file, under its seal. So whoever has an untouched drive file can tell which chunk of the image changed.
 
-/// Bytes a digest covers.
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use cheetah_device::Data;
+
+use crate::error::{Error, Result};
+use crate::file::disk::write_atomically;
+use crate::file::{DigestsRef, DriveFile, digests_name};
+use crate::hash::feed;
+
+/// Bytes a digest covers; the last covers what remains.
 pub const CHUNK_BYTES: u64 = 1 << 20;
+
+/// The digest of one chunk.
+pub type ChunkDigest = [u8; 32];
+
+/// The digest of a chunk's content.
+pub fn digest(chunk: &Data) -> ChunkDigest {
+    let mut hasher = blake3::Hasher::new();
+    feed(chunk, |bytes| {
+        hasher.update(bytes);
+    });
+    *hasher.finalize().as_bytes()
+}
+
+/// The digests of an image's chunks, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digests {
+    chunks: Vec<ChunkDigest>,
+}
+
+impl Digests {
+    /// Room for an image of `size` bytes; all zeros until [`Digests::set`].
+    pub fn new(size: u64) -> Result<Self> {
+        let count = usize::try_from(size.div_ceil(CHUNK_BYTES));
+        count.map(|count| Self { chunks: vec![[0; 32]; count] }).map_err(|_| Error::failed("the image is too large"))
+    }
+
+    /// Records the digest of the chunk that starts at `offset`.
+    pub fn set(&mut self, offset: u64, digest: ChunkDigest) {
+        if let Some(chunk) = usize::try_from(offset / CHUNK_BYTES).ok().and_then(|index| self.chunks.get_mut(index)) {
+            *chunk = digest;
+        }
+    }
+
+    /// The digest of the chunk that starts at `offset`.
+    pub fn get(&self, offset: u64) -> Option<&ChunkDigest> {
+        usize::try_from(offset / CHUNK_BYTES).ok().and_then(|index| self.chunks.get(index))
+    }
+
+    /// Writes the file beside the drive file at `drive`; returns what the drive file records of it.
+    pub fn save(&self, drive: &Path) -> Result<DigestsRef> {
+        let file = digests_name(drive);
+        let bytes = self.chunks.as_flattened();
+        write_atomically(&drive.with_file_name(&file), bytes, true)?;
+        Ok(DigestsRef { file, chunk: CHUNK_BYTES, blake3: blake3::hash(bytes).to_hex().to_string() })
+    }
+
+    /// Reads the file that `drive` records, for an image of `size` bytes; refuses one that is not the recorded one.
+    pub fn load(drive: &DriveFile, recorded: &DigestsRef, size: u64) -> Result<Self> {
+        let path = drive.path.with_file_name(&recorded.file);
+        let path_text = path.display();
+        let mut digests = Self::new(size)?;
+        let expected = digests.chunks.len() as u64 * 32;
+        let mut bytes = Vec::new();
+        File::open(&path)
+            .and_then(|file| file.take(expected + 1).read_to_end(&mut bytes))
+            .map_err(|error| Error::io(format_args!("reading {path_text}, the digests of the image"), &error))?;
+        if bytes.len() as u64 != expected || blake3::hash(&bytes).to_hex().as_str() != recorded.blake3 {
+            return Err(Error::Evidence(format!(
+                "{path_text}: not the digests that were made at load; put the original back beside the drive file, \
+                 or compare the hashes of the whole with the case notes"
+            )));
+        }
+        digests.chunks.as_flattened_mut().copy_from_slice(&bytes);
+        Ok(digests)
+    }
+}

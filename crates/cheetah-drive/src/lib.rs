@@ -46,9 +46,10 @@ pub mod save;
 pub mod status;
 pub mod verify;
 
+pub use cheetah_device::placement::Layout;
 pub use copy::Progress;
 pub use error::{Error, Result};
-pub use file::{DriveFile, Image, ImageState, Layout};
+pub use file::{DriveFile, Image, ImageState};
 pub use find::{Found, NodeSpec};
 pub use hash::{HashChoice, HashKind, Hashes};
 pub use open::{Drive, OpenOptions};

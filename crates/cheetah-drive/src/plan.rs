@@ -1,10 +1,9 @@
 //! How much of each node a drive takes: in proportion to what the nodes have. Pure arithmetic.
 
 use cheetah_device::Size;
+use cheetah_device::placement::Layout;
 
 use crate::error::{Error, Result, list};
-use crate::file::Layout;
-use crate::file::check::check_layout;
 
 /// Shares are multiples of this many bytes: nodes hold memory in chunks of it.
 pub const GRANULE_BYTES: u64 = 64 << 10;
@@ -30,7 +29,7 @@ pub struct Free {
 /// The bytes to take from each node, in the same order: multiples of the granule, in proportion to what the nodes
 /// have, never more than one has. They add up to the wanted size rounded up to the granule. A node may get 0.
 pub fn plan(wanted: Wanted, layout: Layout, nodes: &[Free]) -> Result<Vec<u64>> {
-    check_layout(layout)?;
+    layout.check().map_err(|error| Error::misuse(error.to_string()))?;
     let granule = match layout {
         Layout::Linear => GRANULE_BYTES,
         Layout::Stripe { unit } => unit.max(GRANULE_BYTES),
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     fn unequal_nodes_fill_at_the_same_rate() {
         let nodes = free(&[1 << 30, 2 << 30, 3 << 30]);
-        let shares = plan(Wanted::Bytes(3 << 30), Layout::default(), &nodes).unwrap();
+        let shares = plan(Wanted::Bytes(3 << 30), Layout::Stripe { unit: 64 << 10 }, &nodes).unwrap();
         assert_eq!(shares, [1 << 29, 1 << 30, 3 << 29]);
         assert_eq!(plan(Wanted::All, Layout::Linear, &nodes).unwrap(), [1 << 30, 2 << 30, 3 << 30]);
     }

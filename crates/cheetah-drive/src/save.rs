@@ -1,12 +1,17 @@
-//! Copying a drive out.
+//! Copying a drive out: to a sparse file, or to another device.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
-use cheetah_device::DynDevice;
+use cheetah_device::data::Part;
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Size, Zeroing};
 use serde::Serialize;
 
-use crate::copy::Progress;
+use crate::copy::{Copy, Progress};
 use crate::error::{Error, Result};
+use crate::file::disk::{directory, sync_directory, temporary_in};
 use crate::hash::{HashChoice, Hashes};
 
 /// How to save.
@@ -18,6 +23,8 @@ pub struct SaveOptions {
     pub hashes: HashChoice,
     /// Save only this many bytes from the start (an image's size); all if `None`.
     pub size: Option<u64>,
+    /// What the hashes should be; if one differs, nothing is saved. Only those also in `hashes` are compared.
+    pub expected: Hashes,
 }
 
 /// What was saved.
@@ -36,8 +43,46 @@ pub async fn save(
     options: SaveOptions,
     progress: impl FnMut(Progress) + Send,
 ) -> Result<Saved> {
-    let _ = (device, path, options, progress);
-    Err(Error::failed("not built yet"))
+    let shown = path.display();
+    let failed = |error: std::io::Error| Error::io(format_args!("writing {shown}"), &error);
+    let exists = || Error::misuse(format!("{shown} exists already; choose another name, or --force to replace it"));
+    if !options.force && path.symlink_metadata().is_ok() {
+        return Err(exists());
+    }
+    let size = options.size.unwrap_or_else(|| device.geometry().size);
+    let dir = directory(path);
+    let partial = temporary_in(dir).map_err(failed)?;
+    partial.as_file().set_len(size).map_err(failed)?;
+    let file = partial.as_file().try_clone().map_err(failed)?;
+    let copy = Copy {
+        from: device,
+        from_name: "the drive".into(),
+        to: Arc::new(SparseFile { file: Arc::new(file), name: shown.to_string().into(), size }),
+        to_name: shown.to_string().into(),
+        size,
+        hashes: options.hashes,
+    };
+    let hashes = copy.run(|_, _| {}, progress).await?;
+    check_expected(&hashes, &options.expected)?;
+    let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
+    persisted.map_err(|error| match error.error.kind() {
+        std::io::ErrorKind::AlreadyExists => exists(),
+        _ => failed(error.error),
+    })?;
+    sync_directory(dir).map_err(failed)?;
+    Ok(Saved { size, hashes })
+}
+
+fn check_expected(hashes: &Hashes, expected: &Hashes) -> Result<()> {
+    let differs = hashes.iter().find(|(kind, digest)| expected.get(*kind).is_some_and(|other| other != *digest));
+    differs.map_or(Ok(()), |(kind, digest)| {
+        Err(Error::Evidence(format!(
+            "the {} of what was read is {digest}, not the {} recorded at load; nothing was saved, run verify to see \
+             which ranges differ",
+            kind.name(),
+            expected.get(kind).unwrap_or_default()
+        )))
+    })
 }
 
 /// Copies `from` to the start of `to`, and flushes it.
@@ -47,6 +92,101 @@ pub async fn copy(
     hashes: HashChoice,
     progress: impl FnMut(Progress) + Send,
 ) -> Result<Saved> {
-    let _ = (from, to, hashes, progress);
-    Err(Error::failed("not built yet"))
+    let (size, room) = (from.geometry().size, to.geometry().size);
+    if size > room {
+        return Err(Error::failed(format!("{} do not fit into a device of {}", Size(size), Size(room))));
+    }
+    let copy = Copy { from, from_name: "the source".into(), to, to_name: "the target".into(), size, hashes };
+    Ok(Saved { size, hashes: copy.run(|_, _| {}, progress).await? })
+}
+
+/// A new file, all hole, as a device to write to: what is zeroed stays a hole. Each range is written at most once.
+struct SparseFile {
+    file: Arc<File>,
+    name: Arc<str>,
+    size: u64,
+}
+
+impl SparseFile {
+    fn blocking(&self, work: impl FnOnce(&File) -> std::io::Result<()> + Send + 'static) -> Io<'_, ()> {
+        let (file, name) = (self.file.clone(), self.name.clone());
+        Io::later(async move {
+            let joined = tokio::task::spawn_blocking(move || work(&file)).await;
+            joined
+                .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+                .map_err(|error| DeviceError::io(name, &error))
+        })
+    }
+}
+
+impl Device for SparseFile {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, writable: true, block_preferred: 4096 }
+    }
+
+    fn read(&self, _range: ByteRange) -> Io<'_, Data> {
+        Io::fail(DeviceError::Unsupported("reading a file that is being written"))
+    }
+
+    fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
+        if let Err(error) = self.check(ByteRange::new(offset, data.len())) {
+            return Io::fail(error);
+        }
+        self.blocking(move |file| {
+            let mut at = offset;
+            for part in data.parts() {
+                if let Part::Bytes(bytes) = part {
+                    file.write_all_at(bytes, at)?;
+                }
+                at += part.len();
+            }
+            Ok(())
+        })
+    }
+
+    fn zero(&self, range: ByteRange, _how: Zeroing) -> Io<'_, ()> {
+        Io::done(self.check(range))
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        self.blocking(File::sync_all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_device::memory::Memory;
+    use std::os::unix::fs::MetadataExt as _;
+
+    fn device() -> DynDevice {
+        let mut bytes = vec![0; (3 << 20) + 17];
+        bytes[2 << 20..].fill(9);
+        Arc::new(Memory::new(bytes))
+    }
+
+    #[tokio::test]
+    async fn a_saved_drive_is_whole_sparse_and_never_overwrites() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.raw");
+        let saved = save(device(), &path, SaveOptions::default(), |_| {}).await.unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, saved.size);
+        assert_eq!(saved.hashes.blake3.as_deref(), Some(blake3::hash(&bytes).to_hex().as_str()));
+        assert!(bytes[..2 << 20].iter().all(|byte| *byte == 0) && bytes[2 << 20..].iter().all(|byte| *byte == 9));
+        assert!(path.metadata().unwrap().blocks() * 512 < 2 << 20, "the zeros take no space");
+        let again = save(device(), &path, SaveOptions::default(), |_| {}).await.unwrap_err();
+        assert_eq!(again.exit_code(), 2);
+        save(device(), &path, SaveOptions { force: true, ..Default::default() }, |_| {}).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_drive_that_is_not_what_was_loaded_is_not_saved() {
+        let dir = tempfile::tempdir().unwrap();
+        let expected = Hashes { md5: Some("0".repeat(32)), ..Hashes::default() };
+        let options = SaveOptions { expected, ..Default::default() };
+        let error = save(device(), &dir.path().join("out.raw"), options, |_| {}).await.unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing half-made is left");
+    }
 }

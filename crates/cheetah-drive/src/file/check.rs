@@ -1,8 +1,9 @@
 //! Whether what a drive file says makes sense.
 
-use super::{DriveFile, Image, ImageState, Layout, LayoutName, Set, SetNode, UNIT_BYTES_MAX, UNIT_BYTES_MIN};
+use cheetah_nbd::uri::NbdUri;
+
+use super::{DriveFile, Image, ImageState, LayoutName, Set, SetNode};
 use crate::digests::CHUNK_BYTES;
-use crate::error::{Error, Result};
 use crate::hash::is_hex;
 
 /// Nodes in all sets together.
@@ -14,7 +15,7 @@ pub const SIZE_BYTES_MAX: u64 = 1 << 60;
 /// Bytes in a name, an address or a URI.
 const TEXT_BYTES_MAX: usize = 4096;
 
-type Check = std::result::Result<(), String>;
+type Check = Result<(), String>;
 
 impl DriveFile {
     /// Checks sizes, units, ids, addresses and limits. The error is a clause: what is wrong, not where.
@@ -39,7 +40,7 @@ impl Set {
         ensure(self.unit.is_some() == (self.layout == LayoutName::Stripe), || {
             "a stripe has a unit and linear has none".into()
         })?;
-        check_layout(self.layout()).map_err(|error| error.to_string())?;
+        self.layout().check().map_err(|error| error.to_string())?;
         ensure(!self.nodes.is_empty(), || "a set has no nodes".into())?;
         self.nodes.iter().try_for_each(SetNode::check)?;
         if let Some(unit) = self.unit {
@@ -56,9 +57,7 @@ impl SetNode {
         let texts = [Some(&self.name), Some(&self.nbd), self.http.as_ref()];
         let short = texts.into_iter().flatten().all(|text| text.len() <= TEXT_BYTES_MAX);
         ensure(short, || format!("a node's name or address is longer than {TEXT_BYTES_MAX} bytes"))?;
-        ensure(self.nbd.starts_with("nbd://") || self.nbd.starts_with("nbd+unix://"), || {
-            format!("node {}: '{}' is no NBD URI", self.name, self.nbd)
-        })?;
+        ensure(self.nbd.parse::<NbdUri>().is_ok(), || format!("node {}: '{}' is no NBD URI", self.name, self.nbd))?;
         ensure(self.size > 0, || format!("node {} holds nothing", self.name))?;
         ensure(self.http.is_some() == self.instance.is_some(), || {
             format!("node {}: a node has an instance and a control address, a foreign server neither", self.name)
@@ -80,19 +79,6 @@ impl Image {
         ensure(plain, || "the file of digests must lie beside the drive file".into())?;
         ensure(digests.chunk == CHUNK_BYTES, || format!("the digests' chunk is {}, not {CHUNK_BYTES}", digests.chunk))?;
         ensure(is_hex(&digests.blake3, 64), || "the digest of the digests is not 64 hexadecimal digits".into())
-    }
-}
-
-/// Whether the layout's unit is legal.
-pub fn check_layout(layout: Layout) -> Result<()> {
-    match layout {
-        Layout::Stripe { unit } if !unit.is_power_of_two() || !(UNIT_BYTES_MIN..=UNIT_BYTES_MAX).contains(&unit) => {
-            Err(Error::misuse(format!(
-                "a stripe unit of {} is not possible; choose a power of two from 4KiB to 4MiB",
-                cheetah_device::Size(unit)
-            )))
-        }
-        _ => Ok(()),
     }
 }
 

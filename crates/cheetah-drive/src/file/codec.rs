@@ -66,3 +66,112 @@ fn canonical(file: &DriveFile) -> Result<String> {
 fn seal(body: &str) -> String {
     blake3::hash(body.as_bytes()).to_hex().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::example;
+    use crate::file::{ImageState, LayoutName, Set};
+    use proptest::prelude::*;
+
+    const PATH: &str = "dir/case42.drive";
+
+    fn decode(text: &str) -> Result<DriveFile> {
+        super::decode(text, Path::new(PATH))
+    }
+
+    /// The example, changed and sealed anew: what a mistaken program would write.
+    fn sealed(change: impl FnOnce(&mut DriveFile)) -> String {
+        let mut file = example();
+        change(&mut file);
+        encode(&file).unwrap()
+    }
+
+    fn refusal(text: &str) -> String {
+        let error = decode(text).unwrap_err().to_string();
+        assert!(error.contains(PATH) && !error.contains('\n'), "says where, in one sentence: {error}");
+        error
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let text = encode(&example()).unwrap();
+        assert_eq!(decode(&text).unwrap(), example());
+        assert_eq!(decode(&text.replace('\n', "\r\n")).unwrap(), example());
+    }
+
+    #[test]
+    fn an_edited_file_is_refused() {
+        let text = encode(&example()).unwrap();
+        assert!(refusal(&text.replace("nbd://a:", "nbd://c:")).contains("the seal does not match"));
+        assert!(refusal(&text.replace("name = \"case42\"", "name = \"case43\"")).contains("the seal does not match"));
+        assert!(refusal(&format!("{text}\nnote = 1\n")).contains("it was edited"));
+        let unsealed: Vec<_> = text.lines().filter(|line| !line.starts_with("seal")).collect();
+        assert!(refusal(&unsealed.join("\n")).contains("the seal is missing"));
+    }
+
+    #[test]
+    fn foreign_and_newer_files_are_told_apart() {
+        for text in ["", "[package]\nname = \"x\"\n", "version = \"1\"", "version = -1"] {
+            assert!(refusal(text).contains("not a Cheetah drive file"), "{text}");
+        }
+        let newer = encode(&example()).unwrap().replace("version = 1", "version = 2\nfuture = true");
+        assert!(refusal(&newer).contains("written by a newer Cheetah"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_even_under_a_good_seal() {
+        let cases: [(&str, fn(&mut DriveFile)); 12] = [
+            ("do not add up", |file| file.size = 1),
+            ("do not add up", |file| file.size = 5 << 20),
+            ("not the sum", |file| file.sets[0].size += 1),
+            ("has 0 sets", |file| file.sets.clear()),
+            ("has no nodes", |file| file.sets[0] = Set::new(crate::Layout::Linear, vec![])),
+            ("take a power of two", |file| file.sets[0].unit = Some(1000)),
+            ("a stripe has a unit", |file| file.sets[0].layout = LayoutName::Linear),
+            ("is no NBD URI", |file| file.sets[0].nodes[0].nbd = "http://a".into()),
+            ("its instance", |file| file.sets[0].nodes[0].instance = Some("xyz".into())),
+            ("the drive's id", |file| file.id = "AB".repeat(16)),
+            ("beside the drive file", |file| {
+                file.image.as_mut().unwrap().digests.as_mut().unwrap().file = "../../etc/passwd".into();
+            }),
+            ("an unfinished one none", |file| file.image.as_mut().unwrap().state = ImageState::Loading),
+        ];
+        for (why, change) in cases {
+            let text = refusal(&sealed(change));
+            assert!(text.contains(why), "{why}: {text}");
+        }
+    }
+
+    #[test]
+    fn more_than_the_limits_is_refused() {
+        let many = |file: &mut DriveFile, count: usize| {
+            file.sets[1].nodes = vec![file.sets[1].nodes[0].clone(); count];
+            file.sets[1] = Set::new(crate::Layout::Linear, file.sets[1].nodes.clone());
+            file.size = file.sets.iter().map(|set| set.size).sum();
+        };
+        assert!(decode(&sealed(|file| many(file, 1022))).is_ok());
+        assert!(refusal(&sealed(|file| many(file, 1023))).contains("1024 are possible"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_damage_goes_unnoticed_or_panics(at in 0usize..2000, byte in any::<u8>(), cut in any::<bool>()) {
+            let text = encode(&example()).unwrap();
+            let at = at % text.len();
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] = byte;
+            if cut {
+                bytes.truncate(at);
+            }
+            if let Ok(file) = decode(&String::from_utf8_lossy(&bytes)) {
+                prop_assert_eq!(file, example(), "only white space and comments may change");
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "(version = 1\n)?(\\[\\[set\\]\\]\n|\\[image\\]\n|size = [0-9]{1,20}\n|[a-z]{1,8} = .{0,20}\n|.{0,40}){0,8}") {
+            prop_assert!(decode(&text).is_err());
+        }
+    }
+}

@@ -1,8 +1,11 @@
 //! Drive files on disk: read within limits, written whole or not at all.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use tempfile::NamedTempFile;
 
 use super::DriveFile;
 use super::codec::{self, FILE_BYTES_MAX};
@@ -56,11 +59,17 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8], replace: bool) -> Resu
         _ => Error::io(format_args!("writing {}", path.display()), error),
     };
     let dir = directory(path);
-    let mut file = tempfile::Builder::new().prefix(".cheetah-").tempfile_in(dir).map_err(|error| failed(&error))?;
+    let mut file = temporary_in(dir).map_err(|error| failed(&error))?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(|error| failed(&error))?;
     let persisted = if replace { file.persist(path) } else { file.persist_noclobber(path) };
     persisted.map_err(|error| failed(&error.error))?;
     sync_directory(dir).map_err(|error| failed(&error))
+}
+
+/// A temporary file that, once it gets a name, may be read by whom the umask allows.
+pub(crate) fn temporary_in(dir: &Path) -> std::io::Result<NamedTempFile> {
+    let permissions = Permissions::from_mode(0o666);
+    tempfile::Builder::new().prefix(".cheetah-partial-").permissions(permissions).tempfile_in(dir)
 }
 
 /// Puts the directory's entries on stable storage.
@@ -73,5 +82,37 @@ pub(crate) fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::example;
+
+    #[test]
+    fn a_file_is_written_whole_and_never_over_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = example();
+        file.path = dir.path().join("case42.drive");
+        file.save_new().unwrap();
+        let refusal = file.save_new().unwrap_err().to_string();
+        assert!(refusal.contains("exists already"), "{refusal}");
+        file.name = "renamed".into();
+        file.save().unwrap();
+        assert_eq!(DriveFile::load(&file.path).unwrap(), file);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_in_a_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("case42.drive");
+        let refusal = || DriveFile::load(&path).unwrap_err().to_string();
+        assert!(refusal().contains("there is no such drive file"));
+        std::fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
+        assert!(refusal().contains("not a Cheetah drive file"));
+        File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        assert!(refusal().contains("not a Cheetah drive file"));
     }
 }

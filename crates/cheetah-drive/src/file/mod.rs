@@ -32,19 +32,16 @@ pub mod check;
 pub mod codec;
 pub mod disk;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
+use cheetah_device::Size;
+use cheetah_device::placement::Layout;
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hashes;
 
 /// The schema's version; a file with another one is refused.
 pub const VERSION: u32 = 1;
-/// The smallest stripe unit: bytes.
-pub const UNIT_BYTES_MIN: u64 = 4 << 10;
-/// The largest stripe unit: bytes.
-pub const UNIT_BYTES_MAX: u64 = 4 << 20;
 /// The stripe unit unless told otherwise: bytes.
 pub const UNIT_BYTES_DEFAULT: u64 = 64 << 10;
 
@@ -157,33 +154,6 @@ pub enum LayoutName {
     Stripe,
 }
 
-/// How a set lies over its nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// One node after the other.
-    Linear,
-    /// Units dealt to the nodes in turn (RAID 0).
-    Stripe {
-        /// Bytes on one node before the next one's turn: a power of two, [`UNIT_BYTES_MIN`] to [`UNIT_BYTES_MAX`].
-        unit: u64,
-    },
-}
-
-impl Default for Layout {
-    fn default() -> Self {
-        Self::Stripe { unit: UNIT_BYTES_DEFAULT }
-    }
-}
-
-impl fmt::Display for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Linear => f.write_str("linear"),
-            Self::Stripe { unit } => write!(f, "stripe of {}", cheetah_device::Size(*unit)),
-        }
-    }
-}
-
 impl Set {
     /// A set of these nodes; its size is their sum.
     pub fn new(layout: Layout, nodes: Vec<SetNode>) -> Self {
@@ -201,6 +171,16 @@ impl Set {
             LayoutName::Linear => Layout::Linear,
             LayoutName::Stripe => Layout::Stripe { unit: self.unit.unwrap_or(UNIT_BYTES_DEFAULT) },
         }
+    }
+
+    /// Its layout in words: `stripe of 64KiB over 3 nodes`.
+    pub fn describe(&self) -> String {
+        let layout = match self.layout() {
+            Layout::Linear => "linear".to_owned(),
+            Layout::Stripe { unit } => format!("stripe of {}", Size(unit)),
+        };
+        let nodes = self.nodes.len();
+        format!("{layout} over {nodes} node{}", if nodes == 1 { "" } else { "s" })
     }
 }
 
@@ -226,4 +206,43 @@ impl DriveFile {
 pub(crate) fn digests_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     format!("{name}.digests")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A drive over a set of two nodes and a set of a foreign server, with an image.
+    pub(crate) fn example() -> DriveFile {
+        let node = |name: &str, size| SetNode {
+            name: name.into(),
+            nbd: format!("nbd://{name}:10809/case42-0"),
+            http: Some(format!("{name}:10810")),
+            instance: Some("ab".repeat(16)),
+            size,
+        };
+        let foreign = SetNode { http: None, instance: None, ..node("ceph", 1 << 20) };
+        DriveFile {
+            path: PathBuf::from("dir/case42.drive"),
+            version: VERSION,
+            name: "case42".into(),
+            id: "0123456789abcdef".repeat(2),
+            size: (4 << 20) - 512,
+            sets: vec![
+                Set::new(Layout::Stripe { unit: 64 << 10 }, vec![node("a", 2 << 20), node("b", 1 << 20)]),
+                Set::new(Layout::Linear, vec![foreign]),
+            ],
+            image: Some(Image {
+                source: "/evidence/disk \"1\".raw".into(),
+                size: 1 << 20,
+                state: ImageState::Intact,
+                digests: Some(DigestsRef {
+                    file: "case42.drive.digests".into(),
+                    chunk: 1 << 20,
+                    blake3: "0".repeat(64),
+                }),
+                hashes: Hashes { md5: Some("9".repeat(32)), ..Hashes::default() },
+            }),
+        }
+    }
 }

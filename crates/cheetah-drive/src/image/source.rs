@@ -1,31 +1,203 @@
 //! A raw image, or a block device, as a read-only device.
 
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
+use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
 /// A raw image file or block device. Opened read-only: nothing ever writes to a source.
+///
+/// A file that changes size or is modified while it is read makes reads fail: a copy of it would be a mixture.
 pub struct RawFile {
-    size: u64,
+    inner: Arc<Inner>,
 }
+
+struct Inner {
+    file: File,
+    name: Arc<str>,
+    size: u64,
+    /// Length and modification time when it was opened; `None` for a block device.
+    stamp: Option<Stamp>,
+}
+
+type Stamp = (u64, i64, i64);
 
 impl RawFile {
     /// Opens the image at `path`; refuses one that is missing, empty, unreadable or not a file or block device.
     pub fn open(path: &Path) -> Result<Self> {
-        let _ = path;
-        Err(Error::failed("not built yet"))
+        let name: Arc<str> = path.display().to_string().into();
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::NotFound => Error::failed(format!("{name}: there is no such image; check the path")),
+            ErrorKind::PermissionDenied => {
+                Error::failed(format!("{name}: no permission to read it; a disk usually takes root"))
+            }
+            _ => Error::io(format_args!("opening the image {name}"), &error),
+        };
+        // Looked at before it is opened: opening a pipe would wait for its writer.
+        let kind = std::fs::metadata(path).map_err(failed)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(Error::misuse(format!("{name}: neither a file nor a block device, so not an image")));
+        }
+        let file = File::open(path).map_err(failed)?;
+        let (size, stamp) = if kind.is_file() {
+            let stamp = stamp(&file).map_err(failed)?;
+            (stamp.0, Some(stamp))
+        } else {
+            (rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?, None)
+        };
+        if size == 0 {
+            return Err(Error::failed(format!("{name}: the image is empty; was it copied completely?")));
+        }
+        Ok(Self { inner: Arc::new(Inner { file, name, size, stamp }) })
+    }
+
+    /// Runs `work` where it may block.
+    fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> cheetah_device::Result<T> + Send + 'static,
+    ) -> Io<'_, T> {
+        let inner = self.inner.clone();
+        Io::later(async move {
+            let name = inner.name.clone();
+            let joined = tokio::task::spawn_blocking(move || work(&inner)).await;
+            joined.unwrap_or_else(|error| Err(DeviceError::Invalid(format!("reading {name}: {error}").into())))
+        })
+    }
+}
+
+fn stamp(file: &File) -> std::io::Result<Stamp> {
+    let metadata = file.metadata()?;
+    Ok((metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
+}
+
+impl Inner {
+    fn read(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+        let data = if self.next_data(range) == range.end() {
+            Data::zeros(range.len)
+        } else {
+            let len =
+                usize::try_from(range.len).map_err(|_| DeviceError::Invalid("a read larger than memory".into()))?;
+            let mut bytes = vec![0; len];
+            self.file.read_exact_at(&mut bytes, range.offset).map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => self.changed(),
+                _ => self.failed(range, &error),
+            })?;
+            bytes.into()
+        };
+        match self.stamp {
+            Some(stamp_then) if stamp(&self.file).map_err(|error| self.failed(range, &error))? != stamp_then => {
+                Err(self.changed())
+            }
+            _ => Ok(data),
+        }
+    }
+
+    /// Where the range's first byte outside a hole is; its end if there is none.
+    fn next_data(&self, range: ByteRange) -> u64 {
+        match rustix::fs::seek(&self.file, SeekFrom::Data(range.offset)) {
+            Ok(at) => at.clamp(range.offset, range.end()),
+            // Nothing but hole up to the end of the file. Holds only while the file is as long as it was.
+            Err(Errno::NXIO) if self.stamp.is_some() => range.end(),
+            // Block devices and some file systems cannot tell.
+            Err(_) => range.offset,
+        }
+    }
+
+    fn extents(&self, range: ByteRange) -> Vec<Extent> {
+        let mut extents = Vec::new();
+        let mut rest = range;
+        while !rest.is_empty() {
+            let data = self.next_data(rest);
+            Extent::hole(data - rest.offset).push(&mut extents);
+            rest = ByteRange::between(data, range.end());
+            if rest.is_empty() {
+                break;
+            }
+            let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(rest.offset)).unwrap_or(range.end());
+            // At least one byte on, whatever the file system answers while the file changes under us.
+            let hole = hole.clamp(rest.offset + 1, range.end());
+            Extent::data(hole - rest.offset).push(&mut extents);
+            rest = ByteRange::between(hole, range.end());
+        }
+        extents
+    }
+
+    fn failed(&self, range: ByteRange, error: &std::io::Error) -> DeviceError {
+        DeviceError::io(format!("{}, range {range}", self.name), error)
+    }
+
+    fn changed(&self) -> DeviceError {
+        let why = format!("{} changed while it was read; stop whatever writes to it and start again", self.name);
+        DeviceError::Invalid(why.into())
     }
 }
 
 impl Device for RawFile {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, writable: false, block_preferred: 4096 }
+        Geometry { size: self.inner.size, writable: false, block_preferred: 4096 }
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        let _ = range;
-        Io::fail(DeviceError::Unsupported("not built yet"))
+        match self.check(range) {
+            Err(error) => Io::fail(error),
+            Ok(()) if range.is_empty() => Io::ok(Data::new()),
+            Ok(()) => self.blocking(move |inner| inner.read(range)),
+        }
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        match self.check(range) {
+            Err(error) => Io::fail(error),
+            Ok(()) => self.blocking(move |inner| Ok(inner.extents(range))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek as _, Write as _};
+
+    #[tokio::test]
+    async fn holes_read_as_zeros_and_are_known_as_holes() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(8 << 20).unwrap();
+        file.seek(std::io::SeekFrom::Start(4 << 20)).unwrap();
+        file.write_all(&[7; 4096]).unwrap();
+        let image = RawFile::open(file.path()).unwrap();
+        let extents = image.extents(ByteRange::new(0, 8 << 20)).await.unwrap();
+        assert_eq!(extents.iter().map(|extent| extent.len).sum::<u64>(), 8 << 20);
+        let data = image.read(ByteRange::new((4 << 20) - 1, 3)).await.unwrap();
+        assert!(data == [0, 7, 7][..]);
+        assert!(image.read(ByteRange::new(0, 1 << 20)).await.unwrap().is_zero());
+        assert!(image.read(ByteRange::new(8 << 20, 1)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_image_that_changes_is_refused() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[1; 10_000]).unwrap();
+        let image = RawFile::open(file.path()).unwrap();
+        file.as_file().set_len(5_000).unwrap();
+        let error = image.read(ByteRange::new(0, 10_000)).await.unwrap_err();
+        assert!(error.to_string().contains("changed while it was read"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused_in_a_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        let refusal = |path: &Path| RawFile::open(path).err().unwrap().to_string();
+        assert!(refusal(&dir.path().join("absent.raw")).contains("no such image"));
+        assert!(refusal(dir.path()).contains("neither a file nor a block device"));
+        let empty = dir.path().join("empty.raw");
+        File::create(&empty).unwrap();
+        assert!(refusal(&empty).contains("the image is empty"));
     }
 }
