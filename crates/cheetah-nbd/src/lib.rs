@@ -5,8 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod busy;
 pub mod handshake;
 pub mod proto;
+pub mod server;
 pub mod uri;
 
 pub use uri::{Address, NbdUri};

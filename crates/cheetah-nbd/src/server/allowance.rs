@@ -36,7 +36,8 @@ impl Allowance {
             let missing = (bytes - self.granted).next_multiple_of(STEP_BYTES);
             // Saturates far above any semaphore: the request sizes are limited to 32 MiB.
             let missing = u32::try_from(missing).unwrap_or(u32::MAX);
-            let asking = self.asking.get_or_insert_with(|| Box::pin(Arc::clone(&self.shared).acquire_many_owned(missing)));
+            let asking =
+                self.asking.get_or_insert_with(|| Box::pin(Arc::clone(&self.shared).acquire_many_owned(missing)));
             let Ok(more) = std::task::ready!(asking.as_mut().poll(cx)) else {
                 // The semaphore is never closed; if it were, waiting for ever is the safe answer.
                 return Poll::Pending;

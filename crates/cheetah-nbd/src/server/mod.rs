@@ -6,10 +6,10 @@
 //! so at depth one system call carries many requests.
 
 mod allowance;
+mod answer;
 mod connection;
 mod listener;
 mod outbox;
-mod reply;
 mod transmission;
 mod workers;
 

@@ -33,7 +33,7 @@ impl Outbox {
         self.len
     }
 
-    /// Where headers are written. The caller says how many bytes it added with [`Outbox::wrote`].
+    /// Lets `write` append headers and short payloads.
     pub(super) fn append(&mut self, write: impl FnOnce(&mut BytesMut)) {
         let before = self.open.len();
         write(&mut self.open);
@@ -69,7 +69,11 @@ impl Outbox {
     }
 
     /// Writes as much as the socket takes; ready with whether anything left.
-    pub(super) fn poll_send<W: AsyncWrite + Unpin>(&mut self, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    pub(super) fn poll_send<W: AsyncWrite + Unpin>(
+        &mut self,
+        to: &mut W,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
         let mut moved = false;
         while self.len > 0 {
             let sent = if self.runs.is_empty() {
@@ -113,7 +117,11 @@ impl Outbox {
     }
 
     /// Waits until everything has left.
-    pub(super) fn poll_drain<W: AsyncWrite + Unpin>(&mut self, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_drain<W: AsyncWrite + Unpin>(
+        &mut self,
+        to: &mut W,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         while self.len > 0 {
             ready!(self.poll_send(to, cx))?;
         }

@@ -1,0 +1,148 @@
+//! Turning what the device said into replies.
+
+use cheetah_device::data::Part;
+use cheetah_device::{Data, Error, Extent, Result};
+
+use super::outbox::Outbox;
+use crate::proto::{Command, CommandFlags, EXTENTS_MAX, ErrorCode, Request, TransmissionFlags, reply};
+
+/// Runs of zeros shorter than this are sent as bytes: a chunk of their own would not be shorter.
+const HOLE_BYTES_MIN: u64 = 512;
+
+/// What client and server agreed on.
+pub(super) struct Terms {
+    /// What the export can do.
+    pub(super) flags: TransmissionFlags,
+    /// Whether replies to reads are structured.
+    pub(super) structured: bool,
+    /// The number of `base:allocation`, if the client chose it.
+    pub(super) allocation: Option<u32>,
+    /// The numbers of the other contexts the client chose; they tell nothing about any range.
+    pub(super) others: Vec<u32>,
+}
+
+/// What became of a request.
+pub(super) enum Outcome {
+    Read(Result<Data>),
+    Status(Result<Vec<Extent>>),
+    Done(Result<()>),
+}
+
+impl Terms {
+    /// Queues the reply to `request`.
+    pub(super) fn answer(&self, out: &mut Outbox, request: &Request, outcome: Outcome) {
+        let result = match outcome {
+            Outcome::Done(result) => result,
+            Outcome::Read(Ok(data)) if data.len() == u64::from(request.len) => return self.data(out, request, &data),
+            Outcome::Read(Ok(_)) => Err(Error::Invalid("the device answered with another length".into())),
+            Outcome::Read(Err(error)) => Err(error),
+            Outcome::Status(Ok(extents)) => return self.extents(out, request, &extents),
+            Outcome::Status(Err(error)) => Err(error),
+        };
+        match result {
+            Ok(()) => self.success(out, request),
+            Err(error) => {
+                tracing::warn!("{:?} of {}: {error}", request.command, request.range());
+                self.failure(out, request, ErrorCode::from(&error), &error.to_string());
+            }
+        }
+    }
+
+    fn success(&self, out: &mut Outbox, request: &Request) {
+        out.append(|out| {
+            if self.structured {
+                reply::chunk(out, request.cookie, reply::ChunkKind::None, true, 0);
+            } else {
+                reply::simple(out, request.cookie, Ok(()));
+            }
+        });
+    }
+
+    /// Queues an error.
+    pub(super) fn failure(&self, out: &mut Outbox, request: &Request, code: ErrorCode, message: &str) {
+        out.append(|out| {
+            if self.structured {
+                reply::error(out, request.cookie, true, code, message);
+            } else {
+                reply::simple(out, request.cookie, Err(code));
+            }
+        });
+    }
+
+    fn data(&self, out: &mut Outbox, request: &Request, data: &Data) {
+        if !self.structured {
+            out.append(|out| reply::simple(out, request.cookie, Ok(())));
+            return content(out, data);
+        }
+        if data.is_empty() {
+            return self.success(out, request);
+        }
+        if request.flags.has(CommandFlags::DF) {
+            out.append(|out| reply::offset_data(out, request.cookie, true, request.offset, request.len));
+            return content(out, data);
+        }
+        let mut at = 0;
+        while at < data.len() {
+            let (len, hole) = run(data, at);
+            let done = at + len == data.len();
+            // Not truncated: at most the length of the request.
+            let (offset, len32) = (request.offset + at, len as u32);
+            if hole {
+                out.append(|out| reply::offset_hole(out, request.cookie, done, offset, len32));
+            } else {
+                out.append(|out| reply::offset_data(out, request.cookie, done, offset, len32));
+                content(out, &data.slice(at, len));
+            }
+            at += len;
+        }
+    }
+
+    fn extents(&self, out: &mut Outbox, request: &Request, extents: &[Extent]) {
+        let limit = if request.flags.has(CommandFlags::REQ_ONE) { 1 } else { EXTENTS_MAX };
+        let extents = &extents[..extents.len().min(limit)];
+        let whole = [Extent::data(u64::from(request.len))];
+        let mut left = usize::from(self.allocation.is_some()) + self.others.len();
+        out.append(|out| {
+            for context in self.allocation {
+                left -= 1;
+                reply::block_status(out, request.cookie, left == 0, context, extents);
+            }
+            for context in &self.others {
+                left -= 1;
+                reply::block_status(out, request.cookie, left == 0, *context, &whole);
+            }
+        });
+    }
+
+    /// Whether the terms themselves forbid the request.
+    pub(super) fn forbid(&self, request: &Request) -> bool {
+        let no_context = self.allocation.is_none() && self.others.is_empty();
+        request.command == Command::BlockStatus && (no_context || !self.structured || request.len == 0)
+    }
+}
+
+/// The run of one kind that starts at `at`: its length, and whether it is worth sending as a hole.
+fn run(data: &Data, at: u64) -> (u64, bool) {
+    let is_hole = |part: &Part| matches!(part, Part::Zeros(len) if *len >= HOLE_BYTES_MIN);
+    let (mut start, mut end, mut kind) = (0, at, None);
+    for part in data.parts() {
+        let part_end = start + part.len();
+        if part_end > at {
+            if *kind.get_or_insert(is_hole(part)) != is_hole(part) {
+                break;
+            }
+            end = part_end;
+        }
+        start = part_end;
+    }
+    (end - at, kind.unwrap_or(false))
+}
+
+fn content(out: &mut Outbox, data: &Data) {
+    for part in data.parts() {
+        match part {
+            Part::Bytes(bytes) => out.payload(bytes),
+            Part::Zeros(len) => out.zeros(*len),
+        }
+    }
+}

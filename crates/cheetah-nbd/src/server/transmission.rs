@@ -1,0 +1,298 @@
+//! A connection once an export has been chosen.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use cheetah_device::{Data, Device, Extent, Io, Zeroing};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use super::allowance::Allowance;
+use super::answer::{Outcome, Terms};
+use super::outbox::Outbox;
+use crate::busy;
+use crate::proto::{Command, CommandFlags, ErrorCode, PAYLOAD_LEN_MAX, Request};
+
+/// What is received in one go, unless a write's payload is longer.
+const INBOX_BYTES: usize = 64 * 1024;
+/// With so much waiting to be sent, no further request is taken.
+const OUTBOX_BYTES_MAX: usize = 8 << 20;
+/// Requests under way at once.
+const REQUESTS_MAX: usize = 512;
+/// Turns of the loop before others on the thread get theirs.
+const TURNS_MAX: usize = 32;
+/// Turns of one request each until a connection counts as one of depth 1 again.
+const SINGLE_TURNS: u32 = 256;
+
+/// The state of one connection in transmission.
+pub(super) struct Transmission<'d, S> {
+    stream: S,
+    device: &'d dyn Device,
+    size: u64,
+    terms: Terms,
+    inbox: BytesMut,
+    outbox: Outbox,
+    slow: FuturesUnordered<Slow<'d>>,
+    slow_bytes: usize,
+    allowance: Allowance,
+    /// Bytes of a refused write still to be thrown away.
+    discard: usize,
+    /// The client has said good-bye, or closed its side: finish what is under way.
+    ending: bool,
+    /// The next request waits for memory; reading on would only pile up more.
+    waiting: bool,
+    /// Turns until a client that keeps several requests under way counts as one that does not.
+    pipelined: u32,
+}
+
+impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
+    /// Starts with whatever was received beyond the negotiation.
+    pub(super) fn new(
+        stream: S,
+        device: &'d dyn Device,
+        terms: Terms,
+        received: BytesMut,
+        allowance: Allowance,
+    ) -> Self {
+        Self {
+            stream,
+            size: device.geometry().size,
+            device,
+            terms,
+            inbox: received,
+            outbox: Outbox::default(),
+            slow: FuturesUnordered::new(),
+            slow_bytes: 0,
+            allowance,
+            discard: 0,
+            ending: false,
+            waiting: false,
+            pipelined: 0,
+        }
+    }
+
+    /// Runs until the client leaves or breaks the protocol.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        std::future::poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        for _ in 0..TURNS_MAX {
+            let mut moved = self.finish_slow(cx);
+            moved |= self.take_requests(cx)? > 0;
+            if let Poll::Ready(sent) = self.outbox.poll_send(&mut self.stream, cx)? {
+                moved |= sent;
+            }
+            moved |= self.receive(cx)?;
+            if moved {
+                continue;
+            }
+            if self.ending && self.slow.is_empty() && self.outbox.len() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if self.held() == 0 && self.allowance.is_extended() {
+                self.allowance.release();
+                continue;
+            }
+            return Poll::Pending;
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Queues the replies of requests that have finished meanwhile.
+    fn finish_slow(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while let Poll::Ready(Some((request, outcome))) = self.slow.poll_next_unpin(cx) {
+            self.slow_bytes -= cost(&request);
+            self.terms.answer(&mut self.outbox, &request, outcome);
+            moved = true;
+        }
+        moved
+    }
+
+    /// Takes every request that has been received whole, within the limits.
+    fn take_requests(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
+        let mut taken = 0;
+        while let Some((request, payload)) = self.next_request(cx)? {
+            self.start(request, payload);
+            taken += 1;
+        }
+        if taken > 1 || self.slow.len() > 1 {
+            self.pipelined = SINGLE_TURNS;
+        } else if taken == 1 {
+            self.pipelined = self.pipelined.saturating_sub(1);
+            if self.pipelined == 0 {
+                busy::touch();
+            }
+        }
+        Ok(taken)
+    }
+
+    fn next_request(&mut self, cx: &mut Context<'_>) -> io::Result<Option<(Request, Data)>> {
+        loop {
+            let skipped = self.discard.min(self.inbox.len());
+            self.inbox.advance(skipped);
+            self.discard -= skipped;
+            if self.discard > 0 || self.ending || !self.has_room() {
+                return Ok(None);
+            }
+            let Some(header) = self.inbox.first_chunk::<{ Request::LEN }>() else { return Ok(None) };
+            let request = Request::parse(header).map_err(io::Error::other)?;
+            if request.payload_len() > PAYLOAD_LEN_MAX {
+                return Err(io::Error::other("a write is longer than 32 MiB"));
+            }
+            if let Err(code) = self.check(&request) {
+                self.inbox.advance(Request::LEN);
+                self.discard = request.payload_len() as usize;
+                self.terms.failure(&mut self.outbox, &request, code, &refusal(&request, code, self.size));
+                continue;
+            }
+            self.waiting = self.allowance.poll_hold(self.held() + cost(&request), cx).is_pending();
+            if self.waiting {
+                return Ok(None);
+            }
+            let len = Request::LEN + request.payload_len() as usize;
+            if self.inbox.len() < len {
+                self.inbox.reserve(len - self.inbox.len());
+                return Ok(None);
+            }
+            let payload = self.inbox.split_to(len).freeze().slice(Request::LEN..);
+            return Ok(Some((request, payload.into())));
+        }
+    }
+
+    fn check(&self, request: &Request) -> Result<(), ErrorCode> {
+        if self.terms.forbid(request) {
+            return Err(ErrorCode::Inval);
+        }
+        if request.command == Command::Read && request.len > PAYLOAD_LEN_MAX {
+            return Err(ErrorCode::Overflow);
+        }
+        request.check(self.terms.flags, self.size)
+    }
+
+    fn has_room(&self) -> bool {
+        self.slow.len() < REQUESTS_MAX && self.outbox.len() < OUTBOX_BYTES_MAX
+    }
+
+    /// Bytes held for requests and replies.
+    fn held(&self) -> usize {
+        self.slow_bytes + self.outbox.len()
+    }
+
+    fn start(&mut self, request: Request, payload: Data) {
+        let fua = request.flags.has(CommandFlags::FUA);
+        let (device, range) = (self.device, request.range());
+        let work = match request.command {
+            Command::Read => Work::Read(device.read(range)),
+            Command::Write => Work::Done(device.write(request.offset, payload, fua)),
+            Command::Flush => Work::Done(device.flush()),
+            Command::Cache => Work::Done(device.cache(range)),
+            Command::BlockStatus => Work::Status(device.extents(range)),
+            Command::WriteZeroes => Work::Done(device.zero(
+                range,
+                Zeroing {
+                    keep_allocated: request.flags.has(CommandFlags::NO_HOLE),
+                    fast_only: request.flags.has(CommandFlags::FAST_ZERO),
+                    fua,
+                },
+            )),
+            Command::Trim if fua => Work::Done(Io::later(async move {
+                device.trim(range).await?;
+                device.flush().await
+            })),
+            Command::Trim => Work::Done(device.trim(range)),
+            // Refused by check(), unless it is the good-bye.
+            Command::Disconnect | Command::Unknown(_) => {
+                self.ending = true;
+                return;
+            }
+        };
+        match work.settled() {
+            Ok(outcome) => self.terms.answer(&mut self.outbox, &request, outcome),
+            Err(work) => {
+                self.slow_bytes += cost(&request);
+                self.slow.push(Slow { request, work });
+            }
+        }
+    }
+
+    /// Reads what has arrived, unless there is no room to act on it.
+    fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.ending || !self.has_room() || self.waiting {
+            return Ok(false);
+        }
+        if self.inbox.capacity() - self.inbox.len() < Request::LEN {
+            self.inbox.reserve(INBOX_BYTES);
+        }
+        let reading = std::pin::pin!(self.stream.read_buf(&mut self.inbox));
+        match reading.poll(cx)? {
+            Poll::Ready(0) => {
+                self.ending = true;
+                Ok(true)
+            }
+            Poll::Ready(_) => Ok(true),
+            Poll::Pending => Ok(false),
+        }
+    }
+}
+
+/// Bytes that the server holds while the request is under way.
+fn cost(request: &Request) -> usize {
+    match request.command {
+        Command::Read | Command::Write => request.len as usize,
+        _ => 0,
+    }
+}
+
+fn refusal(request: &Request, code: ErrorCode, size: u64) -> String {
+    match code {
+        ErrorCode::Perm => {
+            "this connection may not write: the export is read-only, or another writer holds its lease".into()
+        }
+        _ if !request.range().fits(size) => format!("{} is outside the export of {size} bytes", request.range()),
+        code => code.to_string(),
+    }
+}
+
+/// A request the device is working on.
+struct Slow<'d> {
+    request: Request,
+    work: Work<'d>,
+}
+
+enum Work<'d> {
+    Read(Io<'d, Data>),
+    Status(Io<'d, Vec<Extent>>),
+    Done(Io<'d, ()>),
+}
+
+impl Work<'_> {
+    /// The outcome, where the device had it at hand.
+    fn settled(self) -> Result<Outcome, Self> {
+        match self {
+            Self::Read(Io::Done(Some(result))) => Ok(Outcome::Read(result)),
+            Self::Status(Io::Done(Some(result))) => Ok(Outcome::Status(result)),
+            Self::Done(Io::Done(Some(result))) => Ok(Outcome::Done(result)),
+            later => Err(later),
+        }
+    }
+}
+
+impl Future for Slow<'_> {
+    type Output = (Request, Outcome);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let outcome = match &mut this.work {
+            Work::Read(io) => Pin::new(io).poll(cx).map(Outcome::Read),
+            Work::Status(io) => Pin::new(io).poll(cx).map(Outcome::Status),
+            Work::Done(io) => Pin::new(io).poll(cx).map(Outcome::Done),
+        };
+        outcome.map(|outcome| (this.request, outcome))
+    }
+}
