@@ -6,6 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+// Lengths of buffers are u64 on the wire and usize in memory; nothing here is meant for machines where they differ.
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("Cheetah needs a 64-bit target");
+
 pub mod data;
 pub mod device;
 pub mod error;

@@ -4,6 +4,7 @@
 //! what to do next. The caller moves the bytes; see [`server::ServerHandshake::advance`] and
 //! [`client::ClientHandshake::advance`].
 
+pub mod client;
 mod meta;
 pub mod server;
 

@@ -103,13 +103,11 @@ impl Terms {
         let whole = [Extent::data(u64::from(request.len))];
         let mut left = usize::from(self.allocation.is_some()) + self.others.len();
         out.append(|out| {
-            for context in self.allocation {
+            let allocation = self.allocation.map(|context| (context, extents));
+            for (context, extents) in allocation.into_iter().chain(self.others.iter().map(|other| (*other, &whole[..])))
+            {
                 left -= 1;
                 reply::block_status(out, request.cookie, left == 0, context, extents);
-            }
-            for context in &self.others {
-                left -= 1;
-                reply::block_status(out, request.cookie, left == 0, *context, &whole);
             }
         });
     }

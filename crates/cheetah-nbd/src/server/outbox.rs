@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWrite;
@@ -115,22 +115,12 @@ impl Outbox {
         }
         self.open.advance(sent);
     }
-
-    /// Waits until everything has left.
-    pub(super) fn poll_drain<W: AsyncWrite + Unpin>(
-        &mut self,
-        to: &mut W,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        while self.len > 0 {
-            ready!(self.poll_send(to, cx))?;
-        }
-        Poll::Ready(Ok(()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::ready;
+
     use super::*;
     use tokio::io::AsyncReadExt;
 
@@ -149,7 +139,12 @@ mod tests {
             expected.resize(expected.len() + size, 0);
         }
         assert_eq!(outbox.len(), expected.len());
-        let sending = std::future::poll_fn(|cx| outbox.poll_drain(&mut near, cx));
+        let sending = std::future::poll_fn(|cx| {
+            while outbox.len() > 0 {
+                ready!(outbox.poll_send(&mut near, cx))?;
+            }
+            Poll::Ready(io::Result::Ok(()))
+        });
         let mut got = vec![0; expected.len()];
         let (sent, received) = tokio::join!(sending, far.read_exact(&mut got));
         sent.unwrap();
