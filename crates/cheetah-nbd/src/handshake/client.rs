@@ -1,0 +1,442 @@
+//! The client's side of the negotiation.
+
+use bytes::{Buf, BufMut, BytesMut};
+
+use super::meta::{MetaQuery, put_string};
+use super::{BlockSizes, Context};
+use crate::proto::{
+    BASE_ALLOCATION, ClientFlags, HandshakeFlags, MAGIC, OPTION_LEN_MAX, OPTION_MAGIC, OPTION_REPLY_MAGIC, Reader,
+    TransmissionFlags, Violation, option,
+};
+
+/// The most replies to one option that are listened to.
+const REPLIES_MAX: usize = 10_000;
+/// The most names of exports that are kept to be shown.
+const LISTED_MAX: usize = 32;
+
+/// What a client is after.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The export's name; empty for the server's default.
+    pub export: String,
+    /// Contexts that must be granted.
+    pub contexts: Vec<String>,
+}
+
+/// What was negotiated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreement {
+    /// Bytes in the export.
+    pub size: u64,
+    /// What it can do.
+    pub flags: TransmissionFlags,
+    /// Sizes of requests it takes.
+    pub blocks: BlockSizes,
+    /// Whether replies are structured.
+    pub structured: bool,
+    /// The number of `base:allocation`, if the server offers block status.
+    pub allocation: Option<u32>,
+}
+
+/// Why the negotiation failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The server does not have the export.
+    #[error("the server has no export '{name}'; {}", listed(.names))]
+    UnknownExport {
+        /// The name that was asked for.
+        name: String,
+        /// Some of the names it does have; empty if it will not say.
+        names: Vec<String>,
+    },
+    /// The server did not grant a context that was asked for.
+    #[error("the server does not grant {0}")]
+    NotGranted(String),
+    /// The server refused for another reason.
+    #[error("the server refused: {0}")]
+    Refused(String),
+    /// The server makes no sense.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "it lists none".into(),
+        names => format!("it has {}", names.join(", ")),
+    }
+}
+
+/// What to do next. Whatever lies in the output buffer is to be sent first, in every case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Receive more and call again.
+    Read,
+    /// The negotiation is over. Bytes left in the input are replies already.
+    Done(Agreement),
+}
+
+/// A negotiation with one server.
+#[derive(Debug)]
+pub struct ClientHandshake {
+    wish: Wish,
+    state: State,
+    no_zeroes: bool,
+    structured: bool,
+    replies: usize,
+    contexts: Vec<Context>,
+    info: Option<(u64, TransmissionFlags)>,
+    blocks: BlockSizes,
+    names: Vec<String>,
+}
+
+/// Which answer is awaited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Greeting,
+    StructuredReply,
+    Contexts,
+    Go,
+    /// The export is unknown; which are there?
+    List,
+    ExportName,
+    Over,
+}
+
+impl State {
+    fn option(self) -> u32 {
+        match self {
+            Self::StructuredReply => option::STRUCTURED_REPLY,
+            Self::Contexts => option::SET_META_CONTEXT,
+            Self::Go => option::GO,
+            Self::List => option::LIST,
+            Self::Greeting | Self::ExportName | Self::Over => option::EXPORT_NAME,
+        }
+    }
+}
+
+/// One reply to an option.
+struct OptionReply {
+    kind: u32,
+    data: BytesMut,
+}
+
+impl OptionReply {
+    /// What an error reply says, for people.
+    fn message(&self) -> String {
+        let text = String::from_utf8_lossy(&self.data);
+        if !text.trim().is_empty() {
+            return text.trim().to_owned();
+        }
+        match self.kind {
+            option::ERR_UNSUP => "it does not support the option".into(),
+            option::ERR_POLICY => "its policy forbids it".into(),
+            option::ERR_TLS_REQD => "it requires TLS, which is not supported yet".into(),
+            option::ERR_SHUTDOWN => "it is shutting down".into(),
+            kind => format!("error {}", kind & !option::REP_ERROR_BIT),
+        }
+    }
+}
+
+impl ClientHandshake {
+    /// Starts a negotiation. The server speaks first.
+    pub fn new(wish: Wish) -> Self {
+        Self {
+            wish,
+            state: State::Greeting,
+            no_zeroes: false,
+            structured: false,
+            replies: 0,
+            contexts: Vec::new(),
+            info: None,
+            blocks: BlockSizes::default(),
+            names: Vec::new(),
+        }
+    }
+
+    /// Takes what it can out of `input`, what was received so far, and puts the answer into `out`.
+    ///
+    /// # Errors
+    ///
+    /// If the server refuses or breaks the protocol; close the connection after sending `out`.
+    pub fn advance(&mut self, input: &mut BytesMut, out: &mut BytesMut) -> Result<Step, Failure> {
+        let result = loop {
+            let advanced = match self.state {
+                State::Greeting => self.greeting(input, out),
+                State::ExportName => self.export_name(input),
+                State::Over => Err(Violation::new("bytes after the end of the negotiation").into()),
+                _ => self.reply(input, out),
+            };
+            match advanced {
+                Ok(None) => {}
+                Ok(Some(step)) => break Ok(step),
+                Err(failure) => break Err(failure),
+            }
+        };
+        if !matches!(result, Ok(Step::Read)) {
+            self.state = State::Over;
+        }
+        result
+    }
+
+    /// Why the server closed the connection now, as far as can be told.
+    pub fn closed(&self) -> Failure {
+        match self.state {
+            // The old way in cannot be refused politely.
+            State::ExportName => Failure::UnknownExport { name: self.wish.export.clone(), names: Vec::new() },
+            _ => Failure::Refused("it closed the connection during the negotiation".into()),
+        }
+    }
+
+    fn greeting(&mut self, input: &mut BytesMut, out: &mut BytesMut) -> Result<Option<Step>, Failure> {
+        let mut reader = Reader::new(input);
+        match reader.u64() {
+            Some(MAGIC) => {}
+            Some(_) => return Err(Violation::new("the greeting is not NBD's").into()),
+            None => return Ok(Some(Step::Read)),
+        }
+        match reader.u64() {
+            Some(OPTION_MAGIC) => {}
+            Some(_) => return Err(Violation::new("the server speaks an NBD older than newstyle").into()),
+            None => return Ok(Some(Step::Read)),
+        }
+        let Some(flags) = reader.u16().map(HandshakeFlags) else { return Ok(Some(Step::Read)) };
+        input.advance(18);
+        let fixed = flags.has(HandshakeFlags::FIXED_NEWSTYLE);
+        self.no_zeroes = flags.has(HandshakeFlags::NO_ZEROES);
+        let answer = ClientFlags::NONE
+            .with_if(fixed, ClientFlags::FIXED_NEWSTYLE)
+            .with_if(self.no_zeroes, ClientFlags::NO_ZEROES);
+        out.put_u32(answer.0);
+        if fixed {
+            self.ask(State::StructuredReply, out, |_| {});
+        } else {
+            self.ask_by_name(out)?;
+        }
+        Ok(None)
+    }
+
+    /// Takes one reply to an option.
+    fn reply(&mut self, input: &mut BytesMut, out: &mut BytesMut) -> Result<Option<Step>, Failure> {
+        let Some(reply) = self.next_reply(input)? else { return Ok(Some(Step::Read)) };
+        self.replies += 1;
+        if self.replies > REPLIES_MAX {
+            return Err(Violation::new("the server's replies to an option do not end").into());
+        }
+        match self.state {
+            State::StructuredReply => self.structured_reply(&reply, out)?,
+            State::Contexts => self.contexts_reply(&reply, out)?,
+            State::Go => return self.go_reply(&reply, out),
+            _ => self.list_reply(&reply, out)?,
+        }
+        Ok(None)
+    }
+
+    fn next_reply(&self, input: &mut BytesMut) -> Result<Option<OptionReply>, Violation> {
+        let mut reader = Reader::new(input);
+        let (Some(magic), Some(option), Some(kind), Some(len)) =
+            (reader.u64(), reader.u32(), reader.u32(), reader.u32())
+        else {
+            return Ok(None);
+        };
+        if magic != OPTION_REPLY_MAGIC || option != self.state.option() {
+            return Err(Violation::new("what should be the reply to an option is something else"));
+        }
+        let len = match usize::try_from(len) {
+            Ok(len) if len <= OPTION_LEN_MAX => len,
+            _ => return Err(Violation::new(format!("a reply to an option of {len} bytes"))),
+        };
+        if reader.bytes(len).is_none() {
+            return Ok(None);
+        }
+        input.advance(20);
+        Ok(Some(OptionReply { kind, data: input.split_to(len) }))
+    }
+
+    fn structured_reply(&mut self, reply: &OptionReply, out: &mut BytesMut) -> Result<(), Failure> {
+        match reply.kind {
+            option::REP_ACK => {
+                self.structured = true;
+                let mut queries = vec![BASE_ALLOCATION.to_owned()];
+                queries.extend(self.wish.contexts.iter().cloned());
+                let query = MetaQuery { export: self.wish.export.clone(), queries };
+                self.ask(State::Contexts, out, |out| query.encode(out));
+                Ok(())
+            }
+            option::ERR_TLS_REQD | option::ERR_SHUTDOWN => self.fail(Failure::Refused(reply.message()), out),
+            kind if kind & option::REP_ERROR_BIT != 0 => match self.wish.contexts.first() {
+                Some(context) => self.fail(Failure::NotGranted(context.clone()), out),
+                None => {
+                    self.ask_to_go(out);
+                    Ok(())
+                }
+            },
+            _ => Err(unexpected(reply)),
+        }
+    }
+
+    fn contexts_reply(&mut self, reply: &OptionReply, out: &mut BytesMut) -> Result<(), Failure> {
+        match reply.kind {
+            option::REP_META_CONTEXT => {
+                let mut reader = Reader::new(&reply.data);
+                let id = reader.u32().ok_or_else(|| unexpected(reply))?;
+                let name = String::from_utf8_lossy(reader.rest()).into_owned();
+                if self.contexts.len() > self.wish.contexts.len() {
+                    return Err(Violation::new("more contexts granted than were asked for").into());
+                }
+                self.contexts.push(Context { id, name });
+                return Ok(());
+            }
+            option::REP_ACK => {}
+            option::ERR_UNKNOWN => {
+                self.ask(State::List, out, |_| {});
+                return Ok(());
+            }
+            option::ERR_TLS_REQD | option::ERR_SHUTDOWN => return self.fail(Failure::Refused(reply.message()), out),
+            // A server may have structured replies and no contexts; then an error must not leave any behind.
+            kind if kind & option::REP_ERROR_BIT != 0 => self.contexts.clear(),
+            _ => return Err(unexpected(reply)),
+        }
+        let granted = |wanted: &&String| self.contexts.iter().any(|context| context.name == **wanted);
+        match self.wish.contexts.iter().find(|wanted| !granted(wanted)) {
+            Some(missing) if reply.kind == option::REP_ACK => self.fail(Failure::NotGranted(missing.clone()), out),
+            Some(missing) => self.fail(Failure::NotGranted(format!("{missing}: {}", reply.message())), out),
+            None => {
+                self.ask_to_go(out);
+                Ok(())
+            }
+        }
+    }
+
+    fn go_reply(&mut self, reply: &OptionReply, out: &mut BytesMut) -> Result<Option<Step>, Failure> {
+        match reply.kind {
+            option::REP_INFO => self.take_info(&reply.data)?,
+            option::REP_ACK => {
+                let (size, flags) = self.info.ok_or_else(|| Violation::new("accepted without telling the size"))?;
+                return Ok(Some(Step::Done(self.agreement(size, flags))));
+            }
+            option::ERR_UNSUP => self.ask_by_name(out)?,
+            option::ERR_UNKNOWN => self.ask(State::List, out, |_| {}),
+            kind if kind & option::REP_ERROR_BIT != 0 => self.fail(Failure::Refused(reply.message()), out)?,
+            _ => return Err(unexpected(reply)),
+        }
+        Ok(None)
+    }
+
+    fn take_info(&mut self, data: &[u8]) -> Result<(), Violation> {
+        let malformed = || Violation::new("information about the export is malformed");
+        let mut reader = Reader::new(data);
+        match reader.u16().ok_or_else(malformed)? {
+            option::INFO_EXPORT => {
+                let (size, flags) = (reader.u64(), reader.u16());
+                self.info = size.zip(flags.map(TransmissionFlags));
+                if self.info.is_none() || !reader.is_empty() {
+                    return Err(malformed());
+                }
+            }
+            option::INFO_BLOCK_SIZE => {
+                let (min, preferred, payload_max) = (reader.u32(), reader.u32(), reader.u32());
+                let (Some(min), Some(preferred), Some(payload_max)) = (min, preferred, payload_max) else {
+                    return Err(malformed());
+                };
+                let blocks = BlockSizes { min, preferred, payload_max };
+                if !blocks.are_valid() {
+                    return Err(Violation::new(format!("impossible block sizes {min}, {preferred}, {payload_max}")));
+                }
+                self.blocks = blocks;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn list_reply(&mut self, reply: &OptionReply, out: &mut BytesMut) -> Result<(), Failure> {
+        match reply.kind {
+            option::REP_SERVER => {
+                let name = Reader::new(&reply.data).string().ok_or_else(|| unexpected(reply))?;
+                if self.names.len() < LISTED_MAX {
+                    self.names.push(format!("'{}'", String::from_utf8_lossy(name)));
+                }
+                Ok(())
+            }
+            kind if kind == option::REP_ACK || kind & option::REP_ERROR_BIT != 0 => {
+                let names = std::mem::take(&mut self.names);
+                self.fail(Failure::UnknownExport { name: self.wish.export.clone(), names }, out)
+            }
+            _ => Err(unexpected(reply)),
+        }
+    }
+
+    /// Takes the answer to `NBD_OPT_EXPORT_NAME`.
+    fn export_name(&mut self, input: &mut BytesMut) -> Result<Option<Step>, Failure> {
+        let len = if self.no_zeroes { 10 } else { 134 };
+        let mut reader = Reader::new(input);
+        let (Some(size), Some(flags)) = (reader.u64(), reader.u16().map(TransmissionFlags)) else {
+            return Ok(Some(Step::Read));
+        };
+        if input.len() < len {
+            return Ok(Some(Step::Read));
+        }
+        input.advance(len);
+        Ok(Some(Step::Done(self.agreement(size, flags))))
+    }
+
+    fn agreement(&self, size: u64, flags: TransmissionFlags) -> Agreement {
+        let allocation = self.contexts.iter().find(|context| context.name == BASE_ALLOCATION);
+        Agreement {
+            size,
+            flags,
+            blocks: self.blocks,
+            structured: self.structured,
+            allocation: allocation.map(|context| context.id),
+        }
+    }
+
+    /// Sends an option and awaits its answer.
+    fn ask(&mut self, state: State, out: &mut BytesMut, data: impl FnOnce(&mut BytesMut)) {
+        self.state = state;
+        self.replies = 0;
+        put_option(out, state.option(), data);
+    }
+
+    fn ask_to_go(&mut self, out: &mut BytesMut) {
+        let export = self.wish.export.clone();
+        self.ask(State::Go, out, |out| {
+            put_string(out, &export);
+            out.put_u16(1);
+            out.put_u16(option::INFO_BLOCK_SIZE);
+        });
+    }
+
+    /// The old way in, for servers that know no other.
+    fn ask_by_name(&mut self, out: &mut BytesMut) -> Result<(), Failure> {
+        if let Some(context) = self.wish.contexts.first()
+            && self.contexts.is_empty()
+        {
+            return Err(Failure::NotGranted(context.clone()));
+        }
+        let export = self.wish.export.clone();
+        self.ask(State::ExportName, out, |out| out.put_slice(export.as_bytes()));
+        Ok(())
+    }
+
+    /// Says goodbye and fails.
+    fn fail(&self, failure: Failure, out: &mut BytesMut) -> Result<(), Failure> {
+        put_option(out, option::ABORT, |_| {});
+        Err(failure)
+    }
+}
+
+fn unexpected(reply: &OptionReply) -> Failure {
+    Violation::new(format!("a reply to an option is of the unexpected or malformed type {}", reply.kind)).into()
+}
+
+fn put_option(out: &mut BytesMut, number: u32, data: impl FnOnce(&mut BytesMut)) {
+    out.put_u64(OPTION_MAGIC);
+    out.put_u32(number);
+    let start = out.len();
+    out.put_u32(0);
+    data(out);
+    let len = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
+    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+}
