@@ -1,0 +1,91 @@
+//! The command line as a whole; each verb's own options are beside what it does, in [`crate::commands`].
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{create, demo, destroy, enlarge, export, load, mount, node, save, status, verify};
+use crate::failure::Result;
+use crate::ui::Ui;
+
+/// Cheetah turns the idle RAM of a room full of machines into one forensic drive.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, propagate_version = true, arg_required_else_help = true)]
+#[command(long_about = "Cheetah turns the idle RAM of a room full of machines into one forensic drive, \
+which every tool and every analyst can work on at once.
+
+Each machine lends memory:      cheetah node --memory 12GiB
+One of them makes a drive:      cheetah create case42.drive --nodes a,b,c --from disk.raw
+Whoever has the file reads it:  cheetah mount case42.drive /mnt
+
+To see it all on this machine:  cheetah demo")]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 misused, 3 evidence problem (a hash differs, a range is unreadable).
+Sizes are written in IEC units: 64KiB, 1.5GiB.")]
+pub struct Cli {
+    /// Answer in JSON, one value a line, for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Log more to stderr: -v what happens, -vv how, -vvv everything
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub verbose: u8,
+
+    /// The verb.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What there is to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show the whole main job on this machine
+    Demo(demo::Args),
+    /// Lend this machine's memory
+    Node(node::Args),
+    /// Make a drive from the memory of nodes
+    Create(create::Args),
+    /// Add nodes to a drive
+    Enlarge(enlarge::Args),
+    /// Bring an image into a drive
+    Load(load::Args),
+    /// Write a drive to an image file
+    Save(save::Args),
+    /// Read a drive in full and compare its hashes with those made when it was loaded
+    Verify(verify::Args),
+    /// Show a drive and the state of its nodes
+    Status(status::Args),
+    /// Give a drive's memory back, wiped
+    Destroy(destroy::Args),
+    /// Show a drive or an image as files in a directory
+    Mount(mount::Args),
+    /// Serve a drive or an image over NBD
+    Export(export::Args),
+}
+
+impl Command {
+    /// Does it.
+    pub async fn run(self, ui: &Ui) -> Result<()> {
+        let ui = *ui;
+        match self {
+            Self::Demo(args) => demo::run(args, ui).await,
+            Self::Node(args) => node::run(args, ui).await,
+            Self::Create(args) => create::run(args, ui).await,
+            Self::Enlarge(args) => enlarge::run(args, ui).await,
+            Self::Load(args) => load::run(args, ui).await,
+            Self::Save(args) => save::run(args, ui).await,
+            Self::Verify(args) => verify::run(args, ui).await,
+            Self::Status(args) => status::run(args, ui).await,
+            Self::Destroy(args) => destroy::run(args, ui).await,
+            Self::Mount(args) => mount::run(args, ui).await,
+            Self::Export(args) => export::run(args, ui).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,119 @@
+//! `cheetah create`: a drive out of the memory of nodes, perhaps with an image in it at once.
+
+use std::path::PathBuf;
+
+use cheetah_device::Size;
+use cheetah_drive::create::{CreateRequest, create};
+use cheetah_drive::destroy::{DestroyOptions, destroy};
+use cheetah_drive::{DriveFile, HashChoice, Wanted};
+use serde_json::json;
+
+use super::load::{self, Source};
+use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist};
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// What `create` is told.
+#[derive(Debug, clap::Args)]
+#[command(long_about = "Makes a drive from the memory of nodes.
+
+The drive is described by the file written here; whoever has that file, and can reach the nodes, can open it. \
+The memory is reserved, unless --thin. With --from, an image is loaded at once, and the drive is as large as it.
+
+  cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw
+  cheetah create scratch.drive --nodes auto --size 20GiB
+  cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --insecure --from disk.raw")]
+pub struct Args {
+    /// The drive file to write; must not exist
+    drive: PathBuf,
+
+    #[command(flatten)]
+    nodes: NodeArgs,
+
+    /// How large: a size, or 'all' that the nodes have
+    #[arg(long, value_name = "SIZE|all", conflicts_with = "from")]
+    size: Option<SizeOrAll>,
+
+    /// Load this image: a raw file, a block device, an nbd:// URI or another drive
+    #[arg(long, value_name = "SOURCE")]
+    from: Option<String>,
+
+    #[command(flatten)]
+    layout: LayoutArgs,
+
+    /// Reserve nothing: nodes lend memory as it is written, and may run out
+    #[arg(long)]
+    thin: bool,
+
+    /// Hashes to make of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
+    #[arg(long, default_value_t, requires = "from")]
+    hash: HashChoice,
+
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    let timeout = args.timeout.get();
+    must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
+    // Opened first: without the image there is no point in asking anybody for memory.
+    let source = match &args.from {
+        Some(text) => Some(Source::open(text, timeout).await?),
+        None => None,
+    };
+    let size = match (&source, args.size) {
+        (Some(source), _) => Wanted::Bytes(source.size()),
+        (None, Some(SizeOrAll::Size(size))) => Wanted::Bytes(size.0),
+        (None, Some(SizeOrAll::All)) => Wanted::All,
+        (None, None) => return Err(Failure::misused("say how large the drive is to be: --size 20GiB, --size all, or --from IMAGE")),
+    };
+    let made = async {
+        let nodes = args.nodes.find(timeout, ui).await?;
+        let (path, layout, thin) = (args.drive.clone(), args.layout.get(), args.thin);
+        Ok::<_, Failure>(create(CreateRequest { path, nodes, layout, size, thin, timeout }).await?)
+    };
+    let mut file = tokio::select! {
+        made = made => made?,
+        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the drive was made"))),
+    };
+    let Some(source) = source else {
+        answer(&file, ui);
+        return Ok(());
+    };
+    let loaded = tokio::select! {
+        loaded = load::load(&mut file, source, args.hash, false, timeout, ui) => loaded,
+        signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}"))),
+    };
+    if let Err(failure) = loaded {
+        undo(&file, &args, ui).await;
+        return Err(failure.while_doing(format_args!("{} was not made", args.drive.display())));
+    }
+    answer(&file, ui);
+    Ok(())
+}
+
+/// Nothing half-made is left behind.
+async fn undo(file: &DriveFile, args: &Args, ui: Ui) {
+    let options = DestroyOptions { force: true, timeout: args.timeout.get() };
+    if let Err(error) = destroy(file, options).await {
+        ui.warn(format_args!("{} could not be taken back: {error}; try: cheetah destroy --force", args.drive.display()));
+    }
+}
+
+fn answer(file: &DriveFile, ui: Ui) {
+    let nodes: Vec<_> = file.nodes().map(|node| format!("{} {}", node.name, Size(node.size))).collect();
+    let layout = file.sets.first().map(|set| set.layout().to_string()).unwrap_or_default();
+    let mut text = format!("{}: {} over {} nodes, {layout} ({})", file.path.display(), Size(file.size), nodes.len(), nodes.join(", "));
+    if let Some(image) = &file.image {
+        text.push_str(&format!("\n{}", load::describe(image)));
+    }
+    let value = json!({
+        "drive": file.path, "name": file.name, "id": file.id, "size_bytes": file.size, "layout": layout,
+        "nodes": file.nodes().map(|node| json!({ "name": node.name, "size_bytes": node.size })).collect::<Vec<_>>(),
+        "hashes": file.image.as_ref().map(|image| &image.hashes),
+    });
+    ui.answer(text, &value);
+}

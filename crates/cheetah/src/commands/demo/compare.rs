@@ -1,0 +1,95 @@
+//! The same tools on the image and on the drive, side by side.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::tools::{self, Cold, Run};
+use crate::failure::{Failure, Result};
+use crate::ui::table::table;
+
+/// All rows of the table.
+pub struct Comparison {
+    /// One a run.
+    pub rows: Vec<Row>,
+    /// How the cache was emptied.
+    pub cold: &'static str,
+}
+
+/// One tool, run twice.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The tool and its options.
+    pub ran: String,
+    /// What it answered, in short.
+    pub answer: String,
+    /// On the image.
+    pub image_s: f64,
+    /// On the drive.
+    pub drive_s: f64,
+    /// Whether it printed the same and ended the same.
+    pub identical: bool,
+}
+
+impl Comparison {
+    /// Runs every tool on `image` and on `drive`.
+    pub async fn make(image: &Path, drive: &Path, bytes: u64) -> Result<Self> {
+        let cold = Cold::best();
+        let both = async |program: &str, args: &[String]| -> Result<(Run, Run)> {
+            let on_image = tools::run_cold(cold, program, args, image).await?;
+            let on_drive = tools::run_cold(cold, program, args, drive).await?;
+            Ok((on_image, on_drive))
+        };
+        let mut rows = Vec::new();
+        let table = both("mmls", &[]).await?;
+        let starts = if table.0.status.success() { tools::partition_starts(&table.0.printed) } else { Vec::new() };
+        rows.push(Row::new("mmls".into(), format!("{} partitions", starts.len()), table)?);
+        // Without a table the image is one file system, or the tools say the same about both.
+        let places: Vec<Vec<String>> = match starts.as_slice() {
+            [] => vec![vec!["-r".into()]],
+            starts => starts.iter().map(|start| vec!["-r".into(), "-o".into(), start.to_string()]).collect(),
+        };
+        for args in places {
+            let runs = both("fls", &args).await?;
+            let entries = runs.0.printed.iter().filter(|byte| **byte == b'\n').count();
+            rows.push(Row::new(format!("fls {}", args.join(" ")), format!("{entries} entries"), runs)?);
+        }
+        let runs = both("md5sum", &[]).await?;
+        let rate = bytes as f64 / f64::from(1 << 20) / runs.1.took.as_secs_f64().max(1e-6);
+        rows.push(Row::new("md5sum".into(), format!("{rate:.0} MiB/s from the drive"), runs)?);
+        Ok(Self { rows, cold: cold.describe() })
+    }
+
+    /// Whether every answer was the same.
+    pub fn identical(&self) -> bool {
+        self.rows.iter().all(|row| row.identical)
+    }
+
+    /// For people.
+    pub fn table(&self) -> String {
+        let mut table = table(&["ran", "answer", ">image, cold", ">drive", ">times faster", "identical"]);
+        for row in &self.rows {
+            table.add_row([
+                row.ran.clone(),
+                row.answer.clone(),
+                format!("{:.2} s", row.image_s),
+                format!("{:.2} s", row.drive_s),
+                format!("{:.1}", row.image_s / row.drive_s.max(1e-3)),
+                if row.identical { "yes".into() } else { "NO".to_owned() },
+            ]);
+        }
+        format!("{table}\n {}", self.cold)
+    }
+}
+
+impl Row {
+    fn new(ran: String, answer: String, (image, drive): (Run, Run)) -> Result<Self> {
+        let identical = image.printed == drive.printed && image.status == drive.status;
+        if identical && image.printed.is_empty() && !image.status.success() && ran == "md5sum" {
+            let why = String::from_utf8_lossy(&image.complained).trim().to_owned();
+            return Err(Failure::failed(format!("{ran} could read neither: {why}")));
+        }
+        let (image_s, drive_s) = (image.took.as_secs_f64(), drive.took.as_secs_f64());
+        Ok(Self { ran, answer, image_s, drive_s, identical })
+    }
+}

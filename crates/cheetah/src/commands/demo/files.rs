@@ -1,0 +1,90 @@
+//! Choosing some of the machine's own files, the same ones each time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Context, Result};
+
+/// No file larger than this is taken, so that there are many.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+/// No more files than this, so that copying them stays a matter of seconds.
+const FILES_MAX: usize = 4000;
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Copied {
+    /// Regular files.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The first regular files below `root`, in the order of their names, that fit in `budget_bytes`.
+///
+/// Files that cannot be read, links and special files are passed over: any machine has enough of the others.
+fn select(root: &Path, budget_bytes: u64) -> Vec<(PathBuf, u64)> {
+    let mut chosen = Vec::new();
+    let mut left = budget_bytes;
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let mut entries: Vec<_> = fs::read_dir(&directory).into_iter().flatten().flatten().collect();
+        entries.sort_by_key(fs::DirEntry::file_name);
+        let mut below = Vec::new();
+        for entry in entries {
+            let Ok(meta) = entry.path().symlink_metadata() else { continue };
+            if meta.is_dir() {
+                below.push(entry.path());
+            } else if meta.is_file() && (1..=FILE_BYTES_MAX.min(left)).contains(&meta.len()) && plain(&entry) {
+                left -= meta.len();
+                chosen.push((entry.path(), meta.len()));
+            }
+            if chosen.len() == FILES_MAX {
+                return chosen;
+            }
+        }
+        directories.extend(below.into_iter().rev());
+    }
+    chosen
+}
+
+/// Whether any file system can store the name.
+fn plain(entry: &fs::DirEntry) -> bool {
+    entry.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_graphic() && !b"\\:*?\"<>|".contains(&b)))
+}
+
+/// Copies up to `budget_bytes` of the files below the first of `roots` that has any to below `to`.
+pub fn copy_some(roots: &[&str], to: &Path, budget_bytes: u64) -> Result<Copied> {
+    let mut copied = Copied::default();
+    for root in roots {
+        for (path, bytes) in select(Path::new(root), budget_bytes.saturating_sub(copied.bytes)) {
+            let target = to.join(path.strip_prefix("/").unwrap_or(&path));
+            let parent = target.parent().unwrap_or(to);
+            fs::create_dir_all(parent).context(format_args!("cannot create {}", parent.display()))?;
+            // A file that only its owner may read is not part of the demonstration.
+            if fs::copy(&path, &target).is_ok() {
+                copied.files += 1;
+                copied.bytes += bytes;
+            }
+        }
+    }
+    Ok(copied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selects_the_same_files_in_order_within_the_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, len) in [("b", 10), ("a", 10), ("c", 10), ("empty", 0), ("od:d", 1)] {
+            fs::write(dir.path().join(name), vec![1; len]).unwrap();
+        }
+        fs::create_dir(dir.path().join("below")).unwrap();
+        fs::write(dir.path().join("below/d"), [1; 5]).unwrap();
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        let chosen = select(dir.path(), 25);
+        let names: Vec<_> = chosen.iter().map(|(p, _)| p.strip_prefix(dir.path()).unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["a", "b", "below/d"]);
+    }
+}

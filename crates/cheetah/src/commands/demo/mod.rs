@@ -1,0 +1,191 @@
+//! `cheetah demo`: the whole main job on this machine, with real processes.
+
+mod checklist;
+mod children;
+mod compare;
+mod files;
+mod image;
+mod tools;
+
+use std::path::{Path, PathBuf};
+
+use cheetah_device::Size;
+use serde_json::{Value, json};
+
+use self::checklist::Checklist;
+use self::children::Service;
+use self::compare::Comparison;
+use crate::failure::{Context, Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// What `demo` is told.
+#[derive(Debug, clap::Args)]
+#[command(long_about = "Shows the whole main job on this machine, in under a minute.
+
+Makes a disk image of this machine's own files (or takes yours), starts three nodes, creates a striped \
+drive from the image, verifies and mounts it, runs mmls, fls -r and md5sum on the mount and on the image, \
+and compares. Then it takes everything down and shows that the nodes wiped what they lent. Nothing is left \
+behind, and your image is only read.
+
+  cheetah demo
+  cheetah demo disk.raw")]
+pub struct Args {
+    /// A raw disk image to use instead of making one
+    image: Option<PathBuf>,
+}
+
+const NODES: [&str; 3] = ["a", "b", "c"];
+const MIB: u64 = 1 << 20;
+/// What a node needs beyond its share of the image.
+const MARGIN_BYTES: u64 = 4 * MIB;
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    tools::require(&["mmls", "fls", "md5sum", "fusermount3"])?;
+    if args.image.is_none() {
+        tools::require(&["mkntfs", "ntfs-3g", "mkfs.ext4", "umount"])?;
+    }
+    let dir = tempfile::Builder::new().prefix("cheetah-demo-").tempdir().context("cannot create a directory to work in")?;
+    let image = args.image.map(|path| std::path::absolute(&path).context("cannot find the image")).transpose()?;
+    let mut demo = Demo { dir: dir.path().to_owned(), list: Checklist::new(ui), ui, nodes: Vec::new(), mount: None, created: false };
+
+    ui.say("Cheetah: three nodes, one striped drive, the tools an examiner uses\n");
+    let compared = tokio::select! {
+        compared = demo.main_job(image) => compared,
+        signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}; everything was taken down"))),
+    };
+    if let Ok(comparison) = &compared {
+        ui.say(format_args!("\n{}\n", comparison.table()));
+    }
+    let torn_down = demo.tear_down().await;
+    let closed = dir.close().context("cannot remove the directory worked in");
+    let comparison = compared?;
+    torn_down?;
+    closed?;
+    if !comparison.identical() {
+        return Err(Failure::evidence("the drive does not hold what the image does, see the table above"));
+    }
+    let value = json!({ "steps": demo.list.steps(), "runs": comparison.rows, "cache": comparison.cold, "identical": true });
+    ui.answer("Identical in every answer.", &value);
+    Ok(())
+}
+
+/// What is running, in the order in which it was started.
+struct Demo {
+    dir: PathBuf,
+    list: Checklist,
+    ui: Ui,
+    nodes: Vec<Service>,
+    created: bool,
+    mount: Option<Service>,
+}
+
+impl Demo {
+    async fn main_job(&mut self, image: Option<PathBuf>) -> Result<Comparison> {
+        let image = match image {
+            Some(image) => image,
+            None => self.make_image().await?,
+        };
+        let bytes = std::fs::metadata(&image).context(format_args!("cannot read {}", image.display()))?.len();
+        self.start_nodes(bytes).await?;
+        let drive = self.create_drive(&image).await?;
+        let mounted = self.mount_drive(&drive).await?;
+        self.list
+            .step("mmls, fls -r and md5sum on the image and on the drive", async {
+                let comparison = Comparison::make(&image, &mounted, bytes).await?;
+                Ok((comparison, String::new()))
+            })
+            .await
+    }
+
+    async fn make_image(&mut self) -> Result<PathBuf> {
+        let path = self.dir.join("evidence.raw");
+        let scratch = self.dir.join("scratch");
+        self.list
+            .step("make a disk image of this machine's own files", async {
+                std::fs::create_dir(&scratch).context("cannot create a directory")?;
+                let copied = image::build(&path, &scratch).await?;
+                let remark = format!("NTFS and ext4, {} files, {}", copied.files, Size(copied.bytes));
+                Ok((path.clone(), remark))
+            })
+            .await
+    }
+
+    async fn start_nodes(&mut self, image_bytes: u64) -> Result<()> {
+        let share = image_bytes.div_ceil(NODES.len() as u64).next_multiple_of(MIB);
+        let memory = Size(share + MARGIN_BYTES);
+        let (dir, nodes) = (&self.dir, &mut self.nodes);
+        let work = async {
+            for name in NODES {
+                nodes.push(children::node(dir, name, memory).await?);
+            }
+            Ok(((), format!("{} processes of their own", NODES.len())))
+        };
+        self.list.step(&format!("cheetah node --memory {memory}, three times"), work).await
+    }
+
+    async fn create_drive(&mut self, image: &Path) -> Result<String> {
+        let drive = "evidence.drive".to_owned();
+        let addresses: Vec<_> = self.nodes.iter().filter_map(|node| node.ready["nbd"].as_str()).collect();
+        let (addresses, image) = (addresses.join(","), image.to_string_lossy().into_owned());
+        let args = ["create", &drive, "--nodes", &addresses, "--layout", "stripe", "--from", &image];
+        let dir = &self.dir;
+        self.created = true;
+        let what = "cheetah create evidence.drive --layout stripe --from IMAGE";
+        self.list.step(what, async { Ok(((), hashes(&children::run(dir, &args).await?))) }).await?;
+        let verify = async { Ok(((), hashes(&children::run(dir, &["verify", &drive]).await?))) };
+        self.list.step("cheetah verify evidence.drive", verify).await?;
+        Ok(drive)
+    }
+
+    async fn mount_drive(&mut self, drive: &str) -> Result<PathBuf> {
+        let at = self.dir.join("mnt");
+        let (dir, mount) = (&self.dir, &mut self.mount);
+        let work = async {
+            std::fs::create_dir(&at).context("cannot create a mount point")?;
+            let service = Service::start(dir, &["mount", drive, "mnt"]).await?;
+            let file = service.ready["file"].as_str().map(PathBuf::from);
+            *mount = Some(service);
+            let file = file.ok_or_else(|| Failure::failed("mount did not say which file it shows"))?;
+            Ok((file, listing(&at)))
+        };
+        self.list.step("cheetah mount evidence.drive mnt", work).await
+    }
+
+    /// Stops what was started, last first, going on where something fails; the first failure is returned.
+    async fn tear_down(&mut self) -> Result<()> {
+        let mut first = Ok(());
+        if let Some(mount) = self.mount.take() {
+            let work = async { mount.stop().await.map(|_| ((), String::new())) };
+            first = first.and(self.list.step("unmount", work).await);
+        }
+        if std::mem::take(&mut self.created) && self.dir.join("evidence.drive").exists() {
+            let dir = &self.dir;
+            let work = async { children::run(dir, &["destroy", "evidence.drive"]).await.map(|_| ((), String::new())) };
+            first = first.and(self.list.step("cheetah destroy evidence.drive", work).await);
+        }
+        for node in self.nodes.drain(..) {
+            let name = node.ready["name"].as_str().unwrap_or("?").to_owned();
+            let work = async { node.stop().await.map(|receipt| ((), receipt_text(&receipt))) };
+            first = first.and(self.list.step(&format!("stop node {name}"), work).await);
+        }
+        self.ui.say("");
+        first
+    }
+}
+
+fn hashes(answer: &Value) -> String {
+    answer["hashes"]["md5"].as_str().map(|md5| format!("MD5 {md5}")).unwrap_or_default()
+}
+
+fn receipt_text(answer: &Value) -> String {
+    answer["receipt"].as_str().unwrap_or("no receipt").to_owned()
+}
+
+fn listing(dir: &Path) -> String {
+    let mut names: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    names.iter().map(|name| name.to_string_lossy()).collect::<Vec<_>>().join("  ")
+}

@@ -1,0 +1,67 @@
+//! `cheetah destroy`: the nodes get their memory back, wiped.
+
+use std::path::PathBuf;
+
+use cheetah_device::Size;
+use cheetah_drive::DriveFile;
+use cheetah_drive::destroy::{DestroyOptions, NodeOutcome, Outcome, destroy};
+
+use super::options::TimeoutArgs;
+use crate::failure::{Failure, Result};
+use crate::ui::Ui;
+
+/// What `destroy` is told.
+#[derive(Debug, clap::Args)]
+#[command(long_about = "Gives a drive's memory back to its nodes, which wipe it, and removes the drive file.
+
+Each node reads back what it wiped and says so. Refused while somebody uses the drive, unless --force.
+
+  cheetah destroy case42.drive")]
+pub struct Args {
+    /// The drive file
+    drive: PathBuf,
+
+    /// Even while somebody uses it
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let file = DriveFile::load(&args.drive)?;
+    let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
+    let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
+    ui.answer(format_args!("{} is gone\n{}", args.drive.display(), lines.join("\n")), &destroyed);
+    let in_doubt: Vec<_> = destroyed.nodes.iter().filter(|node| in_doubt(node)).map(|node| node.node.as_str()).collect();
+    if in_doubt.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "{} may still hold what was on the drive; stop the node there, which wipes all it lent",
+        in_doubt.join(", ")
+    )))
+}
+
+fn in_doubt(node: &NodeOutcome) -> bool {
+    match &node.outcome {
+        Outcome::Failed { .. } => true,
+        Outcome::Wiped { verified_zero, .. } => !verified_zero,
+        Outcome::Gone | Outcome::Foreign => false,
+    }
+}
+
+fn describe(node: &NodeOutcome) -> String {
+    let what = match &node.outcome {
+        Outcome::Wiped { wiped_bytes, verified_zero } => {
+            let verified = if *verified_zero { "verified zero" } else { "NOT verified zero" };
+            format!("wiped {}, {verified}", Size(*wiped_bytes))
+        }
+        Outcome::Gone => "had freed and wiped it before".to_owned(),
+        Outcome::Failed { why } => format!("NOT WIPED: {why}"),
+        Outcome::Foreign => "not a Cheetah node: what it does with its bytes is its own affair".to_owned(),
+    };
+    format!("  {}: {what}", node.node)
+}

@@ -1,0 +1,108 @@
+//! `cheetah load`: an image into a drive.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cheetah_device::Size;
+use cheetah_drive::load::LoadOptions;
+use cheetah_drive::{DriveFile, HashChoice, Image, Progress};
+use serde_json::json;
+
+use super::options::TimeoutArgs;
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::source::{Access, Opened};
+use crate::ui::Ui;
+
+/// What `load` is told.
+#[derive(Debug, clap::Args)]
+#[command(long_about = "Brings an image into a drive, from the drive's start, hashed on the way.
+
+The source is only read. A digest of every chunk is kept beside the drive file, so that verify can tell later \
+what has changed. Done means that every node has its part.
+
+  cheetah load case42.drive disk.raw
+  cheetah load case42.drive nbd://10.0.0.7/sda --hash sha256")]
+pub struct Args {
+    /// The drive file
+    drive: PathBuf,
+
+    /// A raw file, a block device, an nbd:// URI or another drive
+    source: String,
+
+    /// Hashes to make of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
+    #[arg(long, default_value_t)]
+    hash: HashChoice,
+
+    /// Take the right to write away from whoever holds it
+    #[arg(long)]
+    force_lease: bool,
+
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    let timeout = args.timeout.get();
+    let mut file = DriveFile::load(&args.drive)?;
+    let source = Source::open(&args.source, timeout).await?;
+    let image = tokio::select! {
+        image = load(&mut file, source, args.hash, args.force_lease, timeout, ui) => image?,
+        signal = stop.asked() => return Err(Failure::failed(format!(
+            "stopped by {signal}: {} holds part of the image only, and says so; load it again, or destroy it",
+            args.drive.display()
+        ))),
+    };
+    let value = json!({
+        "drive": args.drive, "source": image.source, "size_bytes": image.size, "hashes": image.hashes,
+    });
+    ui.answer(format_args!("{}: {}", args.drive.display(), describe(&image)), &value);
+    Ok(())
+}
+
+/// An image about to be loaded.
+pub struct Source {
+    opened: Opened,
+    named: String,
+}
+
+impl Source {
+    /// Opens what the user calls `text`.
+    pub async fn open(text: &str, timeout: Duration) -> Result<Self> {
+        let opened = Opened::open(text, &Access::read_once(timeout)).await?;
+        Ok(Self { opened, named: text.to_owned() })
+    }
+
+    /// Bytes in it.
+    pub fn size(&self) -> u64 {
+        self.opened.size()
+    }
+}
+
+/// Loads `source` into the drive, showing how far it has come.
+pub async fn load(
+    file: &mut DriveFile,
+    source: Source,
+    hashes: HashChoice,
+    force_lease: bool,
+    timeout: Duration,
+    ui: Ui,
+) -> Result<Image> {
+    let progress = ui.progress(format!("loading {}", source.named), source.size());
+    let options = LoadOptions { source_name: source.named, hashes, force_lease, timeout };
+    let shown = |so_far: Progress| progress.set(so_far.done);
+    let image = cheetah_drive::load::load(file, source.opened.device.clone(), options, shown).await?;
+    source.opened.close().await?;
+    Ok(image)
+}
+
+/// What was loaded, for people.
+pub fn describe(image: &Image) -> String {
+    let mut text = format!("loaded {} from {}", Size(image.size), image.source);
+    for (kind, digest) in image.hashes.iter() {
+        text.push_str(&format!("\n  {:<7} {digest}", kind.name()));
+    }
+    text
+}

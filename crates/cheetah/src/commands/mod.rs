@@ -1,0 +1,14 @@
+//! The verbs, one a file: its options, its help, and what it does.
+
+pub mod create;
+pub mod demo;
+pub mod destroy;
+pub mod enlarge;
+pub mod export;
+pub mod load;
+pub mod mount;
+pub mod node;
+pub mod options;
+pub mod save;
+pub mod status;
+pub mod verify;

@@ -1,0 +1,74 @@
+//! `cheetah save`: a drive into an image file.
+
+use std::path::PathBuf;
+
+use cheetah_device::Size;
+use cheetah_drive::save::{SaveOptions, save};
+use cheetah_drive::{DriveFile, HashChoice, ImageState, Progress};
+use serde_json::json;
+
+use super::options::TimeoutArgs;
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::source::{Access, Opened};
+use crate::ui::Ui;
+
+/// What `save` is told.
+#[derive(Debug, clap::Args)]
+#[command(long_about = "Writes what a drive holds to a raw image file, hashed on the way.
+
+The file gets its name only once it is whole and on stable storage. Zeros take no room in it.
+
+  cheetah save case42.drive copy.raw
+  cheetah save case42.drive copy.raw --whole --hash sha256")]
+pub struct Args {
+    /// The drive file
+    drive: PathBuf,
+
+    /// The image file to write
+    image: PathBuf,
+
+    /// Replace the image file if it exists
+    #[arg(long)]
+    force: bool,
+
+    /// The whole drive, not only the part that its image takes
+    #[arg(long)]
+    whole: bool,
+
+    /// Hashes to make of what is written: md5, sha1, sha256, blake3, separated by commas; or all, or none
+    #[arg(long, default_value_t)]
+    hash: HashChoice,
+
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    let file = DriveFile::load(&args.drive)?;
+    let image = file.image.as_ref().filter(|_| !args.whole);
+    if image.is_some_and(|image| image.state == ImageState::Loading) {
+        return Err(Failure::evidence(format!(
+            "{} holds part of an image only: its load never finished; load it again, or save what is there with --whole",
+            args.drive.display()
+        )));
+    }
+    let size = image.map(|image| image.size);
+    let source = Opened::open(&args.drive.to_string_lossy(), &Access::read_once(args.timeout.get())).await?;
+    let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
+    let options = SaveOptions { force: args.force, hashes: args.hash, size };
+    let saved = tokio::select! {
+        saved = save(source.device.clone(), &args.image, options, |so_far: Progress| progress.set(so_far.done)) => saved?,
+        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing was saved"))),
+    };
+    drop(progress);
+    source.close().await?;
+    let mut text = format!("{}: {}", args.image.display(), Size(saved.size));
+    for (kind, digest) in saved.hashes.iter() {
+        text.push_str(&format!("\n  {:<7} {digest}", kind.name()));
+    }
+    ui.answer(text, &json!({ "image": args.image, "size_bytes": saved.size, "hashes": saved.hashes }));
+    Ok(())
+}

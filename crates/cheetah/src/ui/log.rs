@@ -1,0 +1,21 @@
+//! The log, on stderr.
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging: warnings always, more with each `-v`. `CHEETAH_LOG` (tracing's filter syntax) overrides.
+pub fn start(verbose: u8) {
+    let level = match verbose {
+        0 => "warn,mdns_sd=off",
+        1 => "info,mdns_sd=warn",
+        2 => "debug,mdns_sd=warn",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("CHEETAH_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    // Fails only where a log is there already, which is then as good.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(verbose > 1)
+        .compact()
+        .try_init();
+}

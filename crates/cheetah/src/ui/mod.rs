@@ -1,0 +1,89 @@
+//! How the program talks: people read tables and sentences, programs read one JSON value a line.
+
+pub mod log;
+pub mod progress;
+pub mod table;
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+pub use progress::Progress;
+
+/// Where a command's words go. Answers go to stdout; progress, warnings and errors to stderr.
+#[derive(Debug, Clone, Copy)]
+pub struct Ui {
+    json: bool,
+    terminal: bool,
+}
+
+impl Ui {
+    /// For people, or with `json` for programs.
+    pub fn new(json: bool) -> Self {
+        Self { json, terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// Whether a program reads the answer.
+    pub fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Whether stdout is a terminal that shows colours.
+    pub fn colours(self) -> bool {
+        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    }
+
+    /// One line for people.
+    pub fn say(self, line: impl Display) {
+        if !self.json {
+            put(std::io::stdout(), line);
+        }
+    }
+
+    /// The answer: `text` to people, `value` to programs.
+    pub fn answer(self, text: impl Display, value: &impl Serialize) {
+        if !self.json {
+            return put(std::io::stdout(), text);
+        }
+        match serde_json::to_string(value) {
+            Ok(line) => put(std::io::stdout(), line),
+            Err(error) => put(std::io::stderr(), format_args!("error: the answer cannot be put as JSON: {error}")),
+        }
+    }
+
+    /// A step on the way to the answer, which programs may want to follow too.
+    pub fn event(self, text: impl Display, value: &impl Serialize) {
+        self.answer(text, value);
+    }
+
+    /// Something to know that stops nothing.
+    pub fn warn(self, line: impl Display) {
+        put(std::io::stderr(), format_args!("warning: {line}"));
+    }
+
+    /// Why the command failed.
+    pub fn failure(self, failure: &Failure) {
+        if self.json {
+            let value = serde_json::json!({ "error": failure.message, "exit_code": failure.code as u8 });
+            put(std::io::stdout(), value);
+        }
+        put(std::io::stderr(), format_args!("error: {failure}"));
+    }
+
+    /// Shows how far long work has come.
+    pub fn progress(self, what: impl Into<String>, total_bytes: u64) -> Progress {
+        Progress::new(what.into(), total_bytes, self.terminal)
+    }
+
+    /// Shows that something is under way whose length nobody knows.
+    pub fn spinner(self, what: impl Into<String>) -> Progress {
+        Progress::spinner(what.into(), self.terminal)
+    }
+}
+
+/// A reader that has gone away (`cheetah status | head -1`) is no reason to fail.
+fn put(mut to: impl Write, line: impl Display) {
+    let _ = writeln!(to, "{line}").and_then(|()| to.flush());
+}

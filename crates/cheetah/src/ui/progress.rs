@@ -1,0 +1,114 @@
+//! A bar on a terminal, a plain line every few seconds in a pipe.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cheetah_device::Size;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How long a pipe waits for the next line.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(3);
+
+/// How far one piece of long work has come. Dropping it clears the bar.
+pub struct Progress(Show);
+
+enum Show {
+    Bar(ProgressBar),
+    Plain(Plain),
+}
+
+struct Plain {
+    what: String,
+    total: u64,
+    done: AtomicU64,
+    started: Instant,
+    last: Mutex<Instant>,
+}
+
+impl Progress {
+    pub(super) fn new(what: String, total_bytes: u64, terminal: bool) -> Self {
+        if !terminal {
+            return Self::plain(what, total_bytes);
+        }
+        let style = ProgressStyle::with_template(
+            "{msg:.bold} {bar:32.cyan/black.bright} {binary_bytes:>10} / {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left",
+        );
+        let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
+        Self::bar(bar, what, style.ok().map(|style| style.progress_chars("━━╌")))
+    }
+
+    pub(super) fn spinner(what: String, terminal: bool) -> Self {
+        if !terminal {
+            return Self::plain(what, 0);
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        Self::bar(bar, what, ProgressStyle::with_template("{spinner:.cyan} {msg}  {elapsed}").ok())
+    }
+
+    fn bar(bar: ProgressBar, what: String, style: Option<ProgressStyle>) -> Self {
+        if let Some(style) = style {
+            bar.set_style(style);
+        }
+        bar.set_message(what);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self(Show::Bar(bar))
+    }
+
+    fn plain(what: String, total: u64) -> Self {
+        let now = Instant::now();
+        Self(Show::Plain(Plain { what, total, done: AtomicU64::new(0), started: now, last: Mutex::new(now) }))
+    }
+
+    /// This many bytes are done.
+    pub fn set(&self, done_bytes: u64) {
+        match &self.0 {
+            Show::Bar(bar) => bar.set_position(done_bytes),
+            Show::Plain(plain) => plain.set(done_bytes),
+        }
+    }
+
+    /// The work now goes by another name.
+    pub fn rename(&self, what: impl Into<String>) {
+        if let Show::Bar(bar) = &self.0 {
+            bar.set_message(what.into());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Show::Bar(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Plain {
+    fn set(&self, done: u64) {
+        self.done.store(done, Ordering::Relaxed);
+        let Ok(mut last) = self.last.try_lock() else { return };
+        if self.total == 0 || last.elapsed() < PLAIN_INTERVAL {
+            return;
+        }
+        *last = Instant::now();
+        super::put(std::io::stderr(), self.line(done));
+    }
+
+    fn line(&self, done: u64) -> String {
+        let percent = u128::from(done) * 100 / u128::from(self.total.max(1));
+        let rate = done as f64 / self.started.elapsed().as_secs_f64().max(0.001) / f64::from(1 << 20);
+        format!("{}: {} of {} ({percent}%), {rate:.0} MiB/s", self.what, Size(done), Size(self.total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_line_says_what_and_how_far() {
+        let Show::Plain(plain) = Progress::new("loading".into(), 4 << 30, false).0 else { panic!("no terminal here") };
+        assert!(plain.line(1 << 30).starts_with("loading: 1GiB of 4GiB (25%), "));
+    }
+}

@@ -1,0 +1,18 @@
+//! Tables.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+/// A table with these headings, plain enough to be pasted into a report. A heading that starts with `>` is that
+/// of a column aligned to the right.
+pub fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(headings.iter().map(|heading| Cell::new(heading.trim_start_matches('>'))));
+    for (heading, column) in headings.iter().zip(table.column_iter_mut()) {
+        column.set_padding((1, 1));
+        if heading.starts_with('>') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}

@@ -1,0 +1,216 @@
+//! Nodes that die, hang or come back empty: a byte is right or an error, never zeros, never a hang.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, text, three};
+
+const EIO: Option<i32> = Some(5);
+/// The time-out the drives are opened with here, in seconds.
+const TIMEOUT: &str = "2";
+/// Far beyond the time-out, because the machine may be busy; far below forever.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// A linear drive with 8 MiB on each of three nodes, so that it is known who holds what.
+fn linear(desk: &Desk, nodes: &[&Node]) -> (String, Vec<u8>) {
+    let (image, content) = desk.image("disk.raw", 24 * MIB);
+    (desk.drive("case", nodes, &image, &["--layout", "linear"]), content)
+}
+
+fn read_at(mount: &Mounted, offset: u64, len: usize) -> Result<Vec<u8>, Option<i32>> {
+    let mut out = vec![0; len];
+    let file = File::open(&mount.file).unwrap();
+    file.read_exact_at(&mut out, offset).map(|()| out).map_err(|error| error.raw_os_error())
+}
+
+/// What node number `index` holds must be readable and right, or all of it EIO.
+#[track_caller]
+fn check(mount: &Mounted, content: &[u8], index: u64, alive: bool) {
+    for offset in [index * 8 * MIB, index * 8 * MIB + 5 * MIB + 3, (index + 1) * 8 * MIB - 70_000] {
+        let started = Instant::now();
+        let read = read_at(mount, offset, 70_000);
+        assert!(started.elapsed() < SLACK, "a read took {:?}", started.elapsed());
+        match read {
+            Ok(bytes) if alive => {
+                let at = usize::try_from(offset).unwrap();
+                assert!(bytes == content[at..at + 70_000], "wrong bytes at {offset}");
+            }
+            Ok(_) => panic!("{offset} could be read although its node is gone"),
+            Err(errno) => assert!(!alive && errno == EIO, "{errno:?} at {offset}, node {index}"),
+        }
+    }
+}
+
+#[test]
+fn a_killed_node_loses_its_ranges_and_no_others() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("16MiB");
+    let (drive, content) = linear(&desk, &[&first, &second, &third]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", TIMEOUT, "--prefetch", "0"]);
+    check(&mount, &content, 0, true);
+    second.kill();
+    check(&mount, &content, 1, false);
+    check(&mount, &content, 0, true);
+    check(&mount, &content, 2, true);
+    mount.unmount();
+
+    cheetah(&["status", &drive, "--timeout", TIMEOUT]).says(3, &["lost"]);
+    let ran = cheetah(&["verify", &drive, "--timeout", TIMEOUT, "--hash", "none"]).says(3, &["case.drive"]);
+    let lost: u64 = ran.out().lines().next().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()).unwrap()
+        ["unreadable"].as_array().unwrap().iter().map(|range| range["len"].as_u64().unwrap()).sum();
+    assert_eq!(lost, 8 * MIB);
+    // To open it at all takes a decision now.
+    cheetah(&["mount", &drive, &desk.arg("mnt"), "--timeout", TIMEOUT]).says(1, &["--allow-lost"]);
+    let mount = Mounted::new(&drive, &desk.arg("mnt"), &["--timeout", TIMEOUT, "--allow-lost"]);
+    check(&mount, &content, 2, true);
+    check(&mount, &content, 1, false);
+    mount.unmount();
+    // What is left is wiped; what is not known is said.
+    let ran = cheetah(&["destroy", &drive, "--timeout", TIMEOUT]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert_eq!((first.exports(), third.exports()), (0, 0));
+}
+
+#[test]
+fn a_node_that_hangs_is_an_error_until_it_goes_on() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("16MiB");
+    let (drive, content) = linear(&desk, &[&first, &second, &third]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", TIMEOUT, "--prefetch", "0"]);
+    second.service.signal(Signal::STOP);
+    check(&mount, &content, 1, false);
+    check(&mount, &content, 2, true);
+    second.service.signal(Signal::CONT);
+    // The same instance answers again, so its bytes are there again.
+    let started = Instant::now();
+    while read_at(&mount, 8 * MIB + 100, 100).is_err() {
+        assert!(started.elapsed() < SLACK, "the node is back, and still nothing can be read");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    check(&mount, &content, 1, true);
+    mount.unmount();
+}
+
+#[test]
+fn a_short_hang_is_not_even_noticed() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("16MiB");
+    let (drive, content) = linear(&desk, &[&first, &second, &third]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", "60"]);
+    second.service.signal(Signal::STOP);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| check(&mount, &content, 1, true));
+        std::thread::sleep(Duration::from_millis(300));
+        second.service.signal(Signal::CONT);
+        reader.join().unwrap();
+    });
+    mount.unmount();
+}
+
+#[test]
+fn a_node_that_restarted_is_refused_as_empty() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("16MiB");
+    let (drive, content) = linear(&desk, &[&first, &second, &third]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", TIMEOUT, "--prefetch", "0"]);
+    let (address, http) = (second.nbd.clone(), second.http.clone());
+    second.kill();
+    let second = Node::start_with("16MiB", &address, &["--http", &http]);
+    check(&mount, &content, 1, false);
+    check(&mount, &content, 0, true);
+    mount.unmount();
+    let status = cheetah(&["status", &drive, "--timeout", TIMEOUT]).says(3, &["lost"]);
+    assert!(status.out().contains("\"empty\""), "{}", status.out());
+    let ran = cheetah(&["mount", &drive, &desk.arg("mnt"), "--timeout", TIMEOUT]);
+    ran.says(1, &["restart"]);
+    // The new instance owes the drive nothing.
+    let destroyed = cheetah(&["destroy", &drive]).ok().json();
+    assert_eq!(text(&destroyed["nodes"][1], "outcome"), "gone");
+    drop(second);
+}
+
+#[test]
+fn killed_at_random_while_every_byte_is_compared() {
+    if !need::fuse() {
+        return;
+    }
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    eprintln!("seed {seed}");
+    let desk = Desk::new();
+    let mut nodes: Vec<_> = three("16MiB").into();
+    let (image, content) = desk.image("disk.raw", 24 * MIB);
+    let drive = desk.drive("case", &nodes.iter().collect::<Vec<_>>(), &image, &[]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", TIMEOUT, "--prefetch", "16MiB"]);
+    let file = File::open(&mount.file).unwrap();
+    let victim = nodes.remove((seed >> 7) as usize % 3);
+    let read_before_it_dies = (seed >> 17) % 200;
+    let (mut state, mut errors) = (seed, 0);
+    let mut victim = Some(victim);
+    for count in 0..400u64 {
+        if count == read_before_it_dies {
+            victim.take().unwrap().kill();
+        }
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let len = 1 + (state >> 40) as usize % 200_000;
+        let offset = (state >> 8) % (content.len() - len) as u64;
+        let mut bytes = vec![0xee; len];
+        match file.read_exact_at(&mut bytes, offset) {
+            Ok(()) => assert!(bytes == content[offset as usize..][..len], "wrong bytes at {offset}+{len}"),
+            Err(error) => {
+                assert!(victim.is_none(), "{error} before anything was killed");
+                assert_eq!(error.raw_os_error(), EIO);
+                errors += 1;
+            }
+        }
+        if errors == 20 {
+            break;
+        }
+    }
+    assert!(errors > 0, "a third of the drive is gone and nobody noticed");
+    drop(file);
+    mount.unmount();
+}
+
+#[test]
+fn two_writers_one_of_them_fenced() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, _) = desk.image("disk.raw", 4 * MIB);
+    let drive = desk.drive("case", &[&node], &image, &[]);
+    let stale = Mounted::new(&drive, &desk.dir("stale"), &["--writable", "--timeout", TIMEOUT]);
+    let file = File::options().write(true).open(&stale.file).unwrap();
+    file.write_all_at(b"first", 0).unwrap();
+    file.sync_all().unwrap();
+    let fresh = Mounted::new(&drive, &desk.dir("fresh"), &["--writable", "--force-lease", "--timeout", TIMEOUT]);
+    let refused = file.write_all_at(b"stale", 0).and_then(|()| file.sync_all());
+    assert!(refused.is_err(), "the fenced writer still writes");
+    drop(file);
+    let file = File::options().read(true).write(true).open(&fresh.file).unwrap();
+    file.write_all_at(b"fresh", 100).unwrap();
+    file.sync_all().unwrap();
+    let mut start = [0; 5];
+    file.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(&start, b"first");
+    drop(file);
+    fresh.unmount();
+}

@@ -1,0 +1,74 @@
+//! Nodes that join by themselves, and nodes that announce themselves.
+
+use crate::support::peer::free_port;
+use crate::support::{Desk, MIB, Node, Service, cheetah, need, text};
+
+#[test]
+fn a_drive_waits_for_nodes_that_join_in_their_order() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("disk.raw", 20 * MIB);
+    let drive = desk.arg("joined.drive");
+    let examiner = format!("127.0.0.1:{}", free_port());
+    // The first asks before anybody listens, and keeps asking.
+    let first = Node::start_with("16MiB", "127.0.0.1:0", &["--name", "early", "--join", &examiner]);
+    let args = ["create", &drive, "--wait", "3", "--listen", &examiner, "--layout", "linear", "--from", &image];
+    let mut create = Service::start_on(&args, "waiting");
+    let joined = |create: &Service| -> serde_json::Value { serde_json::from_str(&create.next_line().unwrap()).unwrap() };
+    assert_eq!(text(&joined(&create), "node"), "early");
+    let second = Node::start_with("16MiB", "127.0.0.1:0", &["--name", "second", "--join", &examiner]);
+    assert_eq!(text(&joined(&create), "node"), "second");
+    let third = Node::start_with("16MiB", "127.0.0.1:0", &["--name", "third", "--join", &examiner]);
+    let (code, last) = create.wait();
+    assert_eq!(code, Some(0), "{last} {}", create.stderr());
+    let names: Vec<_> = last["nodes"].as_array().unwrap().iter().map(|node| text(node, "name").to_owned()).collect();
+    assert_eq!(names, ["early", "second", "third"]);
+    cheetah(&["verify", &drive]).ok();
+    cheetah(&["destroy", &drive]).ok();
+    for node in [first, second, third] {
+        assert_eq!(node.exports(), 0);
+        node.stop();
+    }
+}
+
+#[test]
+fn waiting_can_be_broken_off() {
+    let desk = Desk::new();
+    let drive = desk.arg("a.drive");
+    let create = Service::start_on(&["create", &drive, "--wait", "2", "--listen", "127.0.0.1:0", "--size", "1MiB"], "waiting");
+    let (code, last) = create.stop(rustix::process::Signal::INT);
+    assert_eq!(code, Some(1), "{last}");
+    assert!(!desk.at("a.drive").exists());
+}
+
+#[test]
+fn nodes_that_announce_themselves_are_found() {
+    let desk = Desk::new();
+    let drive = desk.arg("auto.drive");
+    let first = Node::start_with("16MiB", "127.0.0.1:0", &["--announce", "--name", "cheetah-test-one"]);
+    let second = Node::start_with("16MiB", "127.0.0.1:0", &["--announce", "--name", "cheetah-test-two"]);
+    let ran = cheetah(&["create", &drive, "--nodes", "auto", "--size", "20MiB"]);
+    if ran.code != Some(0) && !multicast() {
+        return need::skip("multicast does not come back on this machine's loopback");
+    }
+    let made = ran.ok().json();
+    let names: Vec<_> = made["nodes"].as_array().unwrap().iter().map(|node| text(node, "name").to_owned()).collect();
+    assert!(names.iter().all(|name| name.starts_with("cheetah-test-")) && names.len() == 2, "{names:?}");
+    cheetah(&["destroy", &drive]).ok();
+    drop((first, second));
+}
+
+/// Whether a multicast datagram sent over loopback arrives there.
+fn multicast() -> bool {
+    use std::net::{Ipv4Addr, UdpSocket};
+    let group = Ipv4Addr::new(224, 0, 0, 251);
+    let attempt = || -> std::io::Result<()> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST)?;
+        rustix::net::sockopt::set_ip_multicast_if(&socket, &Ipv4Addr::LOCALHOST)?;
+        socket.set_multicast_loop_v4(true)?;
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(2)))?;
+        socket.send_to(b"?", (group, socket.local_addr()?.port()))?;
+        socket.recv(&mut [0; 8]).map(drop)
+    };
+    attempt().is_ok()
+}

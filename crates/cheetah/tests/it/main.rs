@@ -1,0 +1,17 @@
+//! Cheetah as its users run it: the real binary, real processes, the field's own tools.
+//!
+//! One program, so that it is linked once; one module a theme. Tests that need what a machine lacks print
+//! `SKIPPED:` and why.
+
+mod support;
+
+mod evidence;
+mod export;
+mod failures;
+mod filesystems;
+mod finding;
+mod foreign;
+mod lifecycle;
+mod misuse;
+mod mount;
+mod static_binary;

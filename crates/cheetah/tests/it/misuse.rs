@@ -1,0 +1,182 @@
+//! What goes wrong at the command line: one clear sentence, the right exit code, nothing half-made.
+
+use crate::support::run::cheetah_plain;
+use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, noise};
+
+#[test]
+fn help_and_version() {
+    assert!(cheetah_plain(&["--version"]).ok().out().starts_with("cheetah "));
+    let help = cheetah_plain(&["--help"]).ok().out();
+    for verb in ["demo", "node", "create", "enlarge", "load", "save", "verify", "status", "destroy", "mount", "export"] {
+        assert!(help.contains(verb), "{verb}");
+        assert!(cheetah_plain(&[verb, "--help"]).ok().out().contains(&format!("cheetah {verb}")), "no example for {verb}");
+    }
+    cheetah_plain(&[]).ended_with(2);
+}
+
+#[test]
+fn wrong_units_and_sizes() {
+    let desk = Desk::new();
+    let drive = desk.arg("a.drive");
+    let create = |more: &[&str]| {
+        let mut args = vec!["create", &drive, "--nodes", "127.0.0.1:1"];
+        args.extend(more);
+        cheetah(&args)
+    };
+    create(&["--size", "1GiB", "--unit", "64k"]).says(2, &["64k", "64KiB"]);
+    create(&["--size", "20GB"]).says(2, &["20GB", "GiB"]);
+    create(&[]).says(2, &["--size", "--from"]);
+    create(&["--size", "1GiB", "--from", "x"]).says(2, &["--from"]);
+    cheetah(&["create", &drive, "--size", "1GiB"]).says(2, &["--nodes"]);
+    cheetah(&["node"]).says(2, &["--memory"]);
+
+    let node = Node::start("16MiB");
+    for unit in ["6KiB", "2KiB", "8MiB"] {
+        cheetah(&["create", &drive, "--nodes", node.address(), "--size", "1MiB", "--unit", unit]).says(2, &["unit"]);
+    }
+    assert_eq!(node.exports(), 0);
+    assert!(!desk.at("a.drive").exists());
+}
+
+#[test]
+fn a_taken_port() {
+    let node = Node::start("8MiB");
+    cheetah(&["node", "--memory", "8MiB", "--listen", node.address()]).says(1, &[node.address(), "in use"]);
+}
+
+#[test]
+fn listening_beyond_loopback_takes_a_decision() {
+    cheetah(&["node", "--memory", "8MiB", "--listen", "0.0.0.0:0"]).says(2, &["0.0.0.0", "--insecure"]);
+    let desk = Desk::new();
+    let (image, _) = desk.image("a.raw", MIB);
+    cheetah(&["export", &image, "--listen", "0.0.0.0:0"]).says(2, &["0.0.0.0", "--insecure"]);
+}
+
+#[test]
+fn more_memory_than_the_machine_can_spare() {
+    let ran = cheetah(&["node", "--memory", "900TiB", "--listen", "127.0.0.1:0"]).says(1, &["spare"]);
+    assert!(ran.stderr.contains("GiB") || ran.stderr.contains("MiB"), "how much it could spare: {}", ran.stderr);
+}
+
+#[test]
+fn an_image_that_is_missing_or_empty_or_a_directory() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let drive = desk.arg("a.drive");
+    let from = |image: &str| cheetah(&["create", &drive, "--nodes", node.address(), "--from", image]);
+    from(&desk.arg("nowhere.raw")).says(1, &["nowhere.raw"]);
+    from(&desk.file("empty.raw", b"")).says(1, &["empty.raw"]);
+    from(&desk.dir("folder")).says(1, &["folder"]);
+    from("nbd://127.0.0.1:1/gone").says(1, &["127.0.0.1:1"]);
+    assert_eq!(node.exports(), 0);
+    assert!(!desk.at("a.drive").exists());
+    assert!(!desk.at("a.drive.digests").exists());
+}
+
+#[test]
+fn an_image_larger_than_the_drive() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let drive = desk.arg("a.drive");
+    cheetah(&["create", &drive, "--nodes", node.address(), "--size", "1MiB"]).ok();
+    let (image, _) = desk.image("big.raw", 2 * MIB);
+    cheetah(&["load", &drive, &image]).says(1, &["2MiB", "1MiB"]);
+    // Nothing was begun, so the drive is as it was.
+    assert_eq!(cheetah(&["verify", &drive]).ok().json()["compared"], "empty");
+}
+
+#[test]
+fn a_full_node() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let drive = desk.arg("a.drive");
+    cheetah(&["create", &drive, "--nodes", node.address(), "--size", "1GiB"]).says(1, &["not enough memory", node.address()]);
+    assert_eq!(node.exports(), 0);
+    assert!(!desk.at("a.drive").exists());
+}
+
+#[test]
+fn a_node_that_is_not_there_undoes_the_drive() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let drive = desk.arg("a.drive");
+    let nodes = format!("{},127.0.0.1:1", node.address());
+    cheetah(&["create", &drive, "--nodes", &nodes, "--size", "1MiB"]).says(1, &["127.0.0.1"]);
+    let twice = format!("{},{}", node.address(), node.address());
+    cheetah(&["create", &drive, "--nodes", &twice, "--size", "1MiB"]).says(2, &["twice"]);
+    assert_eq!(node.exports(), 0);
+    assert!(!desk.at("a.drive").exists());
+}
+
+#[test]
+fn a_drive_that_exists() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, _) = desk.image("a.raw", MIB);
+    let drive = desk.drive("a", &[&node], &image, &[]);
+    cheetah(&["create", &drive, "--nodes", node.address(), "--size", "1MiB"]).says(1, &["exists"]);
+    assert_eq!(node.exports(), 1);
+    cheetah(&["verify", &drive]).ok();
+}
+
+#[test]
+fn a_drive_file_that_is_edited_missing_or_something_else() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, _) = desk.image("a.raw", MIB);
+    let drive = desk.drive("a", &[&node], &image, &[]);
+    let original = std::fs::read_to_string(&drive).unwrap();
+
+    std::fs::write(&drive, original.replace("size = 1048576", "size = 524288")).unwrap();
+    for verb in ["status", "verify", "destroy"] {
+        let ran = cheetah(&[verb, &drive]);
+        assert!(matches!(ran.code, Some(1 | 3)), "{:?}: {}", ran.code, ran.stderr);
+        let code = ran.code.unwrap();
+        ran.says(code, &["a.drive", "edited"]);
+    }
+    assert_eq!(node.exports(), 1, "an edited drive file must not free anything");
+
+    let binary = desk.file("b.drive", &noise(4096, 3));
+    assert!(matches!(cheetah(&["status", &binary]).code, Some(1 | 3)));
+    cheetah(&["status", &desk.arg("nowhere.drive")]).says(1, &["nowhere.drive"]);
+
+    std::fs::write(&drive, original).unwrap();
+    cheetah(&["destroy", &drive]).ok();
+}
+
+#[test]
+fn a_second_writer() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, content) = desk.image("a.raw", MIB);
+    let drive = desk.drive("a", &[&node], &image, &[]);
+    let (first, second) = (desk.dir("first"), desk.dir("second"));
+    let writer = Mounted::new(&drive, &first, &["--writable"]);
+    cheetah(&["mount", &drive, &second, "--writable"]).says(1, &["held by"]);
+    cheetah(&["load", &drive, &image]).says(1, &["held by"]);
+    let reader = Mounted::new(&drive, &second, &[]);
+    assert!(reader.read() == content, "any number of readers");
+    reader.unmount();
+    writer.unmount();
+    // The lease is free again at once.
+    Mounted::new(&drive, &first, &["--writable"]).unmount();
+}
+
+#[test]
+fn evidence_is_never_opened_for_writing() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("a.raw", MIB);
+    let dir = desk.dir("mnt");
+    cheetah(&["mount", &image, &dir, "--writable"]).says(2, &["--overlay"]);
+    cheetah(&["export", &image, "--listen", "127.0.0.1:0", "--writable"]).says(2, &["--overlay"]);
+}
+
+#[test]
+fn a_mount_point_that_is_not_there() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("a.raw", MIB);
+    cheetah(&["mount", &image, &desk.arg("nowhere")]).says(1, &["nowhere"]);
+}

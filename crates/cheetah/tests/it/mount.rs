@@ -1,0 +1,182 @@
+//! A drive or an image as files.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::support::bytes::partitioned;
+use crate::support::run::tool_in;
+use crate::support::service::is_mounted;
+use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, text, three, tool};
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_drive_shows_its_image_and_its_partitions() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    let content = partitioned(8 * MIB);
+    let image = desk.file("disk.raw", &content);
+    let drive = desk.drive("case42", &nodes.each_ref(), &image, &[]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &[]);
+
+    assert_eq!(names(&mount.dir), ["case42.p1.raw", "case42.p2.raw", "case42.raw"]);
+    assert_eq!(mount.file, mount.dir.join("case42.raw"));
+    assert!(mount.read() == content);
+    for (partition, start) in [(1, MIB), (2, 9 * MIB)] {
+        let bytes = fs::read(mount.dir.join(format!("case42.p{partition}.raw"))).unwrap();
+        let start = usize::try_from(start).unwrap();
+        assert!(bytes == content[start..start + bytes.len()] && bytes.len() as u64 == 8 * MIB, "partition {partition}");
+    }
+    let sum = |path: &Path| tool("md5sum", &[path.to_str().unwrap()]).ok().out()[..32].to_owned();
+    assert_eq!(sum(&mount.file), sum(Path::new(&image)));
+
+    let denied = File::options().write(true).open(&mount.file);
+    assert!(denied.is_err(), "read-only unless told otherwise");
+    mount.unmount();
+    cheetah(&["verify", &drive]).ok();
+}
+
+#[test]
+fn an_image_is_mounted_without_any_node() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, content) = desk.image("disk.raw", 3 * MIB + 512);
+    let mount = Mounted::new(&image, &desk.dir("mnt"), &[]);
+    assert_eq!(names(&mount.dir), ["disk.raw"]);
+    assert!(mount.read() == content);
+    mount.unmount();
+}
+
+#[test]
+fn what_is_written_is_there_for_the_next_reader() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    let (image, mut content) = desk.image("disk.raw", 12 * MIB);
+    let drive = desk.drive("w", &nodes.each_ref(), &image, &["--unit", "4KiB"]);
+    let dir = desk.dir("mnt");
+    let mount = Mounted::new(&drive, &dir, &["--writable"]);
+    let file = File::options().read(true).write(true).open(&mount.file).unwrap();
+    for (offset, len) in [(1000, 5000), (4 * MIB - 3, 6), (11 * MIB, MIB)] {
+        let bytes = vec![0xa5; usize::try_from(len).unwrap()];
+        file.write_all_at(&bytes, offset).unwrap();
+        let start = usize::try_from(offset).unwrap();
+        content[start..start + bytes.len()].copy_from_slice(&bytes);
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    assert!(mount.read() == content);
+    mount.unmount();
+    let mount = Mounted::new(&drive, &dir, &[]);
+    assert!(mount.read() == content);
+    mount.unmount();
+    // There is nothing to verify it against any more, and that is said.
+    assert_eq!(text(&cheetah(&["verify", &drive]).ok().json(), "compared"), "modified");
+}
+
+#[test]
+fn an_overlay_takes_writes_and_leaves_the_drive_alone() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    let (image, content) = desk.image("disk.raw", 6 * MIB);
+    let drive = desk.drive("o", &nodes.each_ref(), &image, &[]);
+    let changes = desk.arg("changes");
+    for (dir, place) in [("a", "memory"), ("b", "memory:8MiB"), ("c", changes.as_str())] {
+        let mount = Mounted::new(&drive, &desk.dir(dir), &["--overlay", place]);
+        let file = File::options().read(true).write(true).open(&mount.file).unwrap();
+        file.write_all_at(b"not evidence", 2 * MIB + 7).unwrap();
+        file.sync_all().unwrap();
+        let mut changed = content.clone();
+        changed[2 * MIB as usize + 7..][..12].copy_from_slice(b"not evidence");
+        assert!(mount.read() == changed, "{place}");
+        drop(file);
+        mount.unmount();
+        let verified = cheetah(&["verify", &drive]).ok().json();
+        assert_eq!(text(&verified, "compared"), "digests", "{place}");
+    }
+    assert!(fs::read(&image).unwrap() == content);
+}
+
+#[test]
+fn a_mount_unmounted_by_somebody_else_ends_well() {
+    if !need::fuse() || !need::programs(&["fusermount3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, _) = desk.image("disk.raw", MIB);
+    let dir = desk.dir("mnt");
+    let mut service = Service::start(&["mount", &image, &dir]);
+    tool("fusermount3", &["-u", &dir]).ok();
+    assert_eq!(service.wait().0, Some(0));
+}
+
+#[test]
+fn a_mount_in_the_background_stays_until_it_is_unmounted() {
+    if !need::fuse() || !need::programs(&["fusermount3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, content) = desk.image("disk.raw", MIB);
+    let dir = desk.dir("mnt");
+    let ready = cheetah(&["mount", &image, &dir, "--background"]).ok().json();
+    assert!(fs::read(text(&ready, "file")).unwrap() == content);
+    tool("fusermount3", &["-u", &dir]).ok();
+    assert!(!is_mounted(Path::new(&dir)));
+}
+
+#[test]
+fn sleuthkit_sees_the_same() {
+    if !need::fuse() || !need::programs(&["mmls", "fls", "mkfs.ext4"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("32MiB");
+    let mut content = partitioned(16 * MIB);
+    content[MIB as usize..].fill(0);
+    let image = desk.file("disk.raw", &content);
+    fs::create_dir_all(desk.at("tree/below")).unwrap();
+    for index in 0..50 {
+        desk.file(&format!("tree/below/file{index}"), &content[..index * 100]);
+    }
+    tool_in(desk.path(), "mkfs.ext4", &["-q", "-F", "-d", "tree", "-E", "offset=1048576", "disk.raw", "16m"]).ok();
+    let drive = desk.drive("tsk", &nodes.each_ref(), &image, &[]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &[]);
+    let file = mount.file.to_str().unwrap();
+    assert_eq!(tool("mmls", &[file]).ok().out(), tool("mmls", &[&image]).ok().out());
+    let listing = tool("fls", &["-r", "-o", "2048", file]).ok().out();
+    assert_eq!(listing, tool("fls", &["-r", "-o", "2048", &image]).ok().out());
+    assert!(listing.contains("file49"));
+    mount.unmount();
+}
+
+#[test]
+fn a_terminated_mount_unmounts() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let node = Node::start("8MiB");
+    let (image, _) = desk.image("disk.raw", MIB);
+    let drive = desk.drive("t", &[&node], &image, &[]);
+    let dir = desk.dir("mnt");
+    let (code, _) = Service::start(&["mount", &drive, &dir]).stop(Signal::TERM);
+    assert_eq!(code, Some(0));
+    assert!(!is_mounted(Path::new(&dir)));
+}

@@ -1,0 +1,85 @@
+//! What the tests are written with.
+
+pub mod bytes;
+pub mod need;
+pub mod node;
+pub mod peer;
+pub mod run;
+pub mod service;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub use bytes::noise;
+pub use node::Node;
+pub use peer::Peer;
+pub use run::{Ran, cheetah, tool};
+pub use service::{Mounted, Service};
+
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+
+/// A directory of a test's own, with helpers for the files in it.
+pub struct Desk(TempDir);
+
+impl Desk {
+    pub fn new() -> Self {
+        Self(tempfile::Builder::new().prefix("cheetah-test-").tempdir().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The path as an argument.
+    pub fn arg(&self, name: &str) -> String {
+        self.at(name).to_str().unwrap().to_owned()
+    }
+
+    pub fn dir(&self, name: &str) -> String {
+        std::fs::create_dir(self.at(name)).unwrap();
+        self.arg(name)
+    }
+
+    pub fn file(&self, name: &str, content: &[u8]) -> String {
+        std::fs::write(self.at(name), content).unwrap();
+        self.arg(name)
+    }
+
+    /// An image of `len` noisy bytes with holes in it, and those bytes.
+    pub fn image(&self, name: &str, len: u64) -> (String, Vec<u8>) {
+        let content = noise(len, len ^ 0x5eed);
+        (self.file(name, &content), content)
+    }
+
+    /// `NAME.drive` over the nodes, with the image in it.
+    pub fn drive(&self, name: &str, nodes: &[&Node], image: &str, more: &[&str]) -> String {
+        let path = self.arg(&format!("{name}.drive"));
+        let nodes = node::list(nodes);
+        let mut args = vec!["create", &path, "--nodes", &nodes, "--from", image];
+        args.extend(more);
+        cheetah(&args).ok();
+        path
+    }
+}
+
+/// Three nodes of `memory` each.
+pub fn three(memory: &str) -> [Node; 3] {
+    [Node::start(memory), Node::start(memory), Node::start(memory)]
+}
+
+/// The string at a path of keys.
+pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_else(|| panic!("no text '{key}' in {value}"))
+}
+
+/// The number at a key.
+pub fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("no number '{key}' in {value}"))
+}

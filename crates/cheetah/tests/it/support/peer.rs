@@ -1,0 +1,72 @@
+//! Other people's NBD servers.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::Desk;
+use super::need::find;
+use super::service::PATIENCE;
+
+/// A server that runs until it is dropped.
+pub struct Peer {
+    child: Child,
+    pub uri: String,
+}
+
+impl Peer {
+    /// nbdkit with a plugin and its parameters, on TCP.
+    pub fn nbdkit_tcp(plugin: &[&str]) -> Self {
+        let port = free_port();
+        let mut command = Command::new(find("nbdkit").unwrap());
+        command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string()]).args(plugin);
+        Self::start(command, format!("nbd://127.0.0.1:{port}"), move || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        })
+    }
+
+    /// nbdkit on a Unix socket.
+    pub fn nbdkit_unix(desk: &Desk, plugin: &[&str]) -> Self {
+        let socket = desk.at("nbdkit.sock");
+        let mut command = Command::new(find("nbdkit").unwrap());
+        command.args(["-f", "-U"]).arg(&socket).args(plugin);
+        Self::on_socket(command, socket, "")
+    }
+
+    /// qemu-nbd on a Unix socket, serving a raw file as the export "disk".
+    pub fn qemu_nbd(desk: &Desk, file: &str) -> Self {
+        let socket = desk.at("qemu.sock");
+        let mut command = Command::new(find("qemu-nbd").unwrap());
+        command.args(["--persistent", "--shared=8", "-f", "raw", "-x", "disk", "-k"]).arg(&socket).arg(file);
+        Self::on_socket(command, socket, "disk")
+    }
+
+    fn on_socket(command: Command, socket: PathBuf, export: &str) -> Self {
+        let uri = format!("nbd+unix:///{export}?socket={}", socket.display());
+        Self::start(command, uri, move || std::os::unix::net::UnixStream::connect(&socket).is_ok())
+    }
+
+    fn start(mut command: Command, uri: String, ready: impl Fn() -> bool) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let started = Instant::now();
+        while !ready() {
+            assert!(started.elapsed() < PATIENCE, "{command:?} does not listen");
+            assert!(child.try_wait().unwrap().is_none(), "{command:?} ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self { child, uri }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port nobody listens on just now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
