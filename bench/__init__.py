@@ -1,0 +1,1 @@
+"""Every published figure, reproducible: `bench/run`."""

@@ -1,0 +1,45 @@
+"""Servers under measurement, and what one job against one of them says."""
+
+import dataclasses
+import typing
+
+from bench import fio
+from bench.process import Process, timed
+from bench.units import MIB
+
+
+@dataclasses.dataclass
+class Endpoint:
+    """An NBD server: whom to ask, and the processes whose processor time it is. `enter` puts a client where the
+    server can be reached from (a namespace)."""
+
+    name: str
+    uri: str
+    processes: typing.List[Process]
+    enter: typing.Callable = list
+
+    def cpu_s(self):
+        """Processor time of its processes so far."""
+        return sum(process.cpu_s() for process in self.processes)
+
+    def measure(self, job):
+        """Runs a fio job: rate (MiB/s), requests a second, p99 latency and processor time a request."""
+        before_s = self.cpu_s()
+        result = fio.over_nbd(job, self.uri, self.enter([]))
+        spent_s = self.cpu_s() - before_s
+        return {
+            "rate": result.bytes_per_s / MIB,
+            "iops": result.requests_per_s,
+            "p99": result.latency_p99_us,
+            "cpu": spent_s / result.requests * 1e6,
+        }
+
+    def copy(self, source, target, size_bytes, connections):
+        """Runs nbdcopy and returns the rate (MiB/s); "uri" among the arguments stands for this server."""
+        argv = ["nbdcopy", f"--connections={connections}"]
+        argv += [self.uri if end == "uri" else end for end in (source, target)]
+        return {"rate": size_bytes / MIB / timed(self.enter(argv))}
+
+    def fill(self, path):
+        """Writes a file into it from the start."""
+        timed(self.enter(["nbdcopy", path, self.uri]))

@@ -1,0 +1,27 @@
+"""What TCP carries over the links of a lab, by iperf3."""
+
+import json
+import math
+
+from bench.process import run
+from bench.units import MIB
+
+
+def start_servers(scratch, lab):
+    """One iperf3 server on each node."""
+    for node in lab.nodes:
+        process = scratch.start("iperf3", node.command(["iperf3", "--server", "--forceflush"]))
+        process.wait_until(lambda process=process: "listening" in process.printed(), "word that it listens")
+
+
+def link_rate(lab, node, towards_examiner, seconds):
+    """MiB/s of one TCP stream over one node's link, nothing else going on."""
+    argv = ["iperf3", "--client", node.address, "--json", f"--time={math.ceil(seconds)}"]
+    argv += ["--reverse"] if towards_examiner else []
+    answer = json.loads(run(lab.examiner.command(argv)))
+    return answer["end"]["sum_received"]["bits_per_second"] / 8 / MIB
+
+
+def sum_of_links(lab, towards_examiner, seconds):
+    """The sum over all links, one measured after the other."""
+    return {"rate": sum(link_rate(lab, node, towards_examiner, seconds) for node in lab.nodes)}

@@ -1,0 +1,17 @@
+"""Runs `reader.py` on a file."""
+
+import json
+import os
+import sys
+
+from bench.process import run
+from bench.units import MIB
+
+READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reader.py")
+
+
+def read(path, pattern, record_bytes, size_bytes, seconds_max=60):
+    """Reads the file in the pattern; returns MiB/s of what was asked for."""
+    argv = [sys.executable, "-S", READER, path, str(size_bytes), str(record_bytes), pattern, str(seconds_max)]
+    answer = json.loads(run(argv))
+    return answer["bytes"] / answer["seconds"] / MIB

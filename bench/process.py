@@ -1,0 +1,126 @@
+"""Children of the harness: started, watched, measured and always ended, by their own process id."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+from bench.failure import BenchError
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 20
+
+
+class Process:
+    """A server under measurement. It dies with the harness, even if that is killed."""
+
+    def __init__(self, name, argv, log_path):
+        self.name = name
+        self.log_path = log_path
+        argv = ["setpriv", "--pdeathsig", "TERM", *argv]
+        with open(log_path, "wb") as log:
+            self._child = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    @property
+    def pid(self):
+        """Its process id; the wrappers it is started by replace themselves with it."""
+        return self._child.pid
+
+    def wait_until(self, ready, what):
+        """Waits until `ready()` says true; a child that ends before, or takes too long, is an error."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if self._child.poll() is not None:
+                raise BenchError(f"{self.name} ended before {what}: {self.last_words()}")
+            if time.monotonic() > deadline:
+                raise BenchError(f"{self.name}: no {what} after {START_TIMEOUT_S} s: {self.last_words()}")
+            time.sleep(0.01)
+
+    def stop(self):
+        """Ends it: SIGTERM, and SIGKILL where that was not heard."""
+        if self._child.poll() is not None:
+            return
+        self._child.send_signal(signal.SIGTERM)
+        try:
+            self._child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            print(f"    {self.name} did not end within {STOP_TIMEOUT_S} s of SIGTERM; killed")
+            self._child.kill()
+            self._child.wait()
+
+    def cpu_s(self):
+        """Processor time of all its threads so far, user and system, those that have ended included."""
+        with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+    def memory_peak_bytes(self):
+        """The most memory it has had resident (VmHWM)."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        raise BenchError(f"{self.name}: the kernel does not say its peak memory")
+
+    def printed(self):
+        """All it has printed so far."""
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def last_words(self):
+        """The end of what it printed."""
+        return self.printed()[-800:].strip() or "it said nothing"
+
+
+def run(argv, timeout_s=900, check=True):
+    """Runs a command to its end and returns what it printed; a failure carries its complaint."""
+    try:
+        done = subprocess.run(
+            ["setpriv", "--pdeathsig", "KILL", *argv],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{' '.join(argv)}: not done after {timeout_s} s") from None
+    if check and done.returncode != 0:
+        complaint = (done.stderr.strip() or done.stdout.strip())[-800:]
+        raise BenchError(f"{' '.join(argv)}: exit status {done.returncode}: {complaint}")
+    return done.stdout
+
+
+def timed(argv, timeout_s=1800):
+    """Runs a command to its end and returns the seconds it took."""
+    start = time.perf_counter()
+    run(argv, timeout_s)
+    return time.perf_counter() - start
+
+
+def free_port(count=1):
+    """The first of `count` neighbouring TCP ports that are free on loopback."""
+    while True:
+        with socket.socket() as first:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+        if port + count < 65536 and all(_is_free(port + offset) for offset in range(count)):
+            return port
+
+
+def _is_free(port):
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def answers(port, address="127.0.0.1"):
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection((address, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

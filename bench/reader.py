@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Reads a file in a pattern, one record at a time as most tools do, and says how fast.
+
+`reader.py FILE SIZE RECORD PATTERN SECONDS_MAX` prints {"bytes": …, "seconds": …}. Run by the harness as a process
+of its own, so that a read that hangs can be ended. All patterns but `strided` cover the first SIZE bytes once.
+"""
+
+import json
+import os
+import sys
+import time
+
+STRIDE_BYTES = 200 << 10
+# Where the following passes of `strided` start, so that no record is read twice.
+STRIDE_SHIFT_BYTES = 48 << 10
+STRIDE_PASSES = 4
+STREAMS = 8
+
+
+def forward(size, record):
+    """From start to end."""
+    return range(0, size, record)
+
+
+def backward(size, record):
+    """From the last record to the first."""
+    return range((size - 1) // record * record, -1, -record)
+
+
+def strided(size, record):
+    """One record every 200 KiB, over the whole, four times, each time elsewhere."""
+    for number in range(STRIDE_PASSES):
+        yield from range(number * STRIDE_SHIFT_BYTES, size - record + 1, STRIDE_BYTES)
+
+
+def interleaved(size, record):
+    """Eight sequential streams through an eighth each, taking turns record by record."""
+    share = size // STREAMS // record * record
+    for at in range(0, share, record):
+        for stream in range(STREAMS):
+            yield stream * share + at
+
+
+PATTERNS = {"forward": forward, "backward": backward, "strided": strided, "interleaved": interleaved}
+
+
+def read(path, offsets, record, seconds_max):
+    """Reads a record at each offset until they or the time are up; returns bytes and seconds."""
+    buffer = [memoryview(bytearray(record))]
+    total = 0
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        start = time.perf_counter()
+        deadline = start + seconds_max
+        for count, offset in enumerate(offsets):
+            got = os.preadv(descriptor, buffer, offset)
+            if got <= 0:
+                raise OSError(f"{path}: nothing at {offset}")
+            total += got
+            if count % 256 == 0 and time.perf_counter() > deadline:
+                break
+        return total, time.perf_counter() - start
+    finally:
+        os.close(descriptor)
+
+
+def main():
+    """Entry point."""
+    path, size, record, pattern, seconds_max = sys.argv[1:]
+    offsets = PATTERNS[pattern](int(size), int(record))
+    total, seconds = read(path, offsets, int(record), float(seconds_max))
+    print(json.dumps({"bytes": total, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main()

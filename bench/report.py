@@ -1,0 +1,121 @@
+"""bench/RESULTS.md, from what is in bench/out and the reasons in bench/notes.ini."""
+
+import configparser
+import dataclasses
+import os
+
+from bench import store
+from bench.units import short
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RESULTS = os.path.join(HERE, "RESULTS.md")
+NOTES = os.path.join(HERE, "notes.ini")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of the benchmark: `bench/KEY.py`."""
+
+    key: str
+    title: str
+    about: str
+
+
+PARTS = (
+    Part("node", "One node", "One `cheetah node` beside `nbdkit memory` (default threads) and `qemu-nbd` on tmpfs: loopback TCP, one connection (nbdcopy also with four), every server holding the same random bytes."),
+    Part("drive", "A striped drive over three nodes, exported over NBD", "Beside `nbdkit nbd` in front of one `nbdkit memory`; loopback TCP all the way. CPU is that of the process in front alone."),
+    Part("fuse", "A striped drive over three nodes, mounted", "Beside `nbdfuse` on one `nbdkit memory`. A fresh mount and an empty page cache before every reading; random reads touch no block twice."),
+    Part("links", "Nodes behind 1 Gbit/s links", "One pass over a drive striped over N nodes, each behind a link of its own, beside the sum of what iperf3 carries over these links, each measured alone."),
+    Part("patterns", "Patterns of access over 1 Gbit/s links with 0.3 ms of round trip", "Read through the mount, cold, by one thread; beside the same bytes read forward with records of the same size. Strided: see the notes below the table."),
+    Part("thesis", "The thesis's table 5.1, and its applications", "A striped drive over three nodes on this machine, writable, with ext4 on a loop device over its mounted file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; the thesis's own ratio over its disk of 2005 stands in the text."),
+    Part("memory", "Memory", "Peak resident memory (VmHWM) beside what is allowed."),
+)
+
+
+def reasons():
+    """Why bars were missed, by figure."""
+    notes = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+    notes.read(NOTES, encoding="utf-8")
+    return dict(notes["reasons"]) if notes.has_section("reasons") else {}
+
+
+def spread(values, middle):
+    """median [min – max]"""
+    return f"{short(middle)} [{short(min(values))} – {short(max(values))}]"
+
+
+def row(figure, why):
+    """One line of a table."""
+    if figure.ours not in figure.samples:
+        return f"| {figure.what} | not measured | | | | | {why} |"
+    ours = spread(figure.samples[figure.ours], figure.median(figure.ours))
+    peer = figure.peer()
+    theirs, ratio = "", ""
+    if peer:
+        theirs = f"{spread(figure.samples[peer], figure.median(peer))} {peer}"
+        if figure.ratio() is not None:
+            low, high = figure.ratio_spread()
+            ratio = f"**{figure.ratio():.2f}** [{low:.2f} – {high:.2f}]"
+    sign = "≥" if figure.better == "higher" else "≤"
+    bar = "" if figure.bar is None else f"{sign} {figure.bar:g}"
+    met = {None: "", True: "yes", False: "**no**"}[figure.met()]
+    return f"| {figure.what}, {figure.unit} | {ours} | {theirs} | {ratio} | {bar} | {met} | {why} |"
+
+
+def table(figures, why):
+    """Figures as a table."""
+    lines = ["| what | ours | best peer | ratio | bar | met | reason |", "|---|---|---|---|---|---|---|"]
+    return lines + [row(figure, why.get(figure.id.lower(), "")) for figure in figures]
+
+
+def section(part, content, why):
+    """One part of the report."""
+    lines = [f"## {part.title}", "", part.about, ""]
+    if content is None:
+        return [*lines, f"Not measured yet: `bench/run {part.key}`.", ""]
+    when = f"{content['finished']}, {content['rounds']} rounds, {content['machine']['cheetah']}"
+    lines += [f"*{when}.*" + (" **A quick run: not to be quoted.**" if content["quick"] else ""), ""]
+    barred = [figure for figure in content["figures"] if figure.bar is not None]
+    others = [figure for figure in content["figures"] if figure.bar is None]
+    if barred:
+        lines += [*table(barred, why), ""]
+    if barred and others:
+        lines += ["Measured beside, without a bar:", ""]
+    if others:
+        lines += [*table(others, why), ""]
+    notes = sorted({figure.note for figure in content["figures"] if figure.note})
+    return lines + [line for note in notes for line in (note, "")]
+
+
+def render():
+    """The whole report."""
+    contents = {part.key: store.load(part.key) for part in PARTS}
+    figures = [figure for content in contents.values() if content for figure in content["figures"]]
+    judged = [figure for figure in figures if figure.met() is not None]
+    met = sum(figure.met() for figure in judged)
+    lines = [
+        "# Results",
+        "",
+        "Written by `bench/run report`; how each figure comes about is in [README.md](README.md). Every figure stands",
+        "beside a peer measured in the same run, in turns; medians over the rounds [lowest – highest]. The ratio is of",
+        "the medians, and in brackets the lowest and highest of any one round.",
+        "",
+        f"**{met} of {len(judged)} bars met.**",
+        "",
+    ]
+    latest = max((content for content in contents.values() if content), key=lambda one: one["finished"], default=None)
+    if latest:
+        lines += ["| machine | |", "|---|---|"]
+        lines += [f"| {name} | {text} |" for name, text in latest["machine"].items()]
+        lines.append("")
+    why = reasons()
+    for part in PARTS:
+        lines += section(part, contents[part.key], why)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def write():
+    """Writes it and returns its path."""
+    with open(RESULTS, "w", encoding="utf-8") as file:
+        file.write(render())
+    return RESULTS
