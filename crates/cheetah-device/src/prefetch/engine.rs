@@ -1,0 +1,273 @@
+//! The whole layer as a state machine: events in, what to do out. It does no I/O and reads no clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::PrefetchConfig;
+use super::cache::{Cache, Piece, Pieces};
+use super::chunk::{FetchId, Landing};
+use super::cursor::CursorId;
+use super::cursors::Cursors;
+use super::hints::Hints;
+use super::link::{Link, Sent};
+use super::stats::PrefetchStats;
+use super::writes::{WriteId, Writes};
+use crate::{ByteRange, Data};
+
+/// Fetches to start.
+pub(super) type Fetches = SmallVec<[Fetch; 4]>;
+
+/// Fetches that one event may start.
+const FETCHES_MAX: usize = 64;
+
+/// A range to be read from the device, the outcome to be handed to [`Engine::fetched`].
+#[derive(Debug)]
+pub(super) struct Fetch {
+    pub(super) range: ByteRange,
+    id: FetchId,
+    owner: CursorId,
+    landing: Arc<Landing>,
+    sent: Sent,
+}
+
+/// What became of a fetch.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Arrived(Data),
+    Failed,
+    /// It was never sent, or nobody waited for the answer.
+    GivenUp,
+}
+
+/// How a read is to be answered.
+#[derive(Debug)]
+pub(super) enum Plan {
+    /// By the device: the layer has nothing to do with it.
+    Pass,
+    /// With this.
+    Hit(Data),
+    /// Piece by piece. What is missing is counted by the ticket, to be handed to [`Engine::demanded`].
+    Gather(Pieces, Sent),
+}
+
+/// See the module's essay.
+pub(super) struct Engine {
+    config: PrefetchConfig,
+    cursors: Cursors,
+    cache: Cache,
+    link: Link,
+    writes: Writes,
+    hints: Hints,
+    next_fetch: u64,
+    stats: PrefetchStats,
+}
+
+impl Engine {
+    /// For a device of `size` bytes.
+    pub(super) fn new(config: PrefetchConfig, size: u64) -> Self {
+        Self {
+            config,
+            cursors: Cursors::new(size),
+            cache: Cache::new(config.budget_bytes),
+            link: Link::new(),
+            writes: Writes::default(),
+            hints: Hints::default(),
+            next_fetch: 1,
+            stats: PrefetchStats::default(),
+        }
+    }
+
+    /// A read of a range that is not empty and lies within the device. The `fetches` are to be started after
+    /// what is missing has been asked for.
+    pub(super) fn read(&mut self, range: ByteRange, now: Duration, fetches: &mut Fetches) -> Plan {
+        let link = &self.link;
+        let through = |step: u64| link.gap_is_cheap(step, range.len);
+        let cursor = self.cursors.place(range, now, |found| found.step.is_some_and(through));
+        let pieces = self.cache.read(range, &mut self.stats);
+        let plan = match cursor {
+            None if pieces.is_empty() => {
+                self.stats.misses += 1;
+                return Plan::Pass;
+            }
+            _ => self.plan(range, pieces, now),
+        };
+        if let Some(cursor) = cursor {
+            let missing = match &plan {
+                Plan::Gather(_, sent) => {
+                    self.starved(cursor, range, now);
+                    sent.bytes()
+                }
+                _ => 0,
+            };
+            self.fetch_for(cursor, missing, now, fetches);
+        }
+        plan
+    }
+
+    fn plan(&mut self, range: ByteRange, mut pieces: Pieces, now: Duration) -> Plan {
+        if pieces.is_empty() {
+            pieces.push(Piece::Missing(range));
+        }
+        let (mut missing, mut waits) = (0, false);
+        for piece in &pieces {
+            match piece {
+                Piece::Missing(range) => missing += range.len,
+                Piece::Flying { .. } => waits = true,
+                Piece::Here(_) => {}
+            }
+        }
+        self.stats.waits += u64::from(waits);
+        self.stats.misses += u64::from(missing > 0);
+        if missing > 0 || waits {
+            return Plan::Gather(pieces, self.link.send(missing, now));
+        }
+        self.stats.hits += 1;
+        let mut data = Data::new();
+        for piece in pieces {
+            if let Piece::Here(part) = piece {
+                data.append(part);
+            }
+        }
+        Plan::Hit(data)
+    }
+
+    /// What was missing of a read has come, or not (`arrived`).
+    pub(super) fn demanded(&mut self, sent: Sent, arrived: bool, now: Duration) {
+        self.link.done(sent, arrived, now);
+    }
+
+    /// A fetch is over.
+    pub(super) fn fetched(&mut self, fetch: &Fetch, outcome: Outcome, now: Duration) {
+        let data = match outcome {
+            // A device that sends less than it was asked for is broken; nothing of it is used.
+            Outcome::Arrived(data) if data.len() == fetch.range.len => Some(data),
+            Outcome::Arrived(_) | Outcome::Failed => {
+                self.stats.failures += 1;
+                if let Some(cursor) = self.cursors.get_mut(fetch.owner) {
+                    cursor.failed(fetch.range);
+                }
+                None
+            }
+            Outcome::GivenUp => None,
+        };
+        self.link.done(fetch.sent, data.is_some(), now);
+        self.cache.land(fetch.id, fetch.range, data.clone(), &mut self.stats);
+        fetch.landing.land(data);
+    }
+
+    /// A write, of any kind, begins.
+    pub(super) fn write_begins(&mut self, range: ByteRange) -> WriteId {
+        self.writes.begin(range)
+    }
+
+    /// It is over; `done` unless it failed or was given up. Whoever reads from now on sees it.
+    pub(super) fn write_ends(&mut self, id: WriteId, done: bool) {
+        if let Some(range) = self.writes.end(id, done) {
+            self.cache.invalidate(range, &mut self.stats);
+        }
+    }
+
+    /// Someone says that the range will be read soon.
+    pub(super) fn hint(&mut self, range: ByteRange, now: Duration, fetches: &mut Fetches) {
+        self.hints.push(range);
+        self.fetch_more(now, fetches);
+    }
+
+    pub(super) fn stats(&self) -> PrefetchStats {
+        PrefetchStats {
+            held_bytes: self.cache.held(),
+            in_flight_bytes: self.cache.in_flight(),
+            bandwidth: self.link.bandwidth().unwrap_or(0),
+            round_trip_us: self.link.round_trip().map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX)),
+            streams: self.cursors.stats(),
+            ..self.stats.clone()
+        }
+    }
+
+    /// The largest window a stream may have now.
+    fn window_limit(&self, now: Duration) -> u64 {
+        let share = self.cache.budget_unread() / self.cursors.active(now).max(1);
+        self.link.window().min(share).min(self.config.window_bytes_max)
+    }
+
+    fn starved(&mut self, cursor: CursorId, range: ByteRange, now: Duration) {
+        let limit = self.window_limit(now);
+        if let Some(cursor) = self.cursors.get_mut(cursor) {
+            cursor.starved(range, limit);
+        }
+    }
+
+    /// Starts what one cursor wants. `own` are bytes its reader has just asked for itself: they do not count
+    /// against the room on the link, since the fetches are to follow right behind them.
+    fn fetch_for(&mut self, id: CursorId, own: u64, now: Duration, fetches: &mut Fetches) {
+        let limit = self.window_limit(now);
+        while fetches.len() < FETCHES_MAX {
+            let Some(range) = self.cursors.get_mut(id).and_then(|cursor| cursor.next_fetch(limit)) else { return };
+            if self.start(id, range, own, now, fetches) != Start::Done {
+                return;
+            }
+            if let Some(cursor) = self.cursors.get_mut(id) {
+                cursor.fetching(range);
+            }
+        }
+    }
+
+    /// Shares what room there is on the link among all cursors, then the hints. To be called when a request is
+    /// over.
+    pub(super) fn fetch_more(&mut self, now: Duration, fetches: &mut Fetches) {
+        if self.link.in_flight() >= self.link.window() {
+            return;
+        }
+        for nth in 0..self.cursors.begin_round() {
+            if let Some(id) = self.cursors.in_turn(nth, now).map(|cursor| cursor.id) {
+                self.fetch_for(id, 0, now, fetches);
+            }
+        }
+        while fetches.len() < FETCHES_MAX {
+            let Some(range) = self.hints.peek() else { return };
+            match self.start(Hints::OWNER, range, 0, now, fetches) {
+                Start::Done => self.hints.pop(range),
+                Start::LinkFull => return,
+                // By the time there is, the hint will be old.
+                Start::MemoryFull => return self.hints.clear(),
+            }
+        }
+    }
+
+    /// Starts fetching what is absent of the range, if there is room now for all of it.
+    fn start(&mut self, owner: CursorId, range: ByteRange, own: u64, now: Duration, fetches: &mut Fetches) -> Start {
+        let absent = self.cache.absent(range);
+        if absent.is_empty() || !self.writes.allow(range) {
+            return Start::Done;
+        }
+        let bytes = absent.iter().map(|part| part.len).sum::<u64>();
+        let others = self.link.in_flight().saturating_sub(own);
+        if others > 0 && others + bytes > self.link.window() {
+            return Start::LinkFull;
+        }
+        let cursors = &self.cursors;
+        if !self.cache.make_room(bytes, |other| other != owner && cursors.is_idle(other, now), &mut self.stats) {
+            return Start::MemoryFull;
+        }
+        for range in absent {
+            let id = FetchId(self.next_fetch);
+            self.next_fetch += 1;
+            let landing = self.cache.take_off(id, owner, range);
+            fetches.push(Fetch { range, id, owner, landing, sent: self.link.send(range.len, now) });
+        }
+        Start::Done
+    }
+}
+
+/// What came of an attempt to fetch a range ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// It is on its way, or here, or must not be fetched: on to the next.
+    Done,
+    /// As much is on its way as the link takes; try again when something has arrived.
+    LinkFull,
+    /// Everything held is still wanted.
+    MemoryFull,
+}

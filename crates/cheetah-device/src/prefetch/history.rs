@@ -1,0 +1,144 @@
+//! The last reads that belong to no stream, and the streams that can be made out in them.
+
+use super::cursor::Direction;
+use crate::ByteRange;
+
+/// Reads remembered: enough for twenty streams that begin at once and take turns.
+const READS: usize = 64;
+/// Of those, the latest ones searched for a stride; the search takes its square.
+const READS_STRIDE: usize = 16;
+/// Adjacent reads that make a stream. Two meet by chance too often among random reads.
+const ADJACENT: usize = 3;
+
+/// The last few reads nobody could place.
+///
+/// A set rather than a chain: reads of a stream may arrive in any order, with any other reads between them, and
+/// are recognised as soon as enough of them are here.
+pub(super) struct History {
+    starts: [u64; READS],
+    ends: [u64; READS],
+    /// Where the next read goes; the slot before it holds the latest.
+    next: usize,
+}
+
+/// A stream made out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Which way it goes.
+    pub(super) direction: Direction,
+    /// What has been read of it.
+    pub(super) hull: ByteRange,
+    /// Distance between the starts of its reads, if they are not adjacent.
+    pub(super) step: Option<u64>,
+}
+
+impl History {
+    pub(super) fn new() -> Self {
+        // An empty slot is a read that nothing is adjacent to.
+        Self { starts: [u64::MAX; READS], ends: [u64::MAX; READS], next: 0 }
+    }
+
+    /// Remembers the read, and says which stream it completes.
+    pub(super) fn note(&mut self, range: ByteRange) -> Option<Found> {
+        let known = (0..READS).any(|i| self.starts[i] == range.offset && self.ends[i] == range.end());
+        if known || range.is_empty() {
+            return None;
+        }
+        let found = self.adjacent(range).or_else(|| self.strided(range));
+        self.starts[self.next] = range.offset;
+        self.ends[self.next] = range.end();
+        self.next = (self.next + 1) % READS;
+        found
+    }
+
+    fn adjacent(&self, range: ByteRange) -> Option<Found> {
+        let (mut start, mut end) = (range.offset, range.end());
+        // Ages of the reads at the two ends of the run; the new one is the youngest.
+        let (mut age_low, mut age_high) = (0, 0);
+        let mut reads = 1;
+        while reads < ADJACENT {
+            if let Some(slot) = self.ends.iter().position(|e| *e == start) {
+                (start, age_low) = (self.starts[slot], self.age(slot));
+            } else if let Some(slot) = self.starts.iter().position(|s| *s == end) {
+                (end, age_high) = (self.ends[slot], self.age(slot));
+            } else {
+                return None;
+            }
+            reads += 1;
+        }
+        let direction = if age_high < age_low { Direction::Up } else { Direction::Down };
+        Some(Found { direction, hull: ByteRange::between(start, end), step: None })
+    }
+
+    fn strided(&self, range: ByteRange) -> Option<Found> {
+        let same = |start: u64| self.latest().any(|slot| self.starts[slot] == start && self.len(slot) == range.len);
+        for slot in self.latest().filter(|slot| self.len(*slot) == range.len) {
+            let before = self.starts[slot];
+            let step = before.abs_diff(range.offset);
+            let back = |from: u64| if before < range.offset { from.checked_sub(step) } else { from.checked_add(step) };
+            let Some(second) = back(before).filter(|at| step > 0 && same(*at)) else { continue };
+            let Some(first) = back(second).filter(|at| same(*at)) else { continue };
+            let direction = if before < range.offset { Direction::Up } else { Direction::Down };
+            let hull = ByteRange::between(first.min(range.offset), first.max(range.offset).saturating_add(range.len));
+            return Some(Found { direction, hull, step: Some(step) });
+        }
+        None
+    }
+
+    /// Slots of the latest reads, latest first.
+    fn latest(&self) -> impl Iterator<Item = usize> {
+        let next = self.next;
+        (1..=READS_STRIDE).map(move |back| (next + READS - back) % READS)
+    }
+
+    fn len(&self, slot: usize) -> u64 {
+        self.ends[slot] - self.starts[slot]
+    }
+
+    /// 1 for the latest read, and so on.
+    fn age(&self, slot: usize) -> usize {
+        (self.next + READS - slot - 1) % READS + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1024;
+
+    fn last_found(starts: &[u64], len: u64) -> Option<Found> {
+        let mut history = History::new();
+        starts.iter().map(|start| history.note(ByteRange::new(*start, len))).last().flatten()
+    }
+
+    #[test]
+    fn three_adjacent_reads_make_a_stream_in_either_direction() {
+        let up = last_found(&[0, 4096, 8192], 4096).unwrap();
+        assert_eq!((up.direction, up.hull, up.step), (Direction::Up, ByteRange::new(0, 12288), None));
+        let down = last_found(&[8192, 4096, 0], 4096).unwrap();
+        assert_eq!((down.direction, down.hull), (Direction::Down, ByteRange::new(0, 12288)));
+        assert_eq!(last_found(&[0, 4096], 4096), None);
+    }
+
+    #[test]
+    fn order_of_arrival_and_strangers_between_do_not_matter() {
+        let found = last_found(&[4096, 900 * KIB, 0, 77 * KIB, 8192], 4096).unwrap();
+        assert_eq!((found.direction, found.hull), (Direction::Up, ByteRange::new(0, 12288)));
+    }
+
+    #[test]
+    fn four_equal_steps_make_a_stride() {
+        let step = 200 * KIB;
+        let up = last_found(&[0, step, 2 * step, 3 * step], 4096).unwrap();
+        assert_eq!((up.direction, up.step), (Direction::Up, Some(step)));
+        let down = last_found(&[3 * step, 2 * step, step, 0], 4096).unwrap();
+        assert_eq!((down.direction, down.step), (Direction::Down, Some(step)));
+        assert_eq!(last_found(&[0, step, 2 * step], 4096), None);
+    }
+
+    #[test]
+    fn reading_the_same_again_is_no_stream() {
+        assert_eq!(last_found(&[0, 4096, 0, 4096, 0, 4096], 4096), None);
+    }
+}

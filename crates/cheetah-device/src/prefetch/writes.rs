@@ -1,0 +1,93 @@
+//! Ranges that may change under a fetch.
+
+use crate::ByteRange;
+
+/// Beyond so many ranges nothing is fetched ahead at all; the lists stay short.
+const RANGES_MAX: usize = 128;
+
+/// The writes under way. Nothing that overlaps one is fetched ahead: it would be forgotten when the write ends.
+#[derive(Default)]
+pub(super) struct Writes {
+    active: Vec<(WriteId, ByteRange)>,
+    /// Ranges of writes that failed or were given up. They may yet take effect at the far end, at a time nobody
+    /// will tell us, and what was fetched before would be stale; so these are never fetched ahead again.
+    doubtful: Vec<ByteRange>,
+    next: u64,
+}
+
+/// Names a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WriteId(u64);
+
+impl Writes {
+    pub(super) fn begin(&mut self, range: ByteRange) -> WriteId {
+        let id = WriteId(self.next);
+        self.next += 1;
+        self.active.push((id, range));
+        id
+    }
+
+    /// The write is over; `done` unless it failed or was given up. Its range.
+    pub(super) fn end(&mut self, id: WriteId, done: bool) -> Option<ByteRange> {
+        let at = self.active.iter().position(|(known, _)| *known == id)?;
+        let (_, range) = self.active.swap_remove(at);
+        if !done {
+            self.doubt(range);
+        }
+        Some(range)
+    }
+
+    fn doubt(&mut self, mut range: ByteRange) {
+        self.doubtful.retain(|other| {
+            let touching = other.offset <= range.end() && range.offset <= other.end();
+            if touching {
+                range = ByteRange::between(range.offset.min(other.offset), range.end().max(other.end()));
+            }
+            !touching
+        });
+        // One too many is enough to stop fetching ahead.
+        if self.doubtful.len() <= RANGES_MAX {
+            self.doubtful.push(range);
+        }
+    }
+
+    /// Whether the range can be fetched now and be right afterwards.
+    pub(super) fn allow(&self, range: ByteRange) -> bool {
+        let mut ranges = self.active.iter().map(|(_, range)| range).chain(&self.doubtful);
+        self.active.len() + self.doubtful.len() <= RANGES_MAX && !ranges.any(|r| r.intersection(range).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_kept_out_while_written_and_for_good_when_the_write_fails() {
+        let mut writes = Writes::default();
+        let range = ByteRange::new(100, 10);
+        let first = writes.begin(range);
+        assert!(!writes.allow(ByteRange::new(0, 101)) && writes.allow(ByteRange::new(110, 10)));
+        assert_eq!(writes.end(first, true), Some(range));
+        assert!(writes.allow(range));
+
+        let second = writes.begin(range);
+        writes.end(second, false);
+        let third = writes.begin(range);
+        writes.end(third, true);
+        assert!(!writes.allow(range));
+    }
+
+    #[test]
+    fn adjacent_doubts_are_one_and_too_many_stop_everything() {
+        let mut writes = Writes::default();
+        let mut fail = |offset| {
+            let id = writes.begin(ByteRange::new(offset, 10));
+            writes.end(id, false);
+            (writes.doubtful.len(), writes.allow(ByteRange::new(1 << 40, 1)))
+        };
+        assert_eq!((0..1000).map(|i| fail(i * 10)).last(), Some((1, true)));
+        let last = (0..200).map(|i| fail(20_000 + i * 20)).last().unwrap();
+        assert!(!last.1);
+    }
+}

@@ -1,0 +1,185 @@
+//! The prefetch layer against plain memory: whatever is read, written, delayed or failed at once, every byte a
+//! read returns was there at some moment while the read was under way.
+//!
+//! Time is virtual, so nothing here waits, and every run of a case goes the same way.
+
+#[path = "prefetch_support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+
+use cheetah_device::prefetch::{Direction, Pattern, Prefetch, PrefetchConfig};
+use cheetah_device::{ByteRange, Data, Device, Io};
+use proptest::prelude::*;
+use support::{Ledger, SECTOR, Slow, Step, run_virtual, steps};
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+fn pattern(len: u64) -> Vec<u8> {
+    (0..len).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
+}
+
+fn budget(bytes: u64) -> PrefetchConfig {
+    PrefetchConfig { budget_bytes: bytes, ..PrefetchConfig::default() }
+}
+
+#[test]
+fn a_sequential_reader_is_served_from_memory() {
+    run_virtual(async {
+        let content = pattern(8 * MIB);
+        let device = Prefetch::new(Arc::new(Slow::new(content.clone(), 7)), budget(16 * MIB));
+        for offset in (0..8 * MIB).step_by(4096) {
+            let data = device.read(ByteRange::new(offset, 4096)).await.unwrap();
+            assert!(data == content[offset as usize..][..4096], "at {offset}");
+        }
+        let stats = device.stats();
+        assert!(stats.misses <= 3, "{stats:?}");
+        assert!(stats.hits > 1900, "{stats:?}");
+        assert_eq!(stats.unused_bytes, 0);
+        assert_eq!(stats.used_bytes, stats.prefetched_bytes);
+        assert_eq!(stats.streams[0].pattern, Pattern::Sequential(Direction::Up));
+    });
+}
+
+#[test]
+fn what_is_held_is_answered_at_once() {
+    run_virtual(async {
+        let device = Prefetch::new(Arc::new(Slow::new(pattern(MIB), 7)), budget(16 * MIB));
+        device.cache(ByteRange::new(0, MIB)).await.unwrap();
+        assert!(matches!(device.read(ByteRange::new(0, 10)), Io::Later(_)));
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert!(matches!(device.read(ByteRange::new(MIB - 10, 10)), Io::Done(Some(Ok(_)))));
+        assert_eq!(device.stats().held_bytes, MIB);
+    });
+}
+
+#[test]
+fn a_read_waits_for_the_fetch_on_its_way_and_asks_for_the_rest_only() {
+    run_virtual(async {
+        let content = pattern(4 * MIB);
+        let slow = Arc::new(Slow::new(content.clone(), 7));
+        let device = Prefetch::new(slow.clone(), budget(16 * MIB));
+        device.cache(ByteRange::new(0, MIB)).await.unwrap();
+        let data = device.read(ByteRange::new(MIB / 2, MIB)).await.unwrap();
+        assert!(data == content[MIB as usize / 2..][..MIB as usize]);
+        let mut asked = slow.log();
+        asked.sort_unstable();
+        assert_eq!(asked, [(0, MIB), (MIB, MIB / 2)]);
+    });
+}
+
+#[test]
+fn random_reads_pass_exactly_as_they_are() {
+    run_virtual(async {
+        let slow = Arc::new(Slow::new(pattern(64 * MIB), 7));
+        let device = Prefetch::new(slow.clone(), budget(16 * MIB));
+        let reads: Vec<_> = (0..2000u64).map(|i| (i * 7_919_513 % (64 * MIB - 5000), 1 + i % 4999)).collect();
+        for (offset, len) in &reads {
+            device.read(ByteRange::new(*offset, *len)).await.unwrap();
+        }
+        assert_eq!(slow.log(), reads);
+        assert_eq!(device.stats().prefetched_bytes + device.stats().in_flight_bytes, 0);
+    });
+}
+
+#[test]
+fn a_failed_fetch_is_nobodys_error_and_a_failed_read_is_its_own() {
+    run_virtual(async {
+        let content = pattern(4 * MIB);
+        let slow = Arc::new(Slow::new(content.clone(), 7));
+        slow.break_sector(MIB + 3 * SECTOR);
+        let device = Prefetch::new(slow, budget(16 * MIB));
+        for offset in (0..4 * MIB).step_by(4096) {
+            let read = device.read(ByteRange::new(offset, 4096)).await;
+            if offset == MIB {
+                assert_eq!(read.unwrap_err().errno(), 5);
+            } else {
+                assert!(read.unwrap() == content[offset as usize..][..4096], "at {offset}");
+            }
+        }
+        let stats = device.stats();
+        assert_eq!(stats.failures, 1, "{stats:?}");
+        // It went on by itself for a while, and then with the layer's help again.
+        assert!(stats.hits > 600, "{stats:?}");
+    });
+}
+
+#[test]
+fn a_write_is_seen_at_once_and_forgets_what_was_fetched() {
+    run_virtual(async {
+        let device = Prefetch::new(Arc::new(Slow::new(pattern(4 * MIB), 7)), budget(16 * MIB));
+        device.cache(ByteRange::new(0, 2 * MIB)).await.unwrap();
+        // One fetch is here when the write ends, another on its way.
+        device.write(MIB - 5, vec![9; 10].into(), false).await.unwrap();
+        let data = device.read(ByteRange::new(MIB - 6, 12)).await.unwrap().into_bytes();
+        assert_eq!(data[1..11], [9; 10]);
+        device.zero(ByteRange::new(MIB - 5, 10), Default::default()).await.unwrap();
+        let data = device.read(ByteRange::new(MIB - 5, 10)).await.unwrap();
+        assert!(data.is_zero());
+    });
+}
+
+#[test]
+fn dropping_the_layer_ends_its_fetches() {
+    run_virtual(async {
+        let slow = Arc::new(Slow::new(pattern(4 * MIB), 7));
+        let device = Prefetch::new(slow.clone(), budget(16 * MIB));
+        device.cache(ByteRange::new(0, 4 * MIB)).await.unwrap();
+        drop(device);
+        while Arc::strong_count(&slow) > 1 {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn bounds_and_empty_ranges_are_as_for_any_device() {
+    run_virtual(async {
+        let device = Prefetch::new(Arc::new(Slow::new(pattern(4096), 7)), PrefetchConfig::default());
+        assert_eq!(device.read(ByteRange::new(4096, 0)).await.unwrap().len(), 0);
+        for range in [ByteRange::new(4096, 1), ByteRange::new(u64::MAX, 2), ByteRange::new(0, 4097)] {
+            assert_eq!(device.read(range).await.unwrap_err().errno(), 22);
+            assert_eq!(device.cache(range).await.unwrap_err().errno(), 22);
+        }
+        assert_eq!(device.write(4096, Data::zeros(1), false).await.unwrap_err().errno(), 22);
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_byte_read_was_there_while_it_was_read(
+        workers in prop::collection::vec(steps(2 * MIB), 1..6),
+        seed in any::<u64>(),
+        budget_kib in prop_oneof![Just(0u64), 64..2048u64],
+        failing in prop::bool::ANY,
+    ) {
+        run_virtual(async move {
+            let ledger = Arc::new(Ledger::new(2 * MIB));
+            let slow = Slow::new(ledger.initial(), seed);
+            if failing {
+                slow.fail_one_in(20);
+            }
+            let device = Prefetch::new(Arc::new(slow), budget(budget_kib * KIB));
+            let work = workers.into_iter().map(|steps| {
+                let (device, ledger) = (device.clone(), ledger.clone());
+                tokio::spawn(async move {
+                    for step in steps {
+                        ledger.perform(&*device, step).await;
+                        let stats = device.stats();
+                        assert!(stats.held_bytes + stats.in_flight_bytes <= budget_kib * KIB, "{stats:?}");
+                    }
+                })
+            });
+            for result in futures::future::join_all(work).await {
+                result.unwrap();
+            }
+            // Nothing is left that is stale.
+            ledger.perform(&*device, Step::Read(ByteRange::new(0, 2 * MIB))).await;
+            let stats = device.stats();
+            assert!(stats.used_bytes + stats.unused_bytes <= stats.prefetched_bytes, "{stats:?}");
+        });
+    }
+}
