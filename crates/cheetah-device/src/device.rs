@@ -64,6 +64,12 @@ pub trait Device: Send + Sync {
         Io::ok(vec![Extent::data(range.len)])
     }
 
+    /// Whether reads and writes are finished when they return ([`Io::Done`]), as in memory. A hint: a server then
+    /// asks for a large range piece by piece, since nothing is gained by asking for all of it at once.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// Fails with [`Error::OutOfBounds`] unless the range lies within the device.
     fn check(&self, range: ByteRange) -> Result<()> {
         let size = self.geometry().size;
@@ -149,5 +155,8 @@ impl<D: Device + ?Sized> Device for Arc<D> {
     }
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         (**self).extents(range)
+    }
+    fn answers_at_once(&self) -> bool {
+        (**self).answers_at_once()
     }
 }

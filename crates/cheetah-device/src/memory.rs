@@ -40,4 +40,8 @@ impl Device for Memory {
         let range = ByteRange::new(offset, data.len());
         Io::done(self.check(range).map(|()| data.copy_to(&mut self.bytes.write()[indices(range)])))
     }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
 }

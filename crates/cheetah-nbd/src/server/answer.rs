@@ -81,12 +81,17 @@ impl Terms {
             out.append(|out| reply::offset_data(out, request.cookie, true, request.offset, request.len));
             return content(out, data);
         }
+        self.chunks(out, request, 0, data, true);
+    }
+
+    /// Queues part of a structured reply to a read: `data` lies `from` bytes into the request.
+    pub(super) fn chunks(&self, out: &mut Outbox, request: &Request, from: u64, data: &Data, last: bool) {
         let mut at = 0;
         while at < data.len() {
             let (len, hole) = run(data, at);
-            let done = at + len == data.len();
+            let done = last && at + len == data.len();
             // Not truncated: at most the length of the request.
-            let (offset, len32) = (request.offset + at, len as u32);
+            let (offset, len32) = (request.offset + from + at, len as u32);
             if hole {
                 out.append(|out| reply::offset_hole(out, request.cookie, done, offset, len32));
             } else {

@@ -13,11 +13,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use super::allowance::Allowance;
 use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
+use super::streaming::{PIECE_BYTES, Progress, Streaming};
 use crate::busy;
 use crate::proto::{Command, CommandFlags, ErrorCode, PAYLOAD_LEN_MAX, Request};
 
 /// What is received in one go, unless a write's payload is longer.
-const INBOX_BYTES: usize = 64 * 1024;
+const INBOX_BYTES: usize = PIECE_BYTES as usize;
 /// With so much waiting to be sent, no further request is taken.
 const OUTBOX_BYTES_MAX: usize = 8 << 20;
 /// Requests under way at once.
@@ -35,6 +36,8 @@ pub(super) struct Transmission<'d, S> {
     terms: Terms,
     inbox: BytesMut,
     outbox: Outbox,
+    /// A large request that is dealt with in pieces; others wait behind it.
+    streaming: Option<Streaming<'d>>,
     slow: FuturesUnordered<Slow<'d>>,
     slow_bytes: usize,
     allowance: Allowance,
@@ -64,6 +67,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             terms,
             inbox: received,
             outbox: Outbox::default(),
+            streaming: None,
             slow: FuturesUnordered::new(),
             slow_bytes: 0,
             allowance,
@@ -83,6 +87,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         for _ in 0..TURNS_MAX {
             let mut moved = self.finish_slow(cx);
             moved |= self.take_requests(cx)? > 0;
+            self.stream(cx);
             if let Poll::Ready(sent) = self.outbox.poll_send(&mut self.stream, cx)? {
                 moved |= sent;
             }
@@ -90,7 +95,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             if moved {
                 continue;
             }
-            if self.ending && self.slow.is_empty() && self.outbox.len() == 0 {
+            if self.ending && self.slow.is_empty() && self.outbox.len() == 0 && self.is_settled() {
                 return Poll::Ready(Ok(()));
             }
             if self.held() == 0 && self.allowance.is_extended() {
@@ -137,7 +142,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             let skipped = self.discard.min(self.inbox.len());
             self.inbox.advance(skipped);
             self.discard -= skipped;
-            if self.discard > 0 || self.ending || !self.has_room() {
+            if self.discard > 0 || self.ending || self.streaming.is_some() || !self.has_room() {
                 return Ok(None);
             }
             let Some(header) = self.inbox.first_chunk::<{ Request::LEN }>() else { return Ok(None) };
@@ -149,6 +154,12 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 self.inbox.advance(Request::LEN);
                 self.discard = request.payload_len() as usize;
                 self.terms.failure(&mut self.outbox, &request, code, &refusal(&request, code, self.size));
+                continue;
+            }
+            if Streaming::suits(&request, &self.terms, self.device) {
+                self.inbox.advance(Request::LEN);
+                self.streaming = Some(Streaming::new(request));
+                self.stream(cx);
                 continue;
             }
             self.waiting = self.allowance.poll_hold(self.held() + cost(&request), cx).is_pending();
@@ -165,6 +176,16 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         }
     }
 
+    /// Goes on with a request that is dealt with in pieces.
+    fn stream(&mut self, cx: &mut Context<'_>) {
+        let Some(streaming) = &mut self.streaming else { return };
+        let progress = streaming.advance(self.device, &self.terms, &mut self.inbox, &mut self.outbox, cx);
+        if let Progress::Finished(discard) = progress {
+            self.discard = discard;
+            self.streaming = None;
+        }
+    }
+
     fn check(&self, request: &Request) -> Result<(), ErrorCode> {
         if self.terms.forbid(request) {
             return Err(ErrorCode::Inval);
@@ -173,6 +194,11 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             return Err(ErrorCode::Overflow);
         }
         request.check(self.terms.flags, self.size)
+    }
+
+    /// Whether no request is left half-done: of one whose payload will never come nothing more is expected.
+    fn is_settled(&self) -> bool {
+        self.streaming.as_ref().is_none_or(|streaming| streaming.lacks(self.inbox.len()) > 0)
     }
 
     fn has_room(&self) -> bool {
@@ -223,10 +249,13 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
 
     /// Reads what has arrived, unless there is no room to act on it.
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.ending || !self.has_room() || self.waiting {
+        // Behind a read that is being streamed, requests pile up only as far as the inbox goes.
+        let full = self.streaming.is_some() && self.inbox.len() >= INBOX_BYTES;
+        if self.ending || !self.has_room() || self.waiting || full {
             return Ok(false);
         }
-        if self.inbox.capacity() - self.inbox.len() < Request::LEN {
+        let lacking = self.streaming.as_ref().map_or(0, |streaming| streaming.lacks(self.inbox.len()));
+        if self.inbox.capacity() - self.inbox.len() < lacking.max(Request::LEN) {
             self.inbox.reserve(INBOX_BYTES);
         }
         let reading = std::pin::pin!(self.stream.read_buf(&mut self.inbox));
@@ -265,7 +294,7 @@ struct Slow<'d> {
     work: Work<'d>,
 }
 
-enum Work<'d> {
+pub(super) enum Work<'d> {
     Read(Io<'d, Data>),
     Status(Io<'d, Vec<Extent>>),
     Done(Io<'d, ()>),
@@ -288,11 +317,6 @@ impl Future for Slow<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let outcome = match &mut this.work {
-            Work::Read(io) => Pin::new(io).poll(cx).map(Outcome::Read),
-            Work::Status(io) => Pin::new(io).poll(cx).map(Outcome::Status),
-            Work::Done(io) => Pin::new(io).poll(cx).map(Outcome::Done),
-        };
-        outcome.map(|outcome| (this.request, outcome))
+        this.work.poll(cx).map(|outcome| (this.request, outcome))
     }
 }

@@ -1,0 +1,146 @@
+//! Large requests to devices that answer at once, a piece at a time.
+//!
+//! Over memory, a large read needs no buffer of its size: while the client takes in one piece the next is copied,
+//! and what is copied is still in the processor's cache when the kernel takes it. Likewise a large write goes to
+//! the device as it arrives. So one connection holds two pieces at most, whatever it asks for.
+
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use cheetah_device::{ByteRange, Device, Error, Io};
+
+use super::answer::{Outcome, Terms};
+use super::outbox::Outbox;
+use super::transmission::Work;
+use crate::proto::{Command, CommandFlags, Request};
+
+/// The size of a piece, and what pieces are aligned to.
+pub(super) const PIECE_BYTES: u64 = 256 * 1024;
+/// With so much waiting to be sent, no further piece is read.
+const QUEUED_BYTES_MAX: usize = 2 * PIECE_BYTES as usize;
+
+/// A request under way.
+pub(super) struct Streaming<'d> {
+    request: Request,
+    /// Bytes dealt with.
+    done: u64,
+    work: Option<(u64, Work<'d>)>,
+}
+
+/// How far it got.
+pub(super) enum Progress {
+    /// It waits for the client or the device.
+    Waiting,
+    /// The reply is queued. So many bytes of payload are still to be thrown away.
+    Finished(usize),
+}
+
+impl<'d> Streaming<'d> {
+    /// Whether the request is better dealt with this way.
+    pub(super) fn suits(request: &Request, terms: &Terms, device: &dyn Device) -> bool {
+        u64::from(request.len) > PIECE_BYTES
+            && device.answers_at_once()
+            && match request.command {
+                // Only structured replies can say in mid-read that the rest failed.
+                Command::Read => terms.structured && !request.flags.has(CommandFlags::DF),
+                Command::Write => true,
+                _ => false,
+            }
+    }
+
+    /// Starts; the header has been taken from the inbox, a write's payload has not.
+    pub(super) fn new(request: Request) -> Self {
+        Self { request, done: 0, work: None }
+    }
+
+    /// Goes as far as it can.
+    pub(super) fn advance(
+        &mut self,
+        device: &'d dyn Device,
+        terms: &Terms,
+        inbox: &mut BytesMut,
+        outbox: &mut Outbox,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        loop {
+            if let Some((len, work)) = &mut self.work {
+                let Poll::Ready(outcome) = work.poll(cx) else { return Progress::Waiting };
+                let len = *len;
+                self.work = None;
+                self.done += len;
+                if let Err(error) = self.settle(outcome, len, terms, outbox) {
+                    terms.answer(outbox, &self.request, Outcome::Done(Err(error)));
+                    return Progress::Finished(if self.is_write() { self.rest() as usize } else { 0 });
+                }
+            }
+            if self.rest() == 0 {
+                if self.is_write() {
+                    terms.answer(outbox, &self.request, Outcome::Done(Ok(())));
+                }
+                return Progress::Finished(0);
+            }
+            let Some(work) = self.next(device, inbox, outbox) else { return Progress::Waiting };
+            self.work = Some(work);
+        }
+    }
+
+    fn settle(&self, outcome: Outcome, len: u64, terms: &Terms, outbox: &mut Outbox) -> Result<(), Error> {
+        match outcome {
+            Outcome::Read(Ok(data)) if data.len() == len => {
+                terms.chunks(outbox, &self.request, self.done - len, &data, self.rest() == 0);
+                Ok(())
+            }
+            Outcome::Read(Ok(_)) => Err(Error::Invalid("the device answered with another length".into())),
+            Outcome::Read(Err(error)) | Outcome::Status(Err(error)) | Outcome::Done(Err(error)) => Err(error),
+            Outcome::Status(Ok(_)) | Outcome::Done(Ok(())) => Ok(()),
+        }
+    }
+
+    fn next(&self, device: &'d dyn Device, inbox: &mut BytesMut, outbox: &Outbox) -> Option<(u64, Work<'d>)> {
+        let piece = self.piece();
+        if self.is_write() {
+            if (inbox.len() as u64) < piece.len {
+                return None;
+            }
+            let payload = inbox.split_to(piece.len as usize).freeze();
+            let fua = self.request.flags.has(CommandFlags::FUA);
+            return Some((piece.len, Work::Done(device.write(piece.offset, payload.into(), fua))));
+        }
+        let room = outbox.len() < QUEUED_BYTES_MAX;
+        room.then(|| (piece.len, Work::Read(device.read(piece))))
+    }
+
+    /// What comes next: up to the next multiple of a piece's size.
+    fn piece(&self) -> ByteRange {
+        let range = self.request.range();
+        let start = range.offset + self.done;
+        ByteRange::between(start, range.end().min((start / PIECE_BYTES + 1) * PIECE_BYTES))
+    }
+
+    /// Bytes of payload that the next piece of a write still lacks.
+    pub(super) fn lacks(&self, received: usize) -> usize {
+        if self.is_write() { (self.piece().len as usize).saturating_sub(received) } else { 0 }
+    }
+
+    fn is_write(&self) -> bool {
+        self.request.command == Command::Write
+    }
+
+    fn rest(&self) -> u64 {
+        u64::from(self.request.len) - self.done
+    }
+}
+
+impl Work<'_> {
+    /// The outcome, once there is one.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        fn poll<T: Unpin>(io: &mut Io<'_, T>, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+            std::pin::Pin::new(io).poll(cx)
+        }
+        match self {
+            Self::Read(io) => poll(io, cx).map(Outcome::Read),
+            Self::Status(io) => poll(io, cx).map(Outcome::Status),
+            Self::Done(io) => poll(io, cx).map(Outcome::Done),
+        }
+    }
+}
