@@ -132,7 +132,7 @@ pub struct Receipt {
 }
 
 /// What became of all the memory a node lent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReceipt {
     /// The node's name.
     pub node: String,

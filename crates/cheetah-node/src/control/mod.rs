@@ -2,5 +2,7 @@
 
 pub mod api;
 pub mod client;
+mod metrics;
+pub(crate) mod server;
 
 pub use client::{ControlClient, ControlError};

@@ -1,0 +1,263 @@
+//! The lent memory: one anonymous mapping, handed out in slots. The only file here with `unsafe` in it.
+//!
+//! ```text
+//! mapping   | piece 0: 64 MiB                          | piece 1                | … | the rest
+//! piece     | digests: 128 KiB | slot | slot | … 1022  |
+//! slot      | page: 4 KiB | … 16 pages | = 64 KiB
+//! ```
+//!
+//! Two slots' room at the head of each piece holds the page digests of its other 1022 slots, 16 × 8 bytes each, so
+//! that a node takes what it lends and no more, and a piece faulted in brings its digests along.
+//!
+//! Invariants: a free slot is all zero, and so are its digests but for the first, which links the free slots. A
+//! [`Slot`] is the only way to its memory, is not `Clone`, and there is at most one for each place: who has `&Slot`
+//! may read, who has `&mut Slot` may write, and whoever stores it puts it behind a lock.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cheetah_device::{Size, data::is_zero};
+use parking_lot::Mutex;
+use rustix::mm::{self, Advice, MapFlags, MlockFlags, ProtFlags};
+
+/// Bytes in a slot: what one chunk of an export takes, and the unit in which memory is given and taken back.
+pub const SLOT_BYTES: usize = 64 << 10;
+/// Bytes under one digest.
+pub const PAGE_BYTES: usize = 4 << 10;
+/// Digests in a slot.
+pub const SLOT_PAGES: usize = SLOT_BYTES / PAGE_BYTES;
+/// Bytes in a piece, digests included.
+pub const PIECE_BYTES: usize = 64 << 20;
+/// The least a node can lend.
+pub const LENT_BYTES_MIN: u64 = 1 << 20;
+/// The most a node can lend: slots are numbered in 32 bits.
+pub const LENT_BYTES_MAX: u64 = 128 << 40;
+
+const DIGEST_BYTES: usize = SLOT_PAGES * size_of::<u64>();
+const HEAD_BYTES: usize = 2 * SLOT_BYTES;
+const PIECE_SLOTS: usize = PIECE_BYTES / SLOT_BYTES - 2;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+const _: () = assert!(PIECE_SLOTS * DIGEST_BYTES <= HEAD_BYTES);
+
+/// The right to one slot of the arena it came from: its number, from 1, so that a hole in a table costs no more.
+///
+/// It must go back to [`Arena::free`] of the same arena; a slot that is dropped is lost until the node ends.
+#[derive(Debug)]
+pub(crate) struct Slot(NonZeroU32);
+
+/// A slot's memory, to read.
+pub(crate) struct View<'a> {
+    pub bytes: &'a [u8; SLOT_BYTES],
+    pub digests: &'a [u64; SLOT_PAGES],
+}
+
+/// A slot's memory, to write.
+pub(crate) struct ViewMut<'a> {
+    pub bytes: &'a mut [u8; SLOT_BYTES],
+    pub digests: &'a mut [u64; SLOT_PAGES],
+}
+
+/// The lent memory.
+pub(crate) struct Arena {
+    /// Start of the mapping, and of the lent bytes in it.
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+    base: NonNull<u8>,
+    bytes: usize,
+    slots: u32,
+    locked: bool,
+    free: Mutex<FreeSlots>,
+    ready_bytes: AtomicU64,
+}
+
+struct FreeSlots {
+    /// The slot freed last; its first digest is the number of the one freed before it, or 0.
+    last: Option<Slot>,
+    /// Slots never used so far: from this number (from 0) up to the end.
+    fresh: u32,
+}
+
+// SAFETY: the pointers are to a mapping owned by the arena alone. Its memory is reached only through `Slot`s, which
+// follow Rust's borrowing rules, and the list of free slots is behind a lock.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Maps `lent_bytes` (rounded down to whole slots), keeps them out of core dumps and children, and locks them.
+    ///
+    /// Memory is locked as it is faulted in ([`Arena::fault_in`], or the first use). Where a limit forbids that, a
+    /// warning says so and [`Arena::locked`] is false.
+    pub fn new(lent_bytes: u64) -> io::Result<Self> {
+        if !(LENT_BYTES_MIN..=LENT_BYTES_MAX).contains(&lent_bytes) {
+            let (min, max, asked) = (Size(LENT_BYTES_MIN), Size(LENT_BYTES_MAX), Size(lent_bytes));
+            return Err(io::Error::other(format!("a node lends between {min} and {max}, not {asked}")));
+        }
+        let bytes = usize::try_from(lent_bytes).map_err(io::Error::other)? / SLOT_BYTES * SLOT_BYTES;
+        let slots = u32::try_from(slots_in(bytes)).map_err(io::Error::other)?;
+        // Room to start at a multiple of a huge page.
+        let mapping_bytes = bytes + HUGE_PAGE_BYTES;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice affects no other memory.
+        let mapping = unsafe {
+            mm::mmap_anonymous(std::ptr::null_mut(), mapping_bytes, protection, MapFlags::PRIVATE | MapFlags::NORESERVE)
+        }?;
+        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let pad = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        // SAFETY: a huge page's worth of room was mapped for this, and `pad` is less than that.
+        let base = unsafe { mapping.add(pad) };
+        let free = Mutex::new(FreeSlots { last: None, fresh: 0 });
+        let mut arena =
+            Self { mapping, mapping_bytes, base, bytes, slots, locked: false, free, ready_bytes: AtomicU64::new(0) };
+        arena.protect()?;
+        Ok(arena)
+    }
+
+    fn protect(&mut self) -> io::Result<()> {
+        let (start, len) = (self.base.as_ptr().cast(), self.bytes);
+        // SAFETY: the range is our own mapping, and none of this changes what its memory holds.
+        let (dump, fork, huge, lock) = unsafe {
+            (
+                mm::madvise(start, len, Advice::LinuxDontDump),
+                mm::madvise(start, len, Advice::LinuxDontFork),
+                mm::madvise(start, len, Advice::LinuxHugepage),
+                mm::mlock_with(start, len, MlockFlags::ONFAULT),
+            )
+        };
+        dump?;
+        fork?;
+        if let Err(error) = huge {
+            tracing::debug!(%error, "no huge pages: the memory works, a little slower");
+        }
+        self.locked = lock.is_ok();
+        if let Err(error) = lock {
+            tracing::warn!(
+                %error,
+                "the lent memory is NOT LOCKED and may reach a swap device: run as root, give the program \
+                 CAP_IPC_LOCK, or raise the limit (`ulimit -l unlimited`)"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether all of it is locked.
+    pub fn locked(&self) -> bool {
+        self.locked
+    }
+
+    /// Bytes lent.
+    pub fn lent_bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Slots there are.
+    pub fn slots(&self) -> u64 {
+        self.slots.into()
+    }
+
+    /// Bytes faulted in ahead of use so far.
+    pub fn ready_bytes(&self) -> u64 {
+        self.ready_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Faults in `len` bytes from `offset` (multiples of a page), so that their first use waits for nothing. May
+    /// run beside any use of the memory.
+    pub fn fault_in(&self, offset: usize, len: usize) -> io::Result<()> {
+        if offset >= self.bytes {
+            return Ok(());
+        }
+        let len = len.min(self.bytes - offset);
+        // SAFETY: the range is in our mapping; populating changes nothing that memory in use holds.
+        unsafe {
+            let start = self.base.add(offset).as_ptr().cast();
+            match mm::madvise(start, len, Advice::LinuxPopulateWrite) {
+                // A kernel older than 5.14; locking faults in as well.
+                Err(rustix::io::Errno::INVAL) if self.locked => mm::mlock(start, len),
+                result => result,
+            }
+        }?;
+        self.ready_bytes.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A slot, all zero; none if all are in use.
+    pub fn allocate(&self) -> Option<Slot> {
+        let mut free = self.free.lock();
+        if let Some(mut slot) = free.last.take() {
+            let link = &mut self.view_mut(&mut slot).digests[0];
+            free.last = u32::try_from(std::mem::take(link)).ok().and_then(NonZeroU32::new).map(Slot);
+            return Some(slot);
+        }
+        if free.fresh == self.slots {
+            return None;
+        }
+        free.fresh += 1;
+        NonZeroU32::new(free.fresh).map(Slot)
+    }
+
+    /// Takes a slot back and wipes it. False if it did not read back as zero, which is broken memory: the slot is
+    /// then never used again.
+    #[must_use]
+    pub fn free(&self, mut slot: Slot) -> bool {
+        let view = self.view_mut(&mut slot);
+        view.bytes.fill(0);
+        view.digests.fill(0);
+        // Opaque to the compiler, or it would conclude from the lines above what has to be seen in memory.
+        let seen = std::hint::black_box(self.view(&slot));
+        if !is_zero(seen.bytes) || seen.digests.iter().any(|digest| *digest != 0) {
+            tracing::error!(slot = slot.0, "memory did not read back as zero after it was wiped: broken memory?");
+            return false;
+        }
+        let mut free = self.free.lock();
+        self.view_mut(&mut slot).digests[0] = free.last.as_ref().map_or(0, |last| u64::from(last.0.get()));
+        free.last = Some(slot);
+        true
+    }
+
+    /// A slot's memory.
+    pub fn view<'a>(&'a self, slot: &'a Slot) -> View<'a> {
+        let (bytes, digests) = self.place(slot);
+        // SAFETY: `place` gives pointers into the mapping, aligned, each slot its own; the memory is initialised (an
+        // anonymous mapping is zero). Nobody writes to it while the view lives, since writing takes the slot's only
+        // `&mut Slot`, and the mapping outlives the view, since the view borrows the arena.
+        unsafe { View { bytes: &*bytes, digests: &*digests } }
+    }
+
+    /// A slot's memory, to write.
+    pub fn view_mut<'a>(&'a self, slot: &'a mut Slot) -> ViewMut<'a> {
+        let (bytes, digests) = self.place(slot);
+        // SAFETY: as in `view`; that the slot is borrowed mutably makes this the only access.
+        unsafe { ViewMut { bytes: &mut *bytes, digests: &mut *digests } }
+    }
+
+    fn place(&self, slot: &Slot) -> (*mut [u8; SLOT_BYTES], *mut [u64; SLOT_PAGES]) {
+        assert!(slot.0.get() <= self.slots, "a slot of another arena");
+        let index = slot.0.get() as usize - 1;
+        let (piece, within) = (index / PIECE_SLOTS * PIECE_BYTES, index % PIECE_SLOTS);
+        // SAFETY: `index` is below the number of slots, which `slots_in` counted so that these offsets lie within
+        // the mapping.
+        unsafe {
+            let bytes = self.base.add(piece + HEAD_BYTES + within * SLOT_BYTES);
+            let digests = self.base.add(piece + within * DIGEST_BYTES);
+            (bytes.as_ptr().cast(), digests.as_ptr().cast())
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: nothing refers to the mapping any more: views borrow the arena.
+        let unmapped = unsafe { mm::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
+        if let Err(error) = unmapped {
+            tracing::error!(%error, "the lent memory could not be unmapped");
+        }
+    }
+}
+
+/// Slots that fit in a mapping of `bytes`, heads of pieces set aside.
+fn slots_in(bytes: usize) -> usize {
+    let rest = (bytes % PIECE_BYTES).saturating_sub(HEAD_BYTES);
+    bytes / PIECE_BYTES * PIECE_SLOTS + rest / SLOT_BYTES
+}

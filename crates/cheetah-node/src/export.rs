@@ -1,0 +1,366 @@
+//! An export: a device over slots of the lent memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use bytes::Bytes;
+use cheetah_device::data::Part;
+use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
+
+use crate::api::Receipt;
+use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot};
+use crate::pages::{self, BadPage};
+use crate::store::{Promise, Store};
+use crate::table::{LEAF_SPAN_BYTES, Table};
+
+const CHUNK_BYTES: u64 = SLOT_BYTES as u64;
+static ZERO_CHUNK: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
+
+/// Wiping more than this is worth threads.
+const WIPE_ALONE_BYTES: u64 = 256 << 20;
+const WIPE_THREADS_MAX: usize = 4;
+
+/// An export of a node: a writable device in memory. Every operation finishes at once ([`Io::Done`]).
+///
+/// A chunk of zeros is a hole and takes no memory: from the start, and again once zeros are written over all of it,
+/// or it is zeroed or trimmed. Once deleted, every operation fails with [`Error::Lost`].
+pub struct Export {
+    store: Arc<Store>,
+    name: Arc<str>,
+    size: u64,
+    reserved: bool,
+    digests: bool,
+    promise: Promise,
+    table: Table,
+    deleted: AtomicBool,
+    used_slots: AtomicU64,
+    counters: Counters,
+}
+
+/// What was asked of an export so far.
+#[derive(Debug, Default)]
+struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    digest_errors: AtomicU64,
+}
+
+/// What was asked of an export so far.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ExportStats {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read well.
+    pub read_bytes: u64,
+    /// Writes; zeroing and trimming count, their bytes do not.
+    pub writes: u64,
+    /// Bytes that arrived to be written.
+    pub written_bytes: u64,
+    /// Pages that did not match their digest when they were read, or written in part.
+    pub digest_errors: u64,
+}
+
+impl Export {
+    pub(crate) fn new(store: &Arc<Store>, name: &str, size: u64, reserved: bool, digests: bool) -> Result<Arc<Self>> {
+        if size == 0 {
+            return Err(Error::Invalid("an export of 0 bytes is of no use".into()));
+        }
+        let whole = |part: u64| if reserved { part } else { 0 };
+        let promise = Promise {
+            slots: whole(size.div_ceil(CHUNK_BYTES)),
+            leaves: whole(size.div_ceil(LEAF_SPAN_BYTES)),
+            span_bytes: size,
+        };
+        store.promise(promise)?;
+        Ok(Arc::new(Self {
+            store: Arc::clone(store),
+            name: name.into(),
+            size,
+            reserved,
+            digests,
+            promise,
+            table: Table::new(size),
+            deleted: AtomicBool::new(false),
+            used_slots: AtomicU64::new(0),
+            counters: Counters::default(),
+        }))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Memory its content takes, in bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_slots.load(Ordering::Relaxed) * CHUNK_BYTES
+    }
+
+    /// Whether its whole size is set aside for it.
+    pub fn reserved(&self) -> bool {
+        self.reserved
+    }
+
+    /// Whether its pages carry digests.
+    pub fn digests(&self) -> bool {
+        self.digests
+    }
+
+    /// What was asked of it so far.
+    pub fn stats(&self) -> ExportStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ExportStats {
+            reads: get(&self.counters.reads),
+            read_bytes: get(&self.counters.read_bytes),
+            writes: get(&self.counters.writes),
+            written_bytes: get(&self.counters.written_bytes),
+            digest_errors: get(&self.counters.digest_errors),
+        }
+    }
+
+    /// Ends the export: wipes its memory, reads it back and returns it to the store. Whoever still has it open gets
+    /// errors from now on. Deleting again finds nothing left to wipe.
+    pub fn delete(&self) -> Receipt {
+        let mut receipt = Receipt { export: self.name.to_string(), wiped_bytes: 0, verified_zero: true };
+        if self.deleted.swap(true, Ordering::AcqRel) {
+            return receipt;
+        }
+        // An operation that got hold of a chunk before is waited for by `drain`; one that does later sees the flag.
+        self.table.close();
+        let threads = match self.used_bytes() {
+            0..WIPE_ALONE_BYTES => 1,
+            _ => thread::available_parallelism().map_or(1, usize::from).min(WIPE_THREADS_MAX),
+        };
+        let wipe = |from| {
+            self.table.drain(from, threads).fold((0, true), |(slots, clean), slot| (slots + 1, self.free(slot) & clean))
+        };
+        let (slots, clean) = thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|from| scope.spawn(move || wipe(from))).collect();
+            others.into_iter().fold(wipe(0), |(slots, clean), other| match other.join() {
+                Ok((more, also)) => (slots + more, clean & also),
+                Err(_) => (slots, false),
+            })
+        });
+        receipt.wiped_bytes = slots * CHUNK_BYTES;
+        receipt.verified_zero = clean;
+        if !self.reserved {
+            self.store.return_leaves(self.table.leaves());
+        }
+        self.store.release(self.promise);
+        receipt
+    }
+
+    /// Flips the lowest bit of the byte at `offset` in memory, behind the digests' back. False in a hole.
+    #[doc(hidden)]
+    pub fn corrupt(&self, offset: u64) -> bool {
+        let Some(place) = self.table.place(offset / CHUNK_BYTES) else { return false };
+        match &mut place.group.write()[place.index] {
+            // Not truncated: less than a chunk.
+            Some(slot) => self.store.arena().view_mut(slot).bytes[(offset % CHUNK_BYTES) as usize] ^= 1,
+            None => return false,
+        }
+        true
+    }
+
+    fn live(&self, range: ByteRange) -> Result<()> {
+        if self.deleted.load(Ordering::Acquire) {
+            let (device, why) = (Arc::clone(&self.name), "the export was deleted".into());
+            return Err(Error::Lost { device, range, why });
+        }
+        Ok(())
+    }
+
+    fn checked(&self, range: ByteRange) -> Result<()> {
+        self.check(range)?;
+        self.live(range)
+    }
+
+    fn read_now(&self, range: ByteRange) -> Result<Data> {
+        self.checked(range)?;
+        let (mut out, mut run) = (Data::new(), Vec::new());
+        for piece in range.split_at_multiples(CHUNK_BYTES) {
+            let place = self.table.place(piece.offset / CHUNK_BYTES);
+            let slots = place.map(|place| (place.group.read(), place.index));
+            self.live(range)?;
+            match slots.as_ref().and_then(|(slots, index)| slots[*index].as_ref()) {
+                Some(slot) => {
+                    if run.is_empty() {
+                        run = Vec::with_capacity(self.run_len(piece, range.end()));
+                    }
+                    let at = ByteRange::new(piece.offset % CHUNK_BYTES, piece.len);
+                    let view = self.store.arena().view(slot);
+                    pages::read(&view, at, self.digests, &mut run).map_err(|page| self.corrupt_page(piece, &page))?;
+                }
+                None => {
+                    out.append(std::mem::take(&mut run).into());
+                    out.push_part(Part::Zeros(piece.len));
+                }
+            }
+        }
+        out.append(run.into());
+        Ok(out)
+    }
+
+    /// Bytes from the start of `piece`, which is in a slot, to the next hole or `end`. Only a forecast: others write
+    /// meanwhile.
+    fn run_len(&self, piece: ByteRange, end: u64) -> usize {
+        let more = ByteRange::between(piece.end(), end).split_at_multiples(CHUNK_BYTES);
+        let more = more.take_while(|piece| {
+            self.table.place(piece.offset / CHUNK_BYTES).is_some_and(|place| place.group.read()[place.index].is_some())
+        });
+        // Not truncated: a read's bytes fit in memory, or it fails anyhow.
+        more.fold(piece.len, |len, piece| len + piece.len) as usize
+    }
+
+    fn write_now(&self, offset: u64, data: &Data) -> Result<()> {
+        let range = ByteRange::new(offset, data.len());
+        self.checked(range)?;
+        range.split_at_multiples(CHUNK_BYTES).try_for_each(|piece| {
+            let part = data.slice(piece.offset - offset, piece.len);
+            let zero = part.is_zero();
+            if zero && self.is_whole(piece) { self.punch(piece) } else { self.write_chunk(piece, part, !zero) }
+        })
+    }
+
+    fn zero_now(&self, range: ByteRange, keep_allocated: bool) -> Result<()> {
+        self.checked(range)?;
+        range.split_at_multiples(CHUNK_BYTES).try_for_each(|piece| {
+            let punch = self.is_whole(piece) && !keep_allocated;
+            if punch { self.punch(piece) } else { self.write_chunk(piece, Data::zeros(piece.len), keep_allocated) }
+        })
+    }
+
+    /// Writes to one chunk. A hole takes memory only if asked to.
+    fn write_chunk(&self, piece: ByteRange, data: Data, fill_hole: bool) -> Result<()> {
+        let chunk = piece.offset / CHUNK_BYTES;
+        let place = match fill_hole {
+            true => self.table.place_or_grow(chunk, || self.promise_leaf())?,
+            false => self.table.place(chunk),
+        };
+        let Some(place) = place else { return self.live(piece) };
+        let mut slots = place.group.write();
+        self.live(piece)?;
+        let slot = match &mut slots[place.index] {
+            Some(slot) => slot,
+            None if !fill_hole => return Ok(()),
+            hole => hole.insert(self.allocate()?),
+        };
+        let bytes = match data.parts() {
+            [Part::Zeros(_)] => Bytes::from_static(&ZERO_CHUNK[..as_len(piece)]),
+            _ => data.into_bytes(),
+        };
+        let mut view = self.store.arena().view_mut(slot);
+        let written = pages::write(&mut view, piece.offset % CHUNK_BYTES, &bytes, self.digests);
+        written.map_err(|page| self.corrupt_page(piece, &page))
+    }
+
+    /// Makes a chunk a hole, and its memory free.
+    fn punch(&self, piece: ByteRange) -> Result<()> {
+        let Some(place) = self.table.place(piece.offset / CHUNK_BYTES) else { return Ok(()) };
+        // Wiped under the lock, so that a deletion's receipt comes after every wipe.
+        let mut slots = place.group.write();
+        self.live(piece)?;
+        if let Some(slot) = slots[place.index].take() {
+            self.free(slot);
+        }
+        Ok(())
+    }
+
+    /// Whether `piece`, a part of one chunk, is all of it. The last chunk may be short.
+    fn is_whole(&self, piece: ByteRange) -> bool {
+        piece.offset.is_multiple_of(CHUNK_BYTES) && (piece.len == CHUNK_BYTES || piece.end() == self.size)
+    }
+
+    fn extents_now(&self, range: ByteRange) -> Result<Vec<Extent>> {
+        self.checked(range)?;
+        let mut extents = Vec::new();
+        for piece in range.split_at_multiples(CHUNK_BYTES) {
+            let place = self.table.place(piece.offset / CHUNK_BYTES);
+            let data = place.is_some_and(|place| place.group.read()[place.index].is_some());
+            let extent = if data { Extent::data(piece.len) } else { Extent::hole(piece.len) };
+            extent.push(&mut extents);
+        }
+        self.live(range)?;
+        Ok(extents)
+    }
+
+    fn promise_leaf(&self) -> Result<()> {
+        if self.reserved { Ok(()) } else { self.store.promise_leaves(1) }
+    }
+
+    fn allocate(&self) -> Result<Slot> {
+        let slot = self.store.allocate(self.reserved)?;
+        self.used_slots.fetch_add(1, Ordering::Relaxed);
+        Ok(slot)
+    }
+
+    fn free(&self, slot: Slot) -> bool {
+        self.used_slots.fetch_sub(1, Ordering::Relaxed);
+        self.store.free(slot, self.reserved)
+    }
+
+    /// Counts, logs and reports a page that is not what was written.
+    fn corrupt_page(&self, piece: ByteRange, BadPage(page): &BadPage) -> Error {
+        let chunk = piece.offset - piece.offset % CHUNK_BYTES;
+        let range = ByteRange::new(chunk + (page * PAGE_BYTES) as u64, PAGE_BYTES as u64);
+        self.counters.digest_errors.fetch_add(1, Ordering::Relaxed);
+        self.store.count_digest_error();
+        tracing::error!(export = %self.name, %range, "the page does not match its digest: its content is refused");
+        Error::Corrupt { device: Arc::clone(&self.name), range }
+    }
+}
+
+/// The length of a part of a chunk.
+fn as_len(piece: ByteRange) -> usize {
+    // Not truncated: at most a chunk.
+    piece.len as usize
+}
+
+impl Device for Export {
+    fn geometry(&self) -> Geometry {
+        // Not truncated: 4096.
+        Geometry { size: self.size, writable: true, block_preferred: PAGE_BYTES as u32 }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        let data = self.read_now(range);
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        if data.is_ok() {
+            self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
+        }
+        Io::done(data)
+    }
+
+    fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(data.len(), Ordering::Relaxed);
+        Io::done(self.write_now(offset, &data))
+    }
+
+    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        Io::done(self.zero_now(range, how.keep_allocated))
+    }
+
+    /// The same as zeroing: what is of no use any more need not stay in memory.
+    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
+        self.zero(range, Zeroing::default())
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        Io::done(self.live(ByteRange::new(0, self.size)))
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        Io::done(self.extents_now(range))
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        self.delete();
+    }
+}

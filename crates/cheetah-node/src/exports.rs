@@ -1,0 +1,329 @@
+//! The exports of a node by name, with their leases, and what an NBD client gets to open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result as DeviceResult, Zeroing};
+use cheetah_nbd::server;
+use parking_lot::RwLock;
+
+use crate::api::{ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport, Receipt};
+use crate::export::{Export, ExportStats};
+use crate::instance::{Instance, random_bits};
+use crate::lease::{BadToken, Lease, Refused, Token};
+use crate::store::Store;
+
+/// Exports a node can have.
+pub const EXPORTS_MAX: usize = 256;
+/// Longest name of an export, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+const INSTANCE_CONTEXT: &str = "x-cheetah:instance/";
+const LEASE_CONTEXT: &str = "x-cheetah:lease/";
+
+/// The exports of one node.
+pub struct Exports {
+    store: Arc<Store>,
+    instance: Instance,
+    by_name: RwLock<BTreeMap<String, Arc<Entry>>>,
+    /// Read while an export is made or deleted, written once to end both.
+    open: RwLock<bool>,
+}
+
+struct Entry {
+    export: Arc<Export>,
+    lease: RwLock<Lease>,
+    connections: AtomicUsize,
+}
+
+/// Why something could not be done with an export.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExportsError {
+    /// The name is taken.
+    #[error("export '{0}' exists already")]
+    Exists(String),
+    /// There is none of this name.
+    #[error("this node has no export '{0}'")]
+    NotFound(String),
+    /// Not a name.
+    #[error("'{0}' cannot name an export: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . _ -")]
+    BadName(String),
+    /// Not a token.
+    #[error(transparent)]
+    BadToken(#[from] BadToken),
+    /// Too many.
+    #[error("this node has {EXPORTS_MAX} exports, and no more fit")]
+    TooMany,
+    /// The node is about to end.
+    #[error("this node is shutting down")]
+    Ending,
+    /// The store said no.
+    #[error("{0}")]
+    Store(#[from] Error),
+    /// The lease said no.
+    #[error("{0}")]
+    Lease(#[from] Refused),
+}
+
+type Result<T> = std::result::Result<T, ExportsError>;
+
+impl Exports {
+    /// No exports yet, over the memory of `store`.
+    pub fn new(store: Arc<Store>, instance: Instance) -> Arc<Self> {
+        Arc::new(Self { store, instance, by_name: RwLock::default(), open: RwLock::new(true) })
+    }
+
+    /// The memory under the exports.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Makes an export, all holes.
+    pub fn create(&self, new: &NewExport) -> Result<ExportStatus> {
+        if !is_name(&new.name) {
+            return Err(ExportsError::BadName(shown(&new.name)));
+        }
+        let open = self.open.read();
+        if !*open {
+            return Err(ExportsError::Ending);
+        }
+        let mut by_name = self.by_name.write();
+        if by_name.contains_key(&new.name) {
+            return Err(ExportsError::Exists(new.name.clone()));
+        }
+        if by_name.len() >= EXPORTS_MAX {
+            return Err(ExportsError::TooMany);
+        }
+        let export = self.store.export(&new.name, new.size_bytes, new.reserve, new.digests)?;
+        let entry = Entry { export, lease: RwLock::default(), connections: AtomicUsize::new(0) };
+        let status = entry.status(Instant::now());
+        by_name.insert(new.name.clone(), Arc::new(entry));
+        Ok(status)
+    }
+
+    /// Deletes an export and wipes its memory, which takes about a second for several GiB. While a lease is held,
+    /// only with its token.
+    pub fn delete(&self, name: &str, lease: Option<&str>) -> Result<Receipt> {
+        let token = lease.map(str::parse).transpose()?;
+        let _wiping = self.open.read();
+        let entry = self.entry(name)?;
+        {
+            // Held until the name is gone, so that nobody acquires the lease of an export that is about to be.
+            let lease = entry.lease.write();
+            match lease.check(token, Instant::now()) {
+                // Nobody holds it any more, so there is nobody to protect.
+                Err(Refused::Ended) if lease.holder(Instant::now()).is_none() => {}
+                checked => checked?,
+            }
+            let mut by_name = self.by_name.write();
+            // Deleted by another caller, and perhaps made anew, since it was looked up?
+            if !by_name.get(name).is_some_and(|found| Arc::ptr_eq(found, &entry)) {
+                return Err(ExportsError::NotFound(shown(name)));
+            }
+            by_name.remove(name);
+        }
+        Ok(entry.export.delete())
+    }
+
+    /// Deletes every export, whoever holds their leases, once deletions under way are done; no more can be made.
+    pub fn end(&self) -> Vec<Receipt> {
+        *self.open.write() = false;
+        let all = std::mem::take(&mut *self.by_name.write());
+        all.into_values().map(|entry| entry.export.delete()).collect()
+    }
+
+    /// Grants the write lease of an export.
+    ///
+    /// When this returns, no write of a former holder, or of a client without a lease, is under way, and none can
+    /// follow.
+    pub fn acquire_lease(&self, name: &str, request: &LeaseRequest) -> Result<LeaseGrant> {
+        let token = Token::new(random_bits().map_err(|error| Error::io("random numbers", &error))?);
+        let entry = self.entry(name)?;
+        let mut lease = entry.lease.write();
+        lease.acquire(token, &request.holder, request.ttl_s, request.force, Instant::now())?;
+        Ok(LeaseGrant { token: token.to_string(), ttl_s: request.ttl_s })
+    }
+
+    /// Makes a lease live for as long again.
+    pub fn renew_lease(&self, name: &str, token: &str) -> Result<LeaseGrant> {
+        let ttl_s = self.entry(name)?.lease.write().renew(token.parse()?, Instant::now())?;
+        Ok(LeaseGrant { token: token.to_owned(), ttl_s })
+    }
+
+    /// Gives a lease back.
+    pub fn release_lease(&self, name: &str, token: &str) -> Result<()> {
+        Ok(self.entry(name)?.lease.write().release(token.parse()?, Instant::now())?)
+    }
+
+    /// All exports, by name.
+    pub fn status(&self) -> Vec<ExportStatus> {
+        let now = Instant::now();
+        // Not under the lock: whoever deletes holds a lease's lock while taking this one.
+        let entries: Vec<_> = self.by_name.read().values().map(Arc::clone).collect();
+        entries.iter().map(|entry| entry.status(now)).collect()
+    }
+
+    /// What was asked of each export, by name.
+    pub fn stats(&self) -> Vec<(Arc<str>, ExportStats)> {
+        let by_name = self.by_name.read();
+        by_name.values().map(|entry| (Arc::clone(entry.export.name()), entry.export.stats())).collect()
+    }
+
+    /// An export, without regard to leases.
+    #[doc(hidden)]
+    pub fn export(&self, name: &str) -> Result<Arc<Export>> {
+        Ok(Arc::clone(&self.entry(name)?.export))
+    }
+
+    fn entry(&self, name: &str) -> Result<Arc<Entry>> {
+        self.by_name.read().get(name).map(Arc::clone).ok_or_else(|| ExportsError::NotFound(shown(name)))
+    }
+}
+
+impl Entry {
+    fn status(&self, now: Instant) -> ExportStatus {
+        let lease = self.lease.read();
+        ExportStatus {
+            name: self.export.name().to_string(),
+            size_bytes: self.export.geometry().size,
+            used_bytes: self.export.used_bytes(),
+            reserved: self.export.reserved(),
+            digests: self.export.digests(),
+            connections: self.connections.load(Ordering::Relaxed),
+            lease: lease
+                .holder(now)
+                .map(|(holder, expires_in_s)| LeaseStatus { holder: holder.to_owned(), expires_in_s }),
+        }
+    }
+}
+
+impl server::Exports for Exports {
+    fn list(&self) -> Vec<String> {
+        self.by_name.read().keys().cloned().collect()
+    }
+
+    fn open(&self, name: &str, contexts: &[String]) -> DeviceResult<server::Export> {
+        let entry = self.entry(name).map_err(|error| Error::Invalid(error.to_string().into()))?;
+        let now = Instant::now();
+        let (mut token, mut granted, mut named_a_lease) = (None, Vec::new(), false);
+        for query in contexts {
+            if query.strip_prefix(INSTANCE_CONTEXT).is_some_and(|id| self.instance.is(id)) {
+                granted.push(query.clone());
+            } else if let Some(shown) = query.strip_prefix(LEASE_CONTEXT) {
+                named_a_lease = true;
+                let good = shown.parse().ok().filter(|shown| entry.lease.read().check(Some(*shown), now).is_ok());
+                if good.is_some() {
+                    token = good;
+                    granted.push(query.clone());
+                }
+            }
+        }
+        let who = match (token, named_a_lease) {
+            (Some(token), _) => Writer::Leased(token),
+            (None, true) => Writer::Nobody,
+            (None, false) => Writer::Anybody,
+        };
+        let description = format!("Cheetah export {name} on node instance {}", self.instance);
+        let device = Arc::new(Session::open(entry, who, now));
+        Ok(server::Export { device, description, contexts: granted })
+    }
+}
+
+/// As whom a connection writes.
+#[derive(Debug, Clone, Copy)]
+enum Writer {
+    /// The holder of this token.
+    Leased(Token),
+    /// A client that knows no leases: it may write while there is none.
+    Anybody,
+    /// A client that named a lease it does not hold.
+    Nobody,
+}
+
+/// One connection's opening of an export: each write asks the lease first.
+struct Session {
+    entry: Arc<Entry>,
+    who: Writer,
+    /// What the client was told when it connected.
+    writable: bool,
+}
+
+impl Session {
+    fn open(entry: Arc<Entry>, who: Writer, now: Instant) -> Self {
+        entry.connections.fetch_add(1, Ordering::Relaxed);
+        let writable = who.may_write(&entry.lease.read(), now).is_ok();
+        Self { entry, who, writable }
+    }
+
+    /// Runs `write` if the lease allows it now. The lease cannot change hands meanwhile: an export's operations
+    /// finish before they return, so taking a lease over waits for them and is then sure to be alone.
+    fn fenced<'a>(&'a self, write: impl FnOnce(&'a Export) -> Io<'a, ()>) -> Io<'a, ()> {
+        let lease = self.entry.lease.read();
+        let allowed = match self.writable {
+            true => self.who.may_write(&lease, Instant::now()).map_err(|refused| refused.to_string()),
+            false => Err("the connection is read-only: the export was leased to another when it was made".to_owned()),
+        };
+        match allowed {
+            Ok(()) => write(&self.entry.export),
+            Err(why) => Io::fail(Error::Fenced(why.into())),
+        }
+    }
+}
+
+impl Writer {
+    fn may_write(self, lease: &Lease, now: Instant) -> std::result::Result<(), Refused> {
+        match self {
+            Self::Leased(token) => lease.check(Some(token), now),
+            Self::Anybody => lease.check(None, now),
+            Self::Nobody => Err(Refused::Ended),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.entry.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Device for Session {
+    fn geometry(&self) -> Geometry {
+        Geometry { writable: self.writable, ..self.entry.export.geometry() }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        self.entry.export.read(range)
+    }
+
+    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
+        self.fenced(|export| export.write(offset, data, fua))
+    }
+
+    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
+        self.fenced(|export| export.zero(range, how))
+    }
+
+    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
+        self.fenced(|export| export.trim(range))
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        self.entry.export.flush()
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        self.entry.export.extents(range)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// A name from outside, fit for a message: not endless, and nothing that moves a terminal's cursor.
+fn shown(name: &str) -> String {
+    name.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,33 @@
+//! The instance id: which start of which node holds the bytes.
+
+use std::fmt;
+
+/// 128 random bits, new at each start. A client that wrote to one instance and meets another knows that what it
+/// wrote is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instance(u128);
+
+impl Instance {
+    /// A new id.
+    pub fn random() -> std::io::Result<Self> {
+        random_bits().map(Self)
+    }
+
+    /// Whether `text` is this id, in 32 lower-case hex digits.
+    pub fn is(&self, text: &str) -> bool {
+        self.to_string() == text
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// 128 bits nobody can guess.
+pub(crate) fn random_bits() -> std::io::Result<u128> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).map_err(std::io::Error::other)?;
+    Ok(u128::from_ne_bytes(bits))
+}

@@ -1,0 +1,312 @@
+//! A node from start to end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cheetah_device::Size;
+use cheetah_nbd::server::{self, Listener, ServerConfig, Workers};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::announce::Announcement;
+use crate::api::{Join, NodeReceipt, Status};
+use crate::exports::Exports;
+use crate::instance::Instance;
+use crate::store::Store;
+use crate::{control, join, spare};
+
+/// How long connections are given to notice that the node ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Memory for requests under way; the least the server works with, since all of it is on top of what is lent.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+
+/// How a node is to be.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// Bytes to lend, at least 1 MiB. A little more than 0.2 % of them hold digests.
+    pub memory_bytes: u64,
+    /// Where to listen for NBD. Port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Where to listen for HTTP: the port after the NBD port if `None`, or any free one where that is 0.
+    pub http_listen: Option<SocketAddr>,
+    /// What to call it, for people; the host name if empty.
+    pub name: String,
+    /// Examiners (`host:port`) to offer the node to, until each accepts.
+    pub join: Vec<String>,
+    /// Whether to announce it by mDNS.
+    pub announce: bool,
+    /// Whether to listen beyond loopback although nothing is encrypted or authenticated.
+    pub insecure: bool,
+    /// Threads that serve NBD; by the number of processors if `None`.
+    pub data_threads: Option<NonZeroUsize>,
+}
+
+impl NodeConfig {
+    /// A node lending `memory_bytes`, listening on `listen` and the port after it, that tells nobody.
+    pub fn new(memory_bytes: u64, listen: SocketAddr) -> Self {
+        Self {
+            memory_bytes,
+            listen,
+            http_listen: None,
+            name: String::new(),
+            join: Vec::new(),
+            announce: false,
+            insecure: false,
+            data_threads: None,
+        }
+    }
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// It would be open to the network.
+    #[error(
+        "{0} can be reached by other machines, and connections cannot be encrypted yet; on a network you trust, \
+         say --insecure"
+    )]
+    Exposed(SocketAddr),
+    /// Too much was to be lent.
+    #[error("{0}")]
+    Memory(String),
+    /// Somebody listens there already.
+    #[error("{address} is taken by another program: stop it, or choose another port for {what}")]
+    PortTaken {
+        /// Where.
+        address: SocketAddr,
+        /// For what.
+        what: &'static str,
+    },
+    /// There is no port after the NBD port.
+    #[error("there is no port after {0} for the control API: say where it is to listen")]
+    NoHttpPort(u16),
+    /// The operating system said no.
+    #[error("{context}: {error}")]
+    System {
+        /// To what.
+        context: String,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+/// A running node. It ends, and wipes what it lent, when it is shut down or dropped.
+pub struct Node {
+    shared: Arc<Shared>,
+    running: Option<Running>,
+    nbd_address: SocketAddr,
+    http_address: SocketAddr,
+}
+
+/// What runs while the node does.
+struct Running {
+    /// Accepts connections, and serves HTTP.
+    runtime: Runtime,
+    /// Serve the NBD connections.
+    workers: Arc<Workers>,
+}
+
+/// What a node's parts know of it.
+pub(crate) struct Shared {
+    pub name: String,
+    pub instance: Instance,
+    pub nbd_port: u16,
+    pub http_port: u16,
+    pub exports: Arc<Exports>,
+    started: Instant,
+}
+
+impl Node {
+    /// Starts a node. It serves from threads of its own, whatever the caller does meanwhile.
+    pub fn start(config: NodeConfig) -> Result<Self, NodeError> {
+        let http_listen = http_listen(&config)?;
+        for address in [config.listen, http_listen] {
+            if !address.ip().is_loopback() && !config.insecure {
+                return Err(NodeError::Exposed(address));
+            }
+        }
+        spare::check(config.memory_bytes).map_err(NodeError::Memory)?;
+        let (nbd, nbd_address) = bind(config.listen, "NBD")?;
+        let (http, http_address) = bind(http_listen, "the control API")?;
+
+        let lending = || format!("cannot lend {}", Size(config.memory_bytes));
+        let store = Store::new(config.memory_bytes).map_err(|error| system(lending(), error))?;
+        let instance = Instance::random().map_err(|error| system("no random numbers", error))?;
+        let shared = Arc::new(Shared {
+            name: if config.name.is_empty() { host_name() } else { config.name },
+            instance,
+            nbd_port: nbd_address.port(),
+            http_port: http_address.port(),
+            exports: Exports::new(store, instance),
+            started: Instant::now(),
+        });
+        let threads = config.data_threads.unwrap_or_else(Workers::count_default);
+        let workers = Workers::start("nbd", threads).map_err(|error| system("cannot start threads", error))?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build();
+        let runtime = runtime.map_err(|error| system("cannot start threads", error))?;
+        let running = Running { runtime, workers: Arc::new(workers) };
+        running.serve(nbd, http, &shared).map_err(|error| system("cannot serve", error))?;
+        for examiner in config.join {
+            running.runtime.spawn(join::join(examiner, Arc::clone(&shared)));
+        }
+        if config.announce {
+            running.announce(&shared, nbd_address);
+        }
+        Ok(Self { shared, running: Some(running), nbd_address, http_address })
+    }
+
+    /// Where it listens for NBD.
+    pub fn nbd_address(&self) -> SocketAddr {
+        self.nbd_address
+    }
+
+    /// Where it listens for HTTP.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http_address
+    }
+
+    /// How it fares.
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Its exports.
+    pub fn exports(&self) -> &Arc<Exports> {
+        &self.shared.exports
+    }
+
+    /// Ends the node: cuts every connection, wipes all memory in use, reads it back, and gives it up.
+    pub async fn shutdown(mut self) -> NodeReceipt {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        // On a thread of its own: wiping takes seconds, and a runtime cannot be stopped from within another.
+        std::thread::spawn(move || {
+            let receipt = self.end();
+            drop(self);
+            // Nobody waits any more: the node has ended all the same.
+            let _ = sender.send(receipt);
+        });
+        receiver.await.ok().flatten().unwrap_or_default()
+    }
+
+    /// Ends what runs, once.
+    fn end(&mut self) -> Option<NodeReceipt> {
+        let Running { runtime, workers } = self.running.take()?;
+        let start = Instant::now();
+        runtime.shutdown_timeout(STOP_TIMEOUT);
+        drop(workers);
+        let exports = self.shared.exports.end();
+        let (wiped_total_bytes, verified_zero) = self.shared.exports.store().wiped();
+        Some(NodeReceipt {
+            node: self.shared.name.clone(),
+            instance: self.shared.instance.to_string(),
+            lent_bytes: self.shared.exports.store().status().lent_bytes,
+            wiped_bytes: exports.iter().map(|receipt| receipt.wiped_bytes).sum(),
+            exports,
+            wiped_total_bytes,
+            verified_zero,
+            seconds: start.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.running.is_some() {
+            // As in `shutdown`; here there is nothing to do but wait.
+            std::thread::scope(|scope| scope.spawn(|| self.end()).join()).ok();
+        }
+    }
+}
+
+impl Running {
+    fn serve(&self, nbd: TcpListener, http: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
+        let _in_runtime = self.runtime.enter();
+        let config = ServerConfig {
+            memory_bytes_max: REQUEST_BYTES_MAX,
+            workers: Some(Arc::clone(&self.workers)),
+            ..ServerConfig::default()
+        };
+        let listener = Listener::Tcp(tokio::net::TcpListener::from_std(nbd)?);
+        let exports: Arc<dyn server::Exports> = Arc::clone(&shared.exports) as _;
+        self.runtime.spawn(async move {
+            if let Err(error) = server::serve(listener, exports, config).await {
+                tracing::error!(%error, "the NBD server ended: the node serves no more clients");
+            }
+        });
+        let http = tokio::net::TcpListener::from_std(http)?;
+        self.runtime.spawn(control::server::serve(http, Arc::clone(shared)));
+        Ok(())
+    }
+
+    fn announce(&self, shared: &Arc<Shared>, listen: SocketAddr) {
+        match Announcement::start(shared, listen) {
+            Ok(announcement) => drop(self.runtime.spawn(announcement.refresh(Arc::clone(shared), listen))),
+            Err(error) => tracing::warn!(%error, "the node is not announced by mDNS: name it to be found"),
+        }
+    }
+}
+
+impl Shared {
+    /// How the node fares.
+    pub fn status(&self) -> Status {
+        Status {
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: self.instance.to_string(),
+            nbd_port: self.nbd_port,
+            http_port: self.http_port,
+            uptime_s: self.started.elapsed().as_secs(),
+            memory: self.exports.store().status(),
+            exports: self.exports.status(),
+        }
+    }
+
+    /// Bytes a new export may reserve.
+    pub fn free_bytes(&self) -> u64 {
+        self.exports.store().status().free_bytes
+    }
+
+    /// The node as offered to an examiner.
+    pub fn offer(&self) -> Join {
+        Join {
+            name: self.name.clone(),
+            nbd_port: self.nbd_port,
+            http_port: self.http_port,
+            instance: self.instance.to_string(),
+            free_bytes: self.free_bytes(),
+        }
+    }
+}
+
+fn http_listen(config: &NodeConfig) -> Result<SocketAddr, NodeError> {
+    match (config.http_listen, config.listen.port()) {
+        (Some(address), _) => Ok(address),
+        (None, 0) => Ok(config.listen),
+        (None, port) => {
+            let next = port.checked_add(1).ok_or(NodeError::NoHttpPort(port))?;
+            Ok(SocketAddr::new(config.listen.ip(), next))
+        }
+    }
+}
+
+fn bind(address: SocketAddr, what: &'static str) -> Result<(TcpListener, SocketAddr), NodeError> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    });
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => NodeError::PortTaken { address, what },
+        _ => system(format!("cannot listen on {address}"), error),
+    })
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn system(context: impl Into<String>, error: io::Error) -> NodeError {
+    NodeError::System { context: context.into(), error }
+}

@@ -1,0 +1,158 @@
+//! How much RAM this machine can lend.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cheetah_device::Size;
+
+/// What the machine keeps at least for itself.
+const KEPT_BYTES_MIN: u64 = 256 << 20;
+/// What it keeps of all its memory: one part in this many.
+const KEPT_SHARE: u64 = 20;
+
+/// The memory of a machine, or of a control group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes there are.
+    pub total_bytes: u64,
+    /// Bytes that could be taken without pushing anything out.
+    pub available_bytes: u64,
+}
+
+impl Room {
+    /// Reads `/proc/meminfo`. None if it does not look like one.
+    pub fn from_meminfo(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+        };
+        Some(Self { total_bytes: field("MemTotal")?, available_bytes: field("MemAvailable")? })
+    }
+
+    /// Reads a control group's limit and use, as its files give them; `stat` is its `memory.stat`. None if it has
+    /// no limit.
+    pub fn from_cgroup(limit: &str, usage: &str, stat: &str) -> Option<Self> {
+        // "max" under version 2, a number near 2^63 under version 1.
+        let total_bytes = limit.trim().parse().ok().filter(|limit| *limit < 1 << 62)?;
+        let used: u64 = usage.trim().parse().ok()?;
+        // Cached files give way; counted as used, they would make a busy group look full.
+        let cached = stat.lines().find_map(|line| {
+            let (name, value) = line.split_once(' ')?;
+            matches!(name, "inactive_file" | "total_inactive_file").then(|| value.trim().parse::<u64>().ok())?
+        });
+        let used = used.saturating_sub(cached.unwrap_or(0));
+        Some(Self { total_bytes, available_bytes: u64::saturating_sub(total_bytes, used) })
+    }
+
+    /// The tighter of two.
+    #[must_use]
+    pub fn within(self, other: Self) -> Self {
+        Self {
+            total_bytes: self.total_bytes.min(other.total_bytes),
+            available_bytes: self.available_bytes.min(other.available_bytes),
+        }
+    }
+
+    /// Bytes that can be lent: what is available, less 5 % of all there is or 256 MiB, whichever is more.
+    pub fn spare_bytes(self) -> u64 {
+        self.available_bytes.saturating_sub(KEPT_BYTES_MIN.max(self.total_bytes / KEPT_SHARE))
+    }
+}
+
+/// Bytes this machine could lend now, as far as the machine and its control groups tell. None on a machine that
+/// does not tell.
+pub fn spare_bytes() -> Option<u64> {
+    let machine = Room::from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let room = cgroup_dirs(&own).iter().filter_map(|dir| read_cgroup(dir)).fold(machine, Room::within);
+    Some(room.spare_bytes())
+}
+
+/// Fails with one sentence unless `bytes` can be lent.
+pub fn check(bytes: u64) -> Result<(), String> {
+    match spare_bytes() {
+        Some(spare) if bytes > spare => {
+            // In whole MiB, so that the number can be typed back.
+            let offer = Size(spare >> 20 << 20);
+            Err(format!("this machine cannot lend {}: it could spare {offer} now", Size(bytes)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The folders of the control groups a process is in, each group's ancestors included, as `/proc/self/cgroup` names
+/// them. A limit anywhere on the way up binds.
+fn cgroup_dirs(own: &str) -> Vec<PathBuf> {
+    let groups = own.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            _ if controllers.split(',').any(|name| name == "memory") => "/sys/fs/cgroup/memory",
+            _ => return None,
+        };
+        Some((root, path.trim_start_matches('/')))
+    });
+    groups
+        .flat_map(|(root, path)| {
+            let deepest = Path::new(root).join(path);
+            deepest.ancestors().take_while(|dir| dir.starts_with(root)).map(Path::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn read_cgroup(dir: &Path) -> Option<Room> {
+    let read = |name: &str| fs::read_to_string(dir.join(name));
+    let limit = read("memory.max").or_else(|_| read("memory.limit_in_bytes")).ok()?;
+    let usage = read("memory.current").or_else(|_| read("memory.usage_in_bytes")).ok()?;
+    Room::from_cgroup(&limit, &usage, &read("memory.stat").unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn reads_the_machine() {
+        let text = "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:   12582912 kB\n";
+        let room = Room::from_meminfo(text).unwrap();
+        assert_eq!(room, Room { total_bytes: 16 * GIB, available_bytes: 12 * GIB });
+        assert_eq!(room.spare_bytes(), 12 * GIB - 16 * GIB / 20);
+        assert_eq!(Room::from_meminfo("MemTotal: 5 kB\n"), None);
+        assert_eq!(Room::from_meminfo("MemTotal: 99999999999999999999 kB\nMemAvailable: 1 kB"), None);
+    }
+
+    #[test]
+    fn reads_control_groups() {
+        let room = Room::from_cgroup("4294967296\n", "2147483648\n", "anon 5\ninactive_file 1073741824\n");
+        assert_eq!(room, Some(Room { total_bytes: 4 * GIB, available_bytes: 3 * GIB }));
+        assert_eq!(Room::from_cgroup("max\n", "2147483648\n", ""), None);
+        assert_eq!(Room::from_cgroup("9223372036854771712\n", "5\n", ""), None, "version 1 without a limit");
+    }
+
+    #[test]
+    fn finds_every_group_up_to_the_root() {
+        let dirs = cgroup_dirs("5:cpu,memory:/a\n4:cpuset:/x\n0::/user.slice/me\n");
+        let names: Vec<_> = dirs.iter().map(|dir| dir.to_str().unwrap()).collect();
+        let expected = [
+            "/sys/fs/cgroup/memory/a",
+            "/sys/fs/cgroup/memory",
+            "/sys/fs/cgroup/user.slice/me",
+            "/sys/fs/cgroup/user.slice",
+            "/sys/fs/cgroup",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn keeps_something_for_a_small_machine() {
+        assert_eq!(Room { total_bytes: GIB, available_bytes: GIB / 8 }.spare_bytes(), 0);
+    }
+
+    #[test]
+    fn refuses_what_no_machine_has() {
+        let error = check(1 << 60).unwrap_err();
+        assert!(error.contains("cannot lend 1024PiB") && error.contains("could spare"), "{error}");
+    }
+}

@@ -1,0 +1,198 @@
+//! The lent memory and who may have how much of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cheetah_device::{Error, Result, Size};
+
+use crate::api::MemoryStatus;
+use crate::arena::{Arena, SLOT_BYTES, Slot};
+use crate::export::Export;
+use crate::faulting;
+use crate::table::LEAF_SPAN_BYTES;
+
+/// Bytes the exports of a node may span together, holes included: the roots of their tables then take 12 MiB.
+pub const SPAN_BYTES_MAX: u64 = 32 << 40;
+
+/// Leaves of tables that any node may have: 24 MiB, enough for content scattered over 256 GiB.
+const LEAVES_MIN: u64 = 4096;
+
+/// The memory a node lends, shared by its exports.
+///
+/// Memory is promised before it is handed out: to an export with a reservation all at once when it is made, to
+/// others slot by slot as they are written. So a reservation never fails to be kept.
+pub struct Store {
+    arena: Arc<Arena>,
+    slots: Quota,
+    leaves: Quota,
+    span: Quota,
+    reserved_slots: AtomicU64,
+    used_slots: AtomicU64,
+    wiped_bytes: AtomicU64,
+    unclean: AtomicBool,
+    digest_errors: AtomicU64,
+}
+
+/// So much of something, and how much of it is promised.
+struct Quota {
+    max: u64,
+    promised: AtomicU64,
+}
+
+/// What an export asks to be promised when it is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Promise {
+    pub slots: u64,
+    pub leaves: u64,
+    pub span_bytes: u64,
+}
+
+impl Store {
+    /// Lends `bytes`. They are faulted in by background threads; the store can be used at once.
+    pub fn new(bytes: u64) -> std::io::Result<Arc<Self>> {
+        let arena = Arc::new(Arena::new(bytes)?);
+        faulting::start(&arena)?;
+        let slots = arena.slots();
+        Ok(Arc::new(Self {
+            arena,
+            slots: Quota::new(slots),
+            leaves: Quota::new(LEAVES_MIN.max(slots * SLOT_BYTES as u64 / LEAF_SPAN_BYTES * 2)),
+            span: Quota::new(SPAN_BYTES_MAX),
+            reserved_slots: AtomicU64::new(0),
+            used_slots: AtomicU64::new(0),
+            wiped_bytes: AtomicU64::new(0),
+            unclean: AtomicBool::new(false),
+            digest_errors: AtomicU64::new(0),
+        }))
+    }
+
+    /// Makes an export of `size` bytes, all holes.
+    ///
+    /// With `reserve` its whole size is set aside; without, a write fails with [`Error::NoSpace`] once the store is
+    /// full. With `digests`, every page carries a digest that is checked at every read.
+    pub fn export(self: &Arc<Self>, name: &str, size: u64, reserve: bool, digests: bool) -> Result<Arc<Export>> {
+        Export::new(self, name, size, reserve, digests)
+    }
+
+    /// How the memory is used.
+    pub fn status(&self) -> MemoryStatus {
+        let bytes = |slots: u64| slots * SLOT_BYTES as u64;
+        MemoryStatus {
+            lent_bytes: self.arena.lent_bytes(),
+            usable_bytes: bytes(self.arena.slots()),
+            reserved_bytes: bytes(self.reserved_slots.load(Ordering::Relaxed)),
+            used_bytes: bytes(self.used_slots.load(Ordering::Relaxed)),
+            free_bytes: bytes(self.slots.free()),
+            ready_bytes: self.arena.ready_bytes(),
+            locked: self.arena.locked(),
+        }
+    }
+
+    /// Bytes wiped so far, and whether each was read back as zero.
+    pub fn wiped(&self) -> (u64, bool) {
+        (self.wiped_bytes.load(Ordering::Relaxed), !self.unclean.load(Ordering::Relaxed))
+    }
+
+    /// Pages found not to match their digest so far, in all exports there ever were.
+    pub fn digest_errors(&self) -> u64 {
+        self.digest_errors.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_digest_error(&self) {
+        self.digest_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Sets aside what a new export needs, or says what is missing.
+    pub(crate) fn promise(&self, what: Promise) -> Result<()> {
+        self.span.take(what.span_bytes).map_err(|free| {
+            no_space(format!("exports may span {} together, and {} is left", Size(SPAN_BYTES_MAX), Size(free)))
+        })?;
+        let slots = self.slots.take(what.slots).map_err(|free| {
+            let free = Size(free * SLOT_BYTES as u64);
+            no_space(format!("{} asked for, {free} free on this node", Size(what.slots * SLOT_BYTES as u64)))
+        });
+        if let Err(error) = slots {
+            self.span.give_back(what.span_bytes);
+            return Err(error);
+        }
+        if let Err(error) = self.promise_leaves(what.leaves) {
+            self.span.give_back(what.span_bytes);
+            self.slots.give_back(what.slots);
+            return Err(error);
+        }
+        self.reserved_slots.fetch_add(what.slots, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes a promise back.
+    pub(crate) fn release(&self, what: Promise) {
+        self.reserved_slots.fetch_sub(what.slots, Ordering::Relaxed);
+        self.slots.give_back(what.slots);
+        self.leaves.give_back(what.leaves);
+        self.span.give_back(what.span_bytes);
+    }
+
+    pub(crate) fn promise_leaves(&self, leaves: u64) -> Result<()> {
+        self.leaves.take(leaves).map_err(|_| no_space("content is scattered over more than this node keeps tables for"))
+    }
+
+    pub(crate) fn return_leaves(&self, leaves: u64) {
+        self.leaves.give_back(leaves);
+    }
+
+    /// A slot, all zero; out of a reservation with `reserved`.
+    pub(crate) fn allocate(&self, reserved: bool) -> Result<Slot> {
+        let full = || no_space(format!("all {} lent by this node are in use", Size(self.arena.lent_bytes())));
+        if !reserved {
+            self.slots.take(1).map_err(|_| full())?;
+        }
+        let Some(slot) = self.arena.allocate() else {
+            // Only after slots were lost to broken memory.
+            self.slots.give_back(u64::from(!reserved));
+            return Err(full());
+        };
+        self.used_slots.fetch_add(1, Ordering::Relaxed);
+        Ok(slot)
+    }
+
+    /// Wipes a slot and takes it back. Whether it read back as zero.
+    pub(crate) fn free(&self, slot: Slot, reserved: bool) -> bool {
+        let clean = self.arena.free(slot);
+        if !clean {
+            self.unclean.store(true, Ordering::Relaxed);
+        }
+        self.wiped_bytes.fetch_add(SLOT_BYTES as u64, Ordering::Relaxed);
+        self.used_slots.fetch_sub(1, Ordering::Relaxed);
+        self.slots.give_back(u64::from(!reserved));
+        clean
+    }
+}
+
+impl Quota {
+    fn new(max: u64) -> Self {
+        Self { max, promised: AtomicU64::new(0) }
+    }
+
+    fn free(&self) -> u64 {
+        self.max.saturating_sub(self.promised.load(Ordering::Acquire))
+    }
+
+    /// Promises `count`, or says how many are left.
+    fn take(&self, count: u64) -> std::result::Result<(), u64> {
+        let more = |promised: u64| promised.checked_add(count).filter(|sum| *sum <= self.max);
+        let taken = self.promised.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.map(drop).map_err(|promised| self.max.saturating_sub(promised))
+    }
+
+    fn give_back(&self, count: u64) {
+        self.promised.fetch_sub(count, Ordering::AcqRel);
+    }
+}
+
+fn no_space(why: impl Into<Arc<str>>) -> Error {
+    Error::NoSpace(why.into())
+}
