@@ -1,0 +1,357 @@
+//! The file system the kernel sees: one directory, and one file a view.
+//!
+//! **Caching.** Where nothing can change what the files hold (a mount to read, or one with a single file), the
+//! kernel keeps their pages, across opening and closing. On a writable mount with partitions the same bytes are
+//! in two files, and pages kept for one would be stale after a write to the other; there every file is opened
+//! with direct I/O, and each read and write comes here. That serves loop devices well, which have a cache of
+//! their own; only a shared `mmap` is not possible then.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use cheetah_device::{ByteRange, Data};
+use fuser::{
+    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use tokio::runtime::Handle;
+
+use super::task;
+use super::view::{Seek, View, in_one_piece};
+
+/// The largest request. Also the largest the kernel makes unless told to allow more.
+pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Requests of read-ahead and asynchronous I/O the kernel may have under way at once.
+const BACKGROUND_REQUESTS_MAX: u16 = 64;
+/// Names and attributes never change.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// The inode of the first file; the directory's is 1.
+const FIRST_FILE: u64 = 2;
+const BLOCK_BYTES: u32 = 4096;
+const READ_HANDLE: FileHandle = FileHandle(0);
+const WRITE_HANDLE: FileHandle = FileHandle(1);
+
+/// The views of a device as a file system.
+pub(super) struct Files {
+    views: Vec<Arc<View>>,
+    writable: bool,
+    runtime: Handle,
+    mounted: SystemTime,
+}
+
+impl Files {
+    pub(super) fn new(views: Vec<View>, writable: bool, runtime: Handle) -> Self {
+        Self { views: views.into_iter().map(Arc::new).collect(), writable, runtime, mounted: SystemTime::now() }
+    }
+
+    fn view(&self, ino: INodeNo) -> Option<&Arc<View>> {
+        self.views.get(usize::try_from(ino.0.checked_sub(FIRST_FILE)?).ok()?)
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (INodeNo, &Arc<View>)> {
+        (FIRST_FILE..).map(INodeNo).zip(&self.views)
+    }
+
+    fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
+        let file = |size, perm| (FileType::RegularFile, size, perm, 1);
+        let (kind, size, perm, nlink) = match self.view(ino) {
+            Some(view) => file(view.size, if self.writable { 0o644 } else { 0o444 }),
+            None if ino == INodeNo::ROOT => (FileType::Directory, 0, 0o555, 2),
+            None => return None,
+        };
+        Some(FileAttr {
+            ino,
+            size,
+            blocks: size.div_ceil(512),
+            atime: self.mounted,
+            mtime: self.mounted,
+            ctime: self.mounted,
+            crtime: self.mounted,
+            kind,
+            perm,
+            nlink,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            rdev: 0,
+            blksize: BLOCK_BYTES,
+            flags: 0,
+        })
+    }
+
+    /// How the kernel is to treat an open file: see the module's text.
+    fn open_flags(&self, for_writing: bool) -> FopenFlags {
+        let caching = if self.writable && self.views.len() > 1 {
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+        } else {
+            FopenFlags::FOPEN_KEEP_CACHE
+        };
+        if for_writing { caching } else { caching | FopenFlags::FOPEN_NOFLUSH }
+    }
+
+    /// Runs `operation` on a view and replies whether it went well.
+    fn run<F: Future<Output = Result<(), Errno>> + Send + 'static>(
+        &self,
+        ino: INodeNo,
+        reply: ReplyEmpty,
+        operation: impl FnOnce(Arc<View>) -> F,
+    ) {
+        let Some(view) = self.view(ino) else { return reply.error(Errno::ENOENT) };
+        let operation = operation(Arc::clone(view));
+        task::run(&self.runtime, async move {
+            match operation.await {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+}
+
+impl Filesystem for Files {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Each of these answers an error with the nearest value it takes.
+        let _ = config.set_max_write(REQUEST_BYTES_MAX);
+        if let Err(largest) = config.set_max_readahead(REQUEST_BYTES_MAX) {
+            let _ = config.set_max_readahead(largest);
+        }
+        let _ = config.set_max_background(BACKGROUND_REQUESTS_MAX);
+        // Reads of one file at once, also with direct I/O.
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.numbered().find(|(_, view)| parent == INodeNo::ROOT && name == view.name.as_str());
+        match found.and_then(|(ino, _)| self.attributes(ino)) {
+            Some(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(ino) {
+            Some(attributes) => reply.attr(&FOREVER, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // New times are accepted and forgotten; tools set them without being asked. A device has one size.
+        match self.attributes(ino) {
+            None => reply.error(Errno::ENOENT),
+            Some(now) if size.is_some_and(|size| size != now.size) => reply.error(Errno::EPERM),
+            Some(_) if mode.is_some() || uid.is_some() || gid.is_some() => reply.error(Errno::EPERM),
+            Some(now) => reply.attr(&FOREVER, &now),
+        }
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let for_writing = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        match self.view(ino) {
+            None => reply.error(Errno::EISDIR),
+            Some(_) if for_writing && !self.writable => reply.error(Errno::EROFS),
+            Some(_) => {
+                let handle = if for_writing { WRITE_HANDLE } else { READ_HANDLE };
+                reply.opened(handle, self.open_flags(for_writing));
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
+        task::run(&self.runtime, async move {
+            match view.read(view.clip(offset, size.into())).await {
+                Ok(data) => in_one_piece(&data, |bytes| reply.data(bytes)),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
+        let range = view.clip(offset, data.len() as u64);
+        if range.is_empty() && !data.is_empty() {
+            // As a block device answers writes beyond its end.
+            return reply.error(Errno::ENOSPC);
+        }
+        // Not more than came in.
+        let Ok(len) = u32::try_from(range.len) else { return reply.error(Errno::EINVAL) };
+        let data = Data::from(Bytes::copy_from_slice(&data[..len as usize]));
+        let fua = flags.0 & libc::O_DSYNC != 0;
+        task::run(&self.runtime, async move {
+            match view.write(offset, data, fua).await {
+                Ok(()) => reply.written(len),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn flush(&self, req: &Request, ino: INodeNo, fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        if fh == WRITE_HANDLE { self.fsync(req, ino, fh, true, reply) } else { reply.ok() }
+    }
+
+    fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        self.run(ino, reply, |view| async move { view.flush().await });
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        let (punch, zero) = (mode & libc::FALLOC_FL_PUNCH_HOLE != 0, mode & libc::FALLOC_FL_ZERO_RANGE != 0);
+        let beyond = self.view(ino).is_none_or(|view| !ByteRange::new(offset, length).fits(view.size));
+        if punch == zero || (beyond && !keep_size) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        self.run(ino, reply, |view| async move { view.zero(view.clip(offset, length), zero).await });
+    }
+
+    fn lseek(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let what = match whence {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        task::run(&self.runtime, async move {
+            match view.seek(offset, what).await.map(i64::try_from) {
+                Ok(Ok(found)) => reply.offset(found),
+                Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        if ino != INodeNo::ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name));
+        let files = self.numbered().map(|(ino, view)| (ino, FileType::RegularFile, view.name.as_str()));
+        // An entry's offset is where the next listing is to go on.
+        let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (next, (ino, kind, name)) in (1..).zip(dots.into_iter().chain(files)).skip(skipped) {
+            if reply.add(ino, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        // The partitions are part of the first file.
+        let blocks = self.views.first().map_or(0, |view| view.size.div_ceil(BLOCK_BYTES.into()));
+        reply.statfs(blocks, 0, 0, self.views.len() as u64, 0, BLOCK_BYTES, 255, BLOCK_BYTES);
+    }
+
+    // What follows is asked of every file system and has a short answer here.
+
+    fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn getxattr(&self, _req: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
+        reply.error(Errno::EOPNOTSUPP);
+    }
+
+    fn listxattr(&self, _req: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {
+        reply.error(Errno::EOPNOTSUPP);
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        _cmd: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn create(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn mkdir(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn unlink(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _newparent: INodeNo,
+        _newname: &OsStr,
+        _flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+}

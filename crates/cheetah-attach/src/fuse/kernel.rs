@@ -1,0 +1,186 @@
+//! Mounting and unmounting: the calls to the kernel, or to `fusermount3` where only root may make them.
+//!
+//! fuser could do this too, but not tell a busy mount from one that is gone, and it would unmount whatever is
+//! mounted on the directory by then.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use super::filesystem::REQUEST_BYTES_MAX;
+use crate::{Error, Result};
+
+/// The helpers that mount for users who are not root, as they are called.
+const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
+
+/// How to mount.
+pub(super) struct Wish<'a> {
+    /// What the list of mounts is to show as the source.
+    pub(super) source: &'a str,
+    pub(super) writable: bool,
+    pub(super) allow_other: bool,
+}
+
+/// The directory to mount on, without symbolic links; fails unless it is there, empty and alive.
+pub(super) fn check_directory(dir: &Path) -> Result<PathBuf> {
+    let io = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => Error::NoDirectory(dir.to_owned()),
+        Some(Errno::NOTDIR) => Error::NotADirectory(dir.to_owned()),
+        Some(Errno::NOTCONN | Errno::CONNABORTED) => Error::Stale(dir.to_owned()),
+        _ => Error::Io { context: format!("looking at {}", dir.display()), error },
+    };
+    let path = dir.canonicalize().map_err(io)?;
+    let mut entries = path.read_dir().map_err(io)?;
+    if entries.next().is_some() { Err(Error::NotEmpty(dir.to_owned())) } else { Ok(path) }
+}
+
+/// Whether this user may let others use what is mounted.
+pub(super) fn may_allow_other() -> bool {
+    let permitted = || {
+        let config = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+        config.lines().any(|line| line.trim() == "user_allow_other")
+    };
+    rustix::process::geteuid().is_root() || permitted()
+}
+
+/// Mounts on `dir`; the kernel's requests come from the file.
+pub(super) fn mount(dir: &Path, wish: &Wish<'_>) -> Result<OwnedFd> {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::NoFuse)?;
+    match mount_directly(dir, &device, wish) {
+        Ok(()) => Ok(device.into()),
+        Err(Errno::PERM) => mount_by_helper(dir, wish),
+        Err(errno) => Err(refused(dir, io::Error::from(errno).to_string())),
+    }
+}
+
+fn refused(dir: &Path, why: String) -> Error {
+    Error::Refused { dir: dir.to_owned(), why }
+}
+
+fn mount_directly(dir: &Path, device: &File, wish: &Wish<'_>) -> std::result::Result<(), Errno> {
+    const S_IFDIR: u32 = 0o40_000;
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let mut options = format!("fd={},rootmode={S_IFDIR:o},user_id={uid},group_id={gid}", device.as_raw_fd());
+    options.push_str(",default_permissions");
+    if wish.allow_other {
+        options.push_str(",allow_other");
+    }
+    let mut flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NOATIME;
+    if !wish.writable {
+        flags |= MountFlags::RDONLY;
+    }
+    let options = CString::new(options).map_err(|_| Errno::INVAL)?;
+    rustix::mount::mount(wish.source, dir, "fuse.cheetah", flags, Some(options.as_c_str()))
+}
+
+fn mount_by_helper(dir: &Path, wish: &Wish<'_>) -> Result<OwnedFd> {
+    let io = |error: io::Error| refused(dir, format!("no connection to fusermount3: {error}"));
+    let (ours, theirs) = UnixStream::pair().map_err(io)?;
+    // The helper is told the number of a socket it inherits, and sends the open device through it.
+    fcntl_setfd(&theirs, FdFlags::empty()).map_err(|errno| io(errno.into()))?;
+    // A comma would end the option.
+    let source = wish.source.replace([',', '\\'], "_");
+    let mut options = format!("fsname={source},subtype=cheetah,default_permissions,nodev,nosuid,noexec,noatime");
+    options.push_str(if wish.writable { ",rw" } else { ",ro" });
+    if wish.allow_other {
+        options.push_str(",allow_other");
+    }
+    let number = theirs.as_raw_fd().to_string();
+    let helper = run_helper(|command| {
+        command.args(["-o", &options, "--"]).arg(dir).env("_FUSE_COMMFD", &number).stderr(Stdio::piped());
+    });
+    drop(theirs);
+    let output = helper.map_err(|error| refused(dir, error))?;
+    if !output.status.success() {
+        return Err(refused(dir, String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    receive_file(&ours).map_err(io)?.ok_or_else(|| refused(dir, "fusermount3 sent no file".to_owned()))
+}
+
+/// Runs whichever helper there is, to its end.
+fn run_helper(prepare: impl Fn(&mut Command)) -> std::result::Result<std::process::Output, String> {
+    for helper in HELPERS {
+        let mut command = Command::new(helper);
+        prepare(&mut command);
+        match command.stdin(Stdio::null()).stdout(Stdio::null()).output() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => return result.map_err(|error| format!("running {helper}: {error}")),
+        }
+    }
+    Err("only root may do it without fusermount3; install the package fuse3".to_owned())
+}
+
+fn receive_file(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [io::IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let mut files = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Ok(files.next())
+}
+
+/// What came of an attempt to unmount.
+pub(super) enum Unmounted {
+    /// It is gone, perhaps before we came.
+    Yes,
+    /// Somebody has a file open there.
+    Busy,
+}
+
+/// The number of the file system mounted on `dir`. Asks that file system.
+pub(super) fn number(dir: &Path) -> io::Result<u64> {
+    dir.metadata().map(|metadata| metadata.dev())
+}
+
+/// Unmounts `dir` if the file system of that number is still on it; `lazily` even while it is in use.
+pub(super) fn unmount(dir: &Path, of_number: u64, lazily: bool) -> Result<Unmounted> {
+    match number(dir) {
+        Ok(found) if found != of_number => return Ok(Unmounted::Yes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Unmounted::Yes),
+        _ => {}
+    }
+    let flags = UnmountFlags::NOFOLLOW | if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(dir, flags) {
+        Ok(()) => Ok(Unmounted::Yes),
+        Err(Errno::BUSY) => Ok(Unmounted::Busy),
+        Err(Errno::PERM) => unmount_by_helper(dir, lazily),
+        Err(errno) => Err(Error::Unmount { dir: dir.to_owned(), why: io::Error::from(errno).to_string() }),
+    }
+}
+
+fn unmount_by_helper(dir: &Path, lazily: bool) -> Result<Unmounted> {
+    let options: &[&str] = if lazily { &["-u", "-z", "--"] } else { &["-u", "--"] };
+    let output = run_helper(|command| {
+        command.args(options).arg(dir).env("LC_ALL", "C").stderr(Stdio::piped());
+    });
+    let why = match output {
+        Ok(output) if output.status.success() => return Ok(Unmounted::Yes),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(why) => why,
+    };
+    if why.contains("busy") { Ok(Unmounted::Busy) } else { Err(Error::Unmount { dir: dir.to_owned(), why }) }
+}
+
+/// Lets the kernel read further ahead than its 128 KiB, if it lets us say so (as root). Without it, a
+/// sequential reader gets requests of 128 KiB.
+pub(super) fn raise_read_ahead(number: u64) {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    let kib = REQUEST_BYTES_MAX / 1024;
+    if let Err(error) = std::fs::write(&setting, kib.to_string()) {
+        tracing::debug!("{setting} stays as it is: {error}");
+    }
+}

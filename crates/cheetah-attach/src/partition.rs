@@ -1,0 +1,80 @@
+//! The partitions of a device, as its partition table tells them.
+//!
+//! The table is evidence, and may be damaged or made up to do harm. So it is read in bounded pieces, every
+//! number in it is doubted, and whatever is wrong with it costs some partitions and a warning in the log: the
+//! whole device stays readable in any case.
+
+mod gpt;
+mod mbr;
+
+use cheetah_device::{ByteRange, Data, Device};
+
+/// More than any tool makes, and few enough for a directory.
+const PARTITIONS_MAX: usize = 256;
+
+/// A partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partition {
+    /// Its number, as Linux counts: its place in the table, from 1 on; logical ones in an MBR from 5 on.
+    pub number: u32,
+    /// Where it is, within the device.
+    pub range: ByteRange,
+}
+
+/// The partitions of `device`, in the order of its table (MBR with logical partitions, or GPT); none if it has
+/// no table or none that can be made sense of.
+pub async fn read_partitions(device: &dyn Device) -> Vec<Partition> {
+    let found = match mbr::read_table(device).await {
+        Ok(mbr::Table::None) => Vec::new(),
+        Ok(mbr::Table::Partitions(partitions)) => partitions,
+        Ok(mbr::Table::Protective) => gpt::read_table(device).await.unwrap_or_else(|why| {
+            tracing::warn!("no partitions: the GPT cannot be used: {why}");
+            Vec::new()
+        }),
+        Err(why) => {
+            tracing::warn!("no partitions: the partition table cannot be read: {why}");
+            Vec::new()
+        }
+    };
+    let size = device.geometry().size;
+    let mut partitions: Vec<_> = found.into_iter().filter_map(|partition| partition.clipped(size)).collect();
+    if partitions.len() > PARTITIONS_MAX {
+        tracing::warn!("{} partitions in the table; only the first {PARTITIONS_MAX} are shown", partitions.len());
+        partitions.truncate(PARTITIONS_MAX);
+    }
+    partitions
+}
+
+impl Partition {
+    /// The part of it that is on a device of `size` bytes, if any.
+    fn clipped(self, size: u64) -> Option<Self> {
+        let Self { number, range } = self;
+        let Some(inside) = range.intersection(ByteRange::new(0, size)) else {
+            tracing::warn!("partition {number} at {range} lies outside the device of {size} bytes; left out");
+            return None;
+        };
+        if inside != range {
+            tracing::warn!("partition {number} at {range} reaches beyond the device of {size} bytes; cut to {inside}");
+        }
+        Some(Self { number, range: inside })
+    }
+}
+
+/// Reads a small piece of the device; a sentence if that fails.
+async fn read(device: &dyn Device, range: ByteRange) -> Result<Vec<u8>, String> {
+    let data: Data = device.read(range).await.map_err(|error| error.to_string())?;
+    if data.len() != range.len {
+        return Err(format!("{range} came back as {} bytes", data.len()));
+    }
+    Ok(data.into_bytes().into())
+}
+
+/// The little-endian number at `at`; 0 where there are no such bytes.
+fn le32(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|found| found.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// The little-endian number at `at`; 0 where there are no such bytes.
+fn le64(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|found| found.try_into().ok()).map_or(0, u64::from_le_bytes)
+}

@@ -1,0 +1,110 @@
+//! The GUID partition table.
+
+use cheetah_device::{ByteRange, Device, Size};
+use crc_fast::{CrcAlgorithm, checksum};
+
+use super::{Partition, le32, le64, read};
+
+/// A header before its checksum is a part of it this long; the sector's rest is zeros.
+const HEADER_BYTES_MIN: usize = 92;
+/// The header's checksum is made with itself being zero.
+const HEADER_CRC_AT: std::ops::Range<usize> = 16..20;
+/// What tools make is 128 entries of 128 bytes. What is read is bounded by these.
+const ENTRY_BYTES_MAX: u32 = 4096;
+const TABLE_BYTES_MAX: u64 = 1 << 20;
+
+struct Header {
+    sector_bytes: u64,
+    table_at: u64,
+    entries: u64,
+    entry_bytes: u64,
+    table_crc: u32,
+}
+
+/// Reads the table: the first, or else the one at the end of the device; a sentence if neither is sound.
+pub(super) async fn read_table(device: &dyn Device) -> Result<Vec<Partition>, String> {
+    let size = device.geometry().size;
+    let mut reasons = Vec::new();
+    for sector_bytes in [512, 4096] {
+        let sectors = size / sector_bytes;
+        for (name, sector) in [("first", 1), ("last", sectors.saturating_sub(1))] {
+            if sector == 0 || sector >= sectors {
+                continue;
+            }
+            match read_at(device, sector_bytes, sector).await {
+                Ok(partitions) => {
+                    if !reasons.is_empty() {
+                        tracing::warn!("the {name} GPT is used: {}", reasons.join("; "));
+                    }
+                    return Ok(partitions);
+                }
+                Err(None) => {}
+                Err(Some(why)) => reasons.push(format!("{name}, sectors of {}: {why}", Size(sector_bytes))),
+            }
+        }
+    }
+    Err(if reasons.is_empty() { "there is none".to_owned() } else { reasons.join("; ") })
+}
+
+/// Reads the table whose header is in `sector`. No reason in the error: there is nothing there.
+async fn read_at(device: &dyn Device, sector_bytes: u64, sector: u64) -> Result<Vec<Partition>, Option<String>> {
+    let bytes = read(device, ByteRange::new(sector * sector_bytes, sector_bytes)).await?;
+    if !bytes.starts_with(b"EFI PART") {
+        return Err(None);
+    }
+    let header = parse_header(&bytes, sector_bytes, sector)?;
+    let range = ByteRange::new(header.table_at, header.entries * header.entry_bytes);
+    let table = read(device, range).await?;
+    if checksum(CrcAlgorithm::Crc32IsoHdlc, &table) != u64::from(header.table_crc) {
+        return Err(Some("the checksum of the entries is wrong".to_owned()));
+    }
+    Ok(parse_entries(&table, &header))
+}
+
+fn parse_header(bytes: &[u8], sector_bytes: u64, sector: u64) -> Result<Header, String> {
+    let header_bytes = usize::try_from(le32(bytes, 12)).unwrap_or(usize::MAX);
+    if header_bytes < HEADER_BYTES_MIN || header_bytes > bytes.len() {
+        return Err(format!("a header cannot be {header_bytes} bytes long"));
+    }
+    let mut blanked = bytes[..header_bytes].to_vec();
+    blanked[HEADER_CRC_AT].fill(0);
+    if checksum(CrcAlgorithm::Crc32IsoHdlc, &blanked) != u64::from(le32(bytes, HEADER_CRC_AT.start)) {
+        return Err("the checksum of the header is wrong".to_owned());
+    }
+    if le64(bytes, 24) != sector {
+        return Err(format!("the header in sector {sector} says it is in sector {}", le64(bytes, 24)));
+    }
+    let (entries, entry_bytes) = (le32(bytes, 80), le32(bytes, 84));
+    if !(128..=ENTRY_BYTES_MAX).contains(&entry_bytes) || !entry_bytes.is_power_of_two() {
+        return Err(format!("an entry cannot be {entry_bytes} bytes long"));
+    }
+    let (entries, entry_bytes) = (u64::from(entries), u64::from(entry_bytes));
+    if entries * entry_bytes > TABLE_BYTES_MAX {
+        return Err(format!("a table of {} is refused", Size(entries * entry_bytes)));
+    }
+    let table_at = le64(bytes, 72).checked_mul(sector_bytes).ok_or("the entries are beyond any device")?;
+    Ok(Header { sector_bytes, table_at, entries, entry_bytes, table_crc: le32(bytes, 88) })
+}
+
+fn parse_entries(table: &[u8], header: &Header) -> Vec<Partition> {
+    let entry_bytes = usize::try_from(header.entry_bytes).unwrap_or(usize::MAX);
+    let mut partitions = Vec::new();
+    for (number, entry) in (1u32..).zip(table.chunks_exact(entry_bytes)) {
+        let unused = entry[..16] == [0; 16];
+        if unused {
+            continue;
+        }
+        match parse_range(le64(entry, 32), le64(entry, 40), header.sector_bytes) {
+            Some(range) => partitions.push(Partition { number, range }),
+            None => tracing::warn!("partition {number} ends before it starts, or beyond any device; left out"),
+        }
+    }
+    partitions
+}
+
+/// The bytes from the first sector to the last.
+fn parse_range(first: u64, last: u64, sector_bytes: u64) -> Option<ByteRange> {
+    let start = first.checked_mul(sector_bytes)?;
+    let end = last.checked_add(1)?.checked_mul(sector_bytes)?;
+    (start < end).then(|| ByteRange::between(start, end))
+}

@@ -1,0 +1,116 @@
+//! The partition table of a master boot record, with its chain of logical partitions.
+
+use cheetah_device::{ByteRange, Device};
+
+use super::{Partition, le32, read};
+
+/// An MBR counts in sectors of 512 bytes, which is right for every image but those of disks with native 4 KiB
+/// sectors; nothing in the table tells these apart.
+const SECTOR_BYTES: u64 = 512;
+/// Where the four entries start, and how long one is.
+const ENTRIES_AT: usize = 446;
+const ENTRY_BYTES: usize = 16;
+/// The chain of logical partitions is followed no further: it may be a loop.
+const LOGICAL_MAX: u32 = 128;
+/// The type of the entry that stands for a whole GPT.
+const PROTECTIVE: u8 = 0xee;
+
+/// What the first sector holds.
+pub(super) enum Table {
+    /// No partition table.
+    None,
+    /// One that only says: see the GPT.
+    Protective,
+    /// A table.
+    Partitions(Vec<Partition>),
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    kind: u8,
+    start: u64,
+    sectors: u64,
+}
+
+impl Entry {
+    fn is_used(self) -> bool {
+        self.kind != 0 && self.sectors > 0
+    }
+
+    fn is_extended(self) -> bool {
+        matches!(self.kind, 0x05 | 0x0f | 0x85)
+    }
+
+    /// The partition; its sectors are counted from `base`. 32-bit numbers of sectors cannot overflow here.
+    fn partition(self, number: u32, base: u64) -> Partition {
+        Partition { number, range: ByteRange::new((base + self.start) * SECTOR_BYTES, self.sectors * SECTOR_BYTES) }
+    }
+}
+
+/// The four entries of a boot record, if it is one.
+fn entries(sector: &[u8]) -> Option<[Entry; 4]> {
+    if sector.get(510..512) != Some(&[0x55, 0xaa]) {
+        return None;
+    }
+    let mut entries = [Entry { kind: 0, start: 0, sectors: 0 }; 4];
+    for (entry, bytes) in entries.iter_mut().zip(sector[ENTRIES_AT..510].chunks_exact(ENTRY_BYTES)) {
+        // A file system's boot sector has the same signature, but code or text in this place.
+        if bytes[0] & 0x7f != 0 {
+            return None;
+        }
+        *entry = Entry { kind: bytes[4], start: le32(bytes, 8).into(), sectors: le32(bytes, 12).into() };
+    }
+    Some(entries)
+}
+
+/// Reads the table, or a sentence on why it cannot be read.
+pub(super) async fn read_table(device: &dyn Device) -> Result<Table, String> {
+    if device.geometry().size < SECTOR_BYTES {
+        return Ok(Table::None);
+    }
+    let sector = read(device, ByteRange::new(0, SECTOR_BYTES)).await?;
+    let Some(entries) = entries(&sector) else { return Ok(Table::None) };
+    if entries.iter().any(|entry| entry.kind == PROTECTIVE) {
+        return Ok(Table::Protective);
+    }
+    let mut partitions = Vec::new();
+    for (number, entry) in (1..).zip(entries) {
+        if entry.is_used() && !entry.is_extended() {
+            partitions.push(entry.partition(number, 0));
+        }
+    }
+    if let Some(extended) = entries.into_iter().find(|entry| entry.is_used() && entry.is_extended()) {
+        read_logical(device, extended, &mut partitions).await;
+    }
+    if partitions.is_empty() { Ok(Table::None) } else { Ok(Table::Partitions(partitions)) }
+}
+
+/// Follows the chain of extended boot records: each holds one partition, counted from itself, and the place of
+/// the next, counted from the start of the extended partition.
+async fn read_logical(device: &dyn Device, extended: Entry, partitions: &mut Vec<Partition>) {
+    let mut at = extended.start;
+    for number in 5..5 + LOGICAL_MAX {
+        let record = match read(device, ByteRange::new(at * SECTOR_BYTES, SECTOR_BYTES)).await {
+            Ok(record) => record,
+            Err(why) => {
+                tracing::warn!("logical partitions from number {number} on are missing: {why}");
+                return;
+            }
+        };
+        let Some([partition, next, ..]) = entries(&record) else {
+            // An extended partition may be empty and hold no record at all.
+            if number > 5 {
+                tracing::warn!("logical partitions from number {number} on are missing: sector {at} is no record");
+            }
+            return;
+        };
+        if partition.is_used() && !partition.is_extended() {
+            partitions.push(partition.partition(number, at));
+        }
+        if !next.is_used() || !next.is_extended() || next.start == 0 {
+            return;
+        }
+        at = extended.start + next.start;
+    }
+    tracing::warn!("more than {LOGICAL_MAX} logical partitions, or a chain that bites its tail; the rest is left out");
+}
