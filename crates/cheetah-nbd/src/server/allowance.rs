@@ -19,22 +19,28 @@ type Asking = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireEr
 /// Without it, clients that ask for much and read nothing could make the server hold any amount.
 pub(super) struct Allowance {
     shared: Arc<Semaphore>,
+    capacity: usize,
     granted: usize,
     permits: Option<OwnedSemaphorePermit>,
     asking: Option<Asking>,
 }
 
 impl Allowance {
-    /// Takes from `shared`, whose permits are bytes.
-    pub(super) fn new(shared: Arc<Semaphore>) -> Self {
-        Self { shared, granted: FREE_BYTES, permits: None, asking: None }
+    /// Takes from `shared`, whose permits are bytes, `capacity` of them when nobody holds any.
+    pub(super) fn new(shared: Arc<Semaphore>, capacity: usize) -> Self {
+        Self { shared, capacity, granted: FREE_BYTES, permits: None, asking: None }
     }
 
-    /// Ready once the connection may hold `bytes`.
+    /// Ready once the connection may hold `bytes`. Not before some of what it holds has been dealt with, if that is
+    /// more than there is for all connections together.
     pub(super) fn poll_hold(&mut self, bytes: usize, cx: &mut Context<'_>) -> Poll<()> {
         while bytes > self.granted {
-            let missing = (bytes - self.granted).next_multiple_of(STEP_BYTES);
-            // Saturates far above any semaphore: the request sizes are limited to 32 MiB.
+            if bytes > FREE_BYTES + self.capacity {
+                return Poll::Pending;
+            }
+            let room = FREE_BYTES + self.capacity - self.granted;
+            let missing = (bytes - self.granted).next_multiple_of(STEP_BYTES).min(room);
+            // Not truncated: no request is larger than 32 MiB.
             let missing = u32::try_from(missing).unwrap_or(u32::MAX);
             let asking =
                 self.asking.get_or_insert_with(|| Box::pin(Arc::clone(&self.shared).acquire_many_owned(missing)));
@@ -52,15 +58,43 @@ impl Allowance {
         Poll::Ready(())
     }
 
-    /// Gives back what was granted; called when the connection holds next to nothing.
-    pub(super) fn release(&mut self) {
-        self.permits = None;
-        self.asking = None;
-        self.granted = FREE_BYTES;
+    /// Gives back what a connection that now holds `bytes` has long not needed, so that others get theirs. True if
+    /// it gave up its place among those who wait: it has to ask again.
+    pub(super) fn give_back(&mut self, bytes: usize) -> bool {
+        let wanted = bytes.saturating_sub(FREE_BYTES).next_multiple_of(STEP_BYTES);
+        let extra = (self.granted - FREE_BYTES).saturating_sub(wanted);
+        if extra < 2 * STEP_BYTES && bytes > 0 || extra == 0 {
+            return false;
+        }
+        if let Some(permits) = &mut self.permits {
+            drop(permits.split(extra));
+        }
+        self.granted -= extra;
+        self.asking.take().is_some()
     }
+}
 
-    /// Whether anything beyond the free share is held.
-    pub(super) fn is_extended(&self) -> bool {
-        self.permits.is_some()
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn what_one_gives_back_another_gets() {
+        const MIB: usize = 1 << 20;
+        let shared = Arc::new(Semaphore::new(8 * MIB));
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut greedy = Allowance::new(Arc::clone(&shared), 8 * MIB);
+        let mut modest = Allowance::new(Arc::clone(&shared), 8 * MIB);
+        assert!(greedy.poll_hold(8 * MIB, &mut cx).is_ready());
+        assert!(greedy.poll_hold(9 * MIB, &mut cx).is_pending(), "there is no more than 8 MiB for all");
+        assert!(modest.poll_hold(FREE_BYTES, &mut cx).is_ready(), "the small share is everybody's");
+        assert!(modest.poll_hold(2 * MIB, &mut cx).is_pending());
+        greedy.give_back(MIB);
+        assert!(modest.poll_hold(2 * MIB, &mut cx).is_ready());
+        greedy.give_back(0);
+        modest.give_back(0);
+        assert_eq!(shared.available_permits(), 8 * MIB);
     }
 }

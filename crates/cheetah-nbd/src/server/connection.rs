@@ -7,13 +7,12 @@ use std::time::Duration;
 use bytes::BytesMut;
 use cheetah_device::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Semaphore;
 
 use super::allowance::Allowance;
 use super::answer::Terms;
 use super::listener::Stream;
 use super::transmission::Transmission;
-use super::{Export, Exports};
+use super::{Export, Exports, Memory};
 use crate::handshake::BlockSizes;
 use crate::handshake::server::{ExportLookup, Offer, Refusal, ServerHandshake, Session, Step};
 use crate::proto::{BASE_ALLOCATION, OPTION_LEN_MAX, PAYLOAD_LEN_MAX, TransmissionFlags};
@@ -22,7 +21,7 @@ use crate::proto::{BASE_ALLOCATION, OPTION_LEN_MAX, PAYLOAD_LEN_MAX, Transmissio
 pub(super) async fn run(
     stream: Stream,
     exports: Arc<dyn Exports>,
-    memory: Arc<Semaphore>,
+    memory: Memory,
     handshake_timeout: Duration,
 ) -> io::Result<()> {
     match stream {
@@ -34,7 +33,7 @@ pub(super) async fn run(
 async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     exports: Arc<dyn Exports>,
-    memory: Arc<Semaphore>,
+    memory: Memory,
     handshake_timeout: Duration,
 ) -> io::Result<()> {
     let mut received = BytesMut::new();
@@ -49,7 +48,9 @@ async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
         allocation: session.contexts.iter().find(|context| context.name == BASE_ALLOCATION).map(|context| context.id),
         others: session.contexts.iter().filter(|context| context.name != BASE_ALLOCATION).map(|c| c.id).collect(),
     };
-    Transmission::new(stream, &*session.export.device, terms, received, Allowance::new(memory)).run().await
+    Transmission::new(stream, &*session.export.device, terms, received, Allowance::new(memory.shared, memory.bytes_max))
+        .run()
+        .await
 }
 
 async fn negotiate<S: AsyncRead + AsyncWrite + Unpin>(

@@ -56,7 +56,7 @@ pub struct ServerConfig {
     /// Clients served at once; further ones are turned away. At most 65,536.
     pub connections_max: usize,
     /// Memory for requests and replies under way, over all connections, beside a small fixed share for each.
-    /// At least 64 MiB, so that the largest request (32 MiB) always fits.
+    /// At least 33 MiB, so that the largest request (32 MiB) fits; less is taken as that.
     pub memory_bytes_max: usize,
     /// How long a client may take to negotiate.
     pub handshake_timeout: Duration,
@@ -75,13 +75,27 @@ impl Default for ServerConfig {
     }
 }
 
+/// The memory connections share for requests and replies.
+#[derive(Clone)]
+struct Memory {
+    shared: Arc<Semaphore>,
+    bytes_max: usize,
+}
+
+impl Memory {
+    fn new(bytes_max: usize) -> Self {
+        let bytes_max = bytes_max.clamp(33 << 20, Semaphore::MAX_PERMITS);
+        Self { shared: Arc::new(Semaphore::new(bytes_max)), bytes_max }
+    }
+}
+
 /// Serves `exports` to whoever connects. Runs until it is dropped, which cuts every connection.
 ///
 /// # Errors
 ///
 /// Only where accepting fails for good.
 pub async fn serve(listener: Listener, exports: Arc<dyn Exports>, config: ServerConfig) -> io::Result<()> {
-    let memory = Arc::new(Semaphore::new(config.memory_bytes_max));
+    let memory = Memory::new(config.memory_bytes_max);
     let seats = Arc::new(Semaphore::new(config.connections_max));
     let mut connections = JoinSet::new();
     loop {
@@ -100,7 +114,7 @@ pub async fn serve(listener: Listener, exports: Arc<dyn Exports>, config: Server
             continue;
         };
         let runtime = config.workers.as_ref().map_or_else(Handle::current, |workers| workers.next());
-        let (exports, memory, timeout) = (Arc::clone(&exports), Arc::clone(&memory), config.handshake_timeout);
+        let (exports, memory, timeout) = (Arc::clone(&exports), memory.clone(), config.handshake_timeout);
         let stream = accepted.enter(&runtime)?;
         connections.spawn_on(
             async move {

@@ -98,8 +98,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             if self.ending && self.slow.is_empty() && self.outbox.len() == 0 && self.is_settled() {
                 return Poll::Ready(Ok(()));
             }
-            if self.held() == 0 && self.allowance.is_extended() {
-                self.allowance.release();
+            if self.allowance.give_back(self.held()) {
                 continue;
             }
             return Poll::Pending;
