@@ -1,0 +1,284 @@
+//! The server against clients that behave badly, and stock clients that behave well.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use cheetah_device::memory::Memory;
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry, Io};
+use cheetah_nbd::proto::{Command as Op, CommandFlags, Request};
+use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
+use proptest::prelude::*;
+
+const SIZE: u64 = 3 << 20;
+
+/// A device that answers only after a trip through the executor, as one behind a network does.
+struct Slowly(Memory);
+
+impl Device for Slowly {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        Io::later(async move {
+            tokio::task::yield_now().await;
+            self.0.read(range).await
+        })
+    }
+    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
+        Io::later(async move {
+            tokio::task::yield_now().await;
+            self.0.write(offset, data, fua).await
+        })
+    }
+}
+
+/// Fails for every range that touches the second MiB.
+struct HalfBroken(Memory);
+
+impl Device for HalfBroken {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match range.intersection(ByteRange::new(1 << 20, 1 << 20)) {
+            Some(range) => Io::fail(Error::Corrupt { device: "half".into(), range }),
+            None => self.0.read(range),
+        }
+    }
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+}
+
+struct Named(Vec<(&'static str, DynDevice)>);
+
+impl Exports for Named {
+    fn list(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| (*name).to_owned()).collect()
+    }
+    fn open(&self, name: &str, _contexts: &[String]) -> Result<Export, Error> {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        let (_, device) = found.ok_or_else(|| Error::Invalid(format!("no export is named '{name}'").into()))?;
+        Ok(Export { device: Arc::clone(device), description: "a test".into(), contexts: Vec::new() })
+    }
+}
+
+fn content() -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..SIZE).map(|i| (i * 7 % 251) as u8).collect();
+    bytes[1 << 19..1 << 20].fill(0);
+    bytes
+}
+
+/// A server on threads of its own; it ends with the test.
+fn start(config: ServerConfig) -> SocketAddr {
+    let exports = Named(vec![
+        ("fast", Arc::new(Memory::new(content()))),
+        ("slow", Arc::new(Slowly(Memory::new(content())))),
+        ("half", Arc::new(HalfBroken(Memory::new(content())))),
+    ]);
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).await.unwrap();
+            send.send(listener.tcp_address().unwrap()).unwrap();
+            serve(listener, Arc::new(exports), config).await.unwrap();
+        });
+    });
+    receive.recv().unwrap()
+}
+
+/// Enters `export` the old way, after which replies are simple.
+fn enter(server: SocketAddr, export: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.read_exact(&mut [0; 18]).unwrap();
+    let mut hello = 3u32.to_be_bytes().to_vec();
+    hello.extend(b"IHAVEOPT");
+    hello.extend(1u32.to_be_bytes());
+    hello.extend((export.len() as u32).to_be_bytes());
+    hello.extend(export.as_bytes());
+    stream.write_all(&hello).unwrap();
+    stream.read_exact(&mut [0; 10]).unwrap();
+    stream
+}
+
+fn request(command: Op, cookie: u64, offset: u64, len: u32) -> BytesMut {
+    let mut out = BytesMut::new();
+    Request { flags: CommandFlags::NONE, command, cookie, offset, len }.encode(&mut out);
+    out
+}
+
+/// Reads one simple reply with `len` bytes of data, if it went well.
+fn reply(stream: &mut TcpStream, len: usize) -> (u32, u64, Vec<u8>) {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header).unwrap();
+    let error = u32::from_be_bytes(header[4..8].try_into().unwrap());
+    let mut data = vec![0; if error == 0 { len } else { 0 }];
+    stream.read_exact(&mut data).unwrap();
+    (error, u64::from_be_bytes(header[8..].try_into().unwrap()), data)
+}
+
+fn assert_serves(server: SocketAddr) {
+    for export in ["fast", "slow"] {
+        let mut stream = enter(server, export);
+        stream.write_all(&request(Op::Read, 9, 1000, 5000)).unwrap();
+        assert_eq!(reply(&mut stream, 5000), (0, 9, content()[1000..6000].to_vec()));
+    }
+}
+
+#[test]
+fn requests_sent_in_one_go_are_each_answered() {
+    let server = start(ServerConfig::default());
+    for export in ["fast", "slow"] {
+        let mut stream = enter(server, export);
+        let mut all = BytesMut::new();
+        for i in 0..300 {
+            all.extend(request(Op::Read, i, i * 100, 10_000));
+        }
+        stream.write_all(&all).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..300 {
+            let (error, cookie, data) = reply(&mut stream, 10_000);
+            let at = cookie as usize * 100;
+            assert_eq!((error, &data[..]), (0, &content()[at..at + 10_000]));
+            seen.push(cookie);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..300).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_large_write_arrives_whole_and_an_impossible_one_is_refused() {
+    let server = start(ServerConfig::default());
+    for export in ["fast", "slow"] {
+        let mut stream = enter(server, export);
+        let bytes: Vec<u8> = (0..2_500_000u32).map(|i| (i % 253) as u8).collect();
+        let mut all = request(Op::Write, 1, 12_345, 2_500_000);
+        all.extend(&bytes);
+        all.extend(request(Op::Write, 2, SIZE - 10, 300_000));
+        all.extend(&bytes[..300_000]);
+        stream.write_all(&all).unwrap();
+        let mut replies: Vec<_> = (0..2).map(|_| reply(&mut stream, 0)).collect();
+        replies.sort_by_key(|reply| reply.1);
+        assert_eq!((replies[0].0, replies[1].0), (0, 28), "no space beyond the end");
+        stream.write_all(&request(Op::Read, 3, 12_345, 2_500_000)).unwrap();
+        let (error, cookie, data) = reply(&mut stream, 2_500_000);
+        assert_eq!((error, cookie), (0, 3));
+        assert!(data == bytes);
+    }
+}
+
+#[test]
+fn hostile_clients_harm_nobody_else() {
+    let server = start(ServerConfig { connections_max: 40, ..ServerConfig::default() });
+    let mut greedy = Vec::new();
+    for _ in 0..12 {
+        // Asks for far more than it takes, and announces payloads that never come.
+        let mut stream = enter(server, "slow");
+        for i in 0..50 {
+            stream.write_all(&request(Op::Read, i, 0, SIZE as u32)).unwrap();
+        }
+        greedy.push(stream);
+        let mut stream = enter(server, "fast");
+        stream.write_all(&request(Op::Write, 1, 0, SIZE as u32)).unwrap();
+        greedy.push(stream);
+    }
+    let mut wrong = enter(server, "fast");
+    wrong.write_all(&[0x55; 64]).unwrap();
+    assert_eq!(wrong.read(&mut [0; 1]).unwrap_or(0), 0, "a wrong magic number ends the connection");
+    let mut huge = enter(server, "fast");
+    huge.write_all(&request(Op::Write, 1, 0, u32::MAX)).unwrap();
+    assert_eq!(huge.read(&mut [0; 1]).unwrap_or(0), 0, "4 GiB of payload end the connection");
+    assert_serves(server);
+}
+
+#[test]
+fn too_many_clients_are_turned_away_and_later_ones_served() {
+    let server = start(ServerConfig { connections_max: 2, ..ServerConfig::default() });
+    let first = enter(server, "fast");
+    let second = enter(server, "fast");
+    let mut third = TcpStream::connect(server).unwrap();
+    assert_eq!(third.read(&mut [0; 1]).unwrap_or(0), 0);
+    drop((first, second));
+    // The server notices in its own time.
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(server).unwrap();
+        if stream.read_exact(&mut [0; 18]).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("seats of clients that left were not given to others");
+}
+
+/// Runs a stock tool; `None`, visibly, where it is not installed.
+fn tool(program: &str, arguments: &[&str]) -> Option<(bool, String)> {
+    match Command::new(program).args(arguments).output() {
+        Ok(output) => {
+            let text = [output.stdout, output.stderr].concat();
+            Some((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
+        }
+        Err(_) => {
+            eprintln!("SKIPPED: {program} is not installed");
+            None
+        }
+    }
+}
+
+#[test]
+fn stock_clients_read_what_is_there() {
+    let server = start(ServerConfig::default());
+    let folder = tempfile::tempdir().unwrap();
+    for export in ["fast", "slow"] {
+        let uri = format!("nbd://{server}/{export}");
+        let copy = folder.path().join(export);
+        let copy = copy.to_str().unwrap();
+        if let Some((well, said)) = tool("nbdcopy", &[&uri, copy]) {
+            assert!(well, "{said}");
+            assert!(std::fs::read(copy).unwrap() == content());
+        }
+        let copy = format!("{copy}.qemu");
+        if let Some((well, said)) = tool("qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, &copy]) {
+            assert!(well, "{said}");
+            assert!(std::fs::read(&copy).unwrap() == content());
+        }
+    }
+    if let Some((well, said)) = tool("nbdinfo", &["--list", &format!("nbd://{server}")]) {
+        assert!(well && said.contains("fast") && said.contains("slow"), "{said}");
+    }
+}
+
+#[test]
+fn an_error_in_the_middle_of_a_large_read_fails_that_read_only() {
+    let server = start(ServerConfig::default());
+    let uri = format!("nbd://{server}/half");
+    let read = |range: &str| tool("qemu-io", &["-r", "-f", "raw", "-c", &format!("read {range}"), &uri]);
+    if let Some((_, said)) = read("0 3M") {
+        assert!(said.contains("Input/output error"), "{said}");
+    }
+    if let Some((_, said)) = read("2M 1M") {
+        assert!(said.contains("read 1048576/1048576"), "{said}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn nonsense_after_the_handshake_never_stops_the_server(bytes in prop::collection::vec(any::<u8>(), 0..300), magic: bool) {
+        let server = *SHARED.get_or_init(|| start(ServerConfig::default()));
+        let mut stream = enter(server, "fast");
+        let mut all = if magic { 0x2560_9513u32.to_be_bytes().to_vec() } else { Vec::new() };
+        all.extend(bytes);
+        let _ = stream.write_all(&all);
+        drop(stream);
+        assert_serves(server);
+    }
+}
+
+static SHARED: std::sync::OnceLock<SocketAddr> = std::sync::OnceLock::new();
