@@ -1,14 +1,21 @@
 //! Making a drive out of nodes, and making it larger.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_device::placement::Layout;
+use cheetah_nbd::uri::NbdUri;
+use cheetah_node::control::ControlClient;
+use cheetah_node::control::api::NewExport;
+use futures::future::join_all;
 
-use crate::error::{Error, Result};
-use crate::file::DriveFile;
-use crate::find::Found;
-use crate::plan::Wanted;
+use crate::error::{Error, Result, list};
+use crate::file::{DriveFile, Set, SetNode, VERSION};
+use crate::find::{Found, Place};
+use crate::hash::hex;
+use crate::lease::{Export, Leases};
+use crate::plan::{Free, Wanted, plan};
+use crate::status::{NodeState, status};
 
 /// What drive to make.
 #[derive(Debug, Clone)]
@@ -34,7 +41,7 @@ pub struct EnlargeRequest {
     pub nodes: Vec<Found>,
     /// How the new set lies over them.
     pub layout: Layout,
-    /// Bytes to add.
+    /// Bytes to add; the new set starts where the nodes of the last one end.
     pub size: Wanted,
     /// Do not reserve the memory.
     pub thin: bool,
@@ -42,14 +49,186 @@ pub struct EnlargeRequest {
     pub timeout: Duration,
 }
 
-/// Allocates the drive on its nodes and writes its file. If anything fails, everything made is undone.
+/// Allocates the drive on its nodes and writes its file. If anything fails, everything made is undone. A node whose
+/// share would be nothing takes no part.
 pub async fn create(request: CreateRequest) -> Result<DriveFile> {
-    let _ = request;
-    Err(Error::failed("not built yet"))
+    let path = request.path;
+    if path.symlink_metadata().is_ok() {
+        return Err(exists(&path));
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = if stem.is_empty() { "drive".to_owned() } else { stem.chars().take(60).collect() };
+    let mut file =
+        DriveFile { path: path.clone(), version: VERSION, name, id: new_id()?, size: 0, sets: Vec::new(), image: None };
+    let shares = plan(request.size, request.layout, &free(&request.nodes))?;
+    let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
+    file.size = match request.size {
+        Wanted::Bytes(bytes) => bytes,
+        Wanted::All => made.set.size,
+    };
+    file.sets.push(made.set.clone());
+    match file.save_new() {
+        Ok(()) => Ok(file),
+        Err(error) => Err(made.undo(error).await),
+    }
 }
 
-/// Appends a set of further nodes to the drive; its file is replaced. Refused while anyone uses the drive.
+fn exists(path: &Path) -> Error {
+    let path = path.display();
+    Error::misuse(format!("{path} exists already; choose another name, or `cheetah destroy {path}` first"))
+}
+
+/// Appends a set of further nodes to the drive; its file is replaced. Refused while anyone uses the drive, and while
+/// any of its nodes cannot tell.
 pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()> {
-    let _ = (file, request);
-    Err(Error::failed("not built yet"))
+    let shares = plan(request.size, request.layout, &free(&request.nodes))?;
+    let now = status(file, request.timeout).await?;
+    let mut busy = Vec::new();
+    for node in &now.nodes {
+        match (&node.problem, &node.writer, node.connections) {
+            (Some(problem), _, _) => return Err(Error::failed(format!("{} is not whole: {problem}", file.name))),
+            (_, Some(writer), _) => busy.push(format!("{} is written to by {writer}", node.node)),
+            (_, _, Some(open)) if open > 0 => busy.push(format!("{} has {open} connections open", node.node)),
+            _ => debug_assert!(node.state.is_healthy() && node.state != NodeState::Unreachable),
+        }
+    }
+    if !busy.is_empty() {
+        return Err(Error::failed(format!(
+            "{} is in use: {}; unmount it everywhere, then enlarge it",
+            file.name,
+            list(&busy)
+        )));
+    }
+    // From here on no writer can come in between.
+    let leases = Leases::take(file, false, request.timeout, |_| true).await?;
+    let enlarged = append(file, &request, &shares).await;
+    leases.release().await;
+    *file = enlarged?;
+    Ok(())
+}
+
+async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> Result<DriveFile> {
+    let made = allocate(file, request.layout, &request.nodes, shares, request.thin, request.timeout).await?;
+    let mut larger = file.clone();
+    larger.size = match request.size {
+        Wanted::Bytes(bytes) => file.capacity().saturating_add(bytes),
+        Wanted::All => file.capacity().saturating_add(made.set.size),
+    };
+    larger.sets.push(made.set.clone());
+    match larger.save() {
+        Ok(()) => Ok(larger),
+        Err(error) => Err(made.undo(error).await),
+    }
+}
+
+/// What was allocated for a set, and how to free it again.
+struct Made {
+    set: Set,
+    exports: Vec<Export>,
+}
+
+impl Made {
+    /// Frees everything; `why` is handed back, with what could not be freed.
+    async fn undo(self, why: Error) -> Error {
+        free_exports(&self.exports, why).await
+    }
+}
+
+/// Allocates `shares` on the nodes at once; all or nothing.
+async fn allocate(
+    file: &DriveFile,
+    layout: Layout,
+    nodes: &[Found],
+    shares: &[u64],
+    thin: bool,
+    timeout: Duration,
+) -> Result<Made> {
+    let first = file.nodes().count();
+    let parts = nodes.iter().zip(shares).filter(|(_, share)| **share > 0).enumerate();
+    let parts: Vec<_> = parts.map(|(n, (node, share))| (node, *share, export_name(file, first + n))).collect();
+    let results =
+        join_all(parts.iter().map(|(node, share, name)| allocate_one(node, *share, name, thin, timeout))).await;
+    let (mut entries, mut exports, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok((entry, export)) => {
+                entries.push(entry);
+                exports.extend(export);
+            }
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    if failures.is_empty() {
+        return Ok(Made { set: Set::new(layout, entries), exports });
+    }
+    let error = Error::failed(format!("{} could not be made: {}", file.name, failures.join("; ")));
+    Err(free_exports(&exports, error).await)
+}
+
+async fn allocate_one(
+    node: &Found,
+    size: u64,
+    name: &str,
+    thin: bool,
+    timeout: Duration,
+) -> Result<(SetNode, Option<Export>)> {
+    let entry = |nbd: String, http: Option<&str>, instance: Option<&str>| SetNode {
+        name: node.name.clone(),
+        nbd,
+        http: http.map(str::to_owned),
+        instance: instance.map(str::to_owned),
+        size,
+    };
+    match &node.place {
+        Place::Foreign { uri } => Ok((entry(uri.clone(), None, None), None)),
+        Place::Node { nbd, http, instance } => {
+            let uri: NbdUri = format!("nbd://{nbd}/{name}")
+                .parse()
+                .map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
+            let control = ControlClient::new(http).with_timeout(timeout);
+            let wanted = if thin { NewExport::thin(name, size) } else { NewExport::reserved(name, size) };
+            control.create_export(&wanted).await.map_err(|error| Error::failed(error.to_string()))?;
+            let export = Export { node: node.name.clone(), name: name.to_owned(), control };
+            Ok((entry(uri.to_string(), Some(http), Some(instance)), Some(export)))
+        }
+    }
+}
+
+/// Frees exports that were made in vain.
+async fn free_exports(exports: &[Export], why: Error) -> Error {
+    let freed = join_all(exports.iter().map(|export| export.control.delete_export(&export.name, None))).await;
+    let stuck: Vec<_> = freed.into_iter().filter_map(|result| result.err().map(|error| error.to_string())).collect();
+    if stuck.is_empty() {
+        return why;
+    }
+    Error::failed(format!("{why}; and what had been allocated could not be freed: {}", stuck.join("; ")))
+}
+
+fn free(nodes: &[Found]) -> Vec<Free> {
+    nodes.iter().map(|node| Free { name: node.name.clone(), bytes: node.free_bytes }).collect()
+}
+
+/// `case42-0123abcd-0`: the drive's name in what an export's may hold, the start of its id, the entry's index.
+fn export_name(file: &DriveFile, index: usize) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' };
+    let name: String = file.name.chars().map(plain).collect();
+    format!("{name}-{}-{index}", file.id.get(..8).unwrap_or(&file.id))
+}
+
+fn new_id() -> Result<String> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| Error::failed(format!("no randomness for the drive's id: {error}")))?;
+    Ok(hex(&id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::example;
+
+    #[test]
+    fn export_names_are_fit_for_a_uri_and_for_a_node() {
+        let file = DriveFile { name: "Fall 42/ä".into(), ..example() };
+        assert_eq!(export_name(&file, 3), "Fall_42__-01234567-3");
+    }
 }

@@ -1,11 +1,17 @@
 //! Giving the nodes their memory back.
 
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
+use cheetah_node::control::ControlError;
+use futures::future::join_all;
 use serde::Serialize;
 
-use crate::error::{Error, Result};
-use crate::file::DriveFile;
+use crate::error::{Error, Result, list};
+use crate::file::{DriveFile, SetNode};
+use crate::lease::{Export, Leases};
+use crate::status::{NodeState, NodeStatus, status};
 
 /// How to destroy a drive.
 #[derive(Debug, Clone)]
@@ -21,6 +27,8 @@ pub struct DestroyOptions {
 pub struct Destroyed {
     /// For each node entry, in file order.
     pub nodes: Vec<NodeOutcome>,
+    /// Whether the drive file and its digests were removed. They are kept where a node refused, for another try.
+    pub file_removed: bool,
 }
 
 /// What became of the memory on one node.
@@ -28,16 +36,18 @@ pub struct Destroyed {
 pub struct NodeOutcome {
     /// The node, as the user knows it.
     pub node: String,
+    /// Bytes of the drive it held.
+    pub size_bytes: u64,
     /// What happened there.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
 /// What became of one export.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
-    /// Freed and wiped; the node's receipt.
+    /// Freed and wiped; from the node's receipt.
     Wiped {
         /// Bytes overwritten.
         wiped_bytes: u64,
@@ -46,18 +56,93 @@ pub enum Outcome {
     },
     /// The node restarted since, and so wiped it, or freed it before.
     Gone,
-    /// The node did not answer or refused; its memory may still hold the bytes.
-    Failed {
-        /// Why.
+    /// The node did not answer; its memory may still hold the bytes.
+    Unreachable {
+        /// What was tried.
         why: String,
     },
-    /// A foreign server: what it does with its bytes is its own affair.
+    /// The node answered, and did not free it.
+    Refused {
+        /// Its words.
+        why: String,
+    },
+    /// A foreign server: its bytes are as they were.
     Foreign,
+}
+
+impl Destroyed {
+    /// Whether no node may still hold any of the drive, foreign servers aside.
+    pub fn is_clean(&self) -> bool {
+        self.nodes.iter().all(|node| match &node.outcome {
+            Outcome::Wiped { verified_zero, .. } => *verified_zero,
+            Outcome::Gone | Outcome::Foreign => true,
+            Outcome::Unreachable { .. } | Outcome::Refused { .. } => false,
+        })
+    }
 }
 
 /// Frees the drive's exports and removes its file and digests. Nodes that cannot be reached are reported, not fatal.
 /// Refused while others hold its lease or are connected, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
-    let _ = (file, options);
-    Err(Error::failed("not built yet"))
+    let now = status(file, options.timeout).await?.nodes;
+    if !options.force {
+        refuse_if_used(file, &now)?;
+    }
+    let leases = Leases::take(file, options.force, options.timeout, |node| now[node].state == NodeState::Ok).await?;
+    let freeing = file.nodes().zip(&now).enumerate().map(|(index, (node, now))| {
+        let token = leases.token(index);
+        async move { free(node, now, token, options.timeout).await }
+    });
+    let outcomes = join_all(freeing).await;
+    leases.release().await;
+    let nodes: Vec<_> = file
+        .nodes()
+        .zip(outcomes)
+        .map(|(node, outcome)| NodeOutcome { node: node.name.clone(), size_bytes: node.size, outcome })
+        .collect();
+    let file_removed = !nodes.iter().any(|node| matches!(node.outcome, Outcome::Refused { .. }));
+    if file_removed {
+        remove(&file.digests_path())?;
+        remove(&file.path)?;
+    }
+    Ok(Destroyed { nodes, file_removed })
+}
+
+fn refuse_if_used(file: &DriveFile, nodes: &[NodeStatus]) -> Result<()> {
+    let used = |node: &NodeStatus| match (&node.writer, node.connections) {
+        (Some(writer), _) => Some(format!("{} is written to by {writer}", node.node)),
+        (None, Some(open)) if open > 0 => Some(format!("{} has {open} connections open", node.node)),
+        _ => None,
+    };
+    let used: Vec<_> = nodes.iter().filter_map(used).collect();
+    if used.is_empty() {
+        return Ok(());
+    }
+    let (name, used) = (&file.name, list(&used));
+    Err(Error::failed(format!("{name} is in use: {used}; unmount it everywhere, or destroy it with --force")))
+}
+
+async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> Outcome {
+    let why = || now.problem.clone().unwrap_or_default();
+    let Some(export) = Export::of(node, timeout) else { return Outcome::Foreign };
+    match now.state {
+        NodeState::Foreign => Outcome::Foreign,
+        NodeState::Empty => Outcome::Gone,
+        NodeState::Unreachable => Outcome::Unreachable { why: why() },
+        NodeState::Ok => match export.control.delete_export(&export.name, token).await {
+            Ok(receipt) => Outcome::Wiped { wiped_bytes: receipt.wiped_bytes, verified_zero: receipt.verified_zero },
+            Err(error) if error.is_not_found() => Outcome::Gone,
+            Err(error @ ControlError::Unreachable { .. }) => Outcome::Unreachable { why: error.to_string() },
+            Err(error) => Outcome::Refused { why: error.to_string() },
+        },
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Error::io(format_args!("the nodes are free, but removing {}", path.display()), &error))
+        }
+        _ => Ok(()),
+    }
 }

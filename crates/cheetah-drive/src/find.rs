@@ -1,8 +1,17 @@
 //! Finding nodes: named on the command line, announced on the network, or foreign NBD servers.
 
+use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use cheetah_device::Device as _;
+use cheetah_nbd::uri::{NbdUri, PORT};
+use cheetah_node::control::{ControlClient, api::Status};
+use futures::future::join_all;
+
+use crate::browse::browse;
+use crate::connect::{Connect, connect};
 use crate::error::{Error, Result};
 
 /// A node as the user names it: `host`, `host:port` (its NBD port; control is on the port after it),
@@ -12,13 +21,13 @@ use crate::error::{Error, Result};
 pub enum NodeSpec {
     /// A node.
     Node {
-        /// Name or address.
+        /// Name or address; an IPv6 address is without brackets.
         host: String,
         /// Its NBD port.
         port: u16,
     },
     /// An export of any NBD server.
-    Foreign(String),
+    Foreign(NbdUri),
     /// Whoever announces itself by mDNS.
     Auto,
 }
@@ -27,8 +36,46 @@ impl FromStr for NodeSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let _ = text;
-        Err(Error::failed("not built yet"))
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        if text.starts_with("nbd://") || text.starts_with("nbd+unix://") {
+            return text.parse().map(Self::Foreign).map_err(|error| Error::misuse(format!("{error}")));
+        }
+        let bad = || {
+            Error::misuse(format!(
+                "'{text}' is not a node; write host, host:port, [ipv6]:port, nbd://host:port/export, or auto"
+            ))
+        };
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        let (host, port) = match bare.parse::<IpAddr>() {
+            Ok(_) => (bare, PORT),
+            Err(_) => match text.rsplit_once(':') {
+                Some((host, port)) => {
+                    let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+                    (host, port.parse().map_err(|_| bad())?)
+                }
+                None => (text, PORT),
+            },
+        };
+        let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let legal = host.parse::<IpAddr>().is_ok() || (!host.is_empty() && host.chars().all(plain));
+        // Control is on the port after it, so the last port there is cannot be one.
+        if !legal || port == 0 || port == u16::MAX {
+            return Err(bad());
+        }
+        Ok(Self::Node { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for NodeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node { host, port: PORT } => f.write_str(host),
+            Self::Node { host, port } => f.write_str(&host_port(host, *port)),
+            Self::Foreign(uri) => write!(f, "{uri}"),
+            Self::Auto => f.write_str("auto"),
+        }
     }
 }
 
@@ -39,6 +86,12 @@ pub struct FindOptions {
     pub timeout: Duration,
     /// How long to listen for announcements (`auto`).
     pub browse: Duration,
+}
+
+impl Default for FindOptions {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(10), browse: Duration::from_secs(3) }
+    }
 }
 
 /// A node that was found and may take part in a drive.
@@ -71,8 +124,117 @@ pub enum Place {
     },
 }
 
-/// Asks the nodes what they have. All must answer; a node named twice is refused.
+impl Found {
+    /// A node at `host` that says `status`, its control API on `http_port`.
+    pub(crate) fn node(name: String, host: &str, http_port: u16, status: &Status) -> Self {
+        let place = Place::Node {
+            nbd: host_port(host, status.nbd_port),
+            http: host_port(host, http_port),
+            instance: status.instance.clone(),
+        };
+        Self { name, free_bytes: status.memory.free_bytes, place }
+    }
+
+    /// Whether both are the same bytes.
+    fn same(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Place::Node { instance: one, .. }, Place::Node { instance: other, .. }) => one == other,
+            (Place::Foreign { uri: one }, Place::Foreign { uri: other }) => one == other,
+            _ => false,
+        }
+    }
+}
+
+/// `host:port`, with brackets where they are needed.
+pub(crate) fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Asks the nodes what they have, in the order in which they are named. All must answer; a node named twice is
+/// refused.
 pub async fn find(specs: &[NodeSpec], options: &FindOptions) -> Result<Vec<Found>> {
-    let _ = (specs, options);
-    Err(Error::failed("not built yet"))
+    let answers = join_all(specs.iter().map(|spec| find_one(spec, options))).await;
+    let mut found: Vec<Found> = Vec::new();
+    let mut failures = Vec::new();
+    for (spec, answer) in specs.iter().zip(answers) {
+        match answer {
+            Ok(nodes) => nodes.into_iter().try_for_each(|node| add(&mut found, node, *spec == NodeSpec::Auto))?,
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    match &failures[..] {
+        [] => Ok(found),
+        [only] => Err(Error::failed(only)),
+        several => Err(Error::failed(format!("{} nodes cannot be used: {}", several.len(), several.join("; ")))),
+    }
+}
+
+/// Adds `node` unless it is there already, which is fine only where it announced itself.
+fn add(found: &mut Vec<Found>, node: Found, announced: bool) -> Result<()> {
+    match found.iter().find(|other| other.same(&node)) {
+        Some(_) if announced => Ok(()),
+        Some(other) => Err(Error::misuse(format!(
+            "{} and {} are the same node; name it once, a drive takes all its share from it anyway",
+            other.name, node.name
+        ))),
+        None => {
+            found.push(node);
+            Ok(())
+        }
+    }
+}
+
+async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Found>> {
+    match spec {
+        NodeSpec::Node { host, port } => {
+            let http_port = port + 1;
+            let client = ControlClient::new(host_port(host, http_port)).with_timeout(options.timeout);
+            let status = client.status().await.map_err(|error| {
+                Error::failed(format!("{error}; is `cheetah node` running there, and listening on that address?"))
+            })?;
+            Ok(vec![Found::node(spec.to_string(), host, http_port, &status)])
+        }
+        NodeSpec::Foreign(uri) => {
+            let wanted = Connect { uri: uri.clone(), timeout: options.timeout, ..Connect::reading(spec.to_string()) };
+            let size = connect(wanted).await?.geometry().size;
+            Ok(vec![Found { name: spec.to_string(), free_bytes: size, place: Place::Foreign { uri: uri.to_string() } }])
+        }
+        NodeSpec::Auto => browse(options).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_read_as_they_print() {
+        for text in ["lab-7", "lab-7:4000", "10.0.0.7", "[::1]:4000", "::1", "nbd://h:1/e", "auto"] {
+            assert_eq!(text.parse::<NodeSpec>().unwrap().to_string(), text);
+        }
+        let node = |host: &str, port| NodeSpec::Node { host: host.into(), port };
+        assert_eq!("[fe80::1]".parse(), Ok(node("fe80::1", PORT)));
+        assert_eq!("lab-7:10809".parse(), Ok(node("lab-7", PORT)));
+    }
+
+    #[test]
+    fn what_is_no_node_is_misuse() {
+        for text in
+            ["", ":1", "a b", "host:", "host:0", "host:65535", "host:x", "nbd://", "http://host", "a:1:2", "[x]:1"]
+        {
+            let error = text.parse::<NodeSpec>().unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_node_named_twice_is_noticed() {
+        let place = Place::Node { nbd: "a:1".into(), http: "a:2".into(), instance: "ab".repeat(16) };
+        let node = |name: &str| Found { name: name.into(), free_bytes: 1, place: place.clone() };
+        let mut found = vec![node("lab-7")];
+        add(&mut found, node("lab-7.local"), true).unwrap();
+        let error = add(&mut found, node("10.0.0.7"), false).unwrap_err().to_string();
+        assert!(error.starts_with("lab-7 and 10.0.0.7 are the same node"), "{error}");
+        assert_eq!(found.len(), 1);
+    }
 }

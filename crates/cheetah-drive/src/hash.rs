@@ -79,6 +79,15 @@ impl HashChoice {
     }
 }
 
+impl std::ops::BitAnd for HashChoice {
+    type Output = Self;
+
+    /// Those chosen in both.
+    fn bitand(self, other: Self) -> Self {
+        self.kinds().filter(|kind| other.chosen[*kind as usize]).fold(Self::NONE, Self::with)
+    }
+}
+
 impl Default for HashChoice {
     fn default() -> Self {
         Self::ALL

@@ -27,11 +27,14 @@
 
 #![forbid(unsafe_code)]
 
+mod browse;
+mod connect;
 pub mod copy;
 pub mod create;
 pub mod destroy;
 pub mod digests;
 pub mod error;
+mod fence;
 pub mod file;
 pub mod find;
 pub mod gather;

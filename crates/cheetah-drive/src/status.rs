@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use cheetah_node::control::api::{ExportStatus, Status};
+use cheetah_node::control::{ControlClient, ControlError};
+use futures::future::join_all;
 use serde::Serialize;
 
+use crate::connect::{Connect, connect};
 use crate::error::Result;
-use crate::file::DriveFile;
+use crate::file::{DriveFile, Image, SetNode};
 
 /// How a drive is.
 #[derive(Debug, Clone, Serialize)]
@@ -16,6 +20,10 @@ pub struct DriveStatus {
     pub id: String,
     /// Bytes in it.
     pub size_bytes: u64,
+    /// Its sets' layouts, in words.
+    pub layout: Vec<String>,
+    /// What was loaded, if anything.
+    pub image: Option<Image>,
     /// Whether every node is there with the bytes it was given.
     pub healthy: bool,
     /// For each node entry, in file order.
@@ -23,7 +31,7 @@ pub struct DriveStatus {
 }
 
 /// How one node's part of a drive is.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeStatus {
     /// The node, as the user knows it.
     pub node: String,
@@ -42,7 +50,7 @@ pub struct NodeStatus {
     /// Whether its memory is reserved; `None` if unknown.
     pub reserved: Option<bool>,
     /// NBD connections to the export; `None` if unknown.
-    pub connections: Option<u64>,
+    pub connections: Option<usize>,
     /// Who holds the write lease, if anyone.
     pub writer: Option<String>,
 }
@@ -61,8 +69,82 @@ pub enum NodeState {
     Foreign,
 }
 
+impl NodeState {
+    /// Whether its bytes can be read, as far as can be told.
+    pub const fn is_healthy(self) -> bool {
+        matches!(self, Self::Ok | Self::Foreign)
+    }
+}
+
 /// Asks every node, waiting at most `timeout`. Nodes that do not answer are part of the answer.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
-    let _ = (file, timeout);
-    Err(crate::error::Error::failed("not built yet"))
+    let entries = file.sets.iter().enumerate().flat_map(|(set, content)| content.nodes.iter().map(move |n| (set, n)));
+    let nodes = join_all(entries.map(|(set, node)| node_status(set, node, timeout))).await;
+    Ok(DriveStatus {
+        name: file.name.clone(),
+        id: file.id.clone(),
+        size_bytes: file.size,
+        layout: file.sets.iter().map(|set| set.describe()).collect(),
+        image: file.image.clone(),
+        healthy: nodes.iter().all(|node| node.state.is_healthy()),
+        nodes,
+    })
+}
+
+/// Asks one node.
+pub(crate) async fn node_status(set: usize, node: &SetNode, timeout: Duration) -> NodeStatus {
+    let (state, problem, export) = match (&node.http, &node.instance) {
+        (Some(http), Some(instance)) => {
+            let answer = ControlClient::new(http).with_timeout(timeout).status().await;
+            judge(node, instance, answer)
+        }
+        _ => foreign(node, timeout).await,
+    };
+    NodeStatus {
+        node: node.name.clone(),
+        set,
+        nbd: node.nbd.clone(),
+        size_bytes: node.size,
+        state,
+        problem,
+        used_bytes: export.as_ref().map(|export| export.used_bytes),
+        reserved: export.as_ref().map(|export| export.reserved),
+        connections: export.as_ref().map(|export| export.connections),
+        writer: export.and_then(|export| export.lease).map(|lease| lease.holder),
+    }
+}
+
+type Judgement = (NodeState, Option<String>, Option<ExportStatus>);
+
+fn judge(node: &SetNode, instance: &str, answer: std::result::Result<Status, ControlError>) -> Judgement {
+    let export_name = node.uri().map(|uri| uri.export).unwrap_or_default();
+    match answer {
+        Err(error) => (NodeState::Unreachable, Some(error.to_string()), None),
+        Ok(status) if status.instance != instance => (NodeState::Empty, Some(came_back_empty(&node.name)), None),
+        Ok(status) => match status.exports.into_iter().find(|export| export.name == export_name) {
+            Some(export) => (NodeState::Ok, None, Some(export)),
+            None => {
+                let problem = format!("node {} has no export {export_name} any more: it was freed", node.name);
+                (NodeState::Empty, Some(problem), None)
+            }
+        },
+    }
+}
+
+async fn foreign(node: &SetNode, timeout: Duration) -> Judgement {
+    let Some(uri) = node.uri() else {
+        return (NodeState::Unreachable, Some(format!("'{}' is no NBD URI", node.nbd)), None);
+    };
+    match connect(Connect { uri, timeout, ..Connect::reading(node.name.clone()) }).await {
+        Ok(_) => (NodeState::Foreign, None, None),
+        Err(error) => (NodeState::Unreachable, Some(error.to_string()), None),
+    }
+}
+
+/// What to say of a node that is another instance than the drive file records.
+pub(crate) fn came_back_empty(node: &str) -> String {
+    format!(
+        "node {node} came back empty: it was restarted since the drive was made, and what it held is gone; create and \
+         load the drive anew"
+    )
 }

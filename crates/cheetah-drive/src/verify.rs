@@ -1,14 +1,24 @@
 //! Reading everything back, and comparing it with what was loaded.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_device::ByteRange;
+use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError};
+use futures::StreamExt as _;
+use futures::future::join_all;
 use serde::Serialize;
 
-use crate::copy::Progress;
-use crate::error::{Error, Result};
-use crate::file::DriveFile;
-use crate::hash::{HashChoice, Hashes};
+use crate::copy::{Progress, chunks, read_exactly};
+use crate::digests::{Digests, digest};
+use crate::error::Result;
+use crate::file::{DriveFile, ImageState};
+use crate::hash::{HashChoice, HashKind, Hashes, Hashing};
+use crate::open::{Drive, OpenOptions};
+
+/// A chunk that cannot be read is asked for again in pieces of at most this many bytes, to tell what is lost.
+const PIECE_BYTES_MAX: u64 = 64 << 10;
+/// And, where it is not the whole node that is lost, in pieces of this many bytes: what a node keeps a digest of.
+const PAGE_BYTES: u64 = 4 << 10;
 
 /// How to verify.
 #[derive(Debug, Clone)]
@@ -19,18 +29,20 @@ pub struct VerifyOptions {
     pub timeout: Duration,
 }
 
-/// What was found. Unread, unreadable and mismatched are three different things.
-#[derive(Debug, Clone, Serialize)]
+/// What was found. Every byte looked at is ok, mismatched, unreadable or not compared, and only one of these.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// Bytes looked at: the image's, or the drive's where there is none to compare with.
     pub size: u64,
-    /// Whether there was something to compare with; if not, why not.
+    /// What they were compared with.
     pub compared: Compared,
-    /// Bytes that were read and are as loaded (or merely readable, where nothing could be compared).
+    /// Bytes that are as they were loaded; or merely readable, where there was nothing to compare with.
     pub ok_bytes: u64,
-    /// Ranges that were read, and differ from what was loaded: whole chunks.
+    /// Bytes that could be read, but not compared, because another part of their chunk could not be read.
+    pub uncompared_bytes: u64,
+    /// Ranges that differ from what was loaded: whole chunks. In order.
     pub mismatched: Vec<Found>,
-    /// Ranges that could not be read.
+    /// Ranges that could not be read. In order.
     pub unreadable: Vec<Found>,
     /// Hashes recomputed; only if everything could be read.
     pub hashes: Hashes,
@@ -60,13 +72,25 @@ pub struct Found {
     /// Bytes.
     pub len: u64,
     /// What is wrong with it.
-    pub why: String,
+    pub why: Arc<str>,
 }
 
 impl Found {
     /// Where it is.
     pub const fn range(&self) -> ByteRange {
         ByteRange::new(self.offset, self.len)
+    }
+
+    /// Appends to `list`, merging with its last where they touch and have the same cause.
+    fn push(range: ByteRange, why: &str, list: &mut Vec<Self>) {
+        match list.last_mut() {
+            Some(last) if last.range().end() == range.offset && &*last.why == why => last.len += range.len,
+            last => {
+                // A dead node is behind many ranges; its epitaph is stored once.
+                let same = last.filter(|last| &*last.why == why).map(|last| last.why.clone());
+                list.push(Self { offset: range.offset, len: range.len, why: same.unwrap_or_else(|| why.into()) });
+            }
+        }
     }
 }
 
@@ -86,6 +110,147 @@ pub async fn verify(
     options: VerifyOptions,
     progress: impl FnMut(Progress) + Send,
 ) -> Result<VerifyReport> {
-    let _ = (file, options, progress);
-    Err(Error::failed("not built yet"))
+    let (compared, expected) = expected(file)?;
+    let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
+    let drive = Drive::open(file, open).await?;
+    let recorded = file.image.as_ref().filter(|_| expected.is_some());
+    let size = recorded.map_or(file.size, |image| image.size);
+    let hashes = recorded.map(|image| image.hashes.clone()).unwrap_or_default();
+    let unit = file.sets.iter().filter_map(|set| set.unit).min().unwrap_or(PIECE_BYTES_MAX);
+    let scrub = Scrub {
+        device: drive.device(),
+        size,
+        piece: unit.min(PIECE_BYTES_MAX),
+        expected,
+        hashes: hashes.choice() & options.hashes,
+    };
+    let mut report = scrub.run(compared, progress).await?;
+    let differs = |kind: &HashKind| report.hashes.get(*kind).is_some_and(|now| Some(now) != hashes.get(*kind));
+    report.hashes_differing = HashKind::ALL.into_iter().filter(differs).map(|kind| kind.name().to_owned()).collect();
+    drive.close().await?;
+    Ok(report)
+}
+
+/// What to compare the drive with.
+fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
+    let Some(image) = &file.image else { return Ok((Compared::Empty, None)) };
+    match (image.state, &image.digests) {
+        (ImageState::Intact, Some(recorded)) => {
+            Ok((Compared::Digests, Some(Digests::load(file, recorded, image.size)?)))
+        }
+        (ImageState::Modified, _) => Ok((Compared::Modified, None)),
+        (ImageState::Loading | ImageState::Intact, _) => Ok((Compared::Loading, None)),
+    }
+}
+
+/// A reading of everything.
+struct Scrub {
+    device: DynDevice,
+    size: u64,
+    piece: u64,
+    expected: Option<Digests>,
+    hashes: HashChoice,
+}
+
+impl Scrub {
+    async fn run(self, compared: Compared, mut progress: impl FnMut(Progress) + Send) -> Result<VerifyReport> {
+        let mut report = VerifyReport {
+            size: self.size,
+            compared,
+            ok_bytes: 0,
+            uncompared_bytes: 0,
+            mismatched: Vec::new(),
+            unreadable: Vec::new(),
+            hashes: Hashes::default(),
+            hashes_differing: Vec::new(),
+        };
+        let mut hashing = Some(Hashing::start(self.hashes)?);
+        let mut reads = std::pin::pin!(chunks(self.device.clone(), self.size));
+        while let Some((range, read)) = reads.next().await {
+            let data = match read {
+                Ok(data) => Some(data),
+                Err(_) => self.read_in_pieces(range, &mut report).await,
+            };
+            match (data, &hashing) {
+                (Some(data), hashing) => {
+                    if let Some(hashing) = hashing {
+                        hashing.push(&data).await?;
+                    }
+                    self.compare(range, &data, &mut report);
+                }
+                // Hashes of the whole mean nothing without this part.
+                (None, _) => hashing = None,
+            }
+            progress(Progress { done: range.end(), total: self.size });
+        }
+        if let Some(hashing) = hashing {
+            report.hashes = hashing.finish().await?;
+        }
+        Ok(report)
+    }
+
+    fn compare(&self, range: ByteRange, data: &Data, report: &mut VerifyReport) {
+        let expected = self.expected.as_ref().map(|digests| digests.get(range.offset));
+        match expected {
+            Some(expected) if expected != Some(&digest(data)) => {
+                Found::push(range, "differs from what was loaded", &mut report.mismatched);
+            }
+            _ => report.ok_bytes += range.len,
+        }
+    }
+
+    /// Reads a chunk that could not be read in one go. Its bytes, if it can be now; otherwise what cannot be read
+    /// goes into the report.
+    async fn read_in_pieces(&self, range: ByteRange, report: &mut VerifyReport) -> Option<Data> {
+        let mut whole = Data::new();
+        let mut unreadable = 0;
+        for (piece, read) in self.read_each(range, self.piece).await {
+            match read {
+                Ok(data) => whole.append(data),
+                // A lost node is lost as a whole, but of damaged memory a node refuses no more than a page.
+                Err(DeviceError::Lost { device, why, .. }) => {
+                    unreadable += piece.len;
+                    Found::push(piece, &format!("{device}: {why}"), &mut report.unreadable);
+                }
+                Err(_) => {
+                    for (page, read) in self.read_each(piece, PAGE_BYTES).await {
+                        match read {
+                            Ok(data) => whole.append(data),
+                            Err(error) => {
+                                unreadable += page.len;
+                                Found::push(page, &cause(&error), &mut report.unreadable);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if unreadable == 0 {
+            return Some(whole);
+        }
+        let readable = range.len - unreadable;
+        if self.expected.is_some() {
+            report.uncompared_bytes += readable
+        } else {
+            report.ok_bytes += readable
+        }
+        None
+    }
+
+    /// Reads the pieces of `range` at once: a node that is silent is waited for once.
+    async fn read_each(&self, range: ByteRange, piece: u64) -> Vec<(ByteRange, cheetah_device::Result<Data>)> {
+        let read = |piece| async move { (piece, read_exactly(&self.device, piece).await) };
+        join_all(range.split_at_multiples(piece).map(read)).await
+    }
+}
+
+/// The error without the range, so that neighbours with the same cause are reported as one.
+fn cause(error: &DeviceError) -> String {
+    match error {
+        DeviceError::Lost { device, why, .. } => format!("{device}: {why}"),
+        DeviceError::Corrupt { device, .. } => format!("{device}: the node's memory is damaged"),
+        // What follows the device's name in the context is what was being done, with the range.
+        DeviceError::Io { context, why, .. } => format!("{}: {why}", context.split(": ").next().unwrap_or(context)),
+        other => other.to_string(),
+    }
 }

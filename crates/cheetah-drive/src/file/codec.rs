@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_even_under_a_good_seal() {
-        let cases: [(&str, fn(&mut DriveFile)); 12] = [
+        type Change = fn(&mut DriveFile);
+        let cases: [(&str, Change); 12] = [
             ("do not add up", |file| file.size = 1),
             ("do not add up", |file| file.size = 5 << 20),
             ("not the sum", |file| file.sets[0].size += 1),

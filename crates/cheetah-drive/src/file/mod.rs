@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
 use cheetah_device::placement::Layout;
+use cheetah_nbd::uri::NbdUri;
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hashes;
@@ -152,6 +153,13 @@ pub enum LayoutName {
     Linear,
     /// Units dealt to the nodes in turn.
     Stripe,
+}
+
+impl SetNode {
+    /// Its export as a URI; `None` only if the entry was never checked.
+    pub fn uri(&self) -> Option<NbdUri> {
+        self.nbd.parse().ok()
+    }
 }
 
 impl Set {

@@ -1,0 +1,70 @@
+//! Nodes that announce themselves by mDNS on the local network.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use cheetah_node::control::{ControlClient, api::MDNS_SERVICE};
+use futures::future::join_all;
+use mdns_sd::{ResolvedService, ServiceDaemon, ServiceEvent};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::{Error, Result};
+use crate::find::{FindOptions, Found, host_port};
+use crate::gather::shown_name;
+
+/// Announcements taken in one browse.
+const NODES_MAX: usize = 1024;
+/// Addresses tried of one node.
+const ADDRESSES_MAX: usize = 8;
+
+/// Listens for announcements, and asks who announced itself. Those that do not answer are left out: an announcement
+/// outlives its node. The order is by name, so that it is the same each time.
+pub(crate) async fn browse(options: &FindOptions) -> Result<Vec<Found>> {
+    let seconds = options.browse.as_secs_f32();
+    let failed = |error: mdns_sd::Error| {
+        Error::failed(format!("looking for nodes by mDNS: {error}; name the nodes instead of `auto`"))
+    };
+    let daemon = ServiceDaemon::new().map_err(failed)?;
+    let events = daemon.browse(MDNS_SERVICE).map_err(failed)?;
+    let until = Instant::now() + options.browse;
+    let mut announced: BTreeMap<String, Box<ResolvedService>> = BTreeMap::new();
+    while let Ok(Ok(event)) = timeout_at(until, events.recv_async()).await {
+        match event {
+            ServiceEvent::ServiceResolved(service) if announced.len() < NODES_MAX => {
+                announced.insert(service.get_fullname().to_owned(), service);
+            }
+            ServiceEvent::ServiceRemoved(_, name) => drop(announced.remove(&name)),
+            _ => {}
+        }
+    }
+    // Whatever it answers: the daemon's thread ends with the process at the latest.
+    let _ = daemon.shutdown();
+    let answers = join_all(announced.values().map(|service| ask(service, options))).await;
+    let found: Vec<_> = answers.into_iter().flatten().collect();
+    if found.is_empty() {
+        return Err(Error::failed(format!(
+            "no node announced itself within {seconds} s; start `cheetah node` with --announce on the machines, or name them"
+        )));
+    }
+    Ok(found)
+}
+
+/// The node behind an announcement, by the first of its addresses that answers as the instance announced.
+async fn ask(service: &ResolvedService, options: &FindOptions) -> Option<Found> {
+    let http_port: u16 = service.txt_properties.get_property_val_str("http")?.parse().ok()?;
+    let instance = service.txt_properties.get_property_val_str("instance")?;
+    let mut addresses: Vec<IpAddr> = service.get_addresses().iter().map(mdns_sd::ScopedIp::to_ip_addr).collect();
+    addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6(), *address));
+    for address in addresses.into_iter().take(ADDRESSES_MAX) {
+        let host = address.to_string();
+        let client = ControlClient::new(host_port(&host, http_port)).with_timeout(options.timeout);
+        match client.status().await {
+            Ok(status) if status.instance == instance => {
+                return Some(Found::node(shown_name(&status.name, &host, status.nbd_port), &host, http_port, &status));
+            }
+            Ok(_) => tracing::debug!("{host}: another node than the one announced as {}", service.get_fullname()),
+            Err(error) => tracing::debug!("{} was announced: {error}", service.get_fullname()),
+        }
+    }
+    None
+}

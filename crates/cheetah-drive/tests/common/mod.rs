@@ -1,0 +1,136 @@
+//! A lab in one process: nodes on loopback, an image, a directory for the drive file.
+
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::DynDevice;
+use cheetah_device::memory::Memory;
+use cheetah_drive::create::{CreateRequest, create};
+use cheetah_drive::find::{FindOptions, find};
+use cheetah_drive::load::{LoadOptions, load};
+use cheetah_drive::verify::{VerifyOptions, VerifyReport, verify};
+use cheetah_drive::{DriveFile, Found, HashChoice, Layout, NodeSpec, OpenOptions, Wanted};
+use cheetah_node::{Node, NodeConfig};
+
+pub const MIB: u64 = 1 << 20;
+pub const UNIT: u64 = 64 << 10;
+pub const STRIPE: Layout = Layout::Stripe { unit: UNIT };
+/// Long enough for a busy machine; short enough for a test that waits for it.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+
+pub struct Lab {
+    pub dir: tempfile::TempDir,
+    pub nodes: Vec<Node>,
+}
+
+/// A node on a port of its own, with its control API on the port after it.
+pub fn start_node(memory: u64) -> Node {
+    for _ in 0..100 {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        if free.port() == u16::MAX {
+            continue;
+        }
+        if let Ok(node) = Node::start(NodeConfig::new(memory, free)) {
+            return node;
+        }
+    }
+    panic!("no two neighbouring ports are free");
+}
+
+/// A node where another one was.
+pub fn start_node_at(memory: u64, address: SocketAddr) -> Node {
+    Node::start(NodeConfig::new(memory, address)).unwrap()
+}
+
+/// How a node is named on the command line.
+pub fn spec(node: &Node) -> NodeSpec {
+    node.nbd_address().to_string().parse().unwrap()
+}
+
+pub fn options(writable: bool) -> OpenOptions {
+    OpenOptions { writable, timeout: TIMEOUT, prefetch_budget: 0, ..OpenOptions::default() }
+}
+
+/// `len` bytes, a third of them in runs of zeros, none repeated within 8 MiB.
+pub fn image(len: u64) -> Vec<u8> {
+    let mut state = len | 1;
+    let mut bytes: Vec<u8> = (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[0]
+        })
+        .collect();
+    for run in bytes.chunks_mut(100_000).skip(1).step_by(3) {
+        run.fill(0);
+    }
+    bytes
+}
+
+pub fn device(bytes: &[u8]) -> DynDevice {
+    Arc::new(Memory::new(bytes.to_vec()))
+}
+
+pub fn load_options() -> LoadOptions {
+    LoadOptions { source_name: "image.raw".into(), hashes: HashChoice::ALL, force_lease: false, timeout: TIMEOUT }
+}
+
+pub async fn verified(file: &DriveFile) -> VerifyReport {
+    verify(file, VerifyOptions { hashes: HashChoice::ALL, timeout: TIMEOUT }, |_| {}).await.unwrap()
+}
+
+impl Lab {
+    pub fn new(memories: &[u64]) -> Self {
+        let nodes = memories.iter().map(|memory| start_node(*memory)).collect();
+        Self { dir: tempfile::tempdir().unwrap(), nodes }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("case42.drive")
+    }
+
+    /// Names in the lab's directory, sorted.
+    pub fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    pub async fn found(&self) -> Vec<Found> {
+        let specs: Vec<_> = self.nodes.iter().map(spec).collect();
+        find(&specs, &FindOptions { timeout: TIMEOUT, ..FindOptions::default() }).await.unwrap()
+    }
+
+    pub async fn request(&self, layout: Layout, size: Wanted) -> CreateRequest {
+        let nodes = self.found().await;
+        CreateRequest { path: self.path(), nodes, layout, size, thin: false, timeout: TIMEOUT }
+    }
+
+    pub async fn create(&self, layout: Layout, size: u64) -> DriveFile {
+        create(self.request(layout, Wanted::Bytes(size)).await).await.unwrap()
+    }
+
+    /// A drive of the image's size with the image in it.
+    pub async fn loaded(&self, layout: Layout, bytes: &[u8]) -> DriveFile {
+        let mut file = self.create(layout, bytes.len() as u64).await;
+        load(&mut file, device(bytes), load_options(), |_| {}).await.unwrap();
+        file
+    }
+
+    /// Exports on all nodes together.
+    pub fn exports(&self) -> usize {
+        self.nodes.iter().map(|node| node.status().exports.len()).sum()
+    }
+}
+
+/// Where the bytes of the node at `index` are in a drive striped evenly over `nodes`.
+pub fn stripe_ranges(index: u64, nodes: u64, size: u64) -> Vec<(u64, u64)> {
+    let units = (0..size.div_ceil(UNIT)).filter(|unit| unit % nodes == index);
+    units.map(|unit| (unit * UNIT, UNIT.min(size - unit * UNIT))).collect()
+}

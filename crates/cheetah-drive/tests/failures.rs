@@ -1,0 +1,211 @@
+//! What happens when things go wrong: a byte is right or an error, and nothing half-made is left.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
+use cheetah_drive::create::create;
+use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
+use cheetah_drive::load::load;
+use cheetah_drive::status::{NodeState, status};
+use cheetah_drive::verify::{Compared, VerifyOptions, verify};
+use cheetah_drive::{Drive, DriveFile, HashChoice, ImageState, Layout, OpenOptions, Wanted};
+use common::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_node_loses_exactly_its_ranges() {
+    let mut lab = Lab::new(&[8 * MIB, 8 * MIB, 8 * MIB]);
+    let bytes = image(6 * MIB - 100);
+    let file = lab.loaded(STRIPE, &bytes).await;
+    lab.nodes.remove(1).shutdown().await;
+
+    let report = verified(&file).await;
+    assert!(!report.is_ok());
+    let unreadable: Vec<_> = report.unreadable.iter().map(|found| (found.offset, found.len)).collect();
+    assert_eq!(unreadable, stripe_ranges(1, 3, file.size));
+    assert!(report.mismatched.is_empty() && report.hashes == cheetah_drive::Hashes::default());
+    let lost: u64 = unreadable.iter().map(|(_, len)| len).sum();
+    assert_eq!(report.ok_bytes + report.uncompared_bytes + lost, file.size, "every byte is accounted for");
+
+    let refusal = Drive::open(&file, options(false)).await.err().unwrap().to_string();
+    assert!(refusal.contains("1 of 3 nodes lost") && refusal.contains(&file.sets[0].nodes[1].name), "{refusal}");
+    let drive = Drive::open(&file, OpenOptions { allow_lost: true, ..options(false) }).await.unwrap();
+    assert_eq!(drive.lost().len(), 1);
+    let there = drive.device().read(ByteRange::new(2 * UNIT, 2 * UNIT)).await.unwrap();
+    assert!(there == bytes[2 << 16..4 << 16]);
+    let gone = drive.device().read(ByteRange::new(UNIT - 1, 2)).await.unwrap_err();
+    assert_eq!(gone.errno(), 5, "{gone}");
+
+    let now = status(&file, TIMEOUT).await.unwrap();
+    assert!(!now.healthy && now.nodes[1].state == NodeState::Unreachable && now.nodes[1].problem.is_some());
+    drop(drive);
+    let destroyed = destroy(&file, DestroyOptions { force: true, timeout: TIMEOUT }).await.unwrap();
+    assert!(!destroyed.is_clean() && matches!(destroyed.nodes[1].outcome, Outcome::Unreachable { .. }));
+    assert_eq!((lab.exports(), lab.files().len()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_dies_in_mid_read_gives_errors_not_zeros() {
+    let mut lab = Lab::new(&[8 * MIB, 8 * MIB]);
+    let bytes = vec![0xa5; 4 << 20];
+    let file = lab.loaded(STRIPE, &bytes).await;
+    let timeout = std::time::Duration::from_secs(1);
+    let drive = Drive::open(&file, OpenOptions { timeout, ..options(false) }).await.unwrap();
+    lab.nodes.remove(0).shutdown().await;
+    for unit in 0..8 {
+        let read = drive.device().read(ByteRange::new(unit * UNIT, UNIT)).await;
+        match unit % 2 {
+            0 => assert_eq!(read.unwrap_err().errno(), 5),
+            _ => assert!(read.unwrap() == bytes[..1 << 16]),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_node_is_refused_as_empty() {
+    let mut lab = Lab::new(&[8 * MIB, 8 * MIB]);
+    let file = lab.loaded(STRIPE, &image(3 * MIB)).await;
+    let address = lab.nodes[1].nbd_address();
+    lab.nodes.remove(1).shutdown().await;
+    lab.nodes.push(start_node_at(8 * MIB, address));
+
+    for writable in [false, true] {
+        let refusal = Drive::open(&file, options(writable)).await.err().unwrap().to_string();
+        assert!(writable || refusal.contains("came back empty"), "{refusal}");
+    }
+    assert_eq!(status(&file, TIMEOUT).await.unwrap().nodes[1].state, NodeState::Empty);
+    let report = verified(&file).await;
+    assert!(report.mismatched.is_empty(), "what is lost is unreadable, not different");
+    assert_eq!(report.unreadable[0].range(), ByteRange::new(UNIT, UNIT));
+    assert!(report.unreadable[0].why.contains("came back empty"), "{:?}", report.unreadable[0]);
+
+    let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+    assert!(destroyed.is_clean());
+    assert_eq!(destroyed.nodes[1].outcome, Outcome::Gone);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_writer_at_a_time_and_a_takeover_fences_the_first() {
+    let lab = Lab::new(&[8 * MIB, 8 * MIB]);
+    let file = lab.create(STRIPE, 4 * MIB).await;
+    let first = Drive::open(&file, options(true)).await.unwrap();
+    first.device().write(0, vec![1; 1 << 20].into(), false).await.unwrap();
+
+    let refusal = Drive::open(&file, options(true)).await.err().unwrap().to_string();
+    assert!(refusal.contains("has a writer already") && refusal.contains("--force"), "{refusal}");
+    let reader = Drive::open(&file, options(false)).await.unwrap();
+    assert!(reader.device().read(ByteRange::new(0, 10)).await.unwrap() == [1; 10][..], "readers are welcome");
+    let refusal = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap_err().to_string();
+    assert!(refusal.contains("is in use"), "{refusal}");
+
+    let second = Drive::open(&file, OpenOptions { force_lease: true, ..options(true) }).await.unwrap();
+    second.device().write(0, vec![2; 1 << 20].into(), false).await.unwrap();
+    let fenced = first.device().write(0, vec![3; 1 << 20].into(), false).await.unwrap_err();
+    assert_eq!(fenced.errno(), 1, "{fenced}");
+    assert!(reader.device().read(ByteRange::new(0, MIB)).await.unwrap() == [2; 1 << 20][..]);
+    // The first one ends badly or well; the second one's lease is not its to give back.
+    let _ = first.close().await;
+    second.device().write(MIB, vec![4; 10].into(), true).await.unwrap();
+    second.close().await.unwrap();
+    Drive::open(&file, options(true)).await.unwrap().close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creation_that_fails_leaves_nothing() {
+    let lab = Lab::new(&[4 * MIB, 4 * MIB]);
+    let mut request = lab.request(STRIPE, Wanted::Bytes(16 * MIB)).await;
+    let error = create(request.clone()).await.unwrap_err().to_string();
+    assert!(error.contains("not enough memory") && error.contains("missing"), "{error}");
+
+    // As if another drive had taken the memory since the nodes were asked.
+    request.nodes[1].free_bytes = 64 * MIB;
+    create(request.clone()).await.unwrap_err();
+    assert_eq!((lab.exports(), lab.files().len()), (0, 0));
+
+    request.nodes = lab.found().await;
+    request.size = Wanted::Bytes(MIB);
+    request.path = lab.dir.path().join("absent").join("case42.drive");
+    create(request.clone()).await.unwrap_err();
+    assert_eq!((lab.exports(), lab.files().len()), (0, 0));
+
+    request.path = lab.path();
+    let file = create(request.clone()).await.unwrap();
+    let again = create(request).await.unwrap_err();
+    assert_eq!(again.exit_code(), 2);
+    assert_eq!((lab.exports(), DriveFile::load(&lab.path()).unwrap()), (2, file), "the first one is untouched");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_is_found_by_reading_and_by_verifying() {
+    let lab = Lab::new(&[8 * MIB, 8 * MIB]);
+    let bytes = vec![0x5a; 3 << 20];
+    let file = lab.loaded(STRIPE, &bytes).await;
+    let export = lab.nodes[1].status().exports[0].name.clone();
+    assert!(lab.nodes[1].exports().export(&export).unwrap().corrupt(5000));
+
+    let drive = Drive::open(&file, options(false)).await.unwrap();
+    let error = drive.device().read(ByteRange::new(UNIT + 5000, 1)).await.unwrap_err();
+    assert_eq!(error.errno(), 5, "{error}");
+    drive.device().read(ByteRange::new(0, UNIT)).await.unwrap();
+    let report = verified(&file).await;
+    assert!(!report.is_ok());
+    assert_eq!(report.unreadable.len(), 1, "{report:?}");
+    assert_eq!(report.unreadable[0].range(), ByteRange::new(UNIT + 4096, 4096), "the page it is in");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_changed_behind_the_drives_back_is_a_mismatch() {
+    let lab = Lab::new(&[8 * MIB, 8 * MIB]);
+    let file = lab.loaded(Layout::Linear, &image(4 * MIB)).await;
+    // The record still says intact: as if someone had written with another copy of the drive file.
+    let drive = Drive::open(&file, options(true)).await.unwrap();
+    drive.device().write(2 * MIB + 17, vec![0xee; 3].into(), false).await.unwrap();
+    drive.close().await.unwrap();
+    let report = verified(&file).await;
+    assert_eq!(report.mismatched.iter().map(|found| found.range()).collect::<Vec<_>>(), [ByteRange::new(2 * MIB, MIB)]);
+    assert_eq!(report.hashes_differing, ["md5", "sha1", "sha256", "blake3"]);
+    assert_eq!(report.ok_bytes, 3 * MIB);
+
+    let now = DriveFile::load(&lab.path()).unwrap();
+    assert_eq!(now.image.as_ref().map(|image| image.state), Some(ImageState::Modified), "the true record knows");
+    std::fs::write(file.digests_path(), [0; 128]).unwrap();
+    let options = VerifyOptions { hashes: HashChoice::NONE, timeout: TIMEOUT };
+    let error = verify(&file, options, |_| {}).await.unwrap_err();
+    assert_eq!(error.exit_code(), 3, "{error}");
+}
+
+/// A source that cannot be read beyond its half.
+struct Half(u64);
+
+impl Device for Half {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.0, writable: false, block_preferred: 4096 }
+    }
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match range.end() > self.0 / 2 {
+            true => Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "bad sectors".into() }),
+            false => Io::ok(vec![1; usize::try_from(range.len).unwrap()].into()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_an_image_is_never_taken_for_the_whole() {
+    let lab = Lab::new(&[16 * MIB]);
+    let mut file = lab.create(STRIPE, 8 * MIB).await;
+    let source = std::sync::Arc::new(Half(8 * MIB));
+    let error = load(&mut file, source, load_options(), |_| {}).await.unwrap_err().to_string();
+    assert!(error.contains("reading image.raw") && error.contains("bad sectors"), "{error}");
+    let file = DriveFile::load(&lab.path()).unwrap();
+    assert_eq!(file.image.as_ref().map(|image| image.state), Some(ImageState::Loading));
+    let report = verified(&file).await;
+    assert!(!report.is_ok() && report.compared == Compared::Loading);
+    // The lease is free again: another try may start at once.
+    let mut file = file;
+    load(&mut file, device(&image(8 * MIB)), load_options(), |_| {}).await.unwrap();
+    assert!(verified(&file).await.is_ok());
+
+    let refusal = load(&mut file, device(&image(8 * MIB + 1)), load_options(), |_| {}).await.unwrap_err().to_string();
+    assert!(refusal.contains("enlarge the drive"), "{refusal}");
+}

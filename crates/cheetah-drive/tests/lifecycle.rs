@@ -1,0 +1,200 @@
+//! A drive from its making to its end, over nodes in this process.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use cheetah_device::{ByteRange, Data, Device as _};
+use cheetah_drive::create::{EnlargeRequest, create, enlarge};
+use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
+use cheetah_drive::find::{FindOptions, find};
+use cheetah_drive::gather::Gather;
+use cheetah_drive::image::RawFile;
+use cheetah_drive::load::load;
+use cheetah_drive::save::{SaveOptions, copy, save};
+use cheetah_drive::status::{NodeState, status};
+use cheetah_drive::verify::Compared;
+use cheetah_drive::{Drive, DriveFile, HashChoice, ImageState, Layout, Wanted};
+use cheetah_node::{Node, NodeConfig};
+use common::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_goes_in_is_verified_and_comes_out_again() {
+    let lab = Lab::new(&[4 * MIB, 12 * MIB, 8 * MIB]);
+    let bytes = image(9 * MIB + 777);
+    let raw = lab.dir.path().join("image.raw");
+    std::fs::write(&raw, &bytes).unwrap();
+
+    for layout in [STRIPE, Layout::Stripe { unit: 4096 }, Layout::Linear] {
+        let mut file = lab.create(layout, bytes.len() as u64).await;
+        assert_eq!(file.size, bytes.len() as u64, "the drive has exactly the image's size");
+        let mut done = 0;
+        let source = std::sync::Arc::new(RawFile::open(&raw).unwrap());
+        let loaded = load(&mut file, source, load_options(), |progress| done = progress.done).await.unwrap();
+        assert_eq!(done, bytes.len() as u64);
+        assert_eq!(loaded.hashes.blake3.as_deref(), Some(blake3::hash(&bytes).to_hex().as_str()));
+        assert_eq!(DriveFile::load(&lab.path()).unwrap(), file, "the file on disk knows of the image");
+
+        let report = verified(&file).await;
+        assert!(report.is_ok() && report.compared == Compared::Digests, "{report:?}");
+        assert_eq!((report.ok_bytes, &report.hashes), (file.size, &loaded.hashes));
+
+        let drive = Drive::open(&file, options(false)).await.unwrap();
+        let read = drive.device().read(ByteRange::new(100_001, 3_000_000)).await.unwrap().into_bytes();
+        assert!(read == bytes[100_001..3_100_001]);
+        assert!(drive.device().write(0, vec![1].into(), false).await.is_err(), "opened read-only");
+        let out = lab.dir.path().join("out.raw");
+        let save_options = SaveOptions { expected: loaded.hashes.clone(), force: true, ..SaveOptions::default() };
+        save(drive.device(), &out, save_options, |_| {}).await.unwrap();
+        assert!(std::fs::read(&out).unwrap() == bytes);
+        drive.close().await.unwrap();
+
+        let now = status(&file, TIMEOUT).await.unwrap();
+        assert!(now.healthy && now.nodes.iter().all(|node| node.state == NodeState::Ok), "{now:?}");
+        let used: u64 = now.nodes.iter().filter_map(|node| node.used_bytes).sum();
+        assert!(used < bytes.len() as u64, "zeros take no memory");
+
+        let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+        assert!(destroyed.is_clean() && destroyed.file_removed);
+        let wiped = |outcome: &Outcome| matches!(outcome, Outcome::Wiped { wiped_bytes, verified_zero: true } if *wiped_bytes > 0);
+        assert!(destroyed.nodes.iter().all(|node| wiped(&node.outcome)), "{destroyed:?}");
+        assert_eq!((lab.files(), lab.exports()), (vec!["image.raw".to_owned(), "out.raw".to_owned()], 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drive_is_enlarged_only_while_nobody_uses_it() {
+    let mut lab = Lab::new(&[4 * MIB]);
+    let bytes = image(2 * MIB + 5);
+    let mut file = lab.loaded(STRIPE, &bytes).await;
+    lab.nodes.extend([start_node(4 * MIB), start_node(4 * MIB)]);
+    let nodes = lab.found().await.split_off(1);
+    let request =
+        EnlargeRequest { nodes, layout: STRIPE, size: Wanted::Bytes(3 * MIB + 1), thin: false, timeout: TIMEOUT };
+
+    let reader = Drive::open(&file, options(false)).await.unwrap();
+    let refusal = enlarge(&mut file, request.clone()).await.unwrap_err().to_string();
+    assert!(refusal.contains("is in use") && refusal.contains("unmount"), "{refusal}");
+    reader.close().await.unwrap();
+
+    let before = file.capacity();
+    until_idle(&lab).await;
+    enlarge(&mut file, request).await.unwrap();
+    assert_eq!(file.size, before + 3 * MIB + 1);
+    assert_eq!(DriveFile::load(&lab.path()).unwrap(), file);
+    assert!(verified(&file).await.is_ok(), "the image is where it was");
+
+    let drive = Drive::open(&file, options(true)).await.unwrap();
+    let seam = before - 3;
+    drive.device().write(seam, vec![7; 6].into(), false).await.unwrap();
+    assert!(drive.device().read(ByteRange::new(seam, 6)).await.unwrap() == [7; 6][..]);
+    drive.device().write(file.size - 1, vec![8].into(), false).await.unwrap();
+    drive.close().await.unwrap();
+    let report = verified(&DriveFile::load(&lab.path()).unwrap()).await;
+    assert!(report.is_ok() && report.compared == Compared::Modified);
+    assert_eq!(report.ok_bytes, file.size, "there is nothing to compare with, but all of it can be read");
+}
+
+/// Waits until the nodes have noticed that connections are gone.
+async fn until_idle(lab: &Lab) {
+    let open = |node: &Node| node.status().exports.iter().any(|export| export.connections > 0);
+    while lab.nodes.iter().any(open) {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_the_nodes_have_becomes_the_drive() {
+    let lab = Lab::new(&[4 * MIB, 8 * MIB]);
+    let request = lab.request(STRIPE, Wanted::All).await;
+    let free: u64 = request.nodes.iter().map(|node| node.free_bytes / UNIT * UNIT).sum();
+    let file = create(request).await.unwrap();
+    assert_eq!(file.size, free);
+    assert_eq!(lab.found().await.iter().filter(|node| node.free_bytes >= UNIT).count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_drive_is_copied_to_another() {
+    let lab = Lab::new(&[8 * MIB, 8 * MIB]);
+    let bytes = image(3 * MIB);
+    let one = lab.loaded(STRIPE, &bytes).await;
+    let mut request = lab.request(Layout::Linear, Wanted::Bytes(4 * MIB)).await;
+    request.path = lab.dir.path().join("copy.drive");
+    let other = create(request).await.unwrap();
+    let from = Drive::open(&one, options(false)).await.unwrap();
+    let to = Drive::open(&other, options(true)).await.unwrap();
+    let saved = copy(from.device(), to.device(), HashChoice::ALL, |_| {}).await.unwrap();
+    assert_eq!(saved.hashes, one.image.unwrap().hashes);
+    assert!(to.device().read(ByteRange::new(0, 3 * MIB)).await.unwrap() == bytes[..]);
+    let back = copy(to.device(), from.device(), HashChoice::NONE, |_| {}).await.unwrap_err().to_string();
+    assert!(back.contains("do not fit"), "{back}");
+    to.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loading_again_leaves_nothing_of_what_was_there() {
+    let lab = Lab::new(&[8 * MIB]);
+    let first = vec![0xff; 4 << 20];
+    let mut file = lab.loaded(Layout::Linear, &first).await;
+    let second = image(MIB + 1);
+    load(&mut file, device(&second), load_options(), |_| {}).await.unwrap();
+    assert_eq!(file.image.as_ref().map(|image| image.state), Some(ImageState::Intact));
+    assert!(verified(&file).await.is_ok());
+    let drive = Drive::open(&file, options(false)).await.unwrap();
+    let rest = drive.device().read(ByteRange::between(MIB + 1, file.size)).await.unwrap();
+    assert!(rest.is_zero());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_join_in_their_order_and_once() {
+    let mut gather = Gather::listen("127.0.0.1:0".parse().unwrap(), 2, false).await.unwrap();
+    let examiner = gather.address().to_string();
+    let join = |name: &str| {
+        let mut config = NodeConfig::new(2 * MIB, "127.0.0.1:0".parse().unwrap());
+        config.join = vec![examiner.clone()];
+        config.name = name.into();
+        Node::start(config).unwrap()
+    };
+    let (first, mut found) = (join("first"), Vec::new());
+    found.extend(gather.next().await);
+    let second = join("second");
+    found.extend(gather.next().await);
+    assert!(gather.next().await.is_none(), "all wanted have joined");
+    for (found, node, name) in [(&found[0], &first, "first"), (&found[1], &second, "second")] {
+        assert_eq!(found.name, format!("{name}:{}", node.nbd_address().port()));
+        assert_eq!(found.free_bytes, node.status().memory.free_bytes);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let request = cheetah_drive::create::CreateRequest {
+        path: dir.path().join("joined.drive"),
+        nodes: found,
+        layout: Layout::Linear,
+        size: Wanted::Bytes(3 * MIB),
+        thin: true,
+        timeout: TIMEOUT,
+    };
+    let file = create(request).await.unwrap();
+    let drive = Drive::open(&file, options(true)).await.unwrap();
+    drive.device().write(MIB, Data::from(vec![1; 1 << 20]), true).await.unwrap();
+    drive.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn joining_from_beyond_loopback_wants_a_word() {
+    let error = Gather::listen("0.0.0.0:0".parse().unwrap(), 1, false).await.err().unwrap();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("--insecure"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_named_twice_and_one_that_is_not_there_are_told() {
+    let lab = Lab::new(&[2 * MIB]);
+    let port = lab.nodes[0].nbd_address().port();
+    let options = FindOptions { timeout: TIMEOUT, ..FindOptions::default() };
+    let twice = [spec(&lab.nodes[0]), format!("localhost:{port}").parse().unwrap()];
+    let error = find(&twice, &options).await.unwrap_err().to_string();
+    assert!(error.contains("are the same node"), "{error}");
+    let absent = ["127.0.0.1:1".parse().unwrap()];
+    let error = find(&absent, &options).await.unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1:2") && error.contains("is `cheetah node` running there"), "{error}");
+}
