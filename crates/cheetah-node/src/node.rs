@@ -29,7 +29,7 @@ pub struct NodeConfig {
     pub memory_bytes: u64,
     /// Where to listen for NBD. Port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Where to listen for HTTP: the port after the NBD port if `None`, or any free one where that is 0.
+    /// Where to listen for HTTP: the port after the NBD port if `None`.
     pub http_listen: Option<SocketAddr>,
     /// What to call it, for people; the host name if empty.
     pub name: String,
@@ -128,8 +128,10 @@ impl Node {
             }
         }
         spare::check(config.memory_bytes).map_err(NodeError::Memory)?;
-        let (nbd, nbd_address) = bind(config.listen, "NBD")?;
-        let (http, http_address) = bind(http_listen, "the control API")?;
+        let ((nbd, nbd_address), (http, http_address)) = match (config.http_listen, config.listen.port()) {
+            (None, 0) => bind_neighbours(config.listen)?,
+            _ => (bind(config.listen, "NBD")?, bind(http_listen, "the control API")?),
+        };
 
         let lending = || format!("cannot lend {}", Size(config.memory_bytes));
         let store = Store::new(config.memory_bytes).map_err(|error| system(lending(), error))?;
@@ -280,6 +282,9 @@ impl Shared {
     }
 }
 
+/// A socket that listens, and where.
+type Bound = (TcpListener, SocketAddr);
+
 fn http_listen(config: &NodeConfig) -> Result<SocketAddr, NodeError> {
     match (config.http_listen, config.listen.port()) {
         (Some(address), _) => Ok(address),
@@ -291,7 +296,22 @@ fn http_listen(config: &NodeConfig) -> Result<SocketAddr, NodeError> {
     }
 }
 
-fn bind(address: SocketAddr, what: &'static str) -> Result<(TcpListener, SocketAddr), NodeError> {
+/// Binds two free ports that follow each other, because who knows a node's NBD port looks for the other behind it.
+fn bind_neighbours(any: SocketAddr) -> Result<(Bound, Bound), NodeError> {
+    const ATTEMPTS: usize = 64;
+    for _ in 0..ATTEMPTS {
+        let nbd = bind(any, "NBD")?;
+        let Some(next) = nbd.1.port().checked_add(1) else { continue };
+        match bind(SocketAddr::new(any.ip(), next), "the control API") {
+            Ok(http) => return Ok((nbd, http)),
+            Err(NodeError::PortTaken { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((bind(any, "NBD")?, bind(any, "the control API")?))
+}
+
+fn bind(address: SocketAddr, what: &'static str) -> Result<Bound, NodeError> {
     let bound = TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
