@@ -8,7 +8,7 @@ use crate::ui::Ui;
 
 /// Cheetah turns the idle RAM of a room full of machines into one forensic drive.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, propagate_version = true, arg_required_else_help = true)]
+#[command(version, max_term_width = 100, arg_required_else_help = true)]
 #[command(long_about = "Cheetah turns the idle RAM of a room full of machines into one forensic drive, \
 which every tool and every analyst can work on at once.
 
@@ -17,15 +17,17 @@ One of them makes a drive:      cheetah create case42.drive --nodes a,b,c --from
 Whoever has the file reads it:  cheetah mount case42.drive /mnt
 
 To see it all on this machine:  cheetah demo")]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 misused, 3 evidence problem (a hash differs, a range is unreadable).
-Sizes are written in IEC units: 64KiB, 1.5GiB.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 misused, 3 evidence problem (a hash differs, a range is unreadable).
+Sizes are written in IEC units: 64KiB, 1.5GiB."
+)]
 pub struct Cli {
     /// Answer in JSON, one value a line, for programs
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub json: bool,
 
     /// Log more to stderr: -v what happens, -vv how, -vvv everything
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Everywhere")]
     pub verbose: u8,
 
     /// The verb.
@@ -33,30 +35,19 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What there is to do.
+/// What there is to do; what each verb says of itself is beside what it does.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show the whole main job on this machine
     Demo(demo::Args),
-    /// Lend this machine's memory
     Node(node::Args),
-    /// Make a drive from the memory of nodes
     Create(create::Args),
-    /// Add nodes to a drive
     Enlarge(enlarge::Args),
-    /// Bring an image into a drive
     Load(load::Args),
-    /// Write a drive to an image file
     Save(save::Args),
-    /// Read a drive in full and compare its hashes with those made when it was loaded
     Verify(verify::Args),
-    /// Show a drive and the state of its nodes
     Status(status::Args),
-    /// Give a drive's memory back, wiped
     Destroy(destroy::Args),
-    /// Show a drive or an image as files in a directory
     Mount(mount::Args),
-    /// Serve a drive or an image over NBD
     Export(export::Args),
 }
 

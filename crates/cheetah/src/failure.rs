@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 /// The result of a command.
-pub type Result<T> = std::result::Result<T, Failure>;
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// What the process exits with. 0 is a job done; clap itself exits with 2 for a command line it cannot read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -179,8 +179,17 @@ impl Opened {
 
     /// Makes sure that what was written is where it belongs, and lets go.
     pub async fn close(self) -> Result<()> {
-        if let Some(stats) = self.prefetch.as_ref().map(|prefetch| prefetch.stats()) {
-            tracing::info!("prefetch: {stats:?}");
+        let stats = match &self.drive {
+            Some(drive) => drive.prefetch_stats(),
+            None => self.prefetch.as_ref().map(|prefetch| prefetch.stats()),
+        };
+        if let Some(stats) = stats {
+            let (fetched, unused) = (Size(stats.prefetched_bytes), Size(stats.unused_bytes + stats.held_bytes));
+            tracing::info!(
+                "prefetch: {fetched} fetched ahead, of which {unused} not used; {} of {} reads answered from memory",
+                stats.hits,
+                stats.hits + stats.misses + stats.waits
+            );
         }
         drop(self.device);
         match self.drive {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cheetah_device::Size;
 use cheetah_drive::create::{CreateRequest, create};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
+use cheetah_drive::file::Set;
 use cheetah_drive::{DriveFile, HashChoice, Wanted};
 use serde_json::json;
 
@@ -16,6 +17,7 @@ use crate::ui::Ui;
 
 /// What `create` is told.
 #[derive(Debug, clap::Args)]
+#[command(about = "Make a drive from the memory of nodes")]
 #[command(long_about = "Makes a drive from the memory of nodes.
 
 The drive is described by the file written here; whoever has that file, and can reach the nodes, can open it. \
@@ -68,7 +70,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         (Some(source), _) => Wanted::Bytes(source.size()),
         (None, Some(SizeOrAll::Size(size))) => Wanted::Bytes(size.0),
         (None, Some(SizeOrAll::All)) => Wanted::All,
-        (None, None) => return Err(Failure::misused("say how large the drive is to be: --size 20GiB, --size all, or --from IMAGE")),
+        (None, None) => {
+            return Err(Failure::misused("say how large the drive is to be: --size 20GiB, --size all, or --from IMAGE"));
+        }
     };
     let made = async {
         let nodes = args.nodes.find(timeout, ui).await?;
@@ -99,14 +103,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 async fn undo(file: &DriveFile, args: &Args, ui: Ui) {
     let options = DestroyOptions { force: true, timeout: args.timeout.get() };
     if let Err(error) = destroy(file, options).await {
-        ui.warn(format_args!("{} could not be taken back: {error}; try: cheetah destroy --force", args.drive.display()));
+        ui.warn(format_args!(
+            "{} could not be taken back: {error}; try: cheetah destroy --force",
+            args.drive.display()
+        ));
     }
 }
 
 fn answer(file: &DriveFile, ui: Ui) {
     let nodes: Vec<_> = file.nodes().map(|node| format!("{} {}", node.name, Size(node.size))).collect();
-    let layout = file.sets.first().map(|set| set.layout().to_string()).unwrap_or_default();
-    let mut text = format!("{}: {} over {} nodes, {layout} ({})", file.path.display(), Size(file.size), nodes.len(), nodes.join(", "));
+    let layout = file.sets.iter().map(Set::describe).collect::<Vec<_>>().join(", then ");
+    let mut text = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
     if let Some(image) = &file.image {
         text.push_str(&format!("\n{}", load::describe(image)));
     }

@@ -12,6 +12,7 @@ use crate::ui::Ui;
 
 /// What `destroy` is told.
 #[derive(Debug, clap::Args)]
+#[command(about = "Give a drive's memory back, wiped")]
 #[command(long_about = "Gives a drive's memory back to its nodes, which wipe it, and removes the drive file.
 
 Each node reads back what it wiped and says so. Refused while somebody uses the drive, unless --force.
@@ -34,8 +35,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
-    ui.answer(format_args!("{} is gone\n{}", args.drive.display(), lines.join("\n")), &destroyed);
-    let in_doubt: Vec<_> = destroyed.nodes.iter().filter(|node| in_doubt(node)).map(|node| node.node.as_str()).collect();
+    let fate = if destroyed.file_removed { "is gone" } else { "is kept for another try" };
+    ui.answer(format_args!("{} {fate}\n{}", args.drive.display(), lines.join("\n")), &destroyed);
+    let in_doubt: Vec<_> =
+        destroyed.nodes.iter().filter(|node| in_doubt(node)).map(|node| node.node.as_str()).collect();
     if in_doubt.is_empty() {
         return Ok(());
     }
@@ -47,7 +50,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 
 fn in_doubt(node: &NodeOutcome) -> bool {
     match &node.outcome {
-        Outcome::Failed { .. } => true,
+        Outcome::Unreachable { .. } | Outcome::Refused { .. } => true,
         Outcome::Wiped { verified_zero, .. } => !verified_zero,
         Outcome::Gone | Outcome::Foreign => false,
     }
@@ -60,8 +63,8 @@ fn describe(node: &NodeOutcome) -> String {
             format!("wiped {}, {verified}", Size(*wiped_bytes))
         }
         Outcome::Gone => "had freed and wiped it before".to_owned(),
-        Outcome::Failed { why } => format!("NOT WIPED: {why}"),
-        Outcome::Foreign => "not a Cheetah node: what it does with its bytes is its own affair".to_owned(),
+        Outcome::Unreachable { why } | Outcome::Refused { why } => format!("NOT WIPED: {why}"),
+        Outcome::Foreign => "not a Cheetah node: its bytes are as they were".to_owned(),
     };
     format!("  {}: {what}", node.node)
 }

@@ -13,6 +13,7 @@ use crate::ui::Ui;
 
 /// What `enlarge` is told.
 #[derive(Debug, clap::Args)]
+#[command(about = "Add nodes to a drive")]
 #[command(long_about = "Adds nodes to a drive, while nobody uses it.
 
 What the drive holds stays where it is; the new space comes after it.

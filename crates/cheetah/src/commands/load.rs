@@ -16,6 +16,7 @@ use crate::ui::Ui;
 
 /// What `load` is told.
 #[derive(Debug, clap::Args)]
+#[command(about = "Bring an image into a drive")]
 #[command(long_about = "Brings an image into a drive, from the drive's start, hashed on the way.
 
 The source is only read. A digest of every chunk is kept beside the drive file, so that verify can tell later \

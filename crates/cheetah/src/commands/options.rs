@@ -41,7 +41,13 @@ impl TimeoutArgs {
 pub struct NodeArgs {
     /// The nodes, in order: host, host:port, an nbd:// URI of any NBD server, or 'auto' for those that announce
     /// themselves on the local network
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',', required_unless_present = "wait", conflicts_with = "wait")]
+    #[arg(
+        long,
+        value_name = "A,B,…",
+        value_delimiter = ',',
+        required_unless_present = "wait",
+        conflicts_with = "wait"
+    )]
     nodes: Vec<String>,
 
     /// Wait for this many nodes to join by themselves (cheetah node --join), and use them in that order
@@ -67,7 +73,9 @@ impl NodeArgs {
         let mut gather = Gather::listen(self.listen, wanted, self.insecure).await?;
         let address = gather.address();
         ui.event(
-            format_args!("waiting for {wanted} nodes; on each machine run: cheetah node --memory SIZE --join {address}"),
+            format_args!(
+                "waiting for {wanted} nodes; on each machine run: cheetah node --memory SIZE --join {address}"
+            ),
             &serde_json::json!({ "event": "waiting", "wanted": wanted, "listen": address }),
         );
         let mut found = Vec::new();

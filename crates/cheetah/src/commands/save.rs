@@ -15,6 +15,7 @@ use crate::ui::Ui;
 
 /// What `save` is told.
 #[derive(Debug, clap::Args)]
+#[command(about = "Write a drive to an image file")]
 #[command(long_about = "Writes what a drive holds to a raw image file, hashed on the way.
 
 The file gets its name only once it is whole and on stable storage. Zeros take no room in it.
@@ -58,7 +59,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let size = image.map(|image| image.size);
     let source = Opened::open(&args.drive.to_string_lossy(), &Access::read_once(args.timeout.get())).await?;
     let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
-    let options = SaveOptions { force: args.force, hashes: args.hash, size };
+    // What is still as it was loaded must have the hashes it was loaded with.
+    let expected = image.filter(|image| image.state == ImageState::Intact).map(|image| image.hashes.clone());
+    let expected = expected.unwrap_or_default();
+    let options = SaveOptions { force: args.force, hashes: args.hash, size, expected };
     let saved = tokio::select! {
         saved = save(source.device.clone(), &args.image, options, |so_far: Progress| progress.set(so_far.done)) => saved?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing was saved"))),

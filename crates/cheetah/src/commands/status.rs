@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use cheetah_device::Size;
 use cheetah_drive::status::{DriveStatus, NodeState, NodeStatus, status};
 use cheetah_drive::{DriveFile, ImageState};
-use serde_json::json;
 
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
@@ -14,6 +13,7 @@ use crate::ui::table::table;
 
 /// What `status` is told.
 #[derive(Debug, clap::Args)]
+#[command(about = "Show a drive and the state of its nodes")]
 #[command(long_about = "Shows a drive, and what each of its nodes says.
 
 Exits with 3 if part of the drive is lost.
@@ -32,19 +32,17 @@ pub struct Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let found = status(&file, args.timeout.get()).await?;
-    let mut value = serde_json::to_value(&found).unwrap_or_default();
-    value["image"] = json!(file.image);
-    ui.answer(describe(&file, &found), &value);
+    ui.answer(describe(&found), &found);
     if found.healthy {
         return Ok(());
     }
     Err(Failure::evidence(format!("part of {} is lost; see above", args.drive.display())))
 }
 
-fn describe(file: &DriveFile, found: &DriveStatus) -> String {
-    let layouts: Vec<_> = file.sets.iter().map(|set| format!("{} over {}", set.layout(), set.nodes.len())).collect();
-    let mut text = format!("{}  {}  {}  id {}", found.name, Size(found.size_bytes), layouts.join(", then "), found.id);
-    if let Some(image) = &file.image {
+fn describe(found: &DriveStatus) -> String {
+    let mut text =
+        format!("{}  {}  {}  id {}", found.name, Size(found.size_bytes), found.layout.join(", then "), found.id);
+    if let Some(image) = &found.image {
         let state = match image.state {
             ImageState::Intact => "intact",
             ImageState::Loading => "load never finished: PARTIAL",

@@ -16,6 +16,7 @@ const RANGES_SHOWN_MAX: usize = 20;
 
 /// What `verify` is told.
 #[derive(Debug, clap::Args)]
+#[command(about = "Read a drive in full and compare its hashes with those made when it was loaded")]
 #[command(long_about = "Reads a drive in full, and compares it with the digests and hashes made when it was loaded.
 
 Exits with 3 if a chunk differs or cannot be read, and says which ranges.
@@ -60,12 +61,16 @@ fn describe(name: &str, report: &VerifyReport) -> String {
     let mut lines = vec![match report.compared {
         Compared::Digests if report.is_ok() => format!("{name}: all {size} are as loaded"),
         Compared::Digests => format!("{name}: {} of {size} are as loaded", Size(report.ok_bytes)),
-        Compared::Empty => format!("{name}: {} of {size} can be read; no image was loaded to compare with", Size(report.ok_bytes)),
+        Compared::Empty => {
+            format!("{name}: {} of {size} can be read; no image was loaded to compare with", Size(report.ok_bytes))
+        }
         Compared::Modified => format!(
             "{name}: {} of {size} can be read; it was opened for writing since its image was loaded, so there is nothing to compare with",
             Size(report.ok_bytes)
         ),
-        Compared::Loading => format!("{name}: its load never finished, so it holds part of an image only; load it again"),
+        Compared::Loading => {
+            format!("{name}: its load never finished, so it holds part of an image only; load it again")
+        }
     }];
     lines.extend(report.hashes.iter().map(|(kind, digest)| {
         let differs = report.hashes_differing.iter().any(|name| name == kind.name());

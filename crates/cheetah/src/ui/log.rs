@@ -1,5 +1,7 @@
 //! The log, on stderr.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging: warnings always, more with each `-v`. `CHEETAH_LOG` (tracing's filter syntax) overrides.
@@ -15,6 +17,7 @@ pub fn start(verbose: u8) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(verbose > 1)
         .compact()
         .try_init();

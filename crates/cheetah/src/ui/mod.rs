@@ -25,11 +25,6 @@ impl Ui {
         Self { json, terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Whether a program reads the answer.
-    pub fn is_json(self) -> bool {
-        self.json
-    }
-
     /// Whether stdout is a terminal that shows colours.
     pub fn colours(self) -> bool {
         std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()

@@ -67,13 +67,6 @@ impl Progress {
             Show::Plain(plain) => plain.set(done_bytes),
         }
     }
-
-    /// The work now goes by another name.
-    pub fn rename(&self, what: impl Into<String>) {
-        if let Show::Bar(bar) = &self.0 {
-            bar.set_message(what.into());
-        }
-    }
 }
 
 impl Drop for Progress {

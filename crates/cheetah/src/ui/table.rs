@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 /// of a column aligned to the right.
 pub fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(headings.iter().map(|heading| Cell::new(heading.trim_start_matches('>'))));
     for (heading, column) in headings.iter().zip(table.column_iter_mut()) {
         column.set_padding((1, 1));

@@ -46,7 +46,13 @@ fn a_windows_volume_unpacked_by_qemu() {
 
 #[test]
 fn containers_as_the_bytes_they_are() {
-    for name in ["windows_volume.qcow2", "Base-Linear.aff4", "Base-Linear-ReadError.aff4", "nps-2010-emails.E01", "ntfs_sample.E01"] {
+    for name in [
+        "windows_volume.qcow2",
+        "Base-Linear.aff4",
+        "Base-Linear-ReadError.aff4",
+        "nps-2010-emails.E01",
+        "ntfs_sample.E01",
+    ] {
         let Some(path) = need::evidence(name) else { continue };
         load_and_compare(&Desk::new(), path.to_str().unwrap(), None);
     }

@@ -128,7 +128,15 @@ fn fio_verifies_what_it_wrote() {
     cheetah(&["create", &drive, "--nodes", &list, "--size", "48MiB"]).ok();
     let served = export(&drive, &["--listen", "127.0.0.1:0", "--writable"]);
     let uri = format!("--uri={}", served.uri);
-    let args = ["--name=v", "--ioengine=nbd", &uri, "--rw=randwrite", "--bssplit=4k/60:68k/30:1m/10", "--iodepth=16", "--size=32m"];
+    let args = [
+        "--name=v",
+        "--ioengine=nbd",
+        &uri,
+        "--rw=randwrite",
+        "--bssplit=4k/60:68k/30:1m/10",
+        "--iodepth=16",
+        "--size=32m",
+    ];
     let more = ["--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--randrepeat=1", "--output-format=terse"];
     let args: Vec<_> = args.iter().chain(&more).copied().collect();
     crate::support::run::tool_in(desk.path(), "fio", &args).ok();
@@ -164,7 +172,7 @@ fn a_taken_port_or_socket() {
     let desk = Desk::new();
     let node = Node::start("8MiB");
     let (image, _) = desk.image("disk.raw", MIB);
-    cheetah(&["export", &image, "--listen", node.address()]).says(1, &["in use"]);
+    cheetah(&["export", &image, "--listen", node.address()]).says(1, &["taken"]);
     let socket = desk.file("sock", b"");
     cheetah(&["export", &image, "--unix", &socket]).says(1, &["sock"]);
     cheetah(&["export", &image]).says(2, &["--listen", "--unix"]);

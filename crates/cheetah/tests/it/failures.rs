@@ -62,8 +62,17 @@ fn a_killed_node_loses_its_ranges_and_no_others() {
 
     cheetah(&["status", &drive, "--timeout", TIMEOUT]).says(3, &["lost"]);
     let ran = cheetah(&["verify", &drive, "--timeout", TIMEOUT, "--hash", "none"]).says(3, &["case.drive"]);
-    let lost: u64 = ran.out().lines().next().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()).unwrap()
-        ["unreadable"].as_array().unwrap().iter().map(|range| range["len"].as_u64().unwrap()).sum();
+    let lost: u64 = ran
+        .out()
+        .lines()
+        .next()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .unwrap()["unreadable"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|range| range["len"].as_u64().unwrap())
+        .sum();
     assert_eq!(lost, 8 * MIB);
     // To open it at all takes a decision now.
     cheetah(&["mount", &drive, &desk.arg("mnt"), "--timeout", TIMEOUT]).says(1, &["--allow-lost"]);

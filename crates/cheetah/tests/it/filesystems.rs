@@ -37,7 +37,8 @@ fn tree(desk: &Desk) {
 }
 
 fn round_trip(it: &FileSystem) {
-    if !need::root_and_loop() || !need::fuse() || !need::programs(&["losetup", "mount", "diff", it.mkfs[0], it.fsck[0]]) {
+    if !need::root_and_loop() || !need::fuse() || !need::programs(&["losetup", "mount", "diff", it.mkfs[0], it.fsck[0]])
+    {
         return;
     }
     let desk = Desk::new();
@@ -76,7 +77,12 @@ fn round_trip(it: &FileSystem) {
 
 #[test]
 fn ext4() {
-    round_trip(&FileSystem { mkfs: &["mkfs.ext4", "-q", "-F"], mount: &["mount", "-t", "ext4"], fsck: &["e2fsck", "-f", "-n"], size_mib: 96 });
+    round_trip(&FileSystem {
+        mkfs: &["mkfs.ext4", "-q", "-F"],
+        mount: &["mount", "-t", "ext4"],
+        fsck: &["e2fsck", "-f", "-n"],
+        size_mib: 96,
+    });
 }
 
 #[test]
@@ -84,12 +90,22 @@ fn ntfs() {
     if !need::programs(&["ntfs-3g"]) {
         return;
     }
-    round_trip(&FileSystem { mkfs: &["mkntfs", "-q", "-Q", "-F"], mount: &["ntfs-3g"], fsck: &["ntfsfix", "-n"], size_mib: 96 });
+    round_trip(&FileSystem {
+        mkfs: &["mkntfs", "-q", "-Q", "-F"],
+        mount: &["ntfs-3g"],
+        fsck: &["ntfsfix", "-n"],
+        size_mib: 96,
+    });
 }
 
 #[test]
 fn vfat() {
-    round_trip(&FileSystem { mkfs: &["mkfs.vfat", "-F", "32"], mount: &["mount", "-t", "vfat"], fsck: &["fsck.vfat", "-n"], size_mib: 96 });
+    round_trip(&FileSystem {
+        mkfs: &["mkfs.vfat", "-F", "32"],
+        mount: &["mount", "-t", "vfat"],
+        fsck: &["fsck.vfat", "-n"],
+        size_mib: 96,
+    });
 }
 
 #[test]
@@ -97,5 +113,10 @@ fn xfs() {
     if need::is_root() && !fs::read_to_string("/proc/filesystems").unwrap().contains("xfs") {
         return need::skip("this kernel has no XFS");
     }
-    round_trip(&FileSystem { mkfs: &["mkfs.xfs", "-q", "-f"], mount: &["mount", "-t", "xfs"], fsck: &["xfs_repair", "-n"], size_mib: 320 });
+    round_trip(&FileSystem {
+        mkfs: &["mkfs.xfs", "-q", "-f"],
+        mount: &["mount", "-t", "xfs"],
+        fsck: &["xfs_repair", "-n"],
+        size_mib: 320,
+    });
 }

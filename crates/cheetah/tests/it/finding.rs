@@ -13,7 +13,8 @@ fn a_drive_waits_for_nodes_that_join_in_their_order() {
     let first = Node::start_with("16MiB", "127.0.0.1:0", &["--name", "early", "--join", &examiner]);
     let args = ["create", &drive, "--wait", "3", "--listen", &examiner, "--layout", "linear", "--from", &image];
     let mut create = Service::start_on(&args, "waiting");
-    let joined = |create: &Service| -> serde_json::Value { serde_json::from_str(&create.next_line().unwrap()).unwrap() };
+    let joined =
+        |create: &Service| -> serde_json::Value { serde_json::from_str(&create.next_line().unwrap()).unwrap() };
     assert_eq!(text(&joined(&create), "node"), "early");
     let second = Node::start_with("16MiB", "127.0.0.1:0", &["--name", "second", "--join", &examiner]);
     assert_eq!(text(&joined(&create), "node"), "second");
@@ -34,7 +35,8 @@ fn a_drive_waits_for_nodes_that_join_in_their_order() {
 fn waiting_can_be_broken_off() {
     let desk = Desk::new();
     let drive = desk.arg("a.drive");
-    let create = Service::start_on(&["create", &drive, "--wait", "2", "--listen", "127.0.0.1:0", "--size", "1MiB"], "waiting");
+    let create =
+        Service::start_on(&["create", &drive, "--wait", "2", "--listen", "127.0.0.1:0", "--size", "1MiB"], "waiting");
     let (code, last) = create.stop(rustix::process::Signal::INT);
     assert_eq!(code, Some(1), "{last}");
     assert!(!desk.at("a.drive").exists());

@@ -9,7 +9,9 @@ fn a_drive_from_an_image_and_back() {
     let desk = Desk::new();
     let nodes = three("32MiB");
     let (image, content) = desk.image("disk.raw", 20 * MIB + 512);
-    for (name, layout) in [("linear", vec!["--layout", "linear"]), ("small", vec!["--unit", "4KiB"]), ("large", vec!["--unit", "4MiB"])] {
+    for (name, layout) in
+        [("linear", vec!["--layout", "linear"]), ("small", vec!["--unit", "4KiB"]), ("large", vec!["--unit", "4MiB"])]
+    {
         let drive = desk.drive(name, &nodes.each_ref(), &image, &layout);
 
         let verified = cheetah(&["verify", &drive]).ok().json();

@@ -7,9 +7,13 @@ use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, noise};
 fn help_and_version() {
     assert!(cheetah_plain(&["--version"]).ok().out().starts_with("cheetah "));
     let help = cheetah_plain(&["--help"]).ok().out();
-    for verb in ["demo", "node", "create", "enlarge", "load", "save", "verify", "status", "destroy", "mount", "export"] {
+    for verb in ["demo", "node", "create", "enlarge", "load", "save", "verify", "status", "destroy", "mount", "export"]
+    {
         assert!(help.contains(verb), "{verb}");
-        assert!(cheetah_plain(&[verb, "--help"]).ok().out().contains(&format!("cheetah {verb}")), "no example for {verb}");
+        assert!(
+            cheetah_plain(&[verb, "--help"]).ok().out().contains(&format!("cheetah {verb}")),
+            "no example for {verb}"
+        );
     }
     cheetah_plain(&[]).ended_with(2);
 }
@@ -41,7 +45,7 @@ fn wrong_units_and_sizes() {
 #[test]
 fn a_taken_port() {
     let node = Node::start("8MiB");
-    cheetah(&["node", "--memory", "8MiB", "--listen", node.address()]).says(1, &[node.address(), "in use"]);
+    cheetah(&["node", "--memory", "8MiB", "--listen", node.address()]).says(1, &[node.address(), "taken"]);
 }
 
 #[test]
@@ -90,7 +94,8 @@ fn a_full_node() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let drive = desk.arg("a.drive");
-    cheetah(&["create", &drive, "--nodes", node.address(), "--size", "1GiB"]).says(1, &["not enough memory", node.address()]);
+    cheetah(&["create", &drive, "--nodes", node.address(), "--size", "1GiB"])
+        .says(1, &["not enough memory", node.address()]);
     assert_eq!(node.exports(), 0);
     assert!(!desk.at("a.drive").exists());
 }

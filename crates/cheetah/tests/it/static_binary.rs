@@ -21,7 +21,10 @@ fn static_binary() -> Option<PathBuf> {
 fn it_needs_no_loader_and_no_library() {
     let Some(binary) = static_binary() else { return };
     let elf = fs::read(&binary).unwrap();
-    assert!(!elf.windows(14).any(|window| window == b"/ld-linux-x86-" || window == b"/lib/ld-musl-x"), "it asks for a loader");
+    assert!(
+        !elf.windows(14).any(|window| window == b"/ld-linux-x86-" || window == b"/lib/ld-musl-x"),
+        "it asks for a loader"
+    );
     let ran = Command::new(&binary).env_clear().arg("--version").output().unwrap();
     assert!(ran.status.success());
 }

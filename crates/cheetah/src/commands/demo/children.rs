@@ -88,11 +88,16 @@ impl Service {
         let mut last = Value::Null;
         let end = async {
             while let Ok(Some(line)) = self.lines.next_line().await {
-                last = serde_json::from_str(&line).unwrap_or(last);
+                if let Ok(value) = serde_json::from_str(&line) {
+                    last = value;
+                }
             }
             self.child.wait().await
         };
-        tokio::time::timeout(PATIENCE, end).await.map_err(|_| Failure::failed("a process does not stop"))?.context("cannot wait for a process")?;
+        tokio::time::timeout(PATIENCE, end)
+            .await
+            .map_err(|_| Failure::failed("a process does not stop"))?
+            .context("cannot wait for a process")?;
         Ok(last)
     }
 }

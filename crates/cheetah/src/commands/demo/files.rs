@@ -7,8 +7,8 @@ use crate::failure::{Context, Result};
 
 /// No file larger than this is taken, so that there are many.
 const FILE_BYTES_MAX: u64 = 8 << 20;
-/// No more files than this, so that copying them stays a matter of seconds.
-const FILES_MAX: usize = 4000;
+/// No more files than this of each place, so that copying them stays a matter of seconds.
+const FILES_MAX: usize = 1500;
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,10 +49,13 @@ fn select(root: &Path, budget_bytes: u64) -> Vec<(PathBuf, u64)> {
 
 /// Whether any file system can store the name.
 fn plain(entry: &fs::DirEntry) -> bool {
-    entry.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_graphic() && !b"\\:*?\"<>|".contains(&b)))
+    entry
+        .file_name()
+        .to_str()
+        .is_some_and(|name| name.bytes().all(|b| b.is_ascii_graphic() && !b"\\:*?\"<>|".contains(&b)))
 }
 
-/// Copies up to `budget_bytes` of the files below the first of `roots` that has any to below `to`.
+/// Copies up to `budget_bytes` of the files below `roots`, in that order, to below `to`.
 pub fn copy_some(roots: &[&str], to: &Path, budget_bytes: u64) -> Result<Copied> {
     let mut copied = Copied::default();
     for root in roots {

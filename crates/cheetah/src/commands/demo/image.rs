@@ -59,7 +59,7 @@ async fn ext4_files(image: &Path, scratch: &Path) -> Result<Copied> {
     let tree = scratch.join("ext4");
     let copied = blocking({
         let tree = tree.clone();
-        move || files::copy_some(&["/usr/lib", "/usr/bin"], &tree, FILES_BYTES)
+        move || files::copy_some(&["/usr/bin", "/usr/lib"], &tree, FILES_BYTES)
     })
     .await?;
     let offset = format!("offset={EXT4_AT}");
@@ -73,7 +73,8 @@ async fn ext4_files(image: &Path, scratch: &Path) -> Result<Copied> {
 /// An NTFS file system, made in a file of its own (mkntfs knows no offsets) and copied to its place.
 async fn ntfs_files(image: &File, scratch: &Path) -> Result<Copied> {
     let part = scratch.join("ntfs.part");
-    let file = File::options().create_new(true).read(true).write(true).open(&part).context("cannot create the NTFS file")?;
+    let file =
+        File::options().create_new(true).read(true).write(true).open(&part).context("cannot create the NTFS file")?;
     file.set_len(PARTITION_BYTES).context("cannot size the NTFS file")?;
     let mut mkntfs = command("mkntfs");
     let start = (NTFS_AT / SECTOR_BYTES).to_string();
@@ -90,7 +91,8 @@ async fn fill_ntfs(part: &Path, scratch: &Path) -> Result<Copied> {
     let dir = scratch.join("mnt");
     fs::create_dir(&dir).context("cannot create a mount point")?;
     // In the foreground, because unmounting does not wait for what it still has to write; its exit does.
-    let mut driver = command("ntfs-3g").args(["-o", "no_detach"]).arg(part).arg(&dir).spawn().context(missing("ntfs-3g"))?;
+    let mut driver =
+        command("ntfs-3g").args(["-o", "no_detach"]).arg(part).arg(&dir).spawn().context(missing("ntfs-3g"))?;
     while !is_mount_point(&dir) {
         if driver.try_wait().context("cannot watch ntfs-3g")?.is_some() {
             return fill_ntfs_unmounted(part, scratch).await;
@@ -99,7 +101,7 @@ async fn fill_ntfs(part: &Path, scratch: &Path) -> Result<Copied> {
     }
     let copied = blocking({
         let dir = dir.clone();
-        move || files::copy_some(&["/usr/share", "/usr/include"], &dir, FILES_BYTES)
+        move || files::copy_some(&["/usr/share", "/usr/lib"], &dir, FILES_BYTES)
     })
     .await;
     let mut umount = command("umount");
@@ -171,7 +173,11 @@ async fn succeed(mut command: Command, name: &str) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    Err(Failure::failed(format!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim())))
+    Err(Failure::failed(format!(
+        "{name} failed ({}): {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
 }
 
 fn missing(program: &str) -> String {

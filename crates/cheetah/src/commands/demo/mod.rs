@@ -21,6 +21,7 @@ use crate::ui::Ui;
 
 /// What `demo` is told.
 #[derive(Debug, clap::Args)]
+#[command(about = "Show the whole main job on this machine")]
 #[command(long_about = "Shows the whole main job on this machine, in under a minute.
 
 Makes a disk image of this machine's own files (or takes yours), starts three nodes, creates a striped \
@@ -47,9 +48,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if args.image.is_none() {
         tools::require(&["mkntfs", "ntfs-3g", "mkfs.ext4", "umount"])?;
     }
-    let dir = tempfile::Builder::new().prefix("cheetah-demo-").tempdir().context("cannot create a directory to work in")?;
+    let dir =
+        tempfile::Builder::new().prefix("cheetah-demo-").tempdir().context("cannot create a directory to work in")?;
     let image = args.image.map(|path| std::path::absolute(&path).context("cannot find the image")).transpose()?;
-    let mut demo = Demo { dir: dir.path().to_owned(), list: Checklist::new(ui), ui, nodes: Vec::new(), mount: None, created: false };
+    let mut demo = Demo {
+        dir: dir.path().to_owned(),
+        list: Checklist::new(ui),
+        ui,
+        nodes: Vec::new(),
+        mount: None,
+        created: false,
+    };
 
     ui.say("Cheetah: three nodes, one striped drive, the tools an examiner uses\n");
     let compared = tokio::select! {
@@ -67,7 +76,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if !comparison.identical() {
         return Err(Failure::evidence("the drive does not hold what the image does, see the table above"));
     }
-    let value = json!({ "steps": demo.list.steps(), "runs": comparison.rows, "cache": comparison.cold, "identical": true });
+    let value =
+        json!({ "steps": demo.list.steps(), "runs": comparison.rows, "cache": comparison.cold, "identical": true });
     ui.answer("Identical in every answer.", &value);
     Ok(())
 }
@@ -185,7 +195,8 @@ fn receipt_text(answer: &Value) -> String {
 }
 
 fn listing(dir: &Path) -> String {
-    let mut names: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+    let mut names: Vec<_> =
+        std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
     names.sort();
     names.iter().map(|name| name.to_string_lossy()).collect::<Vec<_>>().join("  ")
 }

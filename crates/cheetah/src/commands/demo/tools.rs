@@ -63,7 +63,9 @@ impl Cold {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Everything => "before each run the page cache was emptied (sync; drop_caches)",
-            Self::TheFile => "before each run the file's pages were dropped from the cache (posix_fadvise; root could empty all of it)",
+            Self::TheFile => {
+                "before each run the file's pages were dropped from the cache (posix_fadvise; root could empty all of it)"
+            }
         }
     }
 

@@ -21,9 +21,7 @@ impl Peer {
         let port = free_port();
         let mut command = Command::new(find("nbdkit").unwrap());
         command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string()]).args(plugin);
-        Self::start(command, format!("nbd://127.0.0.1:{port}"), move || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        })
+        Self::start(command, format!("nbd://127.0.0.1:{port}"), move || TcpStream::connect(("127.0.0.1", port)).is_ok())
     }
 
     /// nbdkit on a Unix socket.

@@ -1,0 +1,120 @@
+//! `cheetah export`: a drive or an image for any NBD client.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cheetah_device::{DynDevice, Error, Size};
+use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
+use serde_json::json;
+
+use super::options::AccessArgs;
+use crate::failure::{Context, Failure, Result};
+use crate::signals::Stop;
+use crate::source::Opened;
+use crate::ui::Ui;
+
+/// What `export` is told.
+#[derive(Debug, clap::Args)]
+#[command(about = "Serve a drive or an image over NBD")]
+#[command(long_about = "Serves a drive or an image over NBD, until it is stopped.
+
+Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. It is exported by the drive's name, and by \
+no name. Read-only, unless --writable; --overlay keeps what clients write apart.
+
+  cheetah export case42.drive --unix /run/case42.sock
+  cheetah export case42.drive --listen 127.0.0.1:10900
+  qemu-img convert -f raw -O qcow2 nbd://127.0.0.1:10900/case42 case42.qcow2")]
+#[command(group = clap::ArgGroup::new("place").required(true).args(["listen", "unix"]))]
+pub struct Args {
+    /// A drive file, a raw image, a block device or an nbd:// URI
+    source: String,
+
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+
+    /// A Unix socket to make
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+
+    /// Listen beyond loopback, although nothing is encrypted yet: whoever reaches the port can read
+    #[arg(long)]
+    insecure: bool,
+
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    let opened = Opened::open(&args.source, &args.access.get()).await?;
+    for lost in &opened.lost {
+        ui.warn(lost);
+    }
+    let served = offer(&args, &opened, &mut stop, ui).await;
+    // Both, whatever the first says: the lease must be given back.
+    served.and(opened.close().await)
+}
+
+async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let (listener, uri) = listen(args, &opened.name).await?;
+    let size = Size(opened.size());
+    let one = One { device: opened.device.clone(), name: opened.name.clone() };
+    let value = json!({ "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0 });
+    ui.answer(format_args!("{}, {size}, is served at {uri}", args.source), &value);
+    tokio::select! {
+        ended = serve(listener, Arc::new(one), ServerConfig::default()) => ended.context("serving ended"),
+        signal = stop.asked() => {
+            tracing::info!("{signal}: no longer serving");
+            opened.device.flush().await.context("what was written may not have arrived")
+        }
+    }
+}
+
+async fn listen(args: &Args, name: &str) -> Result<(Listener, String)> {
+    if let Some(path) = &args.unix {
+        let path = std::path::absolute(path).context("cannot place the socket")?;
+        let listener = Listener::unix(&path).context(format_args!("cannot make the socket {}", path.display()))?;
+        return Ok((listener, format!("nbd+unix:///{name}?socket={}", path.display())));
+    }
+    let Some(address) = args.listen else { return Err(Failure::misused("say where: --listen or --unix")) };
+    if !address.ip().is_loopback() && !args.insecure {
+        return Err(Failure::misused(format!(
+            "{address} can be reached by other machines, and connections cannot be encrypted yet; \
+             on a network you trust, say --insecure"
+        )));
+    }
+    let listener = Listener::tcp(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            Failure::failed(format!("{address} is taken by another program: stop it, or choose another port"))
+        }
+        _ => Failure::failed(format!("cannot listen on {address}: {error}")),
+    })?;
+    let bound = listener.tcp_address().unwrap_or(address);
+    Ok((listener, format!("nbd://{bound}/{name}")))
+}
+
+/// One device, by its name and by none.
+struct One {
+    device: DynDevice,
+    name: String,
+}
+
+impl Exports for One {
+    fn list(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+
+    fn open(&self, name: &str, _contexts: &[String]) -> Result<Export, Error> {
+        if !name.is_empty() && name != self.name {
+            return Err(Error::Invalid(format!("there is no export '{name}' here, only '{}'", self.name).into()));
+        }
+        Ok(Export {
+            device: self.device.clone(),
+            description: format!("{} (Cheetah)", self.name),
+            contexts: Vec::new(),
+        })
+    }
+}

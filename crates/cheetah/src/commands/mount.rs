@@ -1,0 +1,123 @@
+//! `cheetah mount`: a drive or an image as files.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use cheetah_attach::{Mount, MountOptions};
+use cheetah_device::Size;
+use serde_json::{Value, json};
+
+use super::options::AccessArgs;
+use crate::failure::{Context, Failure, Result};
+use crate::signals::Stop;
+use crate::source::Opened;
+use crate::ui::Ui;
+
+/// What `mount` is told.
+#[derive(Debug, clap::Args)]
+#[command(about = "Show a drive or an image as files in a directory")]
+#[command(long_about = "Shows a drive or an image as files in a directory, until it is unmounted or stopped.
+
+case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw: any tool that reads raw images \
+can work on them. Read-only, unless --writable. For tools that insist on writing, --overlay keeps what they write \
+apart, and the drive stays as it is.
+
+  cheetah mount case42.drive /mnt/case42
+  cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB
+  cheetah mount disk.raw /mnt/disk --background")]
+pub struct Args {
+    /// A drive file, a raw image, a block device or an nbd:// URI
+    source: String,
+
+    /// An empty directory
+    dir: PathBuf,
+
+    /// Return once mounted; fusermount3 -u DIR ends it
+    #[arg(long)]
+    background: bool,
+
+    /// This is the process in the background.
+    #[arg(long, hide = true, conflicts_with = "background")]
+    detached: bool,
+
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    if args.background {
+        return in_background(ui);
+    }
+    let mut stop = Stop::catch()?;
+    if args.detached {
+        // Not the terminal's any more: closing it must not end the mount.
+        rustix::process::setsid().context("cannot leave the terminal")?;
+    }
+    let access = args.access.get();
+    let opened = Opened::open(&args.source, &access).await?;
+    for lost in &opened.lost {
+        ui.warn(lost);
+    }
+    let options = MountOptions {
+        writable: access.writable || access.overlay.is_some(),
+        ..MountOptions::new(opened.name.clone())
+    };
+    let mount = match cheetah_attach::mount(opened.device.clone(), &args.dir, options).await {
+        Ok(mount) => mount,
+        Err(error) => {
+            opened.close().await?;
+            return Err(Failure::failed(error));
+        }
+    };
+    say_ready(&args.source, &mount, &opened, ui);
+    let unmounted = tokio::select! {
+        () = mount.wait() => Ok(()),
+        signal = stop.asked() => {
+            tracing::info!("{signal}: unmounting");
+            mount.unmount().await.map_err(Failure::failed)
+        }
+    };
+    // Both, whatever the first says: the lease must be given back.
+    unmounted.and(opened.close().await)
+}
+
+fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {
+    let files: Vec<_> = mount.files().iter().map(|name| mount.dir().join(name)).collect();
+    let size = Size(opened.size());
+    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let value = json!({
+        "event": "ready", "dir": mount.dir(), "file": files.first(), "files": files, "size_bytes": size.0,
+        "pid": std::process::id(),
+    });
+    ui.answer(format_args!("{source}, {size}, is mounted:\n  {}", names.join("\n  ")), &value);
+}
+
+/// Runs the same command again, detached from the terminal, and waits until it is ready.
+fn in_background(ui: Ui) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let args = std::env::args_os().skip(1).filter(|arg| arg != "--background" && arg != "--json");
+    let mut command = Command::new(program);
+    command.args(["--json"]).args(args).arg("--detached");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start the process in the background")?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).context("cannot hear the process in the background")?;
+    }
+    let said: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
+    if said["event"] == "ready" {
+        let pid = child.id();
+        ui.answer(format_args!("mounted: {} (process {pid})", said["file"].as_str().unwrap_or("?")), &said);
+        return Ok(());
+    }
+    // It has said on stderr, which is ours too, what is wrong.
+    let code = child.wait().context("cannot wait for the process in the background")?.code();
+    let message = said["error"].as_str().unwrap_or("the process in the background ended").to_owned();
+    Err(match code {
+        Some(2) => Failure::misused(message),
+        Some(3) => Failure::evidence(message),
+        _ => Failure::failed(message),
+    })
+}
