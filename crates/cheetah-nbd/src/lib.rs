@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod busy;
+pub mod client;
 pub mod handshake;
 pub mod proto;
 pub mod server;

@@ -313,7 +313,7 @@ impl ClientHandshake {
             option::REP_INFO => self.take_info(&reply.data)?,
             option::REP_ACK => {
                 let (size, flags) = self.info.ok_or_else(|| Violation::new("accepted without telling the size"))?;
-                return Ok(Some(Step::Done(self.agreement(size, flags))));
+                return Ok(Some(Step::Done(self.agreement(size, flags)?)));
             }
             option::ERR_UNSUP => self.ask_by_name(out)?,
             option::ERR_UNKNOWN => self.ask(State::List, out, |_| {}),
@@ -378,18 +378,22 @@ impl ClientHandshake {
             return Ok(Some(Step::Read));
         }
         input.advance(len);
-        Ok(Some(Step::Done(self.agreement(size, flags))))
+        Ok(Some(Step::Done(self.agreement(size, flags)?)))
     }
 
-    fn agreement(&self, size: u64, flags: TransmissionFlags) -> Agreement {
+    fn agreement(&self, size: u64, flags: TransmissionFlags) -> Result<Agreement, Violation> {
+        // So that adding to an offset within it never overflows.
+        if size > i64::MAX as u64 {
+            return Err(Violation::new(format!("an export of {size} bytes")));
+        }
         let allocation = self.contexts.iter().find(|context| context.name == BASE_ALLOCATION);
-        Agreement {
+        Ok(Agreement {
             size,
             flags,
             blocks: self.blocks,
             structured: self.structured,
             allocation: allocation.map(|context| context.id),
-        }
+        })
     }
 
     /// Sends an option and awaits its answer.

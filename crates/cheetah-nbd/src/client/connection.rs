@@ -1,0 +1,313 @@
+//! The task that keeps one connection: negotiates, receives, notices silence, and connects again.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
+
+use super::Shared;
+use super::health::Refused;
+use super::link::{Link, Written};
+use super::receive::{INPUT_LEN, Receiver, Target};
+use super::stream::{ReadHalf, WriteHalf, dial};
+use crate::handshake::client::{Agreement, ClientHandshake, Failure, Step, Wish};
+use crate::proto::{Command, CommandFlags, Request, Violation};
+use crate::uri::Address;
+
+/// The first pause before connecting again; doubled each time.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// The longest.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A connection whose negotiation went well.
+pub(super) struct Opened {
+    pub agreement: Agreement,
+    reader: ReadHalf,
+    writer: WriteHalf,
+    /// Received already.
+    input: BytesMut,
+}
+
+/// Why a connection could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Negotiation(#[from] Failure),
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+}
+
+/// Connects and negotiates.
+pub(super) async fn open(address: &Address, wish: &Wish, limit: Duration) -> Result<Opened, OpenError> {
+    timeout(limit, negotiate(address, wish)).await.unwrap_or(Err(OpenError::TimedOut(limit)))
+}
+
+async fn negotiate(address: &Address, wish: &Wish) -> Result<Opened, OpenError> {
+    let (mut reader, writer) = dial(address).await?;
+    let mut handshake = ClientHandshake::new(wish.clone());
+    let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
+    loop {
+        let step = handshake.advance(&mut input, &mut out);
+        writer.write_all(&out.split()).await?;
+        match step? {
+            Step::Done(agreement) => return Ok(Opened { agreement, reader, writer, input }),
+            Step::Read => {}
+        }
+        input.reserve(4096);
+        if reader.read_buf(&mut input).await? == 0 {
+            return Err(handshake.closed().into());
+        }
+    }
+}
+
+/// Why a connection ended.
+struct Ended {
+    why: Arc<str>,
+    /// When the server was last heard of.
+    since: Instant,
+}
+
+/// Keeps `shared.links[index]` up until the client is dropped or refused.
+pub(super) async fn keep(shared: Arc<Shared>, index: usize, opened: Option<Opened>) {
+    let link = &shared.links[index];
+    let mut next = opened;
+    loop {
+        let opened = match next.take() {
+            Some(opened) => opened,
+            None => match reopen(&shared, link).await {
+                Some(opened) => opened,
+                None => return,
+            },
+        };
+        let ended = run(&shared, link, opened).await;
+        link.down();
+        if shared.is_over() {
+            return;
+        }
+        tracing::warn!("{}: connection lost: {}", shared.name, ended.why);
+        if shared.links.iter().all(|link| link.load().is_none()) {
+            shared.health.down(ended.since, ended.why);
+        }
+    }
+}
+
+/// Connects again, however often it takes. `None` once that makes no sense any more.
+async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
+    let mut pause = PAUSE_MIN;
+    loop {
+        let attempt = async {
+            let result = open(&shared.uri.address, &shared.wish, shared.timeout.max(PAUSE_MAX)).await;
+            if result.is_err() {
+                sleep(pause).await;
+            }
+            result
+        };
+        let error = match watched(shared, link, attempt).await? {
+            Ok(opened) => match shared.recognise(&opened.agreement) {
+                Ok(()) => {
+                    tracing::info!("{}: connected again", shared.name);
+                    shared.counters.reconnected();
+                    return Some(opened);
+                }
+                Err(refused) => return refuse(shared, refused),
+            },
+            Err(error) => error,
+        };
+        if let OpenError::Negotiation(failure) = &error
+            && let Some(refused) = Refused::for_good(failure)
+        {
+            return refuse(shared, refused);
+        }
+        if shared.links.iter().all(|link| link.load().is_none()) {
+            shared.health.down(Instant::now(), error.to_string().into());
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Runs `attempt` while waking, now and then, those who wait for a connection, so that they see when their time is
+/// over. `None` if the client is dropped meanwhile.
+async fn watched<T>(shared: &Shared, link: &Link, attempt: impl Future<Output = T>) -> Option<T> {
+    let mut tick = ticker(shared.timeout);
+    let mut attempt = std::pin::pin!(attempt);
+    poll_fn(|cx| {
+        while tick.poll_tick(cx).is_ready() {
+            shared.health.changed().notify_waiters();
+        }
+        while link.poll_nudged(cx).is_ready() {}
+        if shared.is_over() { Poll::Ready(None) } else { attempt.as_mut().poll(cx).map(Some) }
+    })
+    .await
+}
+
+fn refuse(shared: &Shared, refused: Refused) -> Option<Opened> {
+    tracing::error!("{}: gone for good: {}", shared.name, refused.why);
+    shared.health.refused(refused);
+    shared.nudge_all();
+    None
+}
+
+impl Refused {
+    /// Whether there is no point in asking again.
+    fn for_good(failure: &Failure) -> Option<Self> {
+        let (fenced, why) = match failure {
+            Failure::NotGranted(context) if context.starts_with("x-cheetah:instance/") => {
+                (false, "it came back empty: another instance answers".into())
+            }
+            Failure::NotGranted(context) if context.starts_with("x-cheetah:lease/") => {
+                (true, "the write lease is not ours any more".into())
+            }
+            Failure::NotGranted(_) | Failure::UnknownExport { .. } => (false, format!("it came back, but {failure}")),
+            Failure::Refused(_) | Failure::Violation(_) => return None,
+        };
+        Some(Self { fenced, why: why.into() })
+    }
+}
+
+/// How often time is looked at: often enough that nothing outlives its timeout by much.
+fn ticker(timeout: Duration) -> Interval {
+    let mut tick = interval(tick_of(timeout));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick
+}
+
+/// The grain of all deadlines.
+pub(super) fn tick_of(timeout: Duration) -> Duration {
+    (timeout / 20).clamp(Duration::from_millis(1), Duration::from_millis(500))
+}
+
+/// What happened to a connection.
+enum Event {
+    /// Bytes came, into the payload's own buffer or not.
+    Received { len: usize, payload: bool },
+    /// Someone has something to write, or something else changed.
+    Nudged,
+    /// The socket takes bytes again.
+    Writable,
+    /// Time to look at the time.
+    Tick,
+}
+
+/// Carries one connection until it ends.
+async fn run(shared: &Shared, link: &Link, opened: Opened) -> Ended {
+    let mut heard = Instant::now();
+    let result = carry(shared, link, opened, &mut heard).await;
+    let why = match result {
+        Ok(why) => why,
+        Err(error) => error.to_string().into(),
+    };
+    Ended { why, since: heard }
+}
+
+impl From<Violation> for OpenError {
+    fn from(violation: Violation) -> Self {
+        Self::Negotiation(violation.into())
+    }
+}
+
+async fn carry(shared: &Shared, link: &Link, opened: Opened, heard: &mut Instant) -> Result<Arc<str>, OpenError> {
+    let Opened { agreement, mut reader, writer, mut input } = opened;
+    let writer = Arc::new(writer);
+    let mut receiver = Receiver::new(&agreement);
+    let mut tick = ticker(shared.timeout);
+    let mut quiet = true;
+    let mut blocked = false;
+    link.up(Arc::clone(&writer));
+    shared.health.up();
+    link.receive(&mut receiver, &mut input)?;
+    loop {
+        match next(link, &mut receiver, &mut reader, &mut input, blocked.then_some(&*writer), &mut tick).await? {
+            Event::Received { len: 0, .. } => return Ok("the server closed the connection".into()),
+            Event::Received { len, payload } => {
+                quiet = false;
+                shared.counters.received(len);
+                if payload {
+                    receiver.received(len, &mut input);
+                }
+                link.receive(&mut receiver, &mut input)?;
+            }
+            Event::Nudged => {
+                if shared.is_over() {
+                    say_goodbye(&writer);
+                    return Ok("closed".into());
+                }
+                if let Some(error) = link.broken() {
+                    return Err(error.into());
+                }
+                // Whoever else is about to make requests does so first; then all leave with one system call.
+                tokio::task::yield_now().await;
+                blocked = link.flush() == Written::Blocked;
+            }
+            Event::Writable => blocked = link.flush() == Written::Blocked,
+            Event::Tick => {
+                let now = Instant::now();
+                if !std::mem::replace(&mut quiet, true) {
+                    *heard = now;
+                }
+                let waiting_since = link.expire(now + tick_of(shared.timeout));
+                let silent_since = waiting_since.map(|since| since.max(*heard));
+                if let Some(since) = silent_since.filter(|since| now.duration_since(*since) >= shared.timeout) {
+                    *heard = since;
+                    shared.suspect_all(since);
+                    return Ok(shared.silence());
+                }
+                if shared.suspected(*heard) {
+                    return Ok(shared.silence());
+                }
+            }
+        }
+    }
+}
+
+/// Waits for whatever happens first.
+async fn next(
+    link: &Link,
+    receiver: &mut Receiver,
+    reader: &mut ReadHalf,
+    input: &mut BytesMut,
+    blocked: Option<&WriteHalf>,
+    tick: &mut Interval,
+) -> io::Result<Event> {
+    poll_fn(|cx| {
+        // Time first, or a stream of other replies could hide a request that is never answered.
+        if Pin::new(&mut *tick).poll_tick(cx).is_ready() {
+            return Poll::Ready(Ok(Event::Tick));
+        }
+        if link.poll_nudged(cx).is_ready() {
+            return Poll::Ready(Ok(Event::Nudged));
+        }
+        if let Some(writer) = blocked
+            && let Poll::Ready(result) = writer.poll_writable(cx)
+        {
+            return Poll::Ready(result.map(|()| Event::Writable));
+        }
+        match receiver.target(link.read_len_mean()) {
+            Target::Payload(buffer, len_max) => {
+                reader.poll_receive(buffer, len_max, cx).map_ok(|len| Event::Received { len, payload: true })
+            }
+            Target::Input(len_max) => {
+                if input.capacity() - input.len() < len_max {
+                    input.reserve(len_max.max(INPUT_LEN));
+                }
+                reader.poll_receive(input, len_max, cx).map_ok(|len| Event::Received { len, payload: false })
+            }
+        }
+    })
+    .await
+}
+
+/// Tells the server that we go. If the socket is full it will find out by itself.
+fn say_goodbye(writer: &WriteHalf) {
+    let goodbye = Request { flags: CommandFlags::NONE, command: Command::Disconnect, cookie: 0, offset: 0, len: 0 };
+    let mut out = BytesMut::with_capacity(Request::LEN);
+    goodbye.encode(&mut out);
+    let _ = writer.try_write_vectored(&[io::IoSlice::new(&out)]);
+}

@@ -1,0 +1,51 @@
+//! What a client did so far.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Numbers since the client was connected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClientStats {
+    /// Requests made, those made again included.
+    pub requests: u64,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Bytes received, headers included.
+    pub received_bytes: u64,
+    /// Bytes sent, headers included.
+    pub sent_bytes: u64,
+    /// How often a lost connection was replaced.
+    pub reconnects: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    requests: AtomicU64,
+    received_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
+    reconnects: AtomicU64,
+}
+
+impl Counters {
+    pub fn requested(&self, bytes: u64) {
+        self.requests.fetch_add(1, Relaxed);
+        self.sent_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub fn received(&self, bytes: usize) {
+        self.received_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub fn reconnected(&self) {
+        self.reconnects.fetch_add(1, Relaxed);
+    }
+
+    pub fn stats(&self, in_flight: u64) -> ClientStats {
+        ClientStats {
+            requests: self.requests.load(Relaxed),
+            in_flight,
+            received_bytes: self.received_bytes.load(Relaxed),
+            sent_bytes: self.sent_bytes.load(Relaxed),
+            reconnects: self.reconnects.load(Relaxed),
+        }
+    }
+}

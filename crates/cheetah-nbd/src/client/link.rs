@@ -1,0 +1,278 @@
+//! One of a client's connections, as seen by those who make requests: it may be up or down.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use cheetah_device::Data;
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::inflight::{Answer, Ask, Cookie, Failed, Inflight, Woken};
+use super::outbox::{Batch, Outbox};
+use super::receive::Receiver;
+use super::stream::WriteHalf;
+use crate::proto::{CommandFlags, Request, Violation};
+
+/// The load of a connection that is down.
+const DOWN: usize = usize::MAX;
+
+/// A connection that comes and goes. Requests are written by whoever makes them where that saves a detour, by the
+/// connection's task otherwise; replies are received by the task.
+#[derive(Default)]
+pub(super) struct Link {
+    state: Mutex<State>,
+    /// Requests under way, or [`DOWN`]; for choosing among connections without a lock.
+    load: AtomicUsize,
+    /// Mean length of the reads under way, in bytes.
+    read_len_mean: AtomicU64,
+    /// The task should look at what changed.
+    nudged: AtomicBool,
+    task: AtomicWaker,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts connections, so that what is left over from one is not taken for the next one's.
+    epoch: u64,
+    writer: Option<Arc<WriteHalf>>,
+    inflight: Inflight,
+    outbox: Outbox,
+    /// Someone is writing, without holding the lock.
+    writing: bool,
+    broken: Option<io::Error>,
+}
+
+/// A request as the caller makes it.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub ask: Ask,
+    pub flags: CommandFlags,
+    pub payload: Option<&'a Data>,
+    pub issued: Instant,
+    pub deadline: Instant,
+}
+
+/// How writing went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Nothing is left.
+    All,
+    /// The socket takes no more for now.
+    Blocked,
+}
+
+impl Link {
+    pub fn new() -> Self {
+        Self { load: AtomicUsize::new(DOWN), ..Self::default() }
+    }
+
+    /// Requests under way; `None` while it is down.
+    pub fn load(&self) -> Option<usize> {
+        Some(self.load.load(Ordering::Acquire)).filter(|load| *load != DOWN)
+    }
+
+    /// Makes a request. Fails with [`Failed::Disconnected`] at once if the connection is down.
+    pub fn call<'a>(&'a self, call: Call<'_>) -> Pending<'a> {
+        let mut state = self.state.lock();
+        let Some(writer) = state.writer.clone() else { return Pending { link: self, cookie: None } };
+        let alone = state.inflight.is_empty();
+        let cookie = state.inflight.insert(call.ask, call.issued, call.deadline);
+        let request = Request {
+            flags: call.flags,
+            command: call.ask.command,
+            cookie: cookie.0,
+            offset: call.ask.range.offset,
+            // Callers cut what is longer.
+            len: u32::try_from(call.ask.range.len).unwrap_or(u32::MAX),
+        };
+        state.outbox.request(&request, call.payload);
+        self.publish(&state);
+        if state.writing {
+            // Whoever writes will see that there is more.
+        } else if alone {
+            // Nothing to wait for that could go along: save the detour through the task.
+            state.writing = true;
+            let (epoch, batch) = (state.epoch, state.outbox.take());
+            drop(state);
+            if self.write(&writer, epoch, batch) != Written::All {
+                self.nudge();
+            }
+        } else {
+            // Others are likely to follow at once, and then all go out together.
+            drop(state);
+            self.nudge();
+        }
+        Pending { link: self, cookie: Some(cookie) }
+    }
+
+    /// Writes what is queued, unless someone does already. For the task.
+    pub fn flush(&self) -> Written {
+        let mut state = self.state.lock();
+        let Some(writer) = state.writer.clone() else { return Written::All };
+        if state.writing || state.outbox.is_empty() {
+            return Written::All;
+        }
+        state.writing = true;
+        let (epoch, batch) = (state.epoch, state.outbox.take());
+        drop(state);
+        self.write(&writer, epoch, batch)
+    }
+
+    /// Writes until nothing is left or the socket is full. `state.writing` must have been set by the caller.
+    fn write(&self, writer: &WriteHalf, epoch: u64, mut batch: Batch) -> Written {
+        loop {
+            let result = loop {
+                if batch.is_empty() {
+                    break Ok(Written::All);
+                }
+                let (slices, used) = batch.slices();
+                match writer.try_write_vectored(&slices[..used]) {
+                    Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                    Ok(len) => batch.advance(len),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(Written::Blocked),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => break Err(error),
+                }
+            };
+            let mut state = self.state.lock();
+            if state.epoch != epoch {
+                return Written::All;
+            }
+            state.outbox.put_back(batch);
+            match result {
+                Ok(Written::All) if !state.outbox.is_empty() => batch = state.outbox.take(),
+                Ok(written) => {
+                    state.writing = false;
+                    return written;
+                }
+                Err(error) => {
+                    // The task notices, and ends the connection.
+                    state.broken = Some(error);
+                    drop(state);
+                    self.nudge();
+                    return Written::All;
+                }
+            }
+        }
+    }
+
+    /// Wakes the task to look at what changed.
+    pub fn nudge(&self) {
+        if !self.nudged.swap(true, Ordering::AcqRel) {
+            self.task.wake();
+        }
+    }
+
+    /// For the task: ready once after each [`nudge`](Self::nudge).
+    pub fn poll_nudged(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.nudged.swap(false, Ordering::AcqRel) {
+            return Poll::Ready(());
+        }
+        self.task.register(cx.waker());
+        if self.nudged.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Has the task end the connection.
+    pub fn abort(&self, why: &'static str) {
+        self.state.lock().broken = Some(io::Error::other(why));
+        self.nudge();
+    }
+
+    /// Why the last attempt to write failed, if it did.
+    pub fn broken(&self) -> Option<io::Error> {
+        self.state.lock().broken.take()
+    }
+
+    /// The connection is there.
+    pub fn up(&self, writer: Arc<WriteHalf>) {
+        let mut state = self.state.lock();
+        state.epoch += 1;
+        state.writer = Some(writer);
+        state.writing = false;
+        state.broken = None;
+        state.outbox.clear();
+        self.publish(&state);
+    }
+
+    /// The connection is gone, and with it what was under way.
+    pub fn down(&self) {
+        let mut woken = Woken::new();
+        let mut state = self.state.lock();
+        state.epoch += 1;
+        state.writer = None;
+        state.outbox.clear();
+        state.inflight.fail_all(&mut woken);
+        self.load.store(DOWN, Ordering::Release);
+        drop(state);
+        wake(woken);
+    }
+
+    /// Takes the replies out of `input` and wakes who waits for them.
+    pub fn receive(&self, receiver: &mut Receiver, input: &mut BytesMut) -> Result<(), Violation> {
+        let mut woken = Woken::new();
+        let mut state = self.state.lock();
+        let result = receiver.take(input, &mut state.inflight, &mut woken);
+        self.publish(&state);
+        drop(state);
+        wake(woken);
+        result
+    }
+
+    /// The mean length of the reads under way, in bytes.
+    pub fn read_len_mean(&self) -> u64 {
+        self.read_len_mean.load(Ordering::Relaxed)
+    }
+
+    fn publish(&self, state: &State) {
+        self.load.store(state.inflight.len(), Ordering::Release);
+        self.read_len_mean.store(state.inflight.read_len_mean(), Ordering::Relaxed);
+    }
+
+    /// Fails what should have been answered by `now`. Returns when the oldest request was issued that has no reply.
+    pub fn expire(&self, now: Instant) -> Option<Instant> {
+        let mut woken = Woken::new();
+        let mut state = self.state.lock();
+        state.inflight.expire(now, &mut woken);
+        let oldest = state.inflight.oldest();
+        drop(state);
+        wake(woken);
+        oldest
+    }
+}
+
+fn wake(woken: Woken) {
+    woken.into_iter().for_each(std::task::Waker::wake);
+}
+
+/// A request under way. Dropping it forgets the reply.
+pub(super) struct Pending<'a> {
+    link: &'a Link,
+    cookie: Option<Cookie>,
+}
+
+impl Future for Pending<'_> {
+    type Output = Result<Answer, Failed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(cookie) = self.cookie else { return Poll::Ready(Err(Failed::Disconnected)) };
+        let polled = self.link.state.lock().inflight.poll(cookie, cx.waker());
+        if polled.is_ready() {
+            self.cookie = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if let Some(cookie) = self.cookie {
+            self.link.state.lock().inflight.abandon(cookie);
+        }
+    }
+}

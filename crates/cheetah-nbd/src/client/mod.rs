@@ -1,0 +1,302 @@
+//! An export elsewhere as a [`Device`].
+//!
+//! A [`Client`] keeps one or several connections to one export. Each is a [`link::Link`] with a task of its own
+//! (`connection`): the task receives, the callers send. Replies are found by their cookies in a table
+//! ([`inflight`]) that a parser ([`receive`]) fills; neither of them does any I/O, so both are tested, and fuzzed,
+//! without sockets.
+//!
+//! What a request costs decides how this is built:
+//!
+//! * **Alone**, a request is written by the future that makes it, in one system call, and its reply, data
+//!   included, is received by the task in one more. Nothing else happens but one wake-up.
+//! * **Among others**, a request is queued and the task is nudged. The task lets everyone else who is ready make
+//!   their requests first, then writes all of them at once; the server does the same with the replies.
+//! * **Large payloads** are received straight into the memory that is handed to the reader, and are never copied.
+//!
+//! A lost connection is replaced, and what was under way is asked again on the new one ([`recover`]), if the
+//! server is still the one that has the bytes. Nothing outlives its timeout.
+
+mod connection;
+mod counters;
+mod health;
+pub mod inflight;
+mod link;
+mod ops;
+mod outbox;
+pub mod receive;
+mod recover;
+mod stream;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cheetah_device::error::EIO;
+use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use self::connection::{OpenError, Opened};
+use self::counters::Counters;
+use self::health::{Health, Refused};
+use self::link::Link;
+use crate::handshake::client::{Agreement, Failure, Wish};
+use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags};
+use crate::uri::NbdUri;
+
+pub use self::counters::ClientStats;
+
+/// The most connections a client makes to one server.
+const CONNECTIONS_MAX: usize = 16;
+
+/// What to connect to, and how.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// The export.
+    pub uri: NbdUri,
+    /// What to call it in errors and logs.
+    pub name: Arc<str>,
+    /// Metadata contexts that must be granted, now and whenever a connection is replaced.
+    pub contexts: Vec<String>,
+    /// Whether it is going to be written to.
+    pub writable: bool,
+    /// Connections to make, if the server allows more than one: 1 to 16.
+    pub connections: usize,
+    /// How long a request may take, with all attempts to make it, before it fails with [`Error::Lost`].
+    pub timeout: Duration,
+}
+
+impl ClientConfig {
+    /// One connection, read-only, with a timeout of 10 s.
+    pub fn new(uri: NbdUri) -> Self {
+        let name = uri.to_string().into();
+        let timeout = Duration::from_secs(10);
+        Self { uri, name, contexts: Vec::new(), writable: false, connections: 1, timeout }
+    }
+}
+
+/// A connected export. Dropping it closes the connections.
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// What the client and the tasks of its connections share.
+struct Shared {
+    name: Arc<str>,
+    uri: NbdUri,
+    wish: Wish,
+    writable: bool,
+    timeout: Duration,
+    size: u64,
+    flags: TransmissionFlags,
+    block_min: u64,
+    block_preferred: u32,
+    /// Most data in one request, in bytes: a multiple of `block_min`.
+    payload_len_max: u64,
+    has_status: bool,
+    /// Held exclusively by whoever replaces a part of a block.
+    blocks: tokio::sync::RwLock<()>,
+    links: Vec<Link>,
+    health: Health,
+    counters: Counters,
+    closed: AtomicBool,
+    /// The server was found silent since then; connections that heard nothing later are not to be trusted.
+    silent_since: Mutex<Option<Instant>>,
+}
+
+impl Client {
+    /// Connects to the export. The tasks that keep the connections run on the calling runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, does not have the export, does not grant a context, or has it read-only
+    /// although it is to be written. [`Error::Fenced`] if what is not granted is a lease.
+    pub async fn connect(config: ClientConfig) -> Result<Self> {
+        let wish = Wish { export: config.uri.export.clone(), contexts: config.contexts.clone() };
+        let open = || async {
+            connection::open(&config.uri.address, &wish, config.timeout)
+                .await
+                .map_err(|error| cannot_connect(&config, &error))
+        };
+        let first = open().await?;
+        if config.writable && first.agreement.flags.has(TransmissionFlags::READ_ONLY) {
+            return Err(Error::Io {
+                context: format!("{}: opening {} for writing", config.name, config.uri).into(),
+                why: "the server has it read-only".into(),
+                errno: cheetah_device::error::EROFS,
+            });
+        }
+        let several = first.agreement.flags.has(TransmissionFlags::CAN_MULTI_CONN);
+        let connections = if several { config.connections.clamp(1, CONNECTIONS_MAX) } else { 1 };
+        let mut opened = vec![first];
+        while opened.len() < connections {
+            opened.push(open().await?);
+        }
+        Ok(Self::start(config, wish, opened))
+    }
+
+    fn start(config: ClientConfig, wish: Wish, opened: Vec<Opened>) -> Self {
+        let agreement = opened[0].agreement.clone();
+        let block_min = agreement.blocks.min;
+        let payload_len_max = agreement.blocks.payload_max.min(PAYLOAD_LEN_MAX);
+        let shared = Arc::new(Shared {
+            name: config.name,
+            uri: config.uri,
+            wish,
+            writable: config.writable,
+            timeout: config.timeout,
+            size: agreement.size,
+            flags: agreement.flags,
+            block_min: block_min.into(),
+            block_preferred: agreement.blocks.preferred,
+            payload_len_max: (payload_len_max - payload_len_max % block_min).max(block_min).into(),
+            has_status: agreement.structured && agreement.allocation.is_some(),
+            blocks: tokio::sync::RwLock::new(()),
+            links: opened.iter().map(|_| Link::new()).collect(),
+            health: Health::new(config.timeout),
+            counters: Counters::default(),
+            closed: AtomicBool::new(false),
+            silent_since: Mutex::new(None),
+        });
+        for (index, opened) in opened.into_iter().enumerate() {
+            tokio::spawn(connection::keep(Arc::clone(&shared), index, Some(opened)));
+        }
+        Self { shared }
+    }
+
+    /// Numbers since it was connected.
+    pub fn stats(&self) -> ClientStats {
+        let in_flight = self.shared.links.iter().filter_map(Link::load).sum::<usize>();
+        self.shared.counters.stats(in_flight as u64)
+    }
+
+    /// Connections in use: fewer than configured where the server allows only one.
+    pub fn connections(&self) -> usize {
+        self.shared.links.len()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.nudge_all();
+    }
+}
+
+/// One sentence for a connection that never was.
+fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
+    let context = format!("{}: connecting to {}", config.name, config.uri);
+    let errno = match error {
+        OpenError::Io(error) => error.raw_os_error().unwrap_or(EIO),
+        _ => EIO,
+    };
+    let why = match error {
+        OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:lease/") => {
+            return Error::Fenced(format!("{context}: the server does not know our write lease").into());
+        }
+        OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:instance/") => {
+            "it is not the instance that was given the data; it was restarted and is empty".to_owned()
+        }
+        OpenError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            "nothing listens there (connection refused)".to_owned()
+        }
+        error => error.to_string(),
+    };
+    Error::Io { context: context.into(), why: why.into(), errno }
+}
+
+impl Shared {
+    /// Whether there is nothing left to do for the connections' tasks.
+    fn is_over(&self) -> bool {
+        self.closed.load(Ordering::Acquire) || self.health.is_refused()
+    }
+
+    fn nudge_all(&self) {
+        self.links.iter().for_each(Link::nudge);
+    }
+
+    /// Whether a replaced connection leads to the same export as before.
+    fn recognise(&self, agreement: &Agreement) -> std::result::Result<(), Refused> {
+        let refuse = |fenced, why: String| Err(Refused { fenced, why: why.into() });
+        let flags = self.flags.without(TransmissionFlags::READ_ONLY);
+        if agreement.size != self.size {
+            return refuse(false, format!("it came back with {} bytes instead of {}", agreement.size, self.size));
+        }
+        if self.writable && agreement.flags.has(TransmissionFlags::READ_ONLY) {
+            return refuse(true, "it came back read-only".into());
+        }
+        if !agreement.flags.has(flags) || self.has_status && agreement.allocation.is_none() {
+            return refuse(false, "it came back able to do less".into());
+        }
+        Ok(())
+    }
+
+    /// The server was found silent since then.
+    fn suspect_all(&self, since: Instant) {
+        *self.silent_since.lock() = Some(since);
+    }
+
+    /// Whether a connection that heard the server last at `heard` is to be given up.
+    fn suspected(&self, heard: Instant) -> bool {
+        self.silent_since.lock().is_some_and(|since| heard <= since)
+    }
+
+    /// Checks a range that is to be changed.
+    fn check_write(&self, range: ByteRange) -> Result<()> {
+        if !self.writable {
+            return Err(Error::ReadOnly);
+        }
+        self.check(range)
+    }
+
+    fn check(&self, range: ByteRange) -> Result<()> {
+        if range.fits(self.size) { Ok(()) } else { Err(Error::OutOfBounds { range, size: self.size }) }
+    }
+}
+
+/// Starts an operation unless it is refused, or has nothing to do.
+macro_rules! start {
+    ($check:expr, $empty:expr, $nothing:expr, $work:expr) => {
+        match $check {
+            Err(error) => Io::fail(error),
+            Ok(()) if $empty => Io::ok($nothing),
+            Ok(()) => Io::later($work),
+        }
+    };
+}
+
+impl Device for Client {
+    fn geometry(&self) -> Geometry {
+        let Shared { size, writable, block_preferred, .. } = *self.shared;
+        Geometry { size, writable, block_preferred }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        start!(self.shared.check(range), range.is_empty(), Data::new(), self.shared.read(range))
+    }
+
+    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
+        let range = ByteRange::new(offset, data.len());
+        start!(self.shared.check_write(range), range.is_empty(), (), self.shared.write(offset, data, fua))
+    }
+
+    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
+        start!(self.shared.check_write(range), range.is_empty(), (), self.shared.zero(range, how))
+    }
+
+    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
+        start!(self.shared.check_write(range), range.is_empty(), (), self.shared.trim(range))
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        Io::later(self.shared.flush())
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        start!(self.shared.check(range), range.is_empty(), (), self.shared.cache(range))
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        start!(self.shared.check(range), range.is_empty(), Vec::new(), self.shared.extents(range))
+    }
+}

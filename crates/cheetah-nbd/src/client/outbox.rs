@@ -1,0 +1,168 @@
+//! Bytes on their way to the server. No I/O.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes, BytesMut};
+use cheetah_device::Data;
+use cheetah_device::data::Part;
+
+use crate::proto::Request;
+
+/// Payloads up to this are copied behind their header: cheaper than one more entry in the kernel's vector.
+const INLINE_LEN_MAX: usize = 4 << 10;
+/// Runs written with one system call.
+pub(super) const RUNS_MAX: usize = 128;
+/// Zeros are written from here.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A queue of requests that leaves in as few system calls as possible.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// Sealed runs, oldest first.
+    runs: VecDeque<Bytes>,
+    /// What is being appended to.
+    open: BytesMut,
+}
+
+impl Outbox {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.open.is_empty()
+    }
+
+    /// Queues a request and what belongs to it.
+    pub fn request(&mut self, request: &Request, payload: Option<&Data>) {
+        request.encode(&mut self.open);
+        for part in payload.map(Data::parts).unwrap_or_default() {
+            match part {
+                Part::Bytes(bytes) => self.bytes(bytes),
+                Part::Zeros(len) => self.zeros(*len),
+            }
+        }
+    }
+
+    fn bytes(&mut self, bytes: &Bytes) {
+        if bytes.len() <= INLINE_LEN_MAX {
+            self.open.extend_from_slice(bytes);
+        } else {
+            self.seal();
+            self.runs.push_back(bytes.clone());
+        }
+    }
+
+    fn zeros(&mut self, len: u64) {
+        let mut rest = len;
+        while rest > 0 {
+            let here = usize::try_from(rest).unwrap_or(usize::MAX).min(ZEROS.len());
+            self.bytes(&Bytes::from_static(&ZEROS[..here]));
+            rest -= here as u64;
+        }
+    }
+
+    fn seal(&mut self) {
+        if !self.open.is_empty() {
+            self.runs.push_back(self.open.split().freeze());
+        }
+    }
+
+    /// Takes everything out, to be written.
+    pub fn take(&mut self) -> Batch {
+        self.seal();
+        Batch(std::mem::take(&mut self.runs))
+    }
+
+    /// Puts back what could not be written, before what was queued since. `batch` is left empty.
+    pub fn put_back(&mut self, mut batch: Batch) {
+        if self.runs.is_empty() {
+            // Either way the emptied queue's memory is used again.
+            std::mem::swap(&mut self.runs, &mut batch.0);
+        } else {
+            batch.0.append(&mut self.runs);
+            self.runs = batch.0;
+        }
+    }
+
+    /// Throws everything away.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.open.clear();
+    }
+}
+
+/// What is being written.
+pub(super) struct Batch(VecDeque<Bytes>);
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The runs to be written next.
+    pub fn slices(&self) -> ([IoSlice<'_>; RUNS_MAX], usize) {
+        let mut slices = [IoSlice::new(&[]); RUNS_MAX];
+        let mut used = 0;
+        for (slice, run) in slices.iter_mut().zip(&self.0) {
+            *slice = IoSlice::new(run);
+            used += 1;
+        }
+        (slices, used)
+    }
+
+    /// So many bytes were written.
+    pub fn advance(&mut self, mut len: usize) {
+        while let Some(run) = self.0.front_mut() {
+            if len < run.len() {
+                run.advance(len);
+                return;
+            }
+            len -= run.len();
+            self.0.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{Command, CommandFlags};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bytes_leave_in_order_however_the_socket_takes_them(
+            lens in prop::collection::vec((0usize..9000, 0u64..100_000), 1..9),
+            takes in prop::collection::vec(1usize..30_000, 1..9),
+        ) {
+            let (mut outbox, mut expected, mut sent) = (Outbox::default(), BytesMut::new(), Vec::new());
+            let mut takes = takes.into_iter().cycle();
+            for (fill, (bytes, zeros)) in (1u8..).zip(lens) {
+                let request = Request {
+                    flags: CommandFlags::NONE, command: Command::Write, cookie: 0, offset: 0, len: 0,
+                };
+                let mut data = Data::from(vec![fill; bytes]);
+                data.append(Data::zeros(zeros));
+                request.encode(&mut expected);
+                expected.extend_from_slice(&data.clone().into_bytes());
+                let mut batch = outbox.take();
+                outbox.request(&request, Some(&data));
+                // The socket takes a little of what was queued before, and is then full.
+                drain(&mut batch, &mut sent, takes.next().unwrap());
+                outbox.put_back(batch);
+            }
+            let mut batch = outbox.take();
+            while !batch.is_empty() {
+                drain(&mut batch, &mut sent, 7777);
+            }
+            prop_assert!(outbox.is_empty());
+            prop_assert!(sent == expected);
+        }
+    }
+
+    fn drain(batch: &mut Batch, sent: &mut Vec<u8>, len: usize) {
+        let (slices, used) = batch.slices();
+        let bytes: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.to_vec()).take(len).collect();
+        batch.advance(bytes.len());
+        sent.extend(bytes);
+    }
+}

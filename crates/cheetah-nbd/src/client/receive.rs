@@ -1,0 +1,233 @@
+//! Taking replies apart. No I/O.
+
+use bytes::{Buf, BufMut, BytesMut};
+use cheetah_device::data::Part;
+
+use super::inflight::{Inflight, Woken};
+use crate::handshake::client::Agreement;
+use crate::proto::reply::{self, ChunkKind, ErrorPayload, Header};
+use crate::proto::{Command, EXTENTS_MAX, ErrorCode, OPTION_LEN_MAX, Violation};
+
+/// Payloads beyond this are received straight into their own memory; smaller ones are cheaper to copy.
+const DIRECT_LEN_MIN: usize = 16 << 10;
+/// Room behind a payload received directly: the next header then comes with the same system call.
+const SURPLUS_LEN: usize = 256;
+/// What is received at once while large payloads are expected: enough for a header, so that little is copied.
+const HEAD_LEN: usize = 4 << 10;
+/// What is received at once otherwise: many small replies.
+pub const INPUT_LEN: usize = 256 << 10;
+
+/// Turns received bytes into answers in the table of requests.
+///
+/// Whatever a server sends, no more memory is taken than for what was asked, plus some 32 MiB for the longest block
+/// status.
+#[derive(Debug)]
+pub struct Receiver {
+    structured: bool,
+    allocation: Option<u32>,
+    payload: Option<Payload>,
+}
+
+/// A payload of which some bytes are still to come.
+#[derive(Debug)]
+struct Payload {
+    cookie: u64,
+    done: bool,
+    content: Content,
+    buffer: BytesMut,
+    missing: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Content {
+    Data { offset: u64 },
+    Hole,
+    Status,
+    Error(ChunkKind),
+}
+
+impl Payload {
+    fn new(cookie: u64, done: bool, content: Content, len: usize) -> Self {
+        let capacity = match content {
+            // No more than was asked for.
+            Content::Data { .. } if len >= DIRECT_LEN_MIN => len + SURPLUS_LEN,
+            Content::Data { .. } => len,
+            // Whatever the server says: grows as the bytes come.
+            _ => len.min(DIRECT_LEN_MIN),
+        };
+        Self { cookie, done, content, buffer: BytesMut::with_capacity(capacity), missing: len }
+    }
+}
+
+/// Where the next bytes are to be received.
+pub enum Target<'a> {
+    /// Into the input, at most so many bytes.
+    Input(usize),
+    /// Into this buffer, at most so many bytes; then call [`Receiver::received`].
+    Payload(&'a mut BytesMut, usize),
+}
+
+impl Receiver {
+    /// For a connection on which this was agreed.
+    pub fn new(agreement: &Agreement) -> Self {
+        Self { structured: agreement.structured, allocation: agreement.allocation, payload: None }
+    }
+
+    /// Where the next bytes should go, while reads of `read_len_mean` bytes are under way.
+    pub fn target(&mut self, read_len_mean: u64) -> Target<'_> {
+        match &mut self.payload {
+            Some(Payload { content: Content::Data { .. }, missing, buffer, .. }) => match *missing {
+                DIRECT_LEN_MIN.. => Target::Payload(buffer, *missing + SURPLUS_LEN),
+                missing => Target::Input(missing + HEAD_LEN),
+            },
+            _ if read_len_mean >= DIRECT_LEN_MIN as u64 => Target::Input(HEAD_LEN),
+            _ => Target::Input(INPUT_LEN),
+        }
+    }
+
+    /// `len` bytes were received into the payload's own buffer. What is not the payload's goes to `input`.
+    pub fn received(&mut self, len: usize, input: &mut BytesMut) {
+        let Some(payload) = &mut self.payload else { return };
+        let surplus = len.saturating_sub(payload.missing);
+        payload.missing -= len - surplus;
+        let end = payload.buffer.len() - surplus;
+        input.extend_from_slice(&payload.buffer[end..]);
+        payload.buffer.truncate(end);
+    }
+
+    /// Takes all it can out of `input`.
+    ///
+    /// # Errors
+    ///
+    /// If the server breaks the protocol; the connection is of no use any more.
+    pub fn take(&mut self, input: &mut BytesMut, table: &mut Inflight, woken: &mut Woken) -> Result<(), Violation> {
+        loop {
+            if let Some(payload) = &mut self.payload {
+                let here = payload.missing.min(input.len());
+                payload.buffer.put_slice(&input[..here]);
+                input.advance(here);
+                payload.missing -= here;
+                if payload.missing > 0 {
+                    return Ok(());
+                }
+            }
+            if let Some(payload) = self.payload.take() {
+                self.complete(payload, table, woken)?;
+            }
+            let Some((header, len)) = Header::parse(input)? else { return Ok(()) };
+            let begun = match header {
+                Header::Simple { cookie, result } => {
+                    input.advance(len);
+                    self.simple(cookie, result, table, woken)?;
+                    true
+                }
+                Header::Chunk { cookie, kind, done, len } => {
+                    self.chunk(cookie, kind, done, len as usize, input, table, woken)?
+                }
+            };
+            if !begun {
+                return Ok(());
+            }
+        }
+    }
+
+    fn simple(
+        &mut self,
+        cookie: u64,
+        result: Result<(), ErrorCode>,
+        table: &mut Inflight,
+        woken: &mut Woken,
+    ) -> Result<(), Violation> {
+        let ask = table.ask(cookie)?;
+        if self.structured && matches!(ask.command, Command::Read | Command::BlockStatus) {
+            return Err(Violation::new("a simple reply where a structured one was agreed"));
+        }
+        match result {
+            Err(code) => table.add_error(cookie, code, String::new())?,
+            Ok(()) if ask.command == Command::Read => {
+                let len = usize::try_from(ask.range.len).map_err(|_| Violation::new("a read beyond memory"))?;
+                self.payload = Some(Payload::new(cookie, true, Content::Data { offset: ask.range.offset }, len));
+                return Ok(());
+            }
+            Ok(()) => {}
+        }
+        table.finish(cookie, woken)
+    }
+
+    /// Begins a chunk. `false` if more of it is needed first.
+    #[expect(clippy::too_many_arguments, reason = "the fields of a header")]
+    fn chunk(
+        &mut self,
+        cookie: u64,
+        kind: ChunkKind,
+        done: bool,
+        len: usize,
+        input: &mut BytesMut,
+        table: &mut Inflight,
+        woken: &mut Woken,
+    ) -> Result<bool, Violation> {
+        if !self.structured {
+            return Err(Violation::new("a structured reply that was not agreed"));
+        }
+        let ask = table.ask(cookie)?;
+        let allowed = match kind {
+            ChunkKind::None => len == 0 && done,
+            ChunkKind::OffsetData => ask.command == Command::Read && len > 8,
+            ChunkKind::OffsetHole => ask.command == Command::Read && len == 12,
+            ChunkKind::BlockStatus => ask.command == Command::BlockStatus && len <= 4 + 8 * EXTENTS_MAX,
+            ChunkKind::Error | ChunkKind::ErrorOffset | ChunkKind::OtherError(_) => len <= OPTION_LEN_MAX,
+            ChunkKind::Unknown(_) => false,
+        };
+        if !allowed {
+            return Err(Violation::new(format!("a chunk {kind:?} of {len} bytes in reply to {:?}", ask.command)));
+        }
+        let mut len = len;
+        let content = match kind {
+            ChunkKind::None => {
+                input.advance(reply::CHUNK_LEN);
+                return table.finish(cookie, woken).map(|()| true);
+            }
+            ChunkKind::OffsetData => {
+                let Some(offset) = input.get(reply::CHUNK_LEN..).and_then(<[u8]>::first_chunk) else {
+                    return Ok(false);
+                };
+                let offset = u64::from_be_bytes(*offset);
+                input.advance(8);
+                len -= 8;
+                if len as u64 > table.missing(cookie) {
+                    return Err(Violation::new(format!("{len} bytes in reply to a read of {}", ask.range)));
+                }
+                Content::Data { offset }
+            }
+            ChunkKind::OffsetHole => Content::Hole,
+            ChunkKind::BlockStatus => Content::Status,
+            kind => Content::Error(kind),
+        };
+        input.advance(reply::CHUNK_LEN);
+        self.payload = Some(Payload::new(cookie, done, content, len));
+        Ok(true)
+    }
+
+    fn complete(&mut self, payload: Payload, table: &mut Inflight, woken: &mut Woken) -> Result<(), Violation> {
+        let Payload { cookie, done, content, buffer, .. } = payload;
+        match content {
+            Content::Data { offset } => table.add_data(cookie, offset, Part::Bytes(buffer.freeze()))?,
+            Content::Hole => {
+                let (offset, len) = reply::hole(&buffer)?;
+                table.add_data(cookie, offset, Part::Zeros(len.into()))?;
+            }
+            Content::Status => {
+                let (context, extents) = reply::extents(&buffer)?;
+                // Other contexts are selected only to be granted; what they say of extents means nothing.
+                if Some(context) == self.allocation {
+                    table.add_extents(cookie, extents.collect())?;
+                }
+            }
+            Content::Error(kind) => {
+                let error = ErrorPayload::parse(kind, &buffer)?;
+                table.add_error(cookie, error.code, error.message)?;
+            }
+        }
+        if done { table.finish(cookie, woken) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,99 @@
+//! A socket to a server: TCP or Unix.
+
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::BufMut;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::{TcpStream, UnixStream, tcp, unix};
+
+use crate::uri::Address;
+
+/// What is read from.
+pub(super) enum ReadHalf {
+    Tcp(tcp::OwnedReadHalf),
+    Unix(unix::OwnedReadHalf),
+}
+
+/// What is written to, by whoever has something to write.
+pub(super) enum WriteHalf {
+    Tcp(tcp::OwnedWriteHalf),
+    Unix(unix::OwnedWriteHalf),
+}
+
+/// Connects to a server.
+pub(super) async fn dial(address: &Address) -> io::Result<(ReadHalf, WriteHalf)> {
+    match address {
+        Address::Tcp { host, port } => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            let (read, write) = stream.into_split();
+            Ok((ReadHalf::Tcp(read), WriteHalf::Tcp(write)))
+        }
+        Address::Unix(path) => {
+            let (read, write) = UnixStream::connect(path).await?.into_split();
+            Ok((ReadHalf::Unix(read), WriteHalf::Unix(write)))
+        }
+    }
+}
+
+impl ReadHalf {
+    /// Receives at most `len_max` bytes to the end of `buffer`; 0 if the server closed the connection.
+    pub fn poll_receive(
+        &mut self,
+        buffer: &mut (impl BufMut + Send),
+        len_max: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        // Not try_read: poll_read knows that a socket that filled only part of the buffer is empty, and spares the
+        // system call that would find out.
+        pin!(self.read_buf(&mut buffer.limit(len_max))).poll(cx)
+    }
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl WriteHalf {
+    /// Writes what the socket takes without waiting.
+    pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write_vectored(slices),
+            Self::Unix(stream) => stream.try_write_vectored(slices),
+        }
+    }
+
+    /// Ready when the socket takes more. Only one task may ask.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.as_ref().poll_write_ready(cx),
+            Self::Unix(stream) => stream.as_ref().poll_write_ready(cx),
+        }
+    }
+
+    /// Writes everything, waiting as long as it takes.
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_write_vectored(&[IoSlice::new(bytes)]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => bytes = &bytes[len..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::future::poll_fn(|cx| self.poll_writable(cx)).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
