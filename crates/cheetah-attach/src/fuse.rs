@@ -30,6 +30,9 @@ use crate::{Error, Result};
 /// How long to wait for whoever has a file open before the mount is detached under them.
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// How long the kernel may take to end a connection nobody uses any more. If it does not, somebody has a copy of
+/// the mount: namespaces made while it was mounted have one.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// A file name may have 255 bytes, and `.p256.raw` and the like come after the name.
 const NAME_BYTES_MAX: usize = 200;
 /// Requests are read by no more threads than this; they do not wait, so a few go a long way.
@@ -188,7 +191,9 @@ impl Mount {
         for _ in 0..BUSY_RETRIES {
             match self.try_unmount(false).await? {
                 Unmounted::Yes => {
-                    self.wait().await;
+                    if tokio::time::timeout(END_TIMEOUT, self.wait()).await.is_err() {
+                        tracing::warn!("{} is still mounted in another mount namespace", self.dir.display());
+                    }
                     return Ok(());
                 }
                 Unmounted::Busy => tokio::time::sleep(BUSY_PAUSE).await,

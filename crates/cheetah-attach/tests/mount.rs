@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
@@ -40,16 +40,14 @@ fn pattern(len: u64) -> Vec<u8> {
 /// 8 MiB with two partitions in an MBR: 1 MiB at 1 MiB, and 3 MiB and a sector at 4 MiB.
 fn partitioned() -> Vec<u8> {
     let mut bytes = pattern(8 * MIB);
-    let mut mbr = mbrman::MBR::new_from(&mut io::Cursor::new(&mut bytes), 512, [1, 2, 3, 4]).unwrap();
-    for (number, start, len) in [(1, MIB, MIB), (2, 4 * MIB, 3 * MIB + 512)] {
-        mbr[number] = mbrman::MBRPartitionEntry {
-            sys: 0x83,
-            starting_lba: (start / 512) as u32,
-            sectors: (len / 512) as u32,
-            ..mbrman::MBRPartitionEntry::empty()
-        };
+    for (slot, start, len) in [(0, MIB, MIB), (1, 4 * MIB, 3 * MIB + 512)] {
+        let entry = &mut bytes[446 + 16 * slot..][..16];
+        entry[..8].copy_from_slice(&[0, 0, 0, 0, 0x83, 0, 0, 0]);
+        entry[8..12].copy_from_slice(&((start / 512) as u32).to_le_bytes());
+        entry[12..].copy_from_slice(&((len / 512) as u32).to_le_bytes());
     }
-    mbr.write_into(&mut io::Cursor::new(&mut bytes)).unwrap();
+    bytes[446 + 32..510].fill(0);
+    bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
     bytes
 }
 

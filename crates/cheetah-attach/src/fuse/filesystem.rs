@@ -4,7 +4,8 @@
 //! kernel keeps their pages, across opening and closing. On a writable mount with partitions the same bytes are
 //! in two files, and pages kept for one would be stale after a write to the other; there every file is opened
 //! with direct I/O, and each read and write comes here. That serves loop devices well, which have a cache of
-//! their own; only a shared `mmap` is not possible then.
+//! their own; only a shared `mmap` is not possible then. In any case a reader sees what another machine writes
+//! to the device only after mounting anew.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -25,8 +26,9 @@ use super::view::{Seek, View, in_one_piece};
 
 /// The largest request. Also the largest the kernel makes unless told to allow more.
 pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Requests of read-ahead and asynchronous I/O the kernel may have under way at once.
-const BACKGROUND_REQUESTS_MAX: u16 = 64;
+/// Requests of read-ahead and asynchronous I/O the kernel may have under way at once: with 1 MiB each, also a
+/// limit on memory.
+const BACKGROUND_REQUESTS_MAX: u16 = 32;
 /// Names and attributes never change.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// The inode of the first file; the directory's is 1.

@@ -22,12 +22,18 @@ pub(super) fn run(runtime: &Handle, request: impl Future<Output = ()> + Send + '
     if request.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
         return;
     }
-    let mut state = task.state.lock();
-    match *state {
-        State::Polled => *state = State::Waiting(request),
-        State::Woken => drop(runtime.spawn(request)),
-        // Nobody has had the request but this function.
-        State::Waiting(_) | State::Spawned => {}
+    let woken = {
+        let mut state = task.state.lock();
+        match *state {
+            State::Woken => Some(request),
+            _ => {
+                *state = State::Waiting(request);
+                None
+            }
+        }
+    };
+    if let Some(request) = woken {
+        drop(runtime.spawn(request));
     }
 }
 
@@ -39,25 +45,19 @@ struct Task {
 enum State {
     /// Being polled for the first time.
     Polled,
-    /// Was woken meanwhile.
-    Woken,
     /// Waits to be woken.
     Waiting(Request),
-    /// The runtime has it.
-    Spawned,
+    /// Was woken; the runtime has it, or gets it when its first poll ends.
+    Woken,
 }
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        let mut state = self.state.lock();
-        *state = match std::mem::replace(&mut *state, State::Spawned) {
-            State::Polled | State::Woken => State::Woken,
-            State::Waiting(request) => {
-                drop(self.runtime.spawn(request));
-                State::Spawned
-            }
-            State::Spawned => State::Spawned,
-        };
+        // The lock is let go before the runtime gets the request, which it may drop if it is shutting down.
+        let before = std::mem::replace(&mut *self.state.lock(), State::Woken);
+        if let State::Waiting(request) = before {
+            drop(self.runtime.spawn(request));
+        }
     }
 }
 
