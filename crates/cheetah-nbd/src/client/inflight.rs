@@ -76,6 +76,7 @@ pub enum Failed {
 pub struct Inflight {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    waiting: usize,
     reads: u64,
     read_bytes: u64,
 }
@@ -118,7 +119,7 @@ struct Reply {
 impl Inflight {
     /// Requests whose reply is still to come.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.waiting
     }
 
     /// Whether there are none.
@@ -133,6 +134,7 @@ impl Inflight {
 
     /// Adds a request.
     pub fn insert(&mut self, ask: Ask, issued: Instant, deadline: Instant) -> Cookie {
+        self.waiting += 1;
         if ask.command == Command::Read {
             self.reads += 1;
             self.read_bytes += ask.range.len;
@@ -322,8 +324,8 @@ impl Inflight {
 
     /// Hands over a result, or frees the slot where nobody waits for it.
     fn complete(&mut self, cookie: Cookie, result: Result<Answer, Failed>, woken: &mut Woken) {
-        self.uncount(cookie.slot());
         let Some(slot) = self.slots.get_mut(cookie.slot()) else { return };
+        let ask = slot.ask;
         match std::mem::replace(&mut slot.state, State::Free) {
             State::Waiting(waker) => {
                 woken.extend(waker);
@@ -332,14 +334,14 @@ impl Inflight {
             State::Expired => slot.state = State::Done(Err(Failed::TimedOut)),
             _ => self.release(cookie),
         }
+        self.uncount(ask);
     }
 
-    fn uncount(&mut self, index: usize) {
-        if let Some(slot) = self.slots.get(index)
-            && slot.ask.command == Command::Read
-        {
+    fn uncount(&mut self, ask: Ask) {
+        self.waiting -= 1;
+        if ask.command == Command::Read {
             self.reads -= 1;
-            self.read_bytes -= slot.ask.range.len;
+            self.read_bytes -= ask.range.len;
         }
     }
 
