@@ -63,11 +63,12 @@ def _last_json(printed):
 def serve(scratch, name, argv, enter=list):
     """Starts a verb that runs until it is stopped; returns the process and what it said when it was ready."""
     process = scratch.start(name, enter([binary(), "--json", *argv]))
-    process.wait_until(lambda: next(_json_lines(process.printed()), None), "word that it is ready")
-    ready = next(_json_lines(process.printed()))
-    if "error" in ready:
-        raise BenchError(f"{name}: {ready['error']}")
-    return process, ready
+
+    def ready():
+        return next((line for line in _json_lines(process.printed()) if line.get("event") == "ready"), None)
+
+    process.wait_until(ready, "word that it is ready")
+    return process, ready()
 
 
 @dataclasses.dataclass
@@ -114,9 +115,9 @@ def node(scratch, content_bytes, address="127.0.0.1", enter=list):
     if address == "127.0.0.1":
         argv += ["--listen", f"{address}:0"]
     else:
-        argv += ["--listen", f"{address}:10809", "--insecure"]
+        argv += ["--listen", f"{address}:10809", "--insecure", "--no-announce"]
     process, ready = serve(scratch, "cheetah node", argv, enter)
-    return Node(process, ready["nbd"], ready["http"], lent_bytes)
+    return Node(process, ready["nbd"], ready["http"], ready["lent_bytes"])
 
 
 def create(scratch, nodes, size_bytes=None, image=None, enter=list):

@@ -29,7 +29,10 @@ WRITES = (
 def striped(scratch, size_bytes, image=None):
     """A striped drive over three local nodes; returns its file's path and the nodes."""
     nodes = [cheetah.node(scratch, size_bytes // NODES + MIB) for _ in range(NODES)]
-    return cheetah.create(scratch, nodes, size_bytes, image), nodes
+    drive = cheetah.create(scratch, nodes, size_bytes, image)
+    for node in nodes:
+        node.wait_for_memory()
+    return drive, nodes
 
 
 def metrics(block_bytes, bar):

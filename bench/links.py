@@ -12,7 +12,7 @@ from lab.network import Lab
 
 RATE = "1gbit"
 COUNTS = (1, 2, 4)
-BAR = 0.97
+METRICS = (Metric("rate", "", "MiB/s", "higher", 0.97),)
 DEPTH = 16
 
 
@@ -51,19 +51,25 @@ def measure_count(settings, count):
         iperf.start_servers(scratch, lab)
         plural = "node" if count == 1 else "nodes"
         print(f"links: {count} {plural} behind {RATE} each, a drive of {iec(size_bytes)}", flush=True)
-        ways = (
-            ("read", "sequential read through the export", "cheetah export", True,
-             lambda: through_export(scratch, lab, drive, "read", size_bytes)),
-            ("mount-read", "sequential read through the mount", "cheetah mount", True,
-             lambda: through_mount(scratch, lab, drive, size_bytes)),
-            ("write", "sequential write through the export", "cheetah export --writable", False,
-             lambda: through_export(scratch, lab, drive, "write", size_bytes)),
-        )
-        for key, what, ours, towards_examiner, ask in ways:
-            what = f"{count} {plural}: {what}"
-            carried = lambda towards=towards_examiner: iperf.sum_of_links(lab, towards, seconds)
-            results = interleave(what, settings.rounds, {ours: ask, f"{count} × iperf3": carried})
-            figures += from_rounds(f"links/{key}-{count}", what, ours, (Metric("rate", "", "MiB/s", "higher", BAR),), results)
+        carried = f"{count} × iperf3"
+        reads = {
+            "cheetah export": lambda: through_export(scratch, lab, drive, "read", size_bytes),
+            "cheetah mount": lambda: through_mount(scratch, lab, drive, size_bytes),
+            carried: lambda: iperf.sum_of_links(lab, True, seconds),
+        }
+        results = interleave(f"{count} {plural}: sequential read", settings.rounds, reads)
+        for key, what, ours in (("read", "read through the export", "cheetah export"),
+                                ("mount-read", "read through the mount", "cheetah mount")):
+            pair = {name: results[name] for name in (ours, carried)}
+            figures += from_rounds(f"links/{key}-{count}", f"{count} {plural}: sequential {what}", ours, METRICS, pair)
+        writer = "cheetah export --writable"
+        writes = {
+            writer: lambda: through_export(scratch, lab, drive, "write", size_bytes),
+            carried: lambda: iperf.sum_of_links(lab, False, seconds),
+        }
+        what = f"{count} {plural}: sequential write through the export"
+        results = interleave(f"{count} {plural}: sequential write", settings.rounds, writes)
+        figures += from_rounds(f"links/write-{count}", what, writer, METRICS, results)
     return figures
 
 

@@ -26,8 +26,8 @@ OURS = "cheetah mount"
 WORKLOADS = (
     ("backward-64k", "backward, 64 KiB records", "backward", 64 * KIB),
     ("backward-4k", "backward, 4 KiB records", "backward", 4 * KIB),
-    ("interleaved-64k", "eight interleaved streams, 64 KiB records", "interleaved", 64 * KIB),
-    ("interleaved-4k", "eight interleaved streams, 4 KiB records", "interleaved", 4 * KIB),
+    ("interleaved-64k", "eight streams, 64 KiB records", "interleaved", 64 * KIB),
+    ("interleaved-4k", "eight streams, 4 KiB records", "interleaved", 4 * KIB),
 )
 
 STRIDED_NOTE = (
@@ -77,22 +77,23 @@ def measure_count(settings, count):
         label = f"{count} {'link' if count == 1 else 'links'}"
         print(f"patterns: {label}, {rtt_us:.0f} µs of round trip, a drive of {iec(size_bytes)}", flush=True)
 
+        note = f"Round trip of one byte by TCP over {label}, nothing else going on: {rtt_us:.0f} µs."
         for key, what, name, record_bytes in WORKLOADS:
             asked = {
                 OURS: lambda name=name, size=record_bytes: cold(scratch, lab, drive, name, size, read_bytes),
                 "forward": lambda size=record_bytes: cold(scratch, lab, drive, "forward", size, read_bytes),
             }
-            figures += _judge(key, count, f"{label}, {rtt_us:.0f} µs: {what}", asked, settings)
+            figures += _judge(key, count, f"{label}: {what}", asked, settings, note)
         asked = {
             OURS: lambda: cold(scratch, lab, drive, "strided", RECORD_BYTES, size_bytes),
             "useful share of forward": lambda: useful_share(scratch, lab, drive, settings, size_bytes),
         }
-        what = f"{label}, {rtt_us:.0f} µs: strided, 4 KiB every 200 KiB"
+        what = f"{label}: strided, 4 KiB every 200 KiB"
         figures += _judge("strided-4k", count, what, asked, settings, STRIDED_NOTE)
     return figures
 
 
-def _judge(key, count, what, asked, settings, note=""):
+def _judge(key, count, what, asked, settings, note):
     results = interleave(what, settings.rounds, asked)
     metrics = (Metric("rate", "", "MiB/s", "higher", BAR, note),)
     return from_rounds(f"patterns/{key}-{count}", what, OURS, metrics, results)

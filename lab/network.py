@@ -12,7 +12,7 @@ import os
 import re
 
 from lab import relay
-from lab.namespace import LabError, Namespace
+from lab.namespace import NETNS_DIR, LabError, Namespace
 
 PREFIX = "cheetah-lab"
 STATE_DIR = "/run/cheetah-lab"
@@ -27,6 +27,16 @@ def microseconds(text):
     if not found:
         raise LabError(f"'{text}' is not a time; write a number and a unit, such as 300us, 0.3ms, 1s")
     return round(float(found.group(1)) * {"us": 1, "ms": 1_000, "s": 1_000_000}[found.group(2)])
+
+
+def sweep():
+    """Removes what labs left behind whose process was killed: they are named after it."""
+    if not os.path.isdir(NETNS_DIR):
+        return
+    for name in os.listdir(NETNS_DIR):
+        found = re.fullmatch(rf"{PREFIX}-(\d+)-\w+", name)
+        if found and not os.path.exists(f"/proc/{found.group(1)}"):
+            Namespace(name).remove()
 
 
 class Node:
@@ -71,6 +81,7 @@ class Lab:
             raise LabError("the lab makes network namespaces, which needs root")
         if os.path.exists(self.switch.path):
             raise LabError(f"a lab named {self.name} is up already; take it down first")
+        sweep()
         try:
             for namespace in self._namespaces():
                 namespace.create()
