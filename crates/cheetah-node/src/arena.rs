@@ -261,3 +261,62 @@ fn slots_in(bytes: usize) -> usize {
     let rest = (bytes % PIECE_BYTES).saturating_sub(HEAD_BYTES);
     bytes / PIECE_BYTES * PIECE_SLOTS + rest / SLOT_BYTES
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_digests_fill_pieces_without_overlap() {
+        // A whole piece, a large rest, and one that holds no more than its head.
+        for (bytes, slots) in
+            [(PIECE_BYTES, 1022), (2 * PIECE_BYTES - SLOT_BYTES, 2043), (PIECE_BYTES + HEAD_BYTES, 1022)]
+        {
+            let arena = Arena::new(bytes as u64).unwrap();
+            assert_eq!(arena.slots(), slots);
+            let mut spans = Vec::new();
+            while let Some(slot) = arena.allocate() {
+                let (bytes, digests) = arena.place(&slot);
+                spans.push((bytes as usize, SLOT_BYTES));
+                spans.push((digests as usize, DIGEST_BYTES));
+            }
+            assert_eq!(spans.len() as u64, 2 * slots);
+            spans.sort_unstable();
+            assert!(spans.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "overlap");
+            let (first, last) = (arena.base.as_ptr() as usize, spans[spans.len() - 1]);
+            assert!(first <= spans[0].0 && last.0 + last.1 <= first + bytes, "outside");
+            assert_eq!(first % HUGE_PAGE_BYTES, 0);
+        }
+    }
+
+    #[test]
+    fn slots_come_back_zero_and_last_freed_first() {
+        let arena = Arena::new(LENT_BYTES_MIN).unwrap();
+        let mut slots: Vec<_> = std::iter::from_fn(|| arena.allocate()).collect();
+        assert_eq!(slots.len() as u64, arena.slots());
+        for slot in &mut slots {
+            let view = arena.view_mut(slot);
+            view.bytes.fill(0xff);
+            view.digests.fill(7);
+        }
+        let numbers: Vec<_> = slots.iter().map(|slot| slot.0).collect();
+        assert!(slots.into_iter().all(|slot| arena.free(slot)));
+        let again: Vec<_> = std::iter::from_fn(|| arena.allocate()).collect();
+        assert!(again.iter().map(|slot| &slot.0).eq(numbers.iter().rev()));
+        for slot in &again {
+            let view = arena.view(slot);
+            assert!(is_zero(view.bytes) && view.digests.iter().all(|digest| *digest == 0));
+        }
+    }
+
+    #[test]
+    fn faulting_in_counts_what_is_ready_and_changes_nothing() {
+        let arena = Arena::new(LENT_BYTES_MIN + 5000).unwrap();
+        let mut slot = arena.allocate().unwrap();
+        arena.view_mut(&mut slot).bytes[9] = 9;
+        arena.fault_in(0, PIECE_BYTES).unwrap();
+        arena.fault_in(PIECE_BYTES, PIECE_BYTES).unwrap();
+        assert_eq!((arena.ready_bytes(), arena.lent_bytes()), (LENT_BYTES_MIN, LENT_BYTES_MIN));
+        assert_eq!(arena.view(&slot).bytes[9], 9);
+    }
+}

@@ -138,10 +138,12 @@ impl Export {
             self.table.drain(from, threads).fold((0, true), |(slots, clean), slot| (slots + 1, self.free(slot) & clean))
         };
         let (slots, clean) = thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|from| scope.spawn(move || wipe(from))).collect();
-            others.into_iter().fold(wipe(0), |(slots, clean), other| match other.join() {
-                Ok((more, also)) => (slots + more, clean & also),
-                Err(_) => (slots, false),
+            let start = |from| (from, thread::Builder::new().spawn_scoped(scope, move || wipe(from)));
+            let others: Vec<_> = (1..threads).map(start).collect();
+            others.into_iter().fold(wipe(0), |(slots, clean), (from, other)| {
+                // Without a thread to be had, this one does it.
+                let (more, also) = other.map_or_else(|_| wipe(from), |other| other.join().unwrap_or((0, false)));
+                (slots + more, clean & also)
             })
         });
         receipt.wiped_bytes = slots * CHUNK_BYTES;

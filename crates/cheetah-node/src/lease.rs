@@ -55,7 +55,7 @@ pub enum Refused {
     #[error("a lease lives {min} to {max} s between renewals, not {0} s", min = TTL_S.start(), max = TTL_S.end())]
     BadTtl(u64),
     /// A name out of range.
-    #[error("a lease's holder is named in 1 to {HOLDER_BYTES_MAX} bytes")]
+    #[error("a lease's holder is named in 1 to {HOLDER_BYTES_MAX} bytes, without control characters")]
     BadHolder,
 }
 
@@ -73,7 +73,8 @@ impl Lease {
         if !TTL_S.contains(&ttl_s) {
             return Err(Refused::BadTtl(ttl_s));
         }
-        if holder.is_empty() || holder.len() > HOLDER_BYTES_MAX {
+        // Shown to others, on their terminals.
+        if holder.is_empty() || holder.len() > HOLDER_BYTES_MAX || holder.contains(char::is_control) {
             return Err(Refused::BadHolder);
         }
         if let (Some(held), false) = (self.live(now), force) {
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn limits_what_can_be_asked_for() {
         let (mut lease, now) = (Lease::default(), Instant::now());
-        for (holder, ttl_s) in [("a", 4), ("a", 301), ("", 60), (&*"x".repeat(256), 60)] {
+        for (holder, ttl_s) in [("a", 4), ("a", 301), ("", 60), ("a\x1b[2J", 60), (&*"x".repeat(256), 60)] {
             assert!(lease.acquire(Token::new(1), holder, ttl_s, true, now).is_err(), "{holder} {ttl_s}");
         }
         assert_eq!(lease.holder(now), None);

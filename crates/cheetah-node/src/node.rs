@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use cheetah_device::Size;
@@ -182,9 +183,10 @@ impl Node {
     /// Ends the node: cuts every connection, wipes all memory in use, reads it back, and gives it up.
     pub async fn shutdown(mut self) -> NodeReceipt {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        // On a thread of its own: wiping takes seconds, and a runtime cannot be stopped from within another.
-        std::thread::spawn(move || {
-            let receipt = self.end();
+        // On a thread of its own: wiping takes seconds, and a runtime cannot be waited for from within another. If
+        // there is no thread to be had, dropping the node ends it, without a receipt.
+        let _ = thread::Builder::new().name("end".into()).spawn(move || {
+            let receipt = self.end(|runtime| runtime.shutdown_timeout(STOP_TIMEOUT));
             drop(self);
             // Nobody waits any more: the node has ended all the same.
             let _ = sender.send(receipt);
@@ -192,11 +194,11 @@ impl Node {
         receiver.await.ok().flatten().unwrap_or_default()
     }
 
-    /// Ends what runs, once.
-    fn end(&mut self) -> Option<NodeReceipt> {
+    /// Ends what runs, once. Operations under way are finished or refused, whether `stop` waits or not.
+    fn end(&mut self, stop: impl FnOnce(Runtime)) -> Option<NodeReceipt> {
         let Running { runtime, workers } = self.running.take()?;
         let start = Instant::now();
-        runtime.shutdown_timeout(STOP_TIMEOUT);
+        stop(runtime);
         drop(workers);
         let exports = self.shared.exports.end();
         let (wiped_total_bytes, verified_zero) = self.shared.exports.store().wiped();
@@ -215,9 +217,16 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if self.running.is_some() {
-            // As in `shutdown`; here there is nothing to do but wait.
-            std::thread::scope(|scope| scope.spawn(|| self.end()).join()).ok();
+        if self.running.is_none() {
+            return;
+        }
+        // As in `shutdown`; here there is nothing to do but wait.
+        let ended = thread::scope(|scope| {
+            let end = || self.end(|runtime| runtime.shutdown_timeout(STOP_TIMEOUT));
+            thread::Builder::new().spawn_scoped(scope, end).map(|thread| thread.join()).is_ok()
+        });
+        if !ended {
+            self.end(Runtime::shutdown_background);
         }
     }
 }

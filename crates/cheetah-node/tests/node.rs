@@ -1,5 +1,7 @@
 //! A whole node: its control API over real sockets, leases, refusals, and its end.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -269,4 +271,33 @@ fn refuses_with_one_clear_sentence() {
 fn a_node_starts_outside_any_runtime() {
     let node = Node::start(NodeConfig::new(MIB, loopback(0))).unwrap();
     assert!(std::net::TcpStream::connect(node.http_address()).is_ok());
+}
+
+/// Takes one request on `listener`, answers it with `status`, and returns it.
+async fn answer(listener: &tokio::net::TcpListener, status: &str) -> String {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"}") {
+        assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0, "the request ended early");
+    }
+    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}");
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    String::from_utf8(request).unwrap()
+}
+
+#[tokio::test]
+async fn a_node_offers_itself_until_it_is_accepted() {
+    let examiner = tokio::net::TcpListener::bind(loopback(0)).await.unwrap();
+    let join = vec![examiner.local_addr().unwrap().to_string()];
+    let node = Node::start(NodeConfig { join, ..NodeConfig::new(MIB, loopback(0)) }).unwrap();
+    // Gone without an answer, not ready yet, and at last willing.
+    drop(examiner.accept().await.unwrap());
+    answer(&examiner, "503 Service Unavailable").await;
+    let request = answer(&examiner, "200 OK").await;
+    assert!(request.starts_with("POST /v1/join HTTP/1.1\r\n"), "{request}");
+    let body = request.split("\r\n\r\n").nth(1).unwrap();
+    let offer: cheetah_node::api::Join = serde_json::from_str(body).unwrap();
+    let status = node.status();
+    assert_eq!((offer.instance, offer.nbd_port, offer.http_port), (status.instance, status.nbd_port, status.http_port));
+    assert_eq!(offer.free_bytes, status.memory.free_bytes);
 }
