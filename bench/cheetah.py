@@ -14,7 +14,7 @@ from bench.process import Process, run
 from bench.units import MIB, iec
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILDS = ("target/x86_64-unknown-linux-musl/release/cheetah", "target/release/cheetah")
+BUILDS = ("target/static/cheetah", "target/x86_64-unknown-linux-musl/release/cheetah", "target/release/cheetah")
 
 # What a node lends beyond the content it is to hold: its digests, and rounding.
 MARGIN_BYTES = 64 * MIB
@@ -26,7 +26,7 @@ def binary():
         return os.environ["CHEETAH"]
     built = [path for path in (os.path.join(ROOT, build) for build in BUILDS) if os.path.exists(path)]
     if not built:
-        raise BenchError("cheetah is not built: run `cargo build --release`, or name it in $CHEETAH")
+        raise BenchError("cheetah is not built: run `make static` or `cargo build --release`, or name it in $CHEETAH")
     return max(built, key=os.path.getmtime)
 
 

@@ -33,10 +33,9 @@ COPIES = (
 
 def metrics(block_bytes, rate_bar, cpu_bar):
     """What a job on a server tells, and its bars."""
-    small = block_bytes < MIB
-    rate = Metric("iops", "", "requests/s", "higher", rate_bar) if small else Metric("rate", "", "MiB/s", "higher", rate_bar)
+    key, unit = ("iops", "requests/s") if block_bytes < MIB else ("rate", "MiB/s")
     return (
-        rate,
+        Metric(key, "", unit, "higher", rate_bar),
         Metric("p99", "p99 latency", "µs", "lower", 1.0),
         Metric("cpu", "server CPU a request", "µs", "lower", cpu_bar),
     )

@@ -22,12 +22,25 @@ class Part:
 
 
 PARTS = (
-    Part("node", "One node", "One `cheetah node` beside `nbdkit memory` (default threads) and `qemu-nbd` on tmpfs: loopback TCP, one connection (nbdcopy also with four), every server holding the same random bytes."),
-    Part("drive", "A striped drive over three nodes, exported over NBD", "Beside `nbdkit nbd` in front of one `nbdkit memory`; loopback TCP all the way. CPU is that of the process in front alone."),
-    Part("fuse", "A striped drive over three nodes, mounted", "Beside `nbdfuse` on one `nbdkit memory`. A fresh mount and an empty page cache before every reading; random reads touch no block twice."),
-    Part("links", "Nodes behind 1 Gbit/s links", "One pass over a drive striped over N nodes, each behind a link of its own, beside the sum of what iperf3 carries over these links, each measured alone."),
-    Part("patterns", "Patterns of access over 1 Gbit/s links with 0.3 ms of round trip", "Read through the mount, cold, by one thread; beside the same bytes read forward with records of the same size. Strided: see the notes below the table."),
-    Part("thesis", "The thesis's table 5.1, and its applications", "A striped drive over three nodes on this machine, writable, with ext4 on a loop device over its mounted file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; the thesis's own ratio over its disk of 2005 stands in the text."),
+    Part("node", "One node",
+         "One `cheetah node` beside `nbdkit memory` (default threads) and `qemu-nbd` on tmpfs: loopback TCP, one "
+         "connection (nbdcopy also with four), every server holding the same random bytes."),
+    Part("drive", "A striped drive over three nodes, exported over NBD",
+         "Beside `nbdkit nbd` in front of one `nbdkit memory`; loopback TCP all the way. CPU is that of the process "
+         "in front alone."),
+    Part("fuse", "A striped drive over three nodes, mounted",
+         "Beside `nbdfuse` on one `nbdkit memory`. A fresh mount and an empty page cache before every reading; random "
+         "reads touch no block twice."),
+    Part("links", "Nodes behind 1 Gbit/s links",
+         "One pass over a drive striped over N nodes, each behind a link of its own, beside the sum of what iperf3 "
+         "carries over these links, each measured alone."),
+    Part("patterns", "Patterns of access over 1 Gbit/s links with 0.3 ms of round trip",
+         "Read through the mount, cold, by one thread; beside the same bytes read forward with records of the same "
+         "size. Strided: see below the table."),
+    Part("thesis", "The thesis's table 5.1, and its applications",
+         "A striped drive over three nodes on this machine, writable, with ext4 on a loop device over its mounted "
+         "file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; what the "
+         "thesis measured against its disk of 2005 stands in brackets."),
     Part("memory", "Memory", "Peak resident memory (VmHWM) beside what is allowed."),
 )
 
@@ -59,7 +72,7 @@ def row(figure, why):
     sign = "≥" if figure.better == "higher" else "≤"
     bar = "" if figure.bar is None else f"{sign} {figure.bar:g}"
     met = {None: "", True: "yes", False: "**no**"}[figure.met()]
-    return f"| {figure.what}, {figure.unit} | {ours} | {theirs} | {ratio} | {bar} | {met} | {why} |"
+    return f"| {figure.what} ({figure.unit}) | {ours} | {theirs} | {ratio} | {bar} | {met} | {why} |"
 
 
 def table(figures, why):

@@ -89,7 +89,7 @@ def on_image(scratch, image, argv_of):
     return {"seconds": seconds}
 
 
-def measure_table(scratch, sides, size_bytes, settings):
+def measure_table(sides, size_bytes, settings):
     """The figures of table 5.1."""
     asked = {
         name: lambda directory=directory: table(directory, size_bytes, settings.runtime_s)
@@ -140,7 +140,8 @@ def measure(settings):
         run(["cp", "-r", source, on_drive])
         run(["sync"])
         _, loaded = cheetah.mount(scratch, cheetah.create(scratch, nodes, image=image))
-        print(f"thesis: a file of {iec(file_bytes)}; a tree and an image with {tree_bytes / MIB:.0f} MiB of files", flush=True)
+        files_mib = tree_bytes // MIB
+        print(f"thesis: a file of {iec(file_bytes)}; a tree and an image with {files_mib} MiB of files", flush=True)
         sides = {OURS: on_drive, DISK: scratch.disk_dir}
-        figures = measure_table(scratch, sides, file_bytes, settings)
+        figures = measure_table(sides, file_bytes, settings)
         return figures + measure_applications(scratch, sides, {IMAGE_OURS: loaded, DISK: image}, settings)
