@@ -359,6 +359,10 @@ impl Device for Export {
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         Io::done(self.extents_now(range))
     }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for Export {

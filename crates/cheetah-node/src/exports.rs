@@ -316,6 +316,10 @@ impl Device for Session {
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         self.entry.export.extents(range)
     }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
 }
 
 fn is_name(name: &str) -> bool {

@@ -20,8 +20,9 @@ use crate::{control, join, spare};
 
 /// How long connections are given to notice that the node ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Memory for requests under way; the least the server works with, since all of it is on top of what is lent.
-const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// Memory for requests under way; the least the server works with, since all of it is on top of what is lent. Only
+/// clients without structured replies need it: to others, large requests are answered piece by piece.
+const REQUEST_BYTES_MAX: usize = 33 << 20;
 
 /// How a node is to be.
 #[derive(Debug, Clone)]

@@ -11,11 +11,13 @@ use cheetah_device::{ByteRange, Device, Error, Io};
 
 use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
-use super::transmission::Work;
+use super::transmission::{Work, simple};
 use crate::proto::{Command, CommandFlags, Request};
 
 /// The size of a piece, and what pieces are aligned to.
 pub(super) const PIECE_BYTES: u64 = 256 * 1024;
+/// The size of a piece where no bytes move: zeroing this much takes milliseconds.
+const SILENT_PIECE_BYTES: u64 = 16 << 20;
 /// With so much waiting to be sent, no further piece is read.
 const QUEUED_BYTES_MAX: usize = 2 * PIECE_BYTES as usize;
 
@@ -38,12 +40,12 @@ pub(super) enum Progress {
 impl<'d> Streaming<'d> {
     /// Whether the request is better dealt with this way.
     pub(super) fn suits(request: &Request, terms: &Terms, device: &dyn Device) -> bool {
-        u64::from(request.len) > PIECE_BYTES
+        u64::from(request.len) > piece_bytes(request.command)
             && device.answers_at_once()
             && match request.command {
                 // Only structured replies can say in mid-read that the rest failed.
                 Command::Read => terms.structured && !request.flags.has(CommandFlags::DF),
-                Command::Write => true,
+                Command::Write | Command::WriteZeroes | Command::Trim => true,
                 _ => false,
             }
     }
@@ -74,13 +76,18 @@ impl<'d> Streaming<'d> {
                 }
             }
             if self.rest() == 0 {
-                if self.is_write() {
+                if self.request.command.modifies() {
                     terms.answer(outbox, &self.request, Outcome::Done(Ok(())));
                 }
                 return Progress::Finished(0);
             }
             let Some(work) = self.next(device, inbox, outbox) else { return Progress::Waiting };
             self.work = Some(work);
+            if self.is_silent() {
+                // Neither side has to wait for the other, but other connections on this thread do.
+                cx.waker().wake_by_ref();
+                return Progress::Waiting;
+            }
         }
     }
 
@@ -98,6 +105,9 @@ impl<'d> Streaming<'d> {
 
     fn next(&self, device: &'d dyn Device, inbox: &mut BytesMut, outbox: &Outbox) -> Option<(u64, Work<'d>)> {
         let piece = self.piece();
+        if self.is_silent() {
+            return Some((piece.len, simple(device, &self.request, piece)));
+        }
         if self.is_write() {
             if (inbox.len() as u64) < piece.len {
                 return None;
@@ -114,12 +124,18 @@ impl<'d> Streaming<'d> {
     fn piece(&self) -> ByteRange {
         let range = self.request.range();
         let start = range.offset + self.done;
-        ByteRange::between(start, range.end().min((start / PIECE_BYTES + 1) * PIECE_BYTES))
+        let unit = piece_bytes(self.request.command);
+        ByteRange::between(start, range.end().min((start / unit + 1) * unit))
     }
 
     /// Bytes of payload that the next piece of a write still lacks.
     pub(super) fn lacks(&self, received: usize) -> usize {
         if self.is_write() { (self.piece().len as usize).saturating_sub(received) } else { 0 }
+    }
+
+    /// Whether neither the request nor its reply has bytes of the device in it.
+    fn is_silent(&self) -> bool {
+        !matches!(self.request.command, Command::Read | Command::Write)
     }
 
     fn is_write(&self) -> bool {
@@ -129,6 +145,10 @@ impl<'d> Streaming<'d> {
     fn rest(&self) -> u64 {
         u64::from(self.request.len) - self.done
     }
+}
+
+fn piece_bytes(command: Command) -> u64 {
+    if matches!(command, Command::Read | Command::Write) { PIECE_BYTES } else { SILENT_PIECE_BYTES }
 }
 
 impl Work<'_> {

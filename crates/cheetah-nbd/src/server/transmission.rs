@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
-use cheetah_device::{Data, Device, Extent, Io, Zeroing};
+use cheetah_device::{ByteRange, Data, Device, Extent, Io, Zeroing};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -215,27 +215,12 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         let work = match request.command {
             Command::Read => Work::Read(device.read(range)),
             Command::Write => Work::Done(device.write(request.offset, payload, fua)),
-            Command::Flush => Work::Done(device.flush()),
-            Command::Cache => Work::Done(device.cache(range)),
-            Command::BlockStatus => Work::Status(device.extents(range)),
-            Command::WriteZeroes => Work::Done(device.zero(
-                range,
-                Zeroing {
-                    keep_allocated: request.flags.has(CommandFlags::NO_HOLE),
-                    fast_only: request.flags.has(CommandFlags::FAST_ZERO),
-                    fua,
-                },
-            )),
-            Command::Trim if fua => Work::Done(Io::later(async move {
-                device.trim(range).await?;
-                device.flush().await
-            })),
-            Command::Trim => Work::Done(device.trim(range)),
             // Refused by check(), unless it is the good-bye.
             Command::Disconnect | Command::Unknown(_) => {
                 self.ending = true;
                 return;
             }
+            _ => simple(device, &request, range),
         };
         match work.settled() {
             Ok(outcome) => self.terms.answer(&mut self.outbox, &request, outcome),
@@ -284,6 +269,26 @@ fn refusal(request: &Request, code: ErrorCode, size: u64) -> String {
         }
         _ if !request.range().fits(size) => format!("{} is outside the export of {size} bytes", request.range()),
         code => code.to_string(),
+    }
+}
+
+/// Starts a request without a payload in either direction, on `range` of what it concerns.
+pub(super) fn simple<'d>(device: &'d dyn Device, request: &Request, range: ByteRange) -> Work<'d> {
+    let fua = request.flags.has(CommandFlags::FUA);
+    match request.command {
+        Command::Flush => Work::Done(device.flush()),
+        Command::Cache => Work::Done(device.cache(range)),
+        Command::BlockStatus => Work::Status(device.extents(range)),
+        Command::WriteZeroes => {
+            let keep_allocated = request.flags.has(CommandFlags::NO_HOLE);
+            let fast_only = request.flags.has(CommandFlags::FAST_ZERO);
+            Work::Done(device.zero(range, Zeroing { keep_allocated, fast_only, fua }))
+        }
+        Command::Trim if fua => Work::Done(Io::later(async move {
+            device.trim(range).await?;
+            device.flush().await
+        })),
+        _ => Work::Done(device.trim(range)),
     }
 }
 
