@@ -11,7 +11,8 @@
 //!   included, is received by the task in one more. Nothing else happens but one wake-up.
 //! * **Among others**, a request is queued and the task is nudged. The task lets everyone else who is ready make
 //!   their requests first, then writes all of them at once; the server does the same with the replies.
-//! * **Large payloads** are received straight into the memory that is handed to the reader, and are never copied.
+//! * **Large payloads** are received straight into the memory that is handed to the reader, and are never copied;
+//!   the memory is used again (`pool`).
 //!
 //! A lost connection is replaced, and what was under way is asked again on the new one ([`recover`]), if the
 //! server is still the one that has the bytes. Nothing outlives its timeout.
@@ -23,6 +24,7 @@ pub mod inflight;
 mod link;
 mod ops;
 mod outbox;
+mod pool;
 pub mod receive;
 mod recover;
 mod stream;

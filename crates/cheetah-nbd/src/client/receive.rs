@@ -4,6 +4,7 @@ use bytes::{Buf, BufMut, BytesMut};
 use cheetah_device::data::Part;
 
 use super::inflight::{Inflight, Woken};
+use super::pool;
 use crate::handshake::client::Agreement;
 use crate::proto::reply::{self, ChunkKind, ErrorPayload, Header};
 use crate::proto::{Command, EXTENTS_MAX, ErrorCode, OPTION_LEN_MAX, Violation};
@@ -55,7 +56,7 @@ impl Payload {
             // Whatever the server says: grows as the bytes come.
             _ => len.min(DIRECT_LEN_MIN),
         };
-        Self { cookie, done, content, buffer: BytesMut::with_capacity(capacity), missing: len }
+        Self { cookie, done, content, buffer: pool::buffer(capacity), missing: len }
     }
 }
 
@@ -211,7 +212,7 @@ impl Receiver {
     fn complete(&mut self, payload: Payload, table: &mut Inflight, woken: &mut Woken) -> Result<(), Violation> {
         let Payload { cookie, done, content, buffer, .. } = payload;
         match content {
-            Content::Data { offset } => table.add_data(cookie, offset, Part::Bytes(buffer.freeze()))?,
+            Content::Data { offset } => table.add_data(cookie, offset, Part::Bytes(pool::freeze(buffer)))?,
             Content::Hole => {
                 let (offset, len) = reply::hole(&buffer)?;
                 table.add_data(cookie, offset, Part::Zeros(len.into()))?;

@@ -1,0 +1,94 @@
+//! Memory for large payloads, used again.
+//!
+//! Fresh memory costs a page fault every 4 KiB when it is first written, which takes longer than the copy out of
+//! the socket that fills it. So a large buffer whose reader is done with it is kept for the next payload; the last
+//! one in is the first one out, since the processor's cache still knows it.
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+
+/// Smaller buffers come and go cheaply.
+const BUFFER_LEN_MIN: usize = 64 << 10;
+/// The most memory kept for all clients of this process, in bytes.
+const KEPT_LEN_MAX: usize = 16 << 20;
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), len: 0 });
+
+struct Kept {
+    buffers: Vec<BytesMut>,
+    len: usize,
+}
+
+/// An empty buffer with room for `len` bytes.
+pub(super) fn buffer(len: usize) -> BytesMut {
+    if len < BUFFER_LEN_MIN {
+        return BytesMut::with_capacity(len);
+    }
+    let mut kept = KEPT.lock();
+    // Not one much too large: a reader that keeps what it read would keep the rest as well.
+    let fits = |buffer: &BytesMut| (len..=len + len / 4).contains(&buffer.capacity());
+    match kept.buffers.iter().rposition(fits) {
+        Some(index) => {
+            let buffer = kept.buffers.remove(index);
+            kept.len -= buffer.capacity();
+            buffer
+        }
+        None => BytesMut::with_capacity(len),
+    }
+}
+
+/// Seals a buffer. Its memory comes back when the last reader is done with it.
+pub(super) fn freeze(buffer: BytesMut) -> Bytes {
+    if buffer.capacity() < BUFFER_LEN_MIN { buffer.freeze() } else { Bytes::from_owner(Lent(buffer)) }
+}
+
+/// A buffer that someone reads.
+struct Lent(BytesMut);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut buffer = std::mem::take(&mut self.0);
+        buffer.clear();
+        let mut kept = KEPT.lock();
+        // The oldest go first: nobody has asked for their size for longest.
+        while kept.len + buffer.capacity() > KEPT_LEN_MAX && !kept.buffers.is_empty() {
+            let oldest = kept.buffers.remove(0);
+            kept.len -= oldest.capacity();
+        }
+        if buffer.capacity() <= KEPT_LEN_MAX {
+            kept.len += buffer.capacity();
+            kept.buffers.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_and_not_kept_without_bound() {
+        let lend = |len| {
+            let mut lent = buffer(len);
+            lent.extend_from_slice(&[7; 100]);
+            freeze(lent)
+        };
+        let first = lend(1 << 20);
+        let address = first.as_ptr();
+        assert_eq!(first, [7; 100][..]);
+        drop(first);
+        let again = buffer(1 << 20);
+        assert!(again.is_empty() && again.as_ptr() == address);
+        let many: Vec<_> = (0..100).map(|_| lend(1 << 20)).collect();
+        drop(many);
+        assert!(KEPT.lock().len <= KEPT_LEN_MAX);
+        drop(lend(2 * KEPT_LEN_MAX));
+        assert!(KEPT.lock().len <= KEPT_LEN_MAX);
+    }
+}
