@@ -1,25 +1,25 @@
 //! Moving bytes from device to device: read ahead, hashed in order, written behind, zeros left out.
 //!
 //! ```text
-//!  source ──reads, READ_AHEAD at once──▶ chunks in order ──▶ hashing threads
-//!                                              └──▶ a task a chunk: digest, zeros found, written
+//!  source ──a task a chunk: read, digest──▶ chunks in order ──▶ a thread a hash
+//!                                                   └──▶ a task a chunk: find zeros, write
 //! ```
 //! Every stage is bounded, so a copy takes some 24 MiB however large the devices are.
 
 use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, DynDevice, Zeroing};
+use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError, Zeroing};
 use futures::future::try_join_all;
 use futures::{Stream, StreamExt as _, stream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
-use crate::digests::{CHUNK_BYTES, ChunkDigest, digest};
+use crate::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
 use crate::error::{Error, Result};
 use crate::hash::{HashChoice, Hashes, Hashing};
 
 /// Chunks being read at once: enough for a link of 1 Gbit/s and 60 ms.
 const READ_AHEAD: usize = 8;
-/// Chunks being digested and written at once.
+/// Chunks being written at once.
 const WRITE_BEHIND: usize = 8;
 /// Zeros are found in runs of this many bytes: what a node stores, or does not, as one.
 const ZERO_RUN_BYTES: u64 = 64 << 10;
@@ -50,25 +50,26 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Copies, then flushes. `each` is told the digest of every chunk, in any order.
+    /// Copies, then flushes. The digests of the chunks are recorded in `digests`, if they are wanted.
     pub async fn run(
         &self,
-        mut each: impl FnMut(ByteRange, ChunkDigest) + Send,
+        mut digests: Option<&mut Digests>,
         mut progress: impl FnMut(Progress) + Send,
     ) -> Result<Hashes> {
         let hashing = Hashing::start(self.hashes)?;
-        let mut reads = std::pin::pin!(chunks(self.from.clone(), self.size));
+        let mut reads = std::pin::pin!(chunks(self.from.clone(), self.size, digests.is_some()));
         let mut writes = JoinSet::new();
         let mut done = 0;
         let mut finished = |result: Finished| {
-            let (range, digest) = result.map_err(|error| Error::failed(format!("copying: {error}")))??;
-            each(range, digest);
-            done += range.len;
+            done += result.map_err(|error| Error::failed(format!("copying: {error}")))??;
             progress(Progress { done, total: self.size });
             Ok::<_, Error>(())
         };
-        while let Some((range, read)) = reads.next().await {
-            let data = read.map_err(Error::device(format!("reading {}", self.from_name)))?;
+        while let Some(Chunk { range, read }) = reads.next().await {
+            let (data, digest) = read.map_err(Error::device(format!("reading {}", self.from_name)))?;
+            if let (Some(digests), Some(digest)) = (&mut digests, digest) {
+                digests.set(range.offset, digest);
+            }
             hashing.push(&data).await?;
             while writes.len() >= WRITE_BEHIND {
                 if let Some(result) = writes.join_next().await {
@@ -85,17 +86,30 @@ impl Copy {
     }
 }
 
-/// What a task that writes a chunk comes back with.
-type Finished = std::result::Result<Result<(ByteRange, ChunkDigest)>, tokio::task::JoinError>;
+/// What a task that writes a chunk comes back with: bytes written.
+type Finished = std::result::Result<Result<u64>, JoinError>;
 
-/// The chunks of the first `size` bytes of `device`, in order, read ahead. A chunk that came short is an error.
-pub(crate) fn chunks(
-    device: DynDevice,
-    size: u64,
-) -> impl Stream<Item = (ByteRange, cheetah_device::Result<Data>)> + Send {
+/// A piece of a device that has been read, or not.
+pub(crate) struct Chunk {
+    /// Where it is.
+    pub range: ByteRange,
+    /// Its content, and its digest if that was wanted.
+    pub read: cheetah_device::Result<(Data, Option<ChunkDigest>)>,
+}
+
+/// The chunks of the first `size` bytes of `device`, in order; read ahead, and digested, in tasks of their own.
+pub(crate) fn chunks(device: DynDevice, size: u64, digests: bool) -> impl Stream<Item = Chunk> + Send {
     let read = move |range: ByteRange| {
         let device = device.clone();
-        async move { (range, read_exactly(&device, range).await) }
+        let task = tokio::spawn(async move {
+            let data = read_exactly(&device, range).await?;
+            let digest = digests.then(|| digest(&data));
+            Ok((data, digest))
+        });
+        async move {
+            let died = |error: JoinError| Err(DeviceError::Invalid(format!("reading {range}: {error}").into()));
+            Chunk { range, read: task.await.unwrap_or_else(died) }
+        }
     };
     stream::iter(ByteRange::new(0, size).split_at_multiples(CHUNK_BYTES)).map(read).buffered(READ_AHEAD)
 }
@@ -110,8 +124,7 @@ pub(crate) async fn read_exactly(device: &DynDevice, range: ByteRange) -> cheeta
     Err(cheetah_device::Error::Invalid(why.into()))
 }
 
-async fn write(to: DynDevice, name: Arc<str>, range: ByteRange, data: Data) -> Result<(ByteRange, ChunkDigest)> {
-    let digest = digest(&data);
+async fn write(to: DynDevice, name: Arc<str>, range: ByteRange, data: Data) -> Result<u64> {
     let runs = zero_runs(&data).into_iter().map(|(within, zero)| {
         let target = within.shifted(range.offset);
         let part = data.slice(within.offset, within.len);
@@ -121,7 +134,7 @@ async fn write(to: DynDevice, name: Arc<str>, range: ByteRange, data: Data) -> R
         }
     });
     try_join_all(runs).await.map_err(Error::device(format!("writing {name}")))?;
-    Ok((range, digest))
+    Ok(range.len)
 }
 
 /// The data as runs that alternate between zeros and not, cut at multiples of [`ZERO_RUN_BYTES`].
@@ -162,17 +175,16 @@ mod tests {
                 size,
                 hashes: HashChoice::NONE,
             };
-            let mut digests = std::collections::BTreeMap::new();
+            let mut digests = Digests::new(size).unwrap();
             let mut last = 0;
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(copy.run(|range, digest| { digests.insert(range.offset, digest); }, |p| last = p.done)).unwrap();
+            runtime.block_on(copy.run(Some(&mut digests), |p| last = p.done)).unwrap();
             let written = target.snapshot();
             prop_assert!(written[..bytes.len()] == bytes[..] && written[bytes.len()] == 0xee);
             prop_assert_eq!(last, size);
-            for (chunk, digest) in bytes.chunks(1 << 20).zip(digests.values()) {
-                prop_assert!(blake3::hash(chunk).as_bytes() == digest);
+            for (chunk, offset) in bytes.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+                prop_assert!(digests.get(offset).is_some_and(|digest| blake3::hash(chunk) == *digest));
             }
-            prop_assert_eq!(digests.len() as u64, size.div_ceil(CHUNK_BYTES));
         }
     }
 }

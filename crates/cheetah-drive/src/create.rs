@@ -9,13 +9,14 @@ use cheetah_node::control::ControlClient;
 use cheetah_node::control::api::NewExport;
 use futures::future::join_all;
 
-use crate::error::{Error, Result, list};
+use crate::error::{Error, Result};
+use crate::export::Export;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
 use crate::find::{Found, Place};
 use crate::hash::hex;
-use crate::lease::{Export, Leases};
+use crate::lease::Leases;
 use crate::plan::{Free, Wanted, plan};
-use crate::status::{NodeState, status};
+use crate::usage::unused;
 
 /// What drive to make.
 #[derive(Debug, Clone)]
@@ -82,22 +83,9 @@ fn exists(path: &Path) -> Error {
 /// any of its nodes cannot tell.
 pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()> {
     let shares = plan(request.size, request.layout, &free(&request.nodes))?;
-    let now = status(file, request.timeout).await?;
-    let mut busy = Vec::new();
-    for node in &now.nodes {
-        match (&node.problem, &node.writer, node.connections) {
-            (Some(problem), _, _) => return Err(Error::failed(format!("{} is not whole: {problem}", file.name))),
-            (_, Some(writer), _) => busy.push(format!("{} is written to by {writer}", node.node)),
-            (_, _, Some(open)) if open > 0 => busy.push(format!("{} has {open} connections open", node.node)),
-            _ => debug_assert!(node.state.is_healthy() && node.state != NodeState::Unreachable),
-        }
-    }
-    if !busy.is_empty() {
-        return Err(Error::failed(format!(
-            "{} is in use: {}; unmount it everywhere, then enlarge it",
-            file.name,
-            list(&busy)
-        )));
+    let nodes = unused(file, request.timeout).await?;
+    if let Some(problem) = nodes.into_iter().find_map(|node| node.problem) {
+        return Err(Error::failed(format!("{} is not whole, so it is not enlarged: {problem}", file.name)));
     }
     // From here on no writer can come in between.
     let leases = Leases::take(file, false, request.timeout, |_| true).await?;

@@ -8,10 +8,12 @@ use cheetah_node::control::ControlError;
 use futures::future::join_all;
 use serde::Serialize;
 
-use crate::error::{Error, Result, list};
+use crate::error::{Error, Result};
+use crate::export::Export;
 use crate::file::{DriveFile, SetNode};
-use crate::lease::{Export, Leases};
+use crate::lease::Leases;
 use crate::status::{NodeState, NodeStatus, status};
+use crate::usage::unused;
 
 /// How to destroy a drive.
 #[derive(Debug, Clone)]
@@ -84,10 +86,10 @@ impl Destroyed {
 /// Frees the drive's exports and removes its file and digests. Nodes that cannot be reached are reported, not fatal.
 /// Refused while others hold its lease or are connected, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
-    let now = status(file, options.timeout).await?.nodes;
-    if !options.force {
-        refuse_if_used(file, &now)?;
-    }
+    let now = match options.force {
+        true => status(file, options.timeout).await?.nodes,
+        false => unused(file, options.timeout).await?,
+    };
     let leases = Leases::take(file, options.force, options.timeout, |node| now[node].state == NodeState::Ok).await?;
     let freeing = file.nodes().zip(&now).enumerate().map(|(index, (node, now))| {
         let token = leases.token(index);
@@ -106,20 +108,6 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         remove(&file.path)?;
     }
     Ok(Destroyed { nodes, file_removed })
-}
-
-fn refuse_if_used(file: &DriveFile, nodes: &[NodeStatus]) -> Result<()> {
-    let used = |node: &NodeStatus| match (&node.writer, node.connections) {
-        (Some(writer), _) => Some(format!("{} is written to by {writer}", node.node)),
-        (None, Some(open)) if open > 0 => Some(format!("{} has {open} connections open", node.node)),
-        _ => None,
-    };
-    let used: Vec<_> = nodes.iter().filter_map(used).collect();
-    if used.is_empty() {
-        return Ok(());
-    }
-    let (name, used) = (&file.name, list(&used));
-    Err(Error::failed(format!("{name} is in use: {used}; unmount it everywhere, or destroy it with --force")))
 }
 
 async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> Outcome {

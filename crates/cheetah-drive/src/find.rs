@@ -47,17 +47,14 @@ impl FromStr for NodeSpec {
                 "'{text}' is not a node; write host, host:port, [ipv6]:port, nbd://host:port/export, or auto"
             ))
         };
-        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        let (host, port) = match bare.parse::<IpAddr>() {
-            Ok(_) => (bare, PORT),
-            Err(_) => match text.rsplit_once(':') {
-                Some((host, port)) => {
-                    let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-                    (host, port.parse().map_err(|_| bad())?)
-                }
-                None => (text, PORT),
-            },
+        let (host, port) = match (text.parse::<IpAddr>(), text.rsplit_once(':')) {
+            // An IPv6 address has colons of its own.
+            (Ok(_), _) => (text, PORT),
+            (Err(_), Some((host, port))) if !text.ends_with(']') => (host, port.parse().map_err(|_| bad())?),
+            _ => (text, PORT),
         };
+        let in_brackets = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let host = in_brackets.filter(|address| address.parse::<IpAddr>().is_ok()).unwrap_or(host);
         let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
         let legal = host.parse::<IpAddr>().is_ok() || (!host.is_empty() && host.chars().all(plain));
         // Control is on the port after it, so the last port there is cannot be one.

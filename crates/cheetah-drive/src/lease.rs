@@ -9,13 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cheetah_node::control::ControlError;
 use cheetah_node::control::api::LeaseRequest;
-use cheetah_node::control::{ControlClient, ControlError};
 use futures::future::join_all;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, Result};
+use crate::export::Export;
 use crate::file::{DriveFile, SetNode};
+use crate::status::node_status;
 
 /// How long a lease lives unless renewed: seconds. A writer that dies blocks others for so long.
 const TTL_S: u64 = 30;
@@ -39,7 +42,8 @@ impl Fence {
     }
 }
 
-/// The leases on all nodes of a drive. [`Leases::release`] them: dropped, they expire by themselves.
+/// The leases on all nodes of a drive. [`Leases::release`] them: dropped, they are given back only if the runtime goes
+/// on, and otherwise expire by themselves.
 pub(crate) struct Leases {
     held: Arc<Vec<Held>>,
     fence: Arc<Fence>,
@@ -54,44 +58,14 @@ struct Held {
     token: String,
 }
 
-/// An export on a node of ours, and how to speak to that node.
-pub(crate) struct Export {
-    /// The node, as the user knows it.
-    pub node: String,
-    /// Its name there.
-    pub name: String,
-    /// The node's control API.
-    pub control: ControlClient,
-}
-
-impl Export {
-    /// The export that holds an entry's bytes; `None` for a foreign server.
-    pub fn of(node: &SetNode, timeout: Duration) -> Option<Self> {
-        let control = ControlClient::new(node.http.as_ref()?).with_timeout(timeout);
-        Some(Self { node: node.name.clone(), name: node.uri()?.export, control })
-    }
-}
-
 impl Leases {
     /// Takes the lease of every node for which `take` holds, or of none. `force` takes them from whoever has them.
     pub async fn take(file: &DriveFile, force: bool, timeout: Duration, take: impl Fn(usize) -> bool) -> Result<Self> {
-        let mut held: Vec<Held> = Vec::new();
-        let request = LeaseRequest { holder: holder(), ttl_s: TTL_S, force };
-        for (node, entry) in file.nodes().enumerate().filter(|(node, _)| take(*node)) {
-            let Some(export) = Export::of(entry, timeout) else { continue };
-            match export.control.acquire_lease(&export.name, &request).await {
-                Ok(grant) => held.push(Held { node, export, token: grant.token }),
-                Err(error) => {
-                    release(&held).await;
-                    return Err(refused(&file.name, &export.node, &error));
-                }
-            }
-        }
-        let (held, fence) = (Arc::new(held), Arc::new(Fence::default()));
-        let renewal = tokio::spawn(renew(held.clone(), fence.clone()));
+        let held = Arc::new(acquire(file, force, timeout, take).await?);
+        let fence = Arc::new(Fence::default());
+        let renewal = tokio::spawn(renew(held.clone(), fence.clone(), Duration::from_secs(RENEWAL_S)));
         Ok(Self { held, fence, renewal })
     }
-
     /// The token for the node at this index of the drive file; `None` if it needs none.
     pub fn token(&self, node: usize) -> Option<&str> {
         self.held.iter().find(|held| held.node == node).map(|held| held.token.as_str())
@@ -103,26 +77,52 @@ impl Leases {
     }
 
     /// Gives all of them back.
-    pub async fn release(self) {
+    pub async fn release(mut self) {
         self.renewal.abort();
-        release(&self.held).await;
+        release(&std::mem::take(&mut self.held)).await;
     }
 }
 
 impl Drop for Leases {
     fn drop(&mut self) {
         self.renewal.abort();
+        let held = std::mem::take(&mut self.held);
+        if let (false, Ok(runtime)) = (held.is_empty(), Handle::try_current()) {
+            runtime.spawn(async move { release(&held).await });
+        }
     }
 }
 
-fn refused(drive: &str, node: &str, error: &ControlError) -> Error {
+async fn acquire(file: &DriveFile, force: bool, timeout: Duration, take: impl Fn(usize) -> bool) -> Result<Vec<Held>> {
+    let mut held: Vec<Held> = Vec::new();
+    let request = LeaseRequest { holder: holder(), ttl_s: TTL_S, force };
+    for (node, entry) in file.nodes().enumerate().filter(|(node, _)| take(*node)) {
+        let Some(export) = Export::of(entry, timeout) else { continue };
+        match export.control.acquire_lease(&export.name, &request).await {
+            Ok(grant) => held.push(Held { node, export, token: grant.token }),
+            Err(error) => {
+                release(&held).await;
+                return Err(refused(&file.name, entry, &error, timeout).await);
+            }
+        }
+    }
+    Ok(held)
+}
+
+async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Duration) -> Error {
     if error.is_conflict() {
         return Error::failed(format!(
             "{drive} has a writer already ({error}); wait for it to end, open the drive read-only, or take it over \
              with --force"
         ));
     }
-    Error::failed(format!("{drive} cannot be opened for writing, node {node} gave no lease: {error}"))
+    // A node that does not know the export may be one that restarted, which is what the user should hear.
+    let problem = match error {
+        ControlError::Unreachable { .. } => None,
+        _ => node_status(0, node, timeout).await.problem,
+    };
+    let why = problem.unwrap_or_else(|| error.to_string());
+    Error::failed(format!("{drive} cannot be opened for writing: {why}"))
 }
 
 /// Gives back what can be; a node that does not answer will let its lease expire.
@@ -136,8 +136,8 @@ async fn release(held: &[Held]) {
 }
 
 /// Renews until one is lost for good. A node that does not answer may come back, and its lease with it.
-async fn renew(held: Arc<Vec<Held>>, fence: Arc<Fence>) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(RENEWAL_S));
+async fn renew(held: Arc<Vec<Held>>, fence: Arc<Fence>, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await;
     while !fence.is_up() {
@@ -167,4 +167,61 @@ fn holder() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let who: String = format!("{user}@{host}").chars().filter(|c| !c.is_control()).take(64).collect();
     format!("{who}, process {}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::example;
+    use cheetah_device::placement::Layout;
+    use cheetah_node::api::NewExport;
+    use cheetah_node::{Node, NodeConfig};
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// A drive over one export on each of two nodes.
+    async fn drive() -> (DriveFile, [Node; 2]) {
+        let start = || Node::start(NodeConfig::new(1 << 20, "127.0.0.1:0".parse().unwrap())).unwrap();
+        let nodes = [start(), start()];
+        let entry = |node: &Node| {
+            node.exports().create(&NewExport::thin("case42-0", 65536)).unwrap();
+            SetNode {
+                name: node.nbd_address().to_string(),
+                nbd: format!("nbd://{}/case42-0", node.nbd_address()),
+                http: Some(node.http_address().to_string()),
+                instance: Some(node.status().instance),
+                size: 65536,
+            }
+        };
+        let set = crate::file::Set::new(Layout::Linear, nodes.iter().map(entry).collect());
+        (DriveFile { size: set.size, sets: vec![set], image: None, ..example() }, nodes)
+    }
+
+    fn leased(node: &Node) -> bool {
+        node.status().exports[0].lease.is_some()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_renewal_that_is_refused_raises_the_fence() {
+        let (file, _nodes) = drive().await;
+        let first = Arc::new(acquire(&file, false, TIMEOUT, |_| true).await.unwrap());
+        let fence = Arc::new(Fence::default());
+        let renewal = tokio::spawn(renew(first, fence.clone(), Duration::from_millis(1)));
+        let second = Leases::take(&file, true, TIMEOUT, |_| true).await.unwrap();
+        renewal.await.unwrap();
+        assert!(fence.is_up() && !second.fence().is_up());
+        second.release().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn all_leases_or_none() {
+        let (file, nodes) = drive().await;
+        let other = Leases::take(&file, false, TIMEOUT, |node| node == 1).await.unwrap();
+        assert!(other.token(0).is_none() && other.token(1).is_some());
+        let refusal = Leases::take(&file, false, TIMEOUT, |_| true).await.err().unwrap().to_string();
+        assert!(refusal.contains("case42 has a writer already"), "{refusal}");
+        assert!(!leased(&nodes[0]) && leased(&nodes[1]), "what was taken is given back, the other one's is not");
+        other.release().await;
+        assert!(!leased(&nodes[1]));
+    }
 }

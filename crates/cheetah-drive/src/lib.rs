@@ -24,6 +24,11 @@
 //! | [`status::status`]`(&DriveFile, timeout) -> DriveStatus` | ask every node how the drive is |
 //!
 //! Every function wants a tokio runtime. `progress` is any `FnMut(Progress)`, called from the task that copies.
+//!
+//! # What a drive does not protect against
+//!
+//! A foreign NBD server knows neither instances nor leases: that it restarted empty, or that somebody else writes to
+//! its export, shows only when the drive is verified.
 
 #![forbid(unsafe_code)]
 
@@ -34,19 +39,21 @@ pub mod create;
 pub mod destroy;
 pub mod digests;
 pub mod error;
+mod export;
 mod fence;
 pub mod file;
 pub mod find;
 pub mod gather;
 pub mod hash;
 pub mod image;
-pub mod lease;
+mod lease;
 pub mod load;
-pub mod lost;
+mod lost;
 pub mod open;
 pub mod plan;
 pub mod save;
 pub mod status;
+mod usage;
 pub mod verify;
 
 pub use cheetah_device::placement::Layout;

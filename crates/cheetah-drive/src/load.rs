@@ -95,7 +95,7 @@ async fn load_into(
         size,
         hashes: options.hashes,
     };
-    image.hashes = copy.run(|range, digest| digests.set(range.offset, digest), progress).await?;
+    image.hashes = copy.run(Some(&mut digests), progress).await?;
     image.digests = Some(digests.save(&file.path)?);
     image.state = ImageState::Intact;
     Ok(image)

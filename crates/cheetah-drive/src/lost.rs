@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 
 /// Stands where a node's export stood: has its size, and fails every read with the reason it is gone.
-pub struct Lost {
+pub(crate) struct Lost {
     device: Arc<str>,
     size: u64,
     why: Arc<str>,

@@ -60,7 +60,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// An open drive. [`Drive::close`] it: dropping leaves its lease to expire.
+/// An open drive. [`Drive::close`] it: dropped, it gives its lease back only if the runtime goes on, and flushes nothing.
 pub struct Drive {
     device: DynDevice,
     prefetch: Option<Arc<Prefetch>>,

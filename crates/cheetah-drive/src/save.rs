@@ -62,7 +62,7 @@ pub async fn save(
         size,
         hashes: options.hashes,
     };
-    let hashes = copy.run(|_, _| {}, progress).await?;
+    let hashes = copy.run(None, progress).await?;
     check_expected(&hashes, &options.expected)?;
     let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
     persisted.map_err(|error| match error.error.kind() {
@@ -97,7 +97,7 @@ pub async fn copy(
         return Err(Error::failed(format!("{} do not fit into a device of {}", Size(size), Size(room))));
     }
     let copy = Copy { from, from_name: "the source".into(), to, to_name: "the target".into(), size, hashes };
-    Ok(Saved { size, hashes: copy.run(|_, _| {}, progress).await? })
+    Ok(Saved { size, hashes: copy.run(None, progress).await? })
 }
 
 /// A new file, all hole, as a device to write to: what is zeroed stays a hole. Each range is written at most once.

@@ -8,8 +8,8 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use serde::Serialize;
 
-use crate::copy::{Progress, chunks, read_exactly};
-use crate::digests::{Digests, digest};
+use crate::copy::{Chunk, Progress, chunks, read_exactly};
+use crate::digests::{ChunkDigest, Digests, digest};
 use crate::error::Result;
 use crate::file::{DriveFile, ImageState};
 use crate::hash::{HashChoice, HashKind, Hashes, Hashing};
@@ -165,21 +165,21 @@ impl Scrub {
             hashes_differing: Vec::new(),
         };
         let mut hashing = Some(Hashing::start(self.hashes)?);
-        let mut reads = std::pin::pin!(chunks(self.device.clone(), self.size));
-        while let Some((range, read)) = reads.next().await {
-            let data = match read {
-                Ok(data) => Some(data),
-                Err(_) => self.read_in_pieces(range, &mut report).await,
+        let mut reads = std::pin::pin!(chunks(self.device.clone(), self.size, self.expected.is_some()));
+        while let Some(Chunk { range, read }) = reads.next().await {
+            let readable = match read {
+                Ok(readable) => Some(readable),
+                Err(_) => self.read_in_pieces(range, &mut report).await.map(|data| (data, None)),
             };
-            match (data, &hashing) {
-                (Some(data), hashing) => {
-                    if let Some(hashing) = hashing {
+            match readable {
+                Some((data, known)) => {
+                    if let Some(hashing) = &hashing {
                         hashing.push(&data).await?;
                     }
-                    self.compare(range, &data, &mut report);
+                    self.compare(range, || known.unwrap_or_else(|| digest(&data)), &mut report);
                 }
                 // Hashes of the whole mean nothing without this part.
-                (None, _) => hashing = None,
+                None => hashing = None,
             }
             progress(Progress { done: range.end(), total: self.size });
         }
@@ -189,10 +189,9 @@ impl Scrub {
         Ok(report)
     }
 
-    fn compare(&self, range: ByteRange, data: &Data, report: &mut VerifyReport) {
-        let expected = self.expected.as_ref().map(|digests| digests.get(range.offset));
-        match expected {
-            Some(expected) if expected != Some(&digest(data)) => {
+    fn compare(&self, range: ByteRange, digest: impl FnOnce() -> ChunkDigest, report: &mut VerifyReport) {
+        match &self.expected {
+            Some(expected) if expected.get(range.offset) != Some(&digest()) => {
                 Found::push(range, "differs from what was loaded", &mut report.mismatched);
             }
             _ => report.ok_bytes += range.len,

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,7 +33,8 @@ fn start(program: &str, args: &[&str], socket: &Path) -> Option<Server> {
     let child = match command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("SKIPPED: {program} is not installed");
+            // Straight to standard error: the test harness would swallow it.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {program} is not installed");
             return None;
         }
         Err(error) => panic!("{program}: {error}"),
