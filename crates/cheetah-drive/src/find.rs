@@ -192,7 +192,9 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Found>> 
             Ok(vec![Found::node(spec.to_string(), host, http_port, &status)])
         }
         NodeSpec::Foreign(uri) => {
-            let wanted = Connect { uri: uri.clone(), timeout: options.timeout, ..Connect::reading(spec.to_string()) };
+            // For writing, because a server that only reads is found out now rather than at the first write.
+            let reading = Connect::reading(spec.to_string());
+            let wanted = Connect { uri: uri.clone(), writable: true, timeout: options.timeout, ..reading };
             let size = connect(wanted).await?.geometry().size;
             Ok(vec![Found { name: spec.to_string(), free_bytes: size, place: Place::Foreign { uri: uri.to_string() } }])
         }
