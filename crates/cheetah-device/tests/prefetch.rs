@@ -3,6 +3,7 @@
 //!
 //! Time is virtual, so nothing here waits, and every run of a case goes the same way.
 
+#[allow(clippy::unwrap_used)]
 #[path = "prefetch_support/mod.rs"]
 mod support;
 
@@ -146,18 +147,21 @@ fn bounds_and_empty_ranges_are_as_for_any_device() {
     });
 }
 
+/// Small, so that all get in each other's way.
+const SIZE: u64 = MIB;
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
     fn every_byte_read_was_there_while_it_was_read(
-        workers in prop::collection::vec(steps(2 * MIB), 1..6),
+        workers in prop::collection::vec(steps(SIZE), 1..8),
         seed in any::<u64>(),
         budget_kib in prop_oneof![Just(0u64), 64..2048u64],
         failing in prop::bool::ANY,
     ) {
         run_virtual(async move {
-            let ledger = Arc::new(Ledger::new(2 * MIB));
+            let ledger = Arc::new(Ledger::new(SIZE));
             let slow = Slow::new(ledger.initial(), seed);
             if failing {
                 slow.fail_one_in(20);
@@ -177,7 +181,7 @@ proptest! {
                 result.unwrap();
             }
             // Nothing is left that is stale.
-            ledger.perform(&*device, Step::Read(ByteRange::new(0, 2 * MIB))).await;
+            ledger.perform(&*device, Step::Read(ByteRange::new(0, SIZE))).await;
             let stats = device.stats();
             assert!(stats.used_bytes + stats.unused_bytes <= stats.prefetched_bytes, "{stats:?}");
         });

@@ -16,7 +16,7 @@ const SHARE_CONSUMED: u64 = 8;
 const SEARCH_MAX: usize = 64;
 
 /// A read, cut by what is known of its bytes; in order, and nothing is missing between.
-pub(super) type Pieces = SmallVec<[Piece; 4]>;
+pub(super) type Pieces = SmallVec<[Piece; 1]>;
 
 /// A piece of a read.
 #[derive(Debug)]

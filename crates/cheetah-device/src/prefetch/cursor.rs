@@ -164,7 +164,8 @@ impl Cursor {
         let apart = read.offset.abs_diff(self.position);
         let steps = apart / step;
         let near = if read.offset > self.position { (self.frontier - self.position) / step } else { 0 } + DEPTH;
-        (read.len <= len && apart % step == 0 && steps <= near).then(|| read.offset.abs_diff(self.position + step))
+        (read.len <= len && apart.is_multiple_of(step) && steps <= near)
+            .then(|| read.offset.abs_diff(self.position + step))
     }
 
     fn slack(&self) -> u64 {
@@ -288,6 +289,11 @@ impl Cursor {
             Direction::Up => self.position,
             Direction::Down => self.size - self.position,
         }
+    }
+
+    /// The largest of its reads.
+    pub(super) fn read_max(&self) -> u64 {
+        self.read_max
     }
 
     pub(super) fn window(&self) -> u64 {

@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
-use super::PrefetchConfig;
 use super::cache::{Cache, Piece, Pieces};
 use super::chunk::{FetchId, Landing};
 use super::cursor::CursorId;
@@ -14,13 +11,16 @@ use super::hints::Hints;
 use super::link::{Link, Sent};
 use super::stats::PrefetchStats;
 use super::writes::{WriteId, Writes};
+use super::{MIB, PrefetchConfig};
 use crate::{ByteRange, Data};
 
 /// Fetches to start.
-pub(super) type Fetches = SmallVec<[Fetch; 4]>;
+pub(super) type Fetches = Vec<Fetch>;
 
 /// Fetches that one event may start.
 const FETCHES_MAX: usize = 64;
+/// Reads longer than this are fetched ahead as if they were this long.
+const READ_MAX: u64 = 2 * MIB;
 
 /// A range to be read from the device, the outcome to be handed to [`Engine::fetched`].
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Engine {
         let cursor = self.cursors.place(range, now, |found| found.step.is_some_and(through));
         let pieces = self.cache.read(range, &mut self.stats);
         let plan = match cursor {
-            None if pieces.is_empty() => {
+            None if pieces.is_empty() && !self.link.wants_sample(now) => {
                 self.stats.misses += 1;
                 return Plan::Pass;
             }
@@ -121,7 +121,7 @@ impl Engine {
         self.stats.waits += u64::from(waits);
         self.stats.misses += u64::from(missing > 0);
         if missing > 0 || waits {
-            return Plan::Gather(pieces, self.link.send(missing, now));
+            return Plan::Gather(pieces, self.link.send(missing, false, now));
         }
         self.stats.hits += 1;
         let mut data = Data::new();
@@ -186,14 +186,20 @@ impl Engine {
         }
     }
 
+    /// What the link has room for on behalf of a stream whose reads are up to `read_max` long. Whoever reads long
+    /// runs at a time would, with less than two of them on the way, wait for the second half of each.
+    fn room(&self, read_max: u64) -> u64 {
+        self.link.window().max(2 * read_max.min(READ_MAX))
+    }
+
     /// The largest window a stream may have now.
-    fn window_limit(&self, now: Duration) -> u64 {
+    fn window_limit(&self, room: u64, now: Duration) -> u64 {
         let share = self.cache.budget_unread() / self.cursors.active(now).max(1);
-        self.link.window().min(share).min(self.config.window_bytes_max)
+        room.min(share).min(self.config.window_bytes_max)
     }
 
     fn starved(&mut self, cursor: CursorId, range: ByteRange, now: Duration) {
-        let limit = self.window_limit(now);
+        let limit = self.window_limit(self.room(range.len), now);
         if let Some(cursor) = self.cursors.get_mut(cursor) {
             cursor.starved(range, limit);
         }
@@ -202,10 +208,12 @@ impl Engine {
     /// Starts what one cursor wants. `own` are bytes its reader has just asked for itself: they do not count
     /// against the room on the link, since the fetches are to follow right behind them.
     fn fetch_for(&mut self, id: CursorId, own: u64, now: Duration, fetches: &mut Fetches) {
-        let limit = self.window_limit(now);
+        let Some(read_max) = self.cursors.get_mut(id).map(|cursor| cursor.read_max()) else { return };
+        let room = self.room(read_max);
+        let limit = self.window_limit(room, now);
         while fetches.len() < FETCHES_MAX {
             let Some(range) = self.cursors.get_mut(id).and_then(|cursor| cursor.next_fetch(limit)) else { return };
-            if self.start(id, range, own, now, fetches) != Start::Done {
+            if self.start(id, range, room + own, now, fetches) != Start::Done {
                 return;
             }
             if let Some(cursor) = self.cursors.get_mut(id) {
@@ -217,7 +225,7 @@ impl Engine {
     /// Shares what room there is on the link among all cursors, then the hints. To be called when a request is
     /// over.
     pub(super) fn fetch_more(&mut self, now: Duration, fetches: &mut Fetches) {
-        if self.link.in_flight() >= self.link.window() {
+        if self.link.in_flight() >= self.room(READ_MAX) {
             return;
         }
         for nth in 0..self.cursors.begin_round() {
@@ -227,7 +235,7 @@ impl Engine {
         }
         while fetches.len() < FETCHES_MAX {
             let Some(range) = self.hints.peek() else { return };
-            match self.start(Hints::OWNER, range, 0, now, fetches) {
+            match self.start(Hints::OWNER, range, self.link.window(), now, fetches) {
                 Start::Done => self.hints.pop(range),
                 Start::LinkFull => return,
                 // By the time there is, the hint will be old.
@@ -237,14 +245,14 @@ impl Engine {
     }
 
     /// Starts fetching what is absent of the range, if there is room now for all of it.
-    fn start(&mut self, owner: CursorId, range: ByteRange, own: u64, now: Duration, fetches: &mut Fetches) -> Start {
+    fn start(&mut self, owner: CursorId, range: ByteRange, room: u64, now: Duration, fetches: &mut Fetches) -> Start {
         let absent = self.cache.absent(range);
         if absent.is_empty() || !self.writes.allow(range) {
             return Start::Done;
         }
         let bytes = absent.iter().map(|part| part.len).sum::<u64>();
-        let others = self.link.in_flight().saturating_sub(own);
-        if others > 0 && others + bytes > self.link.window() {
+        let in_flight = self.link.in_flight();
+        if in_flight > 0 && in_flight + bytes > room {
             return Start::LinkFull;
         }
         let cursors = &self.cursors;
@@ -255,7 +263,7 @@ impl Engine {
             let id = FetchId(self.next_fetch);
             self.next_fetch += 1;
             let landing = self.cache.take_off(id, owner, range);
-            fetches.push(Fetch { range, id, owner, landing, sent: self.link.send(range.len, now) });
+            fetches.push(Fetch { range, id, owner, landing, sent: self.link.send(range.len, true, now) });
         }
         Start::Done
     }

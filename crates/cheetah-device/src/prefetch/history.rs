@@ -1,5 +1,6 @@
 //! The last reads that belong to no stream, and the streams that can be made out in them.
 
+use super::MIB;
 use super::cursor::Direction;
 use crate::ByteRange;
 
@@ -7,6 +8,8 @@ use crate::ByteRange;
 const READS: usize = 64;
 /// Of those, the latest ones searched for a stride; the search takes its square.
 const READS_STRIDE: usize = 16;
+/// Records further apart than this are more likely to be streams that take turns.
+const STEP_MAX: u64 = 16 * MIB;
 /// Adjacent reads that make a stream. Two meet by chance too often among random reads.
 const ADJACENT: usize = 3;
 
@@ -76,7 +79,7 @@ impl History {
             let before = self.starts[slot];
             let step = before.abs_diff(range.offset);
             let back = |from: u64| if before < range.offset { from.checked_sub(step) } else { from.checked_add(step) };
-            let Some(second) = back(before).filter(|at| step > 0 && same(*at)) else { continue };
+            let Some(second) = back(before).filter(|at| (1..=STEP_MAX).contains(&step) && same(*at)) else { continue };
             let Some(first) = back(second).filter(|at| same(*at)) else { continue };
             let direction = if before < range.offset { Direction::Up } else { Direction::Down };
             let hull = ByteRange::between(first.min(range.offset), first.max(range.offset).saturating_add(range.len));

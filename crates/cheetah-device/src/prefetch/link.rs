@@ -7,6 +7,8 @@ use super::MIB;
 
 /// Until something is measured: enough for a fast local network, little enough for a slow one.
 const WINDOW_UNKNOWN: u64 = MIB;
+/// Until something is fetched ahead: that of the network most people have, in bytes a second.
+const BANDWIDTH_UNKNOWN: u64 = 100 * MIB;
 /// Even on a short slow link this much may be on its way, or requests would be too small to be worth sending.
 const WINDOW_MIN: u64 = 256 * 1024;
 /// The time a device and two schedulers take to turn a request round, which no bandwidth-delay product knows of:
@@ -16,20 +18,30 @@ const TURNAROUND: Duration = Duration::from_millis(2);
 const REQUEST_COST: Duration = Duration::from_micros(10);
 /// Small requests that may usefully be under way at once.
 const DEPTH: u32 = 64;
-/// Samples after which an old extreme is forgotten.
+/// Samples after which an old rate is forgotten.
 const SAMPLES: u32 = 64;
+/// How often the round trip is measured while nothing but unaccounted requests go by.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// An estimate of the link, fed by every request that is accounted for.
 ///
 /// Bandwidth is the largest delivery rate seen lately: bytes delivered, by all requests, between the sending and
 /// the finishing of one, over the time between. A pipe that is not full gives samples below the truth, never
-/// above, hence the largest. The round trip is the smallest time a request took which found the link idle; others
-/// measure the queue before them, and a window made from that would lengthen the queue it is made from.
+/// above, hence the largest; and a time of lone small reads is no reason to forget it, so only fetches age it. The round trip is taken from requests that found the link idle; others measure the
+/// queue before them, and a window made from that would lengthen the queue it is made from.
 pub(super) struct Link {
     delivered: u64,
     in_flight: u64,
-    rate: Extreme,
-    trip: Extreme,
+    rate: Largest,
+    trip: Option<Trip>,
+}
+
+/// Requests that found the link idle, averaged so that the last few count.
+#[derive(Debug, Clone, Copy)]
+struct Trip {
+    took_ns: u64,
+    bytes: u64,
+    noted_at: Duration,
 }
 
 /// A request under way; hand it back to [`Link::done`] exactly once.
@@ -39,6 +51,7 @@ pub(super) struct Sent {
     at: Duration,
     delivered: u64,
     alone: bool,
+    ahead: bool,
 }
 
 impl Sent {
@@ -49,7 +62,7 @@ impl Sent {
 
 impl Link {
     pub(super) fn new() -> Self {
-        Self { delivered: 0, in_flight: 0, rate: Extreme::new(u64::max), trip: Extreme::new(u64::min) }
+        Self { delivered: 0, in_flight: 0, rate: Largest::default(), trip: None }
     }
 
     /// Bytes on their way, of reads and fetches together.
@@ -57,9 +70,9 @@ impl Link {
         self.in_flight
     }
 
-    /// A request for `bytes` leaves now.
-    pub(super) fn send(&mut self, bytes: u64, now: Duration) -> Sent {
-        let sent = Sent { bytes, at: now, delivered: self.delivered, alone: self.in_flight == 0 };
+    /// A request for `bytes` leaves now: one that fetches `ahead`, or a read's own.
+    pub(super) fn send(&mut self, bytes: u64, ahead: bool, now: Duration) -> Sent {
+        let sent = Sent { bytes, at: now, delivered: self.delivered, alone: self.in_flight == 0, ahead };
         self.in_flight += bytes;
         sent
     }
@@ -71,11 +84,11 @@ impl Link {
             return;
         }
         self.delivered += sent.bytes;
-        let nanos = now.saturating_sub(sent.at).as_nanos().max(1);
-        let rate = u128::from(self.delivered - sent.delivered) * 1_000_000_000 / nanos;
-        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX));
+        let took = now.saturating_sub(sent.at);
+        let rate = u128::from(self.delivered - sent.delivered) * 1_000_000_000 / took.as_nanos().max(1);
+        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), sent.ahead);
         if sent.alone {
-            self.trip.note(u64::try_from(nanos).unwrap_or(u64::MAX));
+            self.note_trip(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), sent.bytes, now);
         }
     }
 
@@ -84,8 +97,26 @@ impl Link {
         self.rate.value()
     }
 
+    fn note_trip(&mut self, took_ns: u64, bytes: u64, now: Duration) {
+        let average = |old: u64, new: u64| old - old / 8 + new / 8;
+        self.trip = Some(match self.trip {
+            None => Trip { took_ns, bytes, noted_at: now },
+            Some(old) => {
+                Trip { took_ns: average(old.took_ns, took_ns), bytes: average(old.bytes, bytes), noted_at: now }
+            }
+        });
+    }
+
+    /// Whether a request that would otherwise not be accounted for should be, to learn the round trip from.
+    pub(super) fn wants_sample(&self, now: Duration) -> bool {
+        self.in_flight == 0 && self.trip.is_none_or(|trip| now.saturating_sub(trip.noted_at) >= SAMPLE_EVERY)
+    }
+
+    /// What a request takes on an idle link, without the time its bytes take.
     pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.trip.value().map(Duration::from_nanos)
+        let trip = self.trip?;
+        let transfer = u128::from(trip.bytes) * 1_000_000_000 / u128::from(self.bandwidth()?.max(1));
+        Some(Duration::from_nanos(trip.took_ns.saturating_sub(u64::try_from(transfer).unwrap_or(u64::MAX))))
     }
 
     /// How many bytes may be on their way, and how many one stream may want ready: twice the bandwidth-delay
@@ -100,7 +131,8 @@ impl Link {
     /// Whether records of `len` bytes every `step` are better had by fetching everything between them too:
     /// whether the gap takes less time to carry than another request costs.
     pub(super) fn gap_is_cheap(&self, step: u64, len: u64) -> bool {
-        let bandwidth = self.bandwidth().unwrap_or(100 * MIB);
+        // Lone reads say nothing of the bandwidth, and where there is a choice there have been four of them.
+        let bandwidth = self.bandwidth().filter(|_| self.rate.is_settled()).unwrap_or(BANDWIDTH_UNKNOWN);
         let trip = self.round_trip().unwrap_or(Duration::from_micros(500));
         step.saturating_sub(len) <= bytes_in(bandwidth, (trip / DEPTH).max(REQUEST_COST))
     }
@@ -110,31 +142,30 @@ fn bytes_in(bandwidth: u64, time: Duration) -> u64 {
     u64::try_from(u128::from(bandwidth) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
-/// The extreme of between the last [`SAMPLES`] and twice as many samples.
-struct Extreme {
-    better: fn(u64, u64) -> u64,
+/// The largest of between the last [`SAMPLES`] and twice as many samples.
+#[derive(Default)]
+struct Largest {
     now: Option<u64>,
     before: Option<u64>,
     samples: u32,
 }
 
-impl Extreme {
-    fn new(better: fn(u64, u64) -> u64) -> Self {
-        Self { better, now: None, before: None, samples: 0 }
-    }
-
-    fn note(&mut self, sample: u64) {
-        if self.samples == SAMPLES {
+impl Largest {
+    /// Notes a sample; only one that `counts` makes old ones older.
+    fn note(&mut self, sample: u64, counts: bool) {
+        if counts && self.samples == SAMPLES {
             (self.before, self.now, self.samples) = (self.now, None, 0);
         }
-        self.samples += 1;
-        self.now = Some(self.now.map_or(sample, |best| (self.better)(best, sample)));
+        self.samples += u32::from(counts);
+        self.now = self.now.max(Some(sample));
+    }
+
+    /// Whether there has been a sample that counts.
+    fn is_settled(&self) -> bool {
+        self.samples > 0 || self.before.is_some()
     }
 
     fn value(&self) -> Option<u64> {
-        match (self.now, self.before) {
-            (Some(a), Some(b)) => Some((self.better)(a, b)),
-            (a, b) => a.or(b),
-        }
+        self.now.max(self.before)
     }
 }

@@ -54,7 +54,11 @@ mod hints;
 mod history;
 mod link;
 mod shell;
+#[cfg(test)]
+mod simulation;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 use std::sync::Arc;

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -146,7 +145,7 @@ impl Drop for Demand<'_> {
 }
 
 /// Fetches that may be [`launch`]ed.
-pub(super) type Flights = SmallVec<[Flight; 4]>;
+pub(super) type Flights = Vec<Flight>;
 
 /// A fetch, on its way or about to be. However it ends, it lands, so that no reader waits for ever.
 pub(super) struct Flight {

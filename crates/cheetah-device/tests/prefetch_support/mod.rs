@@ -1,11 +1,12 @@
 //! A slow and failing device, and a ledger of what may be read from it.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cheetah_device::memory::Memory;
-use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io, Result};
+use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
@@ -18,8 +19,11 @@ pub fn run_virtual<F: Future<Output = ()>>(future: F) {
 }
 
 /// Memory behind random delays, before and after each operation takes effect.
+///
+/// As on a network, a write that was sent takes effect whether or not anyone waits for it, and one that was
+/// reported lost may do so long after.
 pub struct Slow {
-    memory: Memory,
+    memory: Arc<Memory>,
     random: AtomicU64,
     broken: Mutex<Option<u64>>,
     fail_one_in: AtomicU64,
@@ -29,7 +33,7 @@ pub struct Slow {
 impl Slow {
     pub fn new(content: Vec<u8>, seed: u64) -> Self {
         Self {
-            memory: Memory::new(content),
+            memory: Arc::new(Memory::new(content)),
             random: AtomicU64::new(seed),
             broken: Mutex::default(),
             fail_one_in: AtomicU64::new(0),
@@ -59,30 +63,18 @@ impl Slow {
         x ^ (x >> 31)
     }
 
-    async fn pause(&self, range: ByteRange) -> Result<()> {
-        tokio::time::sleep(Duration::from_millis(self.random() % 20)).await;
-        let n = self.fail_one_in.load(Ordering::Relaxed);
-        if n > 0 && self.random().is_multiple_of(n) {
-            return Err(Error::Lost { device: "slow".into(), range, why: "injected".into() });
-        }
-        Ok(())
+    fn delay(&self, ms_max: u64) -> tokio::time::Sleep {
+        tokio::time::sleep(Duration::from_millis(self.random() % ms_max))
     }
 
-    fn slowly<'a, T: Send + 'a>(
-        &'a self,
-        range: ByteRange,
-        op: impl FnOnce(&'a Memory) -> Io<'a, T> + Send + 'a,
-    ) -> Io<'a, T>
-    where
-        T: Unpin,
-    {
-        Io::later(async move {
-            self.pause(range).await?;
-            let result = op(&self.memory).await;
-            self.pause(range).await?;
-            result
-        })
+    fn fails(&self) -> bool {
+        let n = self.fail_one_in.load(Ordering::Relaxed);
+        n > 0 && self.random().is_multiple_of(n)
     }
+}
+
+fn lost(range: ByteRange) -> Error {
+    Error::Lost { device: "slow".into(), range, why: "injected".into() }
 }
 
 impl Device for Slow {
@@ -92,17 +84,36 @@ impl Device for Slow {
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
         self.log.lock().push((range.offset, range.len));
-        if self.broken.lock().is_some_and(|at| range.contains(ByteRange::new(at, SECTOR))) {
-            return Io::later(async move {
-                self.pause(range).await?;
-                Err(Error::Lost { device: "slow".into(), range, why: "broken sector".into() })
-            });
-        }
-        self.slowly(range, move |memory| memory.read(range))
+        let broken = self.broken.lock().is_some_and(|at| range.contains(ByteRange::new(at, SECTOR)));
+        Io::later(async move {
+            self.delay(20).await;
+            let data = self.memory.read(range).await;
+            self.delay(20).await;
+            if broken || self.fails() { Err(lost(range)) } else { data }
+        })
     }
 
     fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
-        self.slowly(ByteRange::new(offset, data.len()), move |memory| memory.write(offset, data, fua))
+        let range = ByteRange::new(offset, data.len());
+        let memory = self.memory.clone();
+        Io::later(async move {
+            if self.fails() {
+                let later = self.delay(300);
+                tokio::spawn(async move {
+                    later.await;
+                    memory.write(offset, data, fua).await
+                });
+                return Err(lost(range));
+            }
+            let soon = self.delay(20);
+            let effect = tokio::spawn(async move {
+                soon.await;
+                memory.write(offset, data, fua).await
+            });
+            let result = effect.await.unwrap();
+            self.delay(20).await;
+            result
+        })
     }
 }
 
@@ -224,8 +235,9 @@ impl Ledger {
 
     fn judge(&self, range: ByteRange, began: u64, data: &[u8]) {
         assert_eq!(data.len() as u64, range.len);
-        let all = self.sectors.lock();
-        for (sector, bytes) in all[sectors(range)].iter().zip(data.chunks(SECTOR as usize)) {
+        let ended = self.tick();
+        let mut all = self.sectors.lock();
+        for (sector, bytes) in all[sectors(range)].iter_mut().zip(data.chunks(SECTOR as usize)) {
             let (ids, _) = bytes.as_chunks::<8>();
             let id = u64::from_le_bytes(ids[0]);
             assert!(ids.iter().all(|other| u64::from_le_bytes(*other) == id), "a torn sector");
@@ -233,6 +245,11 @@ impl Ledger {
             let gone = |w: &Written| sector.iter().any(|later| later.began > w.ended && later.ended < began);
             let possible = sector.iter().any(|w| w.id == id && !gone(w));
             assert!(possible, "stale: write {id} read by a read begun at {began} of {sector:?}");
+            // Once read, it is there, even if its writer was never told; nobody may go back behind it.
+            let mut writers = sector.iter_mut().filter(|w| w.id == id);
+            if let (Some(writer), None) = (writers.next(), writers.next()) {
+                writer.ended = writer.ended.min(ended);
+            }
         }
     }
 }
