@@ -2,9 +2,13 @@
 
 import json
 import math
+import time
 
+from bench.failure import BenchError
 from bench.process import run
 from bench.units import MIB
+
+ATTEMPTS = 5
 
 
 def start_servers(scratch, lab):
@@ -18,8 +22,13 @@ def link_rate(lab, node, towards_examiner, seconds):
     """MiB/s of one TCP stream over one node's link, nothing else going on."""
     argv = ["iperf3", "--client", node.address, "--json", f"--time={math.ceil(seconds)}"]
     argv += ["--reverse"] if towards_examiner else []
-    answer = json.loads(run(lab.examiner.command(argv)))
-    return answer["end"]["sum_received"]["bits_per_second"] / 8 / MIB
+    # A server takes a moment to be done with the client before.
+    for _ in range(ATTEMPTS):
+        answer = json.loads(run(lab.examiner.command(argv), check=False))
+        if "sum_received" in answer.get("end", {}):
+            return answer["end"]["sum_received"]["bits_per_second"] / 8 / MIB
+        time.sleep(0.5)
+    raise BenchError(f"iperf3 to {node.address}: {answer.get('error', 'no result')}")
 
 
 def sum_of_links(lab, towards_examiner, seconds):
