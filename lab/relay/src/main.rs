@@ -45,7 +45,10 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn arguments() -> Result<(LineConfig, Vec<(String, String)>), Box<dyn Error>> {
+/// Two interfaces, by name.
+type Pair = (String, String);
+
+fn arguments() -> Result<(LineConfig, Vec<Pair>), Box<dyn Error>> {
     let mut config = LineConfig { delay_ns: 0, rate_bits: None, queue_bytes_max: 64 << 20 };
     let mut pairs = Vec::new();
     let mut arguments = std::env::args().skip(1);
@@ -95,7 +98,7 @@ fn carry(name: &str, config: LineConfig, from: &Port, to: &Port) -> io::Result<(
             now = now_ns();
         }
         let gone = lost + line.dropped();
-        if gone >= 2 * reported + 1 {
+        if gone > 2 * reported {
             eprintln!("lab-relay: {name}: {gone} frames dropped so far, {lost} of them by the kernel");
             reported = gone;
         }
