@@ -71,7 +71,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         (None, Some(SizeOrAll::Size(size))) => Wanted::Bytes(size.0),
         (None, Some(SizeOrAll::All)) => Wanted::All,
         (None, None) => {
-            return Err(Failure::misused("say how large the drive is to be: --size 20GiB, --size all, or --from IMAGE"));
+            return Err(Failure::misused(
+                "say how large the drive is to be: --size 20GiB, --size all, or --from IMAGE",
+            ));
         }
     };
     let made = async {

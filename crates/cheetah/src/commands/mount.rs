@@ -1,5 +1,6 @@
 //! `cheetah mount`: a drive or an image as files.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -72,6 +73,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         }
     };
     say_ready(&args.source, &mount, &opened, ui);
+    if args.detached {
+        leave_stderr()?;
+    }
     let unmounted = tokio::select! {
         () = mount.wait() => Ok(()),
         signal = stop.asked() => {
@@ -92,6 +96,12 @@ fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {
         "pid": std::process::id(),
     });
     ui.answer(format_args!("{source}, {size}, is mounted:\n  {}", names.join("\n  ")), &value);
+}
+
+/// Whoever reads our stderr is waiting for its end, and the mount may last for days.
+fn leave_stderr() -> Result<()> {
+    let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stderr(&nowhere).context("cannot leave stderr")
 }
 
 /// Runs the same command again, detached from the terminal, and waits until it is ready.

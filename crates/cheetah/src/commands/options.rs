@@ -183,7 +183,7 @@ impl FromStr for SizeOrAll {
 /// Refuses to go on if there is something at `path` already; better now than after minutes of work.
 pub fn must_not_exist(path: &PathBuf, what: &str) -> Result<()> {
     if path.symlink_metadata().is_ok() {
-        return Err(Failure::failed(format!("{} exists already; {what}", path.display())));
+        return Err(Failure::misused(format!("{} exists already; {what}", path.display())));
     }
     Ok(())
 }

@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn a_plain_line_says_what_and_how_far() {
-        let Show::Plain(plain) = Progress::new("loading".into(), 4 << 30, false).0 else { panic!("no terminal here") };
+        let progress = Progress::new("loading".into(), 4 << 30, false);
+        let Show::Plain(plain) = &progress.0 else { panic!("no terminal here") };
         assert!(plain.line(1 << 30).starts_with("loading: 1GiB of 4GiB (25%), "));
     }
 }

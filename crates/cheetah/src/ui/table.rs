@@ -1,12 +1,16 @@
 //! Tables.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+
+/// Lines above, below the headings, and below.
+const STYLE: TableStyle = TableStyle::new().top_border(LINE).header_separator(LINE).bottom_border(LINE);
+const LINE: LineStyle = LineStyle::new('─', '─', '─', '─');
 
 /// A table with these headings, plain enough to be pasted into a report. A heading that starts with `>` is that
 /// of a column aligned to the right.
 pub fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(headings.iter().map(|heading| Cell::new(heading.trim_start_matches('>'))));
     for (heading, column) in headings.iter().zip(table.column_iter_mut()) {
         column.set_padding((1, 1));

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -20,18 +21,18 @@ fn linear(desk: &Desk, nodes: &[&Node]) -> (String, Vec<u8>) {
     (desk.drive("case", nodes, &image, &["--layout", "linear"]), content)
 }
 
-fn read_at(mount: &Mounted, offset: u64, len: usize) -> Result<Vec<u8>, Option<i32>> {
+fn read_at(file: &Path, offset: u64, len: usize) -> Result<Vec<u8>, Option<i32>> {
     let mut out = vec![0; len];
-    let file = File::open(&mount.file).unwrap();
+    let file = File::open(file).unwrap();
     file.read_exact_at(&mut out, offset).map(|()| out).map_err(|error| error.raw_os_error())
 }
 
 /// What node number `index` holds must be readable and right, or all of it EIO.
 #[track_caller]
-fn check(mount: &Mounted, content: &[u8], index: u64, alive: bool) {
+fn check(file: &Path, content: &[u8], index: u64, alive: bool) {
     for offset in [index * 8 * MIB, index * 8 * MIB + 5 * MIB + 3, (index + 1) * 8 * MIB - 70_000] {
         let started = Instant::now();
-        let read = read_at(mount, offset, 70_000);
+        let read = read_at(file, offset, 70_000);
         assert!(started.elapsed() < SLACK, "a read took {:?}", started.elapsed());
         match read {
             Ok(bytes) if alive => {
@@ -53,11 +54,11 @@ fn a_killed_node_loses_its_ranges_and_no_others() {
     let [first, second, third] = three("16MiB");
     let (drive, content) = linear(&desk, &[&first, &second, &third]);
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", TIMEOUT, "--prefetch", "0"]);
-    check(&mount, &content, 0, true);
+    check(&mount.file, &content, 0, true);
     second.kill();
-    check(&mount, &content, 1, false);
-    check(&mount, &content, 0, true);
-    check(&mount, &content, 2, true);
+    check(&mount.file, &content, 1, false);
+    check(&mount.file, &content, 0, true);
+    check(&mount.file, &content, 2, true);
     mount.unmount();
 
     cheetah(&["status", &drive, "--timeout", TIMEOUT]).says(3, &["lost"]);
@@ -77,8 +78,8 @@ fn a_killed_node_loses_its_ranges_and_no_others() {
     // To open it at all takes a decision now.
     cheetah(&["mount", &drive, &desk.arg("mnt"), "--timeout", TIMEOUT]).says(1, &["--allow-lost"]);
     let mount = Mounted::new(&drive, &desk.arg("mnt"), &["--timeout", TIMEOUT, "--allow-lost"]);
-    check(&mount, &content, 2, true);
-    check(&mount, &content, 1, false);
+    check(&mount.file, &content, 2, true);
+    check(&mount.file, &content, 1, false);
     mount.unmount();
     // What is left is wiped; what is not known is said.
     let ran = cheetah(&["destroy", &drive, "--timeout", TIMEOUT]);
@@ -96,16 +97,16 @@ fn a_node_that_hangs_is_an_error_until_it_goes_on() {
     let (drive, content) = linear(&desk, &[&first, &second, &third]);
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", TIMEOUT, "--prefetch", "0"]);
     second.service.signal(Signal::STOP);
-    check(&mount, &content, 1, false);
-    check(&mount, &content, 2, true);
+    check(&mount.file, &content, 1, false);
+    check(&mount.file, &content, 2, true);
     second.service.signal(Signal::CONT);
     // The same instance answers again, so its bytes are there again.
     let started = Instant::now();
-    while read_at(&mount, 8 * MIB + 100, 100).is_err() {
+    while read_at(&mount.file, 8 * MIB + 100, 100).is_err() {
         assert!(started.elapsed() < SLACK, "the node is back, and still nothing can be read");
         std::thread::sleep(Duration::from_millis(50));
     }
-    check(&mount, &content, 1, true);
+    check(&mount.file, &content, 1, true);
     mount.unmount();
 }
 
@@ -119,8 +120,9 @@ fn a_short_hang_is_not_even_noticed() {
     let (drive, content) = linear(&desk, &[&first, &second, &third]);
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", "60"]);
     second.service.signal(Signal::STOP);
+    let file = mount.file.as_path();
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| check(&mount, &content, 1, true));
+        let reader = scope.spawn(|| check(file, &content, 1, true));
         std::thread::sleep(Duration::from_millis(300));
         second.service.signal(Signal::CONT);
         reader.join().unwrap();
@@ -140,8 +142,8 @@ fn a_node_that_restarted_is_refused_as_empty() {
     let (address, http) = (second.nbd.clone(), second.http.clone());
     second.kill();
     let second = Node::start_with("16MiB", &address, &["--http", &http]);
-    check(&mount, &content, 1, false);
-    check(&mount, &content, 0, true);
+    check(&mount.file, &content, 1, false);
+    check(&mount.file, &content, 0, true);
     mount.unmount();
     let status = cheetah(&["status", &drive, "--timeout", TIMEOUT]).says(3, &["lost"]);
     assert!(status.out().contains("\"empty\""), "{}", status.out());

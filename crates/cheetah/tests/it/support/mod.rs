@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub use bytes::noise;
 pub use node::Node;
 pub use peer::Peer;
-pub use run::{Ran, cheetah, tool};
+pub use run::{cheetah, tool};
 pub use service::{Mounted, Service};
 
 pub const KIB: u64 = 1 << 10;

@@ -84,6 +84,9 @@ impl Ran {
     #[track_caller]
     pub fn json(&self) -> Value {
         let out = self.out();
+        if let Ok(value) = serde_json::from_str(&out) {
+            return value;
+        }
         let value = out.lines().rev().find_map(|line| serde_json::from_str(line).ok());
         value.unwrap_or_else(|| panic!("{} printed no JSON: {out}{}", self.what, self.stderr))
     }

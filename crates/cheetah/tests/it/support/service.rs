@@ -137,10 +137,6 @@ impl Mounted {
         Self { service: Some(service), dir: dir.into(), file }
     }
 
-    pub fn service(&self) -> &Service {
-        self.service.as_ref().unwrap()
-    }
-
     /// Stops it with Ctrl-C's signal; it must unmount and end well.
     #[track_caller]
     pub fn unmount(mut self) {
