@@ -137,7 +137,7 @@ impl Cache {
 
     /// Makes room for `len` bytes more, by dropping what was read, then what is `idle`. False if there is none.
     pub(super) fn make_room(&mut self, len: u64, idle: impl Fn(CursorId) -> bool, stats: &mut PrefetchStats) -> bool {
-        while self.held + self.in_flight + len > self.budget {
+        while (self.held + self.in_flight).saturating_add(len) > self.budget {
             let idle_chunk = |(_, offset): (&FetchId, &u64)| {
                 self.chunks.get(offset).is_some_and(|chunk| idle(chunk.owner)).then_some(*offset)
             };

@@ -158,18 +158,18 @@ impl Cursor {
         let read = self.view(range);
         let Some(Records { step, len }) = self.records else {
             let near = read.end() >= self.position.saturating_sub(self.slack())
-                && read.offset <= (self.position + self.slack()).max(self.frontier);
+                && read.offset <= self.position.saturating_add(self.slack()).max(self.frontier);
             return near.then(|| read.offset.abs_diff(self.position));
         };
         let apart = read.offset.abs_diff(self.position);
         let steps = apart / step;
         let near = if read.offset > self.position { (self.frontier - self.position) / step } else { 0 } + DEPTH;
         (read.len <= len && apart.is_multiple_of(step) && steps <= near)
-            .then(|| read.offset.abs_diff(self.position + step))
+            .then(|| read.offset.abs_diff(self.position.saturating_add(step)))
     }
 
     fn slack(&self) -> u64 {
-        (DEPTH * self.read_max * self.tally.sparse).clamp(SLACK_MIN, SLACK_MAX)
+        DEPTH.saturating_mul(self.read_max).saturating_mul(self.tally.sparse).clamp(SLACK_MIN, SLACK_MAX)
     }
 
     /// Notes a read of this stream. False if it turns out not to be one: too little of what it passes is read.
@@ -180,9 +180,9 @@ impl Cursor {
             self.position = self.position.max(read.offset);
         } else {
             self.read_max = self.read_max.max(read.len);
-            self.tally.read += read.len;
+            self.tally.read = self.tally.read.saturating_add(read.len);
             if read.end() > self.position {
-                self.tally.passed += read.end() - self.position;
+                self.tally.passed = self.tally.passed.saturating_add(read.end() - self.position);
                 self.position = read.end();
                 self.contrary = 0;
             } else if read.end() <= self.low {
@@ -269,7 +269,7 @@ impl Cursor {
     /// The next offset that is a multiple of `unit` on the device as it is, or its end.
     fn boundary_after(&self, at: u64, unit: u64) -> u64 {
         match self.direction {
-            Direction::Up => ((at / unit + 1) * unit).min(self.size),
+            Direction::Up => (at / unit + 1).saturating_mul(unit).min(self.size),
             Direction::Down if at >= self.size => self.size,
             Direction::Down => self.size - (self.size - at - 1) / unit * unit,
         }

@@ -213,7 +213,7 @@ impl Engine {
         let limit = self.window_limit(room, now);
         while fetches.len() < FETCHES_MAX {
             let Some(range) = self.cursors.get_mut(id).and_then(|cursor| cursor.next_fetch(limit)) else { return };
-            if self.start(id, range, room + own, now, fetches) != Start::Done {
+            if self.start(id, range, room.saturating_add(own), now, fetches) != Start::Done {
                 return;
             }
             if let Some(cursor) = self.cursors.get_mut(id) {
@@ -252,7 +252,7 @@ impl Engine {
         }
         let bytes = absent.iter().map(|part| part.len).sum::<u64>();
         let in_flight = self.link.in_flight();
-        if in_flight > 0 && in_flight + bytes > room {
+        if in_flight > 0 && in_flight.saturating_add(bytes) > room {
             return Start::LinkFull;
         }
         let cursors = &self.cursors;

@@ -73,19 +73,19 @@ impl Link {
     /// A request for `bytes` leaves now: one that fetches `ahead`, or a read's own.
     pub(super) fn send(&mut self, bytes: u64, ahead: bool, now: Duration) -> Sent {
         let sent = Sent { bytes, at: now, delivered: self.delivered, alone: self.in_flight == 0, ahead };
-        self.in_flight += bytes;
+        self.in_flight = self.in_flight.saturating_add(bytes);
         sent
     }
 
     /// It is over; `arrived` unless it failed or was given up.
     pub(super) fn done(&mut self, sent: Sent, arrived: bool, now: Duration) {
-        self.in_flight -= sent.bytes;
+        self.in_flight = self.in_flight.saturating_sub(sent.bytes);
         if !arrived || sent.bytes == 0 {
             return;
         }
-        self.delivered += sent.bytes;
+        self.delivered = self.delivered.wrapping_add(sent.bytes);
         let took = now.saturating_sub(sent.at);
-        let rate = u128::from(self.delivered - sent.delivered) * 1_000_000_000 / took.as_nanos().max(1);
+        let rate = u128::from(self.delivered.wrapping_sub(sent.delivered)) * 1_000_000_000 / took.as_nanos().max(1);
         self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), sent.ahead);
         if sent.alone {
             self.note_trip(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), sent.bytes, now);

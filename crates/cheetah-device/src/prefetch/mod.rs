@@ -1,8 +1,8 @@
 //! Reads ahead of whoever reads in a pattern, so that the way to the device is busy while the reader thinks.
 //!
 //! The layer watches the reads that pass. Those that follow no pattern go straight to the device, exactly as
-//! asked, and leave no trace but a line in a short [history](history). Reads that do are followed by a
-//! [cursor](cursor), one for each stream, and the bytes ahead of it are fetched before they are asked for.
+//! asked, and leave no trace but a line in a short history. Reads that do are followed by a
+//! cursor, one for each stream, and the bytes ahead of it are fetched before they are asked for.
 //!
 //! # Recognising a stream
 //!
@@ -15,7 +15,7 @@
 //!
 //! A stream's window begins at 128 KiB. It doubles whenever the reader *starves*, that is, wants bytes that are
 //! not here yet; that a stream goes on is no reason to widen it, since a slow reader never needs more. The limit
-//! is what keeps the [link](link) busy, twice its bandwidth-delay product, as measured; and an equal share of the
+//! is what keeps the link busy, twice its bandwidth-delay product, as measured; and an equal share of the
 //! memory budget. No more than that is on its way at any time for all streams together, so a read that must go
 //! to the device never finds a long queue before it; and what a read wants itself is always asked for before
 //! anything is fetched on its account.
@@ -23,9 +23,12 @@
 //! Runs are fetched in pieces of a quarter of the window, aligned, 64 KiB to 1 MiB. Of a strided stream only the
 //! records are fetched, many at a time, unless the gaps take less time than the requests they save.
 //!
+//! The thesis this began with doubled its read-ahead from 4 KiB to 128 KiB with each adjacent block, and fell back
+//! to 4 KiB at the first that was not: one stream, forward only, lost to any read in between.
+//!
 //! # What is kept
 //!
-//! Fetched [chunks](chunk) are held until they have been read, and a little longer; then they are the first to go
+//! Fetched chunks are held until they have been read, and a little longer; then they are the first to go
 //! when memory is wanted. Chunks nobody has read go only when their stream is idle: while it is not, a stream
 //! that wants room goes without. A read that finds a part of its bytes here, and a part on its way, asks the
 //! device only for the rest.
@@ -41,9 +44,9 @@
 //!
 //! # The parts
 //!
-//! [`engine`] is the whole of it as a state machine that does no I/O and reads no clock; its parts are
-//! [`cursors`] (with [`cursor`] and [`history`]), [`cache`] (with [`chunk`]), [`link`], [`writes`] and [`hints`].
-//! This file and [`shell`] are what is thin around it.
+//! `engine` is the whole of it as a state machine that does no I/O and reads no clock; its parts are
+//! `cursors` (with `cursor` and `history`), `cache` (with `chunk`), `link`, `writes` and `hints`.
+//! This file and `shell` are what is thin around it.
 
 mod cache;
 mod chunk;

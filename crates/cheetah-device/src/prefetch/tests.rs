@@ -109,6 +109,26 @@ fn random_reads_fetch_nothing_ahead() {
 }
 
 #[test]
+fn random_reads_of_a_device_so_small_that_they_meet_fetch_little_in_vain() {
+    for size in [MIB, 16 * MIB, 64 * MIB] {
+        let reader = Reader::new(Random(7).reads(4 * KIB, 20_000, size)).at_depth(8);
+        let stats = run(LAN, PrefetchConfig::default(), size, vec![reader]).stats;
+        assert!(stats.prefetched_bytes - stats.used_bytes < 4 * MIB, "{stats:?}");
+    }
+}
+
+#[test]
+fn the_end_of_the_largest_device_is_like_any_other() {
+    let size = u64::MAX;
+    for trace in
+        [forward(size - 4 * MIB, 64 * KIB, 63), backward(size, 64 * KIB, 64), strided(size - MIB, 4096, 8192, 127)]
+    {
+        let outcomes = run(LAN, PrefetchConfig::default(), size, vec![Reader::new(trace)]);
+        assert!(outcomes.stats.misses <= 4, "{:?}", outcomes.stats);
+    }
+}
+
+#[test]
 fn random_reads_leave_a_stream_its_window() {
     let stream = || Reader::new(forward(0, 64 * KIB, 2000)).thinking(Duration::from_millis(1));
     let window = |readers| run_plain(LAN, readers).stats.streams[0].window_bytes;
