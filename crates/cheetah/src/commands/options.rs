@@ -1,7 +1,7 @@
 //! Options that several verbs share.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ impl FromStr for SizeOrAll {
 }
 
 /// Refuses to go on if there is something at `path` already; better now than after minutes of work.
-pub fn must_not_exist(path: &PathBuf, what: &str) -> Result<()> {
+pub fn must_not_exist(path: &Path, what: &str) -> Result<()> {
     if path.symlink_metadata().is_ok() {
         return Err(Failure::misused(format!("{} exists already; {what}", path.display())));
     }
