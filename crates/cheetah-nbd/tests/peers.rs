@@ -1,84 +1,20 @@
 //! The client against the servers of others.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+
 mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Zeroing};
 use cheetah_nbd::client::{Client, ClientConfig};
-use support::Peer;
+use support::{Peer, behaves_like_memory, pattern};
 
 const SIZE: usize = 64 << 20;
 
 fn nbdkit(arguments: &[&str]) -> Option<Peer> {
     Peer::start("nbdkit", &[&["-f", "-U", "{socket}"], arguments].concat())
-}
-
-/// Bytes that differ from place to place.
-fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (state >> 56) as u8
-        })
-        .collect()
-}
-
-/// Does the same things to the device and to memory, and expects the same content.
-async fn behaves_like_memory(device: &dyn Device, rounds: u64) {
-    let size = device.geometry().size;
-    let model = Memory::new(vec![0; size as usize]);
-    device.zero(ByteRange::new(0, size), Zeroing::default()).await.unwrap();
-    let random =
-        |round: u64, what: u64, below: u64| (round * 7919 + what * 104_729).wrapping_mul(0x9e37_79b9_7f4a_7c15) % below;
-    for round in 0..rounds {
-        let len = [1, 511, 4096, 5000, 70_000, 3 << 20][(round % 6) as usize].min(size);
-        let range = ByteRange::new(random(round, 1, size - len + 1), len);
-        let fua = round % 5 == 0;
-        match round % 4 {
-            0 => {
-                let how = Zeroing { keep_allocated: round % 8 == 0, fua, fast_only: false };
-                device.zero(range, how).await.unwrap();
-                model.zero(range, how).await.unwrap();
-            }
-            1 => {
-                let mut data = Data::from(pattern(len as usize / 2, round));
-                data.append(Data::zeros(len - data.len()));
-                device.write(range.offset, data.clone(), fua).await.unwrap();
-                model.write(range.offset, data, fua).await.unwrap();
-            }
-            _ => {
-                let data = Data::from(pattern(len as usize, round));
-                device.write(range.offset, data.clone(), fua).await.unwrap();
-                model.write(range.offset, data, fua).await.unwrap();
-            }
-        }
-        device.cache(range).await.unwrap();
-        let around = ByteRange::between(range.offset.saturating_sub(1000), (range.end() + 1000).min(size));
-        let read = device.read(around).await.unwrap();
-        assert!(read.into_bytes() == model.read(around).await.unwrap().into_bytes(), "round {round}: {around}");
-    }
-    device.flush().await.unwrap();
-    let whole = device.read(ByteRange::new(0, size)).await.unwrap();
-    assert!(whole.into_bytes() == model.snapshot(), "the whole content differs");
-    check_extents(device, &model).await;
-}
-
-/// Extents cover the device, and what they call zero is.
-async fn check_extents(device: &dyn Device, model: &Memory) {
-    let size = device.geometry().size;
-    let range = ByteRange::new(513, size - 1000);
-    let extents = device.extents(range).await.unwrap();
-    assert_eq!(extents.iter().map(|extent| extent.len).sum::<u64>(), range.len);
-    let mut at = range.offset;
-    for extent in extents {
-        let data = model.read(ByteRange::new(at, extent.len)).await.unwrap();
-        assert!(!extent.zero || data.is_zero(), "{extent:?} at {at} is not zero");
-        at += extent.len;
-    }
 }
 
 #[tokio::test]

@@ -17,8 +17,11 @@ use super::inflight::{Answer, Ask, Cookie, Failed, Inflight, Woken};
 use super::outbox::{Batch, Outbox};
 use super::receive::Receiver;
 use super::stream::WriteHalf;
+use crate::busy;
 use crate::proto::{CommandFlags, Request, Violation};
 
+/// The reply to a request up to this length, in bytes, comes sooner than it is worth going to sleep for.
+const SMALL_LEN_MAX: u64 = 64 << 10;
 /// The load of a connection that is down.
 const DOWN: usize = usize::MAX;
 
@@ -100,6 +103,9 @@ impl Link {
             state.writing = true;
             let (epoch, batch) = (state.epoch, state.outbox.take());
             drop(state);
+            if call.ask.range.len <= SMALL_LEN_MAX {
+                busy::touch();
+            }
             if self.write(&writer, epoch, batch) != Written::All {
                 self.nudge();
             }

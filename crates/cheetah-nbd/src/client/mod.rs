@@ -1,6 +1,6 @@
 //! An export elsewhere as a [`Device`].
 //!
-//! A [`Client`] keeps one or several connections to one export. Each is a [`link::Link`] with a task of its own
+//! A [`Client`] keeps one or several connections to one export. Each is a `Link` with a task of its own
 //! (`connection`): the task receives, the callers send. Replies are found by their cookies in a table
 //! ([`inflight`]) that a parser ([`receive`]) fills; neither of them does any I/O, so both are tested, and fuzzed,
 //! without sockets.
@@ -14,7 +14,7 @@
 //! * **Large payloads** are received straight into the memory that is handed to the reader, and are never copied;
 //!   the memory is used again (`pool`).
 //!
-//! A lost connection is replaced, and what was under way is asked again on the new one ([`recover`]), if the
+//! A lost connection is replaced, and what was under way is asked again on the new one (`recover`), if the
 //! server is still the one that has the bytes. Nothing outlives its timeout.
 
 mod connection;
@@ -238,9 +238,11 @@ impl Shared {
         *self.silent_since.lock() = Some(since);
     }
 
-    /// Whether a connection that heard the server last at `heard` is to be given up.
+    /// Whether a connection that heard the server last at `heard` is to be given up: because another one waited in
+    /// vain all the while, and this one heard nothing either, or next to nothing. If it was just idle, replacing it
+    /// does no harm.
     fn suspected(&self, heard: Instant) -> bool {
-        self.silent_since.lock().is_some_and(|since| heard <= since)
+        self.silent_since.lock().is_some_and(|since| heard <= since + self.timeout / 2)
     }
 
     /// Checks a range that is to be changed.

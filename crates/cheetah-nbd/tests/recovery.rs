@@ -1,0 +1,349 @@
+//! What becomes of requests when connections are lost, servers fall silent, or come back as others.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use cheetah_device::memory::Memory;
+use cheetah_device::{ByteRange, Data, Device, Error};
+use cheetah_nbd::client::{Client, ClientConfig};
+use cheetah_nbd::handshake::BlockSizes;
+use cheetah_nbd::handshake::server::{ExportLookup, Offer, Refusal, ServerHandshake, Step};
+use cheetah_nbd::proto::{Command, Request, TransmissionFlags, reply};
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+
+const SIZE: u64 = 1 << 20;
+const TIMEOUT: Duration = Duration::from_millis(400);
+const INSTANCE: &str = "x-cheetah:instance/1";
+const LEASE: &str = "x-cheetah:lease/1";
+
+/// How a server treats one connection.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// As it should.
+    Well,
+    /// Cuts it after so many bytes of replies.
+    CutAfter(usize),
+    /// Reads requests, and never replies.
+    Silent,
+    /// Does not even greet.
+    Mute,
+    /// Replies with bytes that make no sense.
+    Mad,
+    /// Says that it is shutting down.
+    Leaving,
+}
+
+/// A server whose manners can be changed.
+#[derive(Clone)]
+struct Server {
+    device: Arc<Memory>,
+    state: Arc<Mutex<State>>,
+    connections: Arc<AtomicUsize>,
+    dir: Arc<TempDir>,
+}
+
+struct State {
+    name: String,
+    grants: Vec<String>,
+    /// For the next connections; the last stays.
+    manners: Vec<Manner>,
+}
+
+impl ExportLookup for Server {
+    type Export = ();
+
+    fn list(&self) -> Vec<String> {
+        vec![self.state.lock().name.clone()]
+    }
+
+    fn open(&self, name: &str, contexts: &[String]) -> Result<Offer<()>, Refusal> {
+        let state = self.state.lock();
+        if name != state.name {
+            return Err(Refusal::unknown("no such export"));
+        }
+        let flags = TransmissionFlags::CAN_MULTI_CONN | TransmissionFlags::SEND_FLUSH;
+        let contexts = contexts.iter().filter(|context| state.grants.contains(context)).cloned().collect();
+        let blocks = BlockSizes::default();
+        Ok(Offer { export: (), size: SIZE, flags, description: String::new(), blocks, contexts })
+    }
+}
+
+impl Server {
+    /// Starts one that holds a pattern.
+    fn start(manners: &[Manner]) -> Self {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let listener = UnixListener::bind(dir.path().join("nbd.sock")).unwrap();
+        let content = (0..SIZE).map(|at| (at % 251) as u8).collect();
+        let grants = vec![INSTANCE.to_owned(), LEASE.to_owned()];
+        let state = State { name: "drive".into(), grants, manners: manners.to_vec() };
+        let server = Self {
+            device: Arc::new(Memory::new(content)),
+            state: Arc::new(Mutex::new(state)),
+            connections: Arc::default(),
+            dir,
+        };
+        let accepting = server.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let server = accepting.clone();
+                tokio::spawn(async move { server.serve(stream).await });
+            }
+        });
+        server
+    }
+
+    async fn serve(&self, mut stream: UnixStream) -> std::io::Result<()> {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+        let manner = {
+            let manners = &mut self.state.lock().manners;
+            if manners.len() > 1 { manners.remove(0) } else { manners[0] }
+        };
+        if matches!(manner, Manner::Mute) {
+            return std::future::pending().await;
+        }
+        let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
+        let mut handshake = ServerHandshake::new(&mut out);
+        loop {
+            let step = handshake.advance(&mut input, self, &mut out);
+            stream.write_all_buf(&mut out).await?;
+            match step {
+                Step::Again => {}
+                Step::Read if stream.read_buf(&mut input).await? == 0 => return Ok(()),
+                Step::Read => {}
+                Step::Enter(_) => break,
+                Step::Close(_) => return Ok(()),
+            }
+        }
+        let mut left = if let Manner::CutAfter(len) = manner { len } else { usize::MAX };
+        loop {
+            while let Some(()) = self.answer(manner, &mut input, &mut out).await {}
+            out.truncate(left);
+            left -= out.len();
+            stream.write_all_buf(&mut out).await?;
+            if left == 0 || stream.read_buf(&mut input).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out one request of those received.
+    async fn answer(&self, manner: Manner, input: &mut BytesMut, out: &mut BytesMut) -> Option<()> {
+        let request = Request::parse(input.first_chunk()?).unwrap();
+        let len = Request::LEN + request.payload_len() as usize;
+        if input.len() < len {
+            return None;
+        }
+        let message = input.split_to(len);
+        match manner {
+            Manner::Silent => return Some(()),
+            Manner::Mad => out.extend_from_slice(b"!!!!!!!!!!!!!!!!!!!!!!!!"),
+            Manner::Leaving => {
+                reply::error(out, request.cookie, true, cheetah_nbd::proto::ErrorCode::Shutdown, "good night");
+            }
+            _ => match request.command {
+                Command::Read => {
+                    let bytes = self.device.read(request.range()).await.unwrap().into_bytes();
+                    reply::offset_data(out, request.cookie, true, request.offset, request.len);
+                    out.extend_from_slice(&bytes);
+                }
+                Command::Write => {
+                    let data = Data::from(message.freeze().split_off(Request::LEN));
+                    self.device.write(request.offset, data, false).await.unwrap();
+                    reply::none(out, request.cookie);
+                }
+                _ => reply::none(out, request.cookie),
+            },
+        }
+        Some(())
+    }
+
+    fn config(&self) -> ClientConfig {
+        let contexts = vec![INSTANCE.to_owned(), LEASE.to_owned()];
+        let config = support::config(&self.dir.path().join("nbd.sock"), "drive");
+        ClientConfig { contexts, timeout: TIMEOUT, ..config }
+    }
+
+    async fn connect(&self) -> Client {
+        Client::connect(self.config()).await.unwrap()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+    }
+}
+
+async fn check(client: &Client, range: ByteRange) {
+    let bytes = client.read(range).await.unwrap().into_bytes();
+    assert!(bytes.iter().zip(range.offset..).all(|(byte, at)| u64::from(*byte) == at % 251), "{range}");
+    assert_eq!(bytes.len() as u64, range.len);
+}
+
+fn why(error: &Error) -> &str {
+    match error {
+        Error::Lost { device, why, .. } if &**device == "node1" => why,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn requests_under_way_are_made_again_wherever_the_connection_is_cut() {
+    for at in [0, 1, 10, 27, 28, 29, 5000, 99_999, 100_028, 100_040, 300_000] {
+        let server = Server::start(&[Manner::CutAfter(at), Manner::Well]);
+        let client = server.connect().await;
+        let reads = (0..8).map(|n| check(&client, ByteRange::new(n * 1000, 100_000)));
+        join_all(reads).await;
+        assert_eq!(client.stats().reconnects, 1, "cut at {at}");
+        assert_eq!(client.stats().in_flight, 0);
+    }
+}
+
+#[tokio::test]
+async fn writes_are_made_again_too() {
+    let server = Server::start(&[Manner::CutAfter(30), Manner::CutAfter(7), Manner::Well]);
+    let client = server.connect().await;
+    let writes = (0..8u8).map(|n| client.write(u64::from(n) * 70_000, Data::from(vec![n; 70_000]), true));
+    assert!(join_all(writes).await.iter().all(Result::is_ok));
+    let content = server.device.snapshot();
+    assert!((0..8usize).all(|n| content[n * 70_000..][..70_000].iter().all(|byte| usize::from(*byte) == n)));
+    assert_eq!(client.stats().reconnects, 2);
+}
+
+#[tokio::test]
+async fn a_violation_of_the_protocol_costs_the_connection_and_nothing_else() {
+    let server = Server::start(&[Manner::Mad, Manner::Leaving, Manner::Well]);
+    let client = server.connect().await;
+    check(&client, ByteRange::new(5, 5000)).await;
+    assert_eq!(client.stats().reconnects, 2);
+}
+
+#[tokio::test]
+async fn silence_is_an_error_after_the_timeout_and_at_once_from_then_on() {
+    for connections in [1, 4] {
+        let server = Server::start(&[Manner::Silent]);
+        let client = Client::connect(ClientConfig { connections, ..server.config() }).await.unwrap();
+        server.change(|state| state.manners = vec![Manner::Mute]);
+        let start = Instant::now();
+        let lost = client.read(ByteRange::new(512, 512)).await.unwrap_err();
+        assert_eq!(lost.to_string(), "node1: 512+512 lost: no answer for 400ms");
+        assert!(start.elapsed() < TIMEOUT + TIMEOUT / 2);
+        // Give the connections a moment to be given up, all of them.
+        tokio::time::sleep(TIMEOUT / 2).await;
+        let start = Instant::now();
+        for _ in 0..100 {
+            why(&client.read(ByteRange::new(0, 1)).await.unwrap_err());
+            why(&client.flush().await.unwrap_err());
+        }
+        assert!(start.elapsed() < TIMEOUT, "nobody waits any more");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_recovers_is_used_again() {
+    let server = Server::start(&[Manner::Silent, Manner::Silent, Manner::Well]);
+    let client = server.connect().await;
+    let mut tries = 0;
+    while client.read(ByteRange::new(0, 10)).await.is_err() {
+        tries += 1;
+        assert!(tries < 1000);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(tries > 0);
+    check(&client, ByteRange::new(0, 70_000)).await;
+}
+
+#[tokio::test]
+async fn another_instance_is_refused_as_empty() {
+    let server = Server::start(&[Manner::CutAfter(100), Manner::Well]);
+    let client = server.connect().await;
+    server.change(|state| state.grants = vec![LEASE.into(), "x-cheetah:instance/2".into()]);
+    let start = Instant::now();
+    for _ in 0..3 {
+        let lost = client.read(ByteRange::new(0, 1000)).await.unwrap_err();
+        assert_eq!(why(&lost), "it came back empty: another instance answers");
+    }
+    assert!(start.elapsed() < TIMEOUT, "no point in waiting");
+    // Not even if the right one turns up again: whatever was written since went nowhere.
+    server.change(|state| state.grants.push(INSTANCE.into()));
+    assert!(client.read(ByteRange::new(0, 1000)).await.is_err());
+    let connections = server.connections.load(Ordering::SeqCst);
+    tokio::time::sleep(TIMEOUT).await;
+    assert_eq!(server.connections.load(Ordering::SeqCst), connections, "nor does it try");
+}
+
+#[tokio::test]
+async fn an_export_that_is_gone_is_lost_for_good() {
+    let server = Server::start(&[Manner::CutAfter(100), Manner::Well]);
+    let client = server.connect().await;
+    server.change(|state| state.name = "other".into());
+    let lost = client.read(ByteRange::new(0, 1000)).await.unwrap_err();
+    assert_eq!(why(&lost), "it came back, but the server has no export 'drive'; it has 'other'");
+}
+
+#[tokio::test]
+async fn a_writer_whose_lease_was_taken_is_fenced() {
+    let server = Server::start(&[Manner::CutAfter(0), Manner::Well]);
+    let client = server.connect().await;
+    server.change(|state| state.grants.retain(|context| context == INSTANCE));
+    let fenced = client.write(0, Data::from(vec![1; 10]), false).await.unwrap_err();
+    assert_eq!(fenced.to_string(), "write refused: node1: the write lease is not ours any more");
+    let refused = Client::connect(server.config()).await.err().unwrap();
+    assert!(matches!(refused, Error::Fenced(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn one_lost_connection_of_several_disturbs_nobody() {
+    let server = Server::start(&[Manner::CutAfter(10_000), Manner::Well]);
+    let client = Client::connect(ClientConfig { connections: 3, ..server.config() }).await.unwrap();
+    join_all((0..64).map(|n| check(&client, ByteRange::new(n * 1000, 4096)))).await;
+    assert_eq!(client.connections(), 3);
+}
+
+#[tokio::test]
+async fn forgotten_requests_leave_the_client_usable() {
+    let server = Server::start(&[Manner::Well]);
+    let client = server.connect().await;
+    for n in 0..50 {
+        let read = client.read(ByteRange::new(n, 100_000));
+        // Polled once, so that it is made, and dropped.
+        assert!(futures::FutureExt::now_or_never(read).is_none());
+    }
+    check(&client, ByteRange::new(3, 300_000)).await;
+    assert_eq!(client.stats().reconnects, 0);
+}
+
+#[tokio::test]
+async fn a_dropped_client_closes_its_connections() {
+    let server = Server::start(&[Manner::Well]);
+    let client = server.connect().await;
+    check(&client, ByteRange::new(0, 10)).await;
+    assert_eq!(Arc::strong_count(&server.connections), 3, "the listener's, the connection's, ours");
+    drop(client);
+    while Arc::strong_count(&server.connections) > 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn operations_need_no_runtime_of_their_own() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (server, client) = runtime.block_on(async {
+        let server = Server::start(&[Manner::Well, Manner::Silent]);
+        let client = server.connect().await;
+        (server, client)
+    });
+    futures::executor::block_on(check(&client, ByteRange::new(0, 200_000)));
+    server.change(|state| state.name = "gone".into());
+    drop(server);
+    runtime.shutdown_timeout(Duration::from_secs(5));
+}
