@@ -67,7 +67,7 @@ impl Comparison {
 
     /// For people.
     pub fn table(&self) -> String {
-        let mut table = table(&["ran", "answer", ">image, cold", ">drive", ">times faster", "identical"]);
+        let mut table = table(&["ran", "answer", ">image, cold", ">drive", ">speed-up", "identical"]);
         for row in &self.rows {
             table.add_row([
                 row.ran.clone(),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::{Context, Result};
 
@@ -55,11 +56,14 @@ fn plain(entry: &fs::DirEntry) -> bool {
         .is_some_and(|name| name.bytes().all(|b| b.is_ascii_graphic() && !b"\\:*?\"<>|".contains(&b)))
 }
 
-/// Copies up to `budget_bytes` of the files below `roots`, in that order, to below `to`.
-pub fn copy_some(roots: &[&str], to: &Path, budget_bytes: u64) -> Result<Copied> {
+/// Copies up to `budget_bytes` of the files below `roots`, in that order, to below `to`, until told to `stop`.
+pub fn copy_some(roots: &[&str], to: &Path, budget_bytes: u64, stop: &AtomicBool) -> Result<Copied> {
     let mut copied = Copied::default();
     for root in roots {
         for (path, bytes) in select(Path::new(root), budget_bytes.saturating_sub(copied.bytes)) {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(copied);
+            }
             let target = to.join(path.strip_prefix("/").unwrap_or(&path));
             let parent = target.parent().unwrap_or(to);
             fs::create_dir_all(parent).context(format_args!("cannot create {}", parent.display()))?;

@@ -3,8 +3,10 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::process::Command;
@@ -20,6 +22,8 @@ const FILES_BYTES: u64 = 160 * MIB;
 const PARTITION_BYTES: u64 = 208 * MIB;
 const NTFS_AT: u64 = MIB;
 const EXT4_AT: u64 = NTFS_AT + PARTITION_BYTES;
+/// In the scratch directory.
+const MOUNT_POINT: &str = "mnt";
 const IMAGE_BYTES: u64 = EXT4_AT + PARTITION_BYTES + MIB;
 
 /// Makes the image at `path`; `scratch` is an empty directory for what is needed on the way.
@@ -57,11 +61,7 @@ fn sectors(bytes: u64) -> [u8; 4] {
 /// An ext4 file system written straight into its place in the image, with files in it from the start.
 async fn ext4_files(image: &Path, scratch: &Path) -> Result<Copied> {
     let tree = scratch.join("ext4");
-    let copied = blocking({
-        let tree = tree.clone();
-        move || files::copy_some(&["/usr/bin", "/usr/lib"], &tree, FILES_BYTES)
-    })
-    .await?;
+    let copied = copy_some(&["/usr/bin", "/usr/lib"], tree.clone(), FILES_BYTES).await?;
     let offset = format!("offset={EXT4_AT}");
     let mut mkfs = command("mkfs.ext4");
     mkfs.args(["-q", "-F", "-L", "evidence", "-E", &offset, "-d"]).arg(&tree).arg(image);
@@ -88,7 +88,7 @@ async fn ntfs_files(image: &File, scratch: &Path) -> Result<Copied> {
 
 /// Copies files into the NTFS file system: through FUSE where ntfs-3g may mount (root), else one by one.
 async fn fill_ntfs(part: &Path, scratch: &Path) -> Result<Copied> {
-    let dir = scratch.join("mnt");
+    let dir = scratch.join(MOUNT_POINT);
     fs::create_dir(&dir).context("cannot create a mount point")?;
     // In the foreground, because unmounting does not wait for what it still has to write; its exit does.
     let mut driver =
@@ -99,11 +99,7 @@ async fn fill_ntfs(part: &Path, scratch: &Path) -> Result<Copied> {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let copied = blocking({
-        let dir = dir.clone();
-        move || files::copy_some(&["/usr/share", "/usr/lib"], &dir, FILES_BYTES)
-    })
-    .await;
+    let copied = copy_some(&["/usr/share", "/usr/lib"], dir.clone(), FILES_BYTES).await;
     let mut umount = command("umount");
     umount.arg(&dir);
     succeed(umount, "umount").await?;
@@ -116,11 +112,7 @@ async fn fill_ntfs_unmounted(part: &Path, scratch: &Path) -> Result<Copied> {
     const FILES_UNMOUNTED_MAX: usize = 300;
     let tree = scratch.join("ntfs");
     let mut copied = Copied::default();
-    let all = blocking({
-        let tree = tree.clone();
-        move || files::copy_some(&["/usr/share"], &tree, FILES_BYTES / 4)
-    })
-    .await?;
+    let all = copy_some(&["/usr/share"], tree.clone(), FILES_BYTES / 4).await?;
     let mut directories = vec![tree];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).context("cannot read back the files")?.flatten() {
@@ -184,8 +176,26 @@ fn missing(program: &str) -> String {
     format!("cannot run {program} (package {})", super::tools::package(program))
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.context("copying files broke off")?
+/// Copies on a thread of its own, which stops when nobody waits for it any more.
+async fn copy_some(roots: &'static [&'static str], to: PathBuf, budget_bytes: u64) -> Result<Copied> {
+    struct StopOnDrop(Arc<AtomicBool>);
+    impl Drop for StopOnDrop {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = StopOnDrop(Arc::default());
+    let told = Arc::clone(&stop.0);
+    let copying = tokio::task::spawn_blocking(move || files::copy_some(roots, &to, budget_bytes, &told));
+    copying.await.context("copying files broke off")?
+}
+
+/// Takes away what is left of a [`build`] that was broken off.
+pub async fn abandon(scratch: &Path) {
+    if scratch.exists() {
+        // Whether it is mounted, and whether its process is still there, is hard to tell and makes no difference.
+        let _ = command("umount").arg("-l").arg(scratch.join(MOUNT_POINT)).output().await;
+    }
 }
 
 #[cfg(test)]

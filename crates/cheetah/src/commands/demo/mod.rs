@@ -8,6 +8,7 @@ mod image;
 mod tools;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cheetah_device::Size;
 use serde_json::{Value, json};
@@ -38,6 +39,8 @@ pub struct Args {
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const MIB: u64 = 1 << 20;
+/// Where the image is made.
+const SCRATCH: &str = "scratch";
 /// What a node needs beyond its share of the image.
 const MARGIN_BYTES: u64 = 4 * MIB;
 
@@ -69,7 +72,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         ui.say(format_args!("\n{}\n", comparison.table()));
     }
     let torn_down = demo.tear_down().await;
-    let closed = dir.close().context("cannot remove the directory worked in");
+    let closed = remove(dir).await;
     let comparison = compared?;
     torn_down?;
     closed?;
@@ -80,6 +83,19 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         json!({ "steps": demo.list.steps(), "runs": comparison.rows, "cache": comparison.cold, "identical": true });
     ui.answer("Identical in every answer.", &value);
     Ok(())
+}
+
+/// Removes the directory; whoever was broken off in writing to it may need a moment to notice.
+async fn remove(dir: tempfile::TempDir) -> Result<()> {
+    const ATTEMPTS: usize = 20;
+    let path = dir.keep();
+    for _ in 1..ATTEMPTS {
+        if std::fs::remove_dir_all(&path).is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    std::fs::remove_dir_all(&path).context(format_args!("cannot remove {}", path.display()))
 }
 
 /// What is running, in the order in which it was started.
@@ -112,7 +128,7 @@ impl Demo {
 
     async fn make_image(&mut self) -> Result<PathBuf> {
         let path = self.dir.join("evidence.raw");
-        let scratch = self.dir.join("scratch");
+        let scratch = self.dir.join(SCRATCH);
         self.list
             .step("make a disk image of this machine's own files", async {
                 std::fs::create_dir(&scratch).context("cannot create a directory")?;
@@ -166,6 +182,7 @@ impl Demo {
 
     /// Stops what was started, last first, going on where something fails; the first failure is returned.
     async fn tear_down(&mut self) -> Result<()> {
+        image::abandon(&self.dir.join(SCRATCH)).await;
         let mut first = Ok(());
         if let Some(mount) = self.mount.take() {
             let work = async { mount.stop().await.map(|_| ((), String::new())) };
