@@ -8,6 +8,7 @@
 
 mod support;
 
+mod demo;
 mod evidence;
 mod export;
 mod failures;

@@ -1,5 +1,6 @@
 //! What goes wrong at the command line: one clear sentence, the right exit code, nothing half-made.
 
+use crate::support::bytes::partitioned;
 use crate::support::run::cheetah_plain;
 use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, noise};
 
@@ -184,4 +185,41 @@ fn a_mount_point_that_is_not_there() {
     let desk = Desk::new();
     let (image, _) = desk.image("a.raw", MIB);
     cheetah(&["mount", &image, &desk.arg("nowhere")]).says(1, &["nowhere"]);
+}
+
+#[test]
+fn digests_that_are_truncated_or_gone() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, _) = desk.image("a.raw", 3 * MIB);
+    let drive = desk.drive("a", &[&node], &image, &[]);
+    let digests = desk.at("a.drive.digests");
+    let whole = std::fs::read(&digests).unwrap();
+    std::fs::write(&digests, &whole[..whole.len() / 2]).unwrap();
+    cheetah(&["verify", &drive]).says(3, &["a.drive.digests"]);
+    std::fs::remove_file(&digests).unwrap();
+    let ran = cheetah(&["verify", &drive]);
+    assert!(matches!(ran.code, Some(1 | 3)) && ran.stderr.contains("a.drive.digests"), "{:?} {}", ran.code, ran.stderr);
+    std::fs::write(&digests, whole).unwrap();
+    cheetah(&["verify", &drive]).ok();
+}
+
+#[test]
+fn an_image_cut_off_in_its_last_partition() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let content = partitioned(4 * MIB);
+    let cut = &content[..usize::try_from(6 * MIB).unwrap()];
+    let drive = desk.drive("cut", &[&node], &desk.file("disk.raw", cut), &[]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &[]);
+    assert!(mount.read() == cut, "what is there is there");
+    assert!(mount.dir.join("cut.p1.raw").exists());
+    // The cut partition is either as long as what is left of it, or not shown; never padded.
+    if let Ok(meta) = std::fs::metadata(mount.dir.join("cut.p2.raw")) {
+        assert_eq!(meta.len(), MIB);
+    }
+    mount.unmount();
 }

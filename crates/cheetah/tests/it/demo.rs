@@ -1,0 +1,27 @@
+//! The demonstration, on an image of ours.
+
+use crate::support::bytes::partitioned;
+use crate::support::{Desk, MIB, cheetah, need};
+
+#[test]
+fn it_runs_to_its_end_and_leaves_nothing_behind() {
+    if !need::fuse() || !need::programs(&["mmls", "fls", "md5sum", "fusermount3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let content = partitioned(4 * MIB);
+    let image = desk.file("disk.raw", &content);
+    let told = cheetah(&["demo", &image]).ok().json();
+    assert_eq!(told["identical"], true);
+    // mmls, fls for each of two partitions, md5sum.
+    assert_eq!(told["runs"].as_array().unwrap().len(), 4, "{told}");
+    assert!(std::fs::read(&image).unwrap() == content);
+}
+
+#[test]
+fn an_image_that_is_not_there() {
+    if !need::fuse() || !need::programs(&["mmls", "fls", "md5sum", "fusermount3"]) {
+        return;
+    }
+    cheetah(&["demo", "/nowhere/disk.raw"]).says(1, &["/nowhere/disk.raw"]);
+}
