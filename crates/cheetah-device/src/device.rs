@@ -64,6 +64,14 @@ pub trait Device: Send + Sync {
         Io::ok(vec![Extent::data(range.len)])
     }
 
+    /// Shows the range where it lies, without copying it: calls `show` once with the runs of bytes that make it up.
+    /// They stay as they are until it returns, so it must not wait for anything. `None`, and nothing shown, where
+    /// the device has no such place for just this range; then it can still be read.
+    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+        let _ = (range, show);
+        None
+    }
+
     /// Whether reads and writes are finished when they return ([`Io::Done`]), as in memory. A hint: a server then
     /// asks for a large range piece by piece, since nothing is gained by asking for all of it at once.
     fn answers_at_once(&self) -> bool {
@@ -155,6 +163,9 @@ impl<D: Device + ?Sized> Device for Arc<D> {
     }
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         (**self).extents(range)
+    }
+    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+        (**self).lend(range, show)
     }
     fn answers_at_once(&self) -> bool {
         (**self).answers_at_once()

@@ -8,8 +8,8 @@
 //! makes things worse. At depth the queue is never empty for long and nobody calls this.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -19,7 +19,11 @@ use tokio::sync::Notify;
 /// How long a runtime stays awake after a small request: a little more than the round trip it hopes to shorten.
 pub const SPIN_US: u64 = 80;
 
+/// The spinner of each runtime that has one.
+static SPINNERS: Mutex<Vec<(Id, Weak<Spinner>)>> = Mutex::new(Vec::new());
+
 thread_local! {
+    /// The spinner this thread touched last.
     static SPINNER: RefCell<Option<(Id, Arc<Spinner>)>> = const { RefCell::new(None) };
 }
 
@@ -32,17 +36,30 @@ struct Spinner {
 /// Keeps the current runtime awake for the next [`SPIN_US`]. Does nothing outside a runtime.
 pub fn touch() {
     let Ok(runtime) = Handle::try_current() else { return };
-    SPINNER.with_borrow_mut(|slot| match slot {
+    SPINNER.with_borrow_mut(|known| match known {
         Some((id, spinner)) if *id == runtime.id() => spinner.touch(),
         _ => {
-            let spinner = Spinner::spawn(&runtime);
+            let spinner = Spinner::of(&runtime);
             spinner.touch();
-            *slot = Some((runtime.id(), spinner));
+            *known = Some((runtime.id(), spinner));
         }
     });
 }
 
 impl Spinner {
+    /// The runtime's spinner; there is one, however many threads the runtime has.
+    fn of(runtime: &Handle) -> Arc<Self> {
+        let mut spinners = SPINNERS.lock();
+        spinners.retain(|(_, spinner)| spinner.strong_count() > 0);
+        let known = spinners.iter().find(|(id, _)| *id == runtime.id());
+        if let Some(spinner) = known.and_then(|(_, spinner)| spinner.upgrade()) {
+            return spinner;
+        }
+        let spinner = Self::spawn(runtime);
+        spinners.push((runtime.id(), Arc::downgrade(&spinner)));
+        spinner
+    }
+
     fn spawn(runtime: &Handle) -> Arc<Self> {
         let spinner =
             Arc::new(Self { until: Mutex::new(Instant::now()), spinning: AtomicBool::new(false), wake: Notify::new() });

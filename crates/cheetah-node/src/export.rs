@@ -12,7 +12,7 @@ use crate::api::Receipt;
 use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot};
 use crate::pages::{self, BadPage};
 use crate::store::{Promise, Store};
-use crate::table::{LEAF_SPAN_BYTES, Table};
+use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
 
 const CHUNK_BYTES: u64 = SLOT_BYTES as u64;
 static ZERO_CHUNK: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
@@ -206,6 +206,31 @@ impl Export {
         Ok(out)
     }
 
+    /// See [`Device::lend`]: for ranges in chunks under one lock, none of them a hole.
+    fn lend_now(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+        if let Err(error) = self.checked(range) {
+            return Some(Err(error));
+        }
+        let place = self.table.place(range.offset / CHUNK_BYTES)?;
+        let slots = place.group.read();
+        if let Err(error) = self.live(range) {
+            return Some(Err(error));
+        }
+        let mut runs = [&[][..]; GROUP_CHUNKS];
+        let mut used = 0;
+        for piece in range.split_at_multiples(CHUNK_BYTES) {
+            let view = self.store.arena().view(slots.get(place.index + used)?.as_ref()?);
+            let at = ByteRange::new(piece.offset % CHUNK_BYTES, piece.len);
+            match pages::show(view, at, self.digests) {
+                Ok(bytes) => runs[used] = bytes,
+                Err(page) => return Some(Err(self.corrupt_page(piece, &page))),
+            }
+            used += 1;
+        }
+        show(&runs[..used]);
+        Some(Ok(()))
+    }
+
     /// Bytes from the start of `piece`, which is in a slot, to the next hole or `end`. Only a forecast: others write
     /// meanwhile.
     fn run_len(&self, piece: ByteRange, end: u64) -> usize {
@@ -304,6 +329,13 @@ impl Export {
         self.store.free(slot, self.reserved)
     }
 
+    fn count_read(&self, range: ByteRange, well: bool) {
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        if well {
+            self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
+        }
+    }
+
     /// Counts, logs and reports a page that is not what was written.
     fn corrupt_page(&self, piece: ByteRange, BadPage(page): &BadPage) -> Error {
         let chunk = piece.offset - piece.offset % CHUNK_BYTES;
@@ -329,11 +361,14 @@ impl Device for Export {
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
         let data = self.read_now(range);
-        self.counters.reads.fetch_add(1, Ordering::Relaxed);
-        if data.is_ok() {
-            self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
-        }
+        self.count_read(range, data.is_ok());
         Io::done(data)
+    }
+
+    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+        let lent = self.lend_now(range, show)?;
+        self.count_read(range, lent.is_ok());
+        Some(lent)
     }
 
     fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {

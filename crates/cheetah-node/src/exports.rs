@@ -297,6 +297,10 @@ impl Device for Session {
         self.entry.export.read(range)
     }
 
+    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<DeviceResult<()>> {
+        self.entry.export.lend(range, show)
+    }
+
     fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
         self.fenced(|export| export.write(offset, data, fua))
     }

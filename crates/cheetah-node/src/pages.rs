@@ -35,6 +35,17 @@ pub(crate) fn read(view: &View<'_>, at: ByteRange, checked: bool, out: &mut Vec<
     Ok(())
 }
 
+/// The range `at` of a slot where it lies; with `checked`, once every page it touches was found right.
+pub(crate) fn show<'a>(view: View<'a>, at: ByteRange, checked: bool) -> Result<&'a [u8], BadPage> {
+    if checked {
+        for piece in at.split_at_multiples(PAGE_BYTES as u64) {
+            let page = page_of(piece);
+            check(&view.bytes[page * PAGE_BYTES..][..PAGE_BYTES], page, view.digests[page])?;
+        }
+    }
+    Ok(&view.bytes[indices(at)])
+}
+
 /// Copies `bytes` to the slot from `offset` on.
 ///
 /// With `checked`, a whole page's digest is that of the bytes that arrived, so it covers the copying too; a page

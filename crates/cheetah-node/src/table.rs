@@ -11,7 +11,8 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::arena::{SLOT_BYTES, Slot};
 
-const GROUP_CHUNKS: usize = 4;
+/// Chunks under one lock.
+pub(crate) const GROUP_CHUNKS: usize = 4;
 const LEAF_GROUPS: usize = 256;
 const LEAF_CHUNKS: u64 = (GROUP_CHUNKS * LEAF_GROUPS) as u64;
 

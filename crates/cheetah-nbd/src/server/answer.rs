@@ -70,15 +70,11 @@ impl Terms {
     }
 
     fn data(&self, out: &mut Outbox, request: &Request, data: &Data) {
-        if !self.structured {
-            out.append(|out| reply::simple(out, request.cookie, Ok(())));
-            return content(out, data);
-        }
-        if data.is_empty() {
+        if self.structured && data.is_empty() {
             return self.success(out, request);
         }
-        if request.flags.has(CommandFlags::DF) {
-            out.append(|out| reply::offset_data(out, request.cookie, true, request.offset, request.len));
+        if !self.structured || request.flags.has(CommandFlags::DF) {
+            self.head(out, request, 0, request.len, true);
             return content(out, data);
         }
         self.chunks(out, request, 0, data, true);
@@ -95,11 +91,22 @@ impl Terms {
             if hole {
                 out.append(|out| reply::offset_hole(out, request.cookie, done, offset, len32));
             } else {
-                out.append(|out| reply::offset_data(out, request.cookie, done, offset, len32));
+                self.head(out, request, from + at, len32, done);
                 content(out, &data.slice(at, len));
             }
             at += len;
         }
+    }
+
+    /// Queues what precedes the bytes of a read, all of it or `len` bytes from `from`.
+    pub(super) fn head(&self, out: &mut Outbox, request: &Request, from: u64, len: u32, last: bool) {
+        out.append(|out| {
+            if self.structured {
+                reply::offset_data(out, request.cookie, last, request.offset + from, len);
+            } else {
+                reply::simple(out, request.cookie, Ok(()));
+            }
+        });
     }
 
     fn extents(&self, out: &mut Outbox, request: &Request, extents: &[Extent]) {

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
+use smallvec::SmallVec;
 use tokio::io::AsyncWrite;
 
 /// Payloads up to this are copied behind their header: cheaper than one more entry in the kernel's vector.
@@ -103,6 +104,39 @@ impl Outbox {
         Poll::Ready(Ok(moved))
     }
 
+    /// Sends `bytes` behind what waits, as far as the socket takes them now, and keeps a copy only of the rest.
+    pub(super) fn send_through<W: AsyncWrite + Unpin>(
+        &mut self,
+        bytes: &[&[u8]],
+        to: &mut W,
+        cx: &mut Context<'_>,
+    ) -> io::Result<()> {
+        let len: usize = bytes.iter().map(|run| run.len()).sum();
+        let mut gone = 0;
+        if len > INLINE_BYTES_MAX {
+            if !self.runs.is_empty() {
+                let _ = self.poll_send(to, cx)?;
+            }
+            while self.runs.is_empty() && gone < len {
+                let rest = after(bytes, gone);
+                let slices: SmallVec<[IoSlice<'_>; 8]> =
+                    std::iter::once(&self.open[..]).chain(rest).map(IoSlice::new).collect();
+                let polled = Pin::new(&mut *to).poll_write_vectored(cx, &slices)?;
+                drop(slices);
+                let Poll::Ready(sent) = polled else { break };
+                if sent == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                let from_open = sent.min(self.open.len());
+                self.open.advance(from_open);
+                self.len -= from_open;
+                gone += sent - from_open;
+            }
+        }
+        self.append(|open| after(bytes, gone).for_each(|run| open.extend_from_slice(run)));
+        Ok(())
+    }
+
     fn advance(&mut self, mut sent: usize) {
         self.len -= sent;
         while let Some(run) = self.runs.front_mut() {
@@ -115,6 +149,16 @@ impl Outbox {
         }
         self.open.advance(sent);
     }
+}
+
+/// What is left of `bytes` after the first `gone` of them.
+fn after<'a>(bytes: &'a [&'a [u8]], gone: usize) -> impl Iterator<Item = &'a [u8]> {
+    let mut skip = gone;
+    bytes.iter().filter_map(move |run| {
+        let here = skip.min(run.len());
+        skip -= here;
+        (here < run.len()).then(|| &run[here..])
+    })
 }
 
 #[cfg(test)]
@@ -146,6 +190,33 @@ mod tests {
             Poll::Ready(io::Result::Ok(()))
         });
         let mut got = vec![0; expected.len()];
+        let (sent, received) = tokio::join!(sending, far.read_exact(&mut got));
+        sent.unwrap();
+        received.unwrap();
+        assert_eq!(got, expected);
+    }
+
+    #[tokio::test]
+    async fn bytes_sent_through_stay_in_order_too() {
+        let (mut near, mut far) = tokio::io::duplex(30_000);
+        let mut outbox = Outbox::default();
+        let (one, two) = (vec![1; 50_000], vec![2; 20_000]);
+        std::future::poll_fn(|cx| {
+            outbox.append(|open| open.extend_from_slice(b"a"));
+            outbox.send_through(&[&one[..], &two[..]], &mut near, cx).unwrap();
+            outbox.append(|open| open.extend_from_slice(b"b"));
+            outbox.send_through(&[&two[..10]], &mut near, cx).unwrap();
+            Poll::Ready(())
+        })
+        .await;
+        let expected = [b"a", &one[..], &two[..], b"b", &two[..10]].concat();
+        let mut got = vec![0; expected.len()];
+        let sending = std::future::poll_fn(|cx| {
+            while outbox.len() > 0 {
+                ready!(outbox.poll_send(&mut near, cx))?;
+            }
+            Poll::Ready(io::Result::Ok(()))
+        });
         let (sent, received) = tokio::join!(sending, far.read_exact(&mut got));
         sent.unwrap();
         received.unwrap();

@@ -4,10 +4,12 @@
 //! and what is copied is still in the processor's cache when the kernel takes it. Likewise a large write goes to
 //! the device as it arrives. So one connection holds two pieces at most, whatever it asks for.
 
+use std::io;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use cheetah_device::{ByteRange, Device, Error, Io};
+use tokio::io::AsyncWrite;
 
 use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
@@ -27,6 +29,34 @@ pub(super) struct Streaming<'d> {
     /// Bytes dealt with.
     done: u64,
     work: Option<(u64, Work<'d>)>,
+}
+
+/// The way to the client.
+pub(super) struct Way<'a, S> {
+    pub(super) terms: &'a Terms,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) stream: &'a mut S,
+}
+
+impl<S: AsyncWrite + Unpin> Way<'_, S> {
+    /// Sends a part of what a read asks for from where it lies; `None` if the device does not lend it.
+    pub(super) fn lend(
+        &mut self,
+        device: &dyn Device,
+        request: &Request,
+        part: ByteRange,
+        last: bool,
+        cx: &mut Context<'_>,
+    ) -> io::Result<Option<Result<(), Error>>> {
+        let mut sent = Ok(());
+        let lent = device.lend(part, &mut |bytes| {
+            // Not truncated: a part of a request.
+            self.terms.head(self.outbox, request, part.offset - request.offset, part.len as u32, last);
+            sent = self.outbox.send_through(bytes, self.stream, cx);
+        });
+        sent?;
+        Ok(lent)
+    }
 }
 
 /// How far it got.
@@ -56,45 +86,61 @@ impl<'d> Streaming<'d> {
     }
 
     /// Goes as far as it can.
-    pub(super) fn advance(
+    pub(super) fn advance<S: AsyncWrite + Unpin>(
         &mut self,
         device: &'d dyn Device,
-        terms: &Terms,
         inbox: &mut BytesMut,
-        outbox: &mut Outbox,
+        way: &mut Way<'_, S>,
         cx: &mut Context<'_>,
-    ) -> Progress {
+    ) -> io::Result<Progress> {
         loop {
             if let Some((len, work)) = &mut self.work {
-                let Poll::Ready(outcome) = work.poll(cx) else { return Progress::Waiting };
+                let Poll::Ready(outcome) = work.poll(cx) else { return Ok(Progress::Waiting) };
                 let len = *len;
                 self.work = None;
                 self.done += len;
-                if let Err(error) = self.settle(outcome, len, terms, outbox) {
-                    terms.answer(outbox, &self.request, Outcome::Done(Err(error)));
-                    return Progress::Finished(if self.is_write() { self.rest() as usize } else { 0 });
+                if let Err(error) = self.settle(outcome, len, way) {
+                    way.terms.answer(way.outbox, &self.request, Outcome::Done(Err(error)));
+                    return Ok(Progress::Finished(if self.is_write() { self.rest() as usize } else { 0 }));
                 }
             }
             if self.rest() == 0 {
                 if self.request.command.modifies() {
-                    terms.answer(outbox, &self.request, Outcome::Done(Ok(())));
+                    way.terms.answer(way.outbox, &self.request, Outcome::Done(Ok(())));
                 }
-                return Progress::Finished(0);
+                return Ok(Progress::Finished(0));
             }
-            let Some(work) = self.next(device, inbox, outbox) else { return Progress::Waiting };
+            if self.request.command == Command::Read {
+                if way.outbox.len() >= QUEUED_BYTES_MAX {
+                    return Ok(Progress::Waiting);
+                }
+                let piece = self.piece();
+                match way.lend(device, &self.request, piece, self.rest() == piece.len, cx)? {
+                    Some(Ok(())) => {
+                        self.done += piece.len;
+                        continue;
+                    }
+                    Some(Err(error)) => {
+                        way.terms.answer(way.outbox, &self.request, Outcome::Done(Err(error)));
+                        return Ok(Progress::Finished(0));
+                    }
+                    None => {}
+                }
+            }
+            let Some(work) = self.next(device, inbox) else { return Ok(Progress::Waiting) };
             self.work = Some(work);
             if self.is_silent() {
                 // Neither side has to wait for the other, but other connections on this thread do.
                 cx.waker().wake_by_ref();
-                return Progress::Waiting;
+                return Ok(Progress::Waiting);
             }
         }
     }
 
-    fn settle(&self, outcome: Outcome, len: u64, terms: &Terms, outbox: &mut Outbox) -> Result<(), Error> {
+    fn settle<S>(&self, outcome: Outcome, len: u64, way: &mut Way<'_, S>) -> Result<(), Error> {
         match outcome {
             Outcome::Read(Ok(data)) if data.len() == len => {
-                terms.chunks(outbox, &self.request, self.done - len, &data, self.rest() == 0);
+                way.terms.chunks(way.outbox, &self.request, self.done - len, &data, self.rest() == 0);
                 Ok(())
             }
             Outcome::Read(Ok(_)) => Err(Error::Invalid("the device answered with another length".into())),
@@ -103,7 +149,7 @@ impl<'d> Streaming<'d> {
         }
     }
 
-    fn next(&self, device: &'d dyn Device, inbox: &mut BytesMut, outbox: &Outbox) -> Option<(u64, Work<'d>)> {
+    fn next(&self, device: &'d dyn Device, inbox: &mut BytesMut) -> Option<(u64, Work<'d>)> {
         let piece = self.piece();
         if self.is_silent() {
             return Some((piece.len, simple(device, &self.request, piece)));
@@ -116,8 +162,7 @@ impl<'d> Streaming<'d> {
             let fua = self.request.flags.has(CommandFlags::FUA);
             return Some((piece.len, Work::Done(device.write(piece.offset, payload.into(), fua))));
         }
-        let room = outbox.len() < QUEUED_BYTES_MAX;
-        room.then(|| (piece.len, Work::Read(device.read(piece))))
+        Some((piece.len, Work::Read(device.read(piece))))
     }
 
     /// What comes next: up to the next multiple of a piece's size.

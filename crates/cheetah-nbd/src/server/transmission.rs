@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use super::allowance::Allowance;
 use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
-use super::streaming::{PIECE_BYTES, Progress, Streaming};
+use super::streaming::{PIECE_BYTES, Progress, Streaming, Way};
 use crate::busy;
 use crate::proto::{Command, CommandFlags, ErrorCode, PAYLOAD_LEN_MAX, Request};
 
@@ -87,7 +87,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         for _ in 0..TURNS_MAX {
             let mut moved = self.finish_slow(cx);
             moved |= self.take_requests(cx)? > 0;
-            self.stream(cx);
+            self.stream(cx)?;
             if let Poll::Ready(sent) = self.outbox.poll_send(&mut self.stream, cx)? {
                 moved |= sent;
             }
@@ -122,7 +122,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     fn take_requests(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some((request, payload)) = self.next_request(cx)? {
-            self.start(request, payload);
+            self.start(request, payload, cx)?;
             taken += 1;
         }
         if taken > 1 || self.slow.len() > 1 {
@@ -158,7 +158,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             if Streaming::suits(&request, &self.terms, self.device) {
                 self.inbox.advance(Request::LEN);
                 self.streaming = Some(Streaming::new(request));
-                self.stream(cx);
+                self.stream(cx)?;
                 continue;
             }
             self.waiting = self.allowance.poll_hold(self.held() + cost(&request), cx).is_pending();
@@ -176,13 +176,14 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     }
 
     /// Goes on with a request that is dealt with in pieces.
-    fn stream(&mut self, cx: &mut Context<'_>) {
-        let Some(streaming) = &mut self.streaming else { return };
-        let progress = streaming.advance(self.device, &self.terms, &mut self.inbox, &mut self.outbox, cx);
-        if let Progress::Finished(discard) = progress {
+    fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let Some(streaming) = &mut self.streaming else { return Ok(()) };
+        let mut way = Way { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
+        if let Progress::Finished(discard) = streaming.advance(self.device, &mut self.inbox, &mut way, cx)? {
             self.discard = discard;
             self.streaming = None;
         }
+        Ok(())
     }
 
     fn check(&self, request: &Request) -> Result<(), ErrorCode> {
@@ -209,16 +210,24 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         self.slow_bytes + self.outbox.len()
     }
 
-    fn start(&mut self, request: Request, payload: Data) {
+    fn start(&mut self, request: Request, payload: Data, cx: &mut Context<'_>) -> io::Result<()> {
         let fua = request.flags.has(CommandFlags::FUA);
         let (device, range) = (self.device, request.range());
         let work = match request.command {
+            Command::Read if !range.is_empty() && device.answers_at_once() => {
+                let mut way = Way { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
+                match way.lend(device, &request, range, true, cx)? {
+                    Some(Ok(())) => return Ok(()),
+                    Some(Err(error)) => Work::Read(Io::fail(error)),
+                    None => Work::Read(device.read(range)),
+                }
+            }
             Command::Read => Work::Read(device.read(range)),
             Command::Write => Work::Done(device.write(request.offset, payload, fua)),
             // Refused by check(), unless it is the good-bye.
             Command::Disconnect | Command::Unknown(_) => {
                 self.ending = true;
-                return;
+                return Ok(());
             }
             _ => simple(device, &request, range),
         };
@@ -229,6 +238,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 self.slow.push(Slow { request, work });
             }
         }
+        Ok(())
     }
 
     /// Reads what has arrived, unless there is no room to act on it.
