@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use parking_lot::RwLock;
 
-use crate::{ByteRange, Data, Device, Geometry, Io};
+use crate::{ByteRange, Data, Device, Geometry, Io, Result};
 
 /// A writable device over one run of memory.
 pub struct Memory {
@@ -34,6 +34,10 @@ impl Device for Memory {
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
         Io::done(self.check(range).map(|()| Bytes::copy_from_slice(&self.bytes.read()[indices(range)]).into()))
+    }
+
+    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+        Some(self.check(range).map(|()| show(&[&self.bytes.read()[indices(range)]])))
     }
 
     fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {

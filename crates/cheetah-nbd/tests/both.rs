@@ -87,3 +87,26 @@ async fn many_at_once() {
         task.await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_reads_in_a_queue_are_each_answered() {
+    let client = Arc::new(Client::connect(config(start(None).await, 1)).await.unwrap());
+    let content: Vec<u8> = (0..SIZE).map(|i| (i % 251) as u8).collect();
+    client.write(0, Data::from(content.clone()), false).await.unwrap();
+    let content = Arc::new(content);
+    // Longer than the server deals with at once, and many of them, so that some wait while others are being sent.
+    let len = (SIZE / 2).min(3 << 20);
+    let tasks: Vec<_> = (0..200)
+        .map(|task| {
+            let (client, content) = (Arc::clone(&client), Arc::clone(&content));
+            tokio::spawn(async move {
+                let at = task * 7919 % (SIZE - len);
+                let read = client.read(ByteRange::new(at as u64, len as u64)).await.unwrap();
+                assert!(read.into_bytes() == content[at..at + len]);
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}

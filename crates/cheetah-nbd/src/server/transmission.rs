@@ -87,7 +87,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         for _ in 0..TURNS_MAX {
             let mut moved = self.finish_slow(cx);
             moved |= self.take_requests(cx)? > 0;
-            self.stream(cx)?;
+            moved |= self.stream(cx)?;
             if let Poll::Ready(sent) = self.outbox.poll_send(&mut self.stream, cx)? {
                 moved |= sent;
             }
@@ -175,15 +175,15 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         }
     }
 
-    /// Goes on with a request that is dealt with in pieces.
-    fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let Some(streaming) = &mut self.streaming else { return Ok(()) };
+    /// Goes on with a request that is dealt with in pieces. True once it is finished, and others get their turn.
+    fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let Some(streaming) = &mut self.streaming else { return Ok(false) };
         let mut way = Way { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
         if let Progress::Finished(discard) = streaming.advance(self.device, &mut self.inbox, &mut way, cx)? {
             self.discard = discard;
             self.streaming = None;
         }
-        Ok(())
+        Ok(self.streaming.is_none())
     }
 
     fn check(&self, request: &Request) -> Result<(), ErrorCode> {
