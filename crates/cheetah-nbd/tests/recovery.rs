@@ -59,6 +59,13 @@ struct State {
     manners: Vec<Manner>,
 }
 
+impl State {
+    /// Every connection may replace an earlier one.
+    fn grants(&self, context: &String) -> bool {
+        self.grants.contains(context) || context.starts_with("x-cheetah:connection/")
+    }
+}
+
 impl ExportLookup for Server {
     type Export = ();
 
@@ -72,7 +79,7 @@ impl ExportLookup for Server {
             return Err(Refusal::unknown("no such export"));
         }
         let flags = TransmissionFlags::CAN_MULTI_CONN | TransmissionFlags::SEND_FLUSH;
-        let contexts = contexts.iter().filter(|context| state.grants.contains(context)).cloned().collect();
+        let contexts = contexts.iter().filter(|context| state.grants(context)).cloned().collect();
         let blocks = BlockSizes::default();
         Ok(Offer { export: (), size: SIZE, flags, description: String::new(), blocks, contexts })
     }

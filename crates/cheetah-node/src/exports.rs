@@ -13,6 +13,7 @@ use crate::api::{ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport,
 use crate::export::{Export, ExportStats};
 use crate::instance::{Instance, random_bits};
 use crate::lease::{BadToken, Lease, Refused, Token};
+use crate::replaced::{Connections, Cut, Turn};
 use crate::store::Store;
 
 /// Exports a node can have.
@@ -22,6 +23,7 @@ const NAME_BYTES_MAX: usize = 255;
 
 const INSTANCE_CONTEXT: &str = "x-cheetah:instance/";
 const LEASE_CONTEXT: &str = "x-cheetah:lease/";
+const CONNECTION_CONTEXT: &str = "x-cheetah:connection/";
 
 /// The exports of one node.
 pub struct Exports {
@@ -34,7 +36,9 @@ pub struct Exports {
 
 struct Entry {
     export: Arc<Export>,
+    /// Held for reading during each write.
     lease: RwLock<Lease>,
+    named: Connections,
     connections: AtomicUsize,
 }
 
@@ -97,7 +101,8 @@ impl Exports {
             return Err(ExportsError::TooMany);
         }
         let export = self.store.export(&new.name, new.size_bytes, new.reserve, new.digests)?;
-        let entry = Entry { export, lease: RwLock::default(), connections: AtomicUsize::new(0) };
+        let (lease, named) = (RwLock::default(), Connections::default());
+        let entry = Entry { export, lease, named, connections: AtomicUsize::new(0) };
         let status = entry.status(Instant::now());
         by_name.insert(new.name.clone(), Arc::new(entry));
         Ok(status)
@@ -183,6 +188,13 @@ impl Exports {
 }
 
 impl Entry {
+    /// Lets a connection in, and makes sure that those it replaces write no more. `None` if it was itself replaced.
+    fn enter(&self, turn: Turn) -> Option<Arc<Cut>> {
+        // Writes hold this lock for reading: of what is replaced, none is under way any more.
+        let _no_write = self.lease.write();
+        self.named.enter(turn)
+    }
+
     fn status(&self, now: Instant) -> ExportStatus {
         let lease = self.lease.read();
         ExportStatus {
@@ -208,6 +220,7 @@ impl server::Exports for Exports {
         let entry = self.entry(name).map_err(|error| Error::Invalid(error.to_string().into()))?;
         let now = Instant::now();
         let (mut token, mut granted, mut named_a_lease) = (None, Vec::new(), false);
+        let (mut cut, mut left_over) = (None, false);
         for query in contexts {
             if query.strip_prefix(INSTANCE_CONTEXT).is_some_and(|id| self.instance.is(id)) {
                 granted.push(query.clone());
@@ -218,15 +231,22 @@ impl server::Exports for Exports {
                     token = good;
                     granted.push(query.clone());
                 }
+            } else if let Some(turn) = query.strip_prefix(CONNECTION_CONTEXT)
+                && cut.is_none()
+            {
+                cut = turn.parse().ok().and_then(|turn| entry.enter(turn));
+                granted.extend(cut.is_some().then(|| query.clone()));
+                left_over = cut.is_none();
             }
         }
         let who = match (token, named_a_lease) {
+            _ if left_over => Writer::Nobody,
             (Some(token), _) => Writer::Leased(token),
             (None, true) => Writer::Nobody,
             (None, false) => Writer::Anybody,
         };
         let description = format!("Cheetah export {name} on node instance {}", self.instance);
-        let device = Arc::new(Session::open(entry, who, now));
+        let device = Arc::new(Session::open(entry, who, cut, now));
         Ok(server::Export { device, description, contexts: granted })
     }
 }
@@ -246,22 +266,28 @@ enum Writer {
 struct Session {
     entry: Arc<Entry>,
     who: Writer,
+    /// Set once another connection takes its place; `None` if the client did not name it.
+    cut: Option<Arc<Cut>>,
     /// What the client was told when it connected.
     writable: bool,
 }
 
 impl Session {
-    fn open(entry: Arc<Entry>, who: Writer, now: Instant) -> Self {
+    fn open(entry: Arc<Entry>, who: Writer, cut: Option<Arc<Cut>>, now: Instant) -> Self {
         entry.connections.fetch_add(1, Ordering::Relaxed);
         let writable = who.may_write(&entry.lease.read(), now).is_ok();
-        Self { entry, who, writable }
+        Self { entry, who, cut, writable }
     }
 
-    /// Runs `write` if the lease allows it now. The lease cannot change hands meanwhile: an export's operations
-    /// finish before they return, so taking a lease over waits for them and is then sure to be alone.
+    /// Runs `write` if the lease allows it now, and the connection was not replaced. Neither can change meanwhile: an
+    /// export's operations finish before they return, so taking a lease or a connection's place over waits for them
+    /// and is then sure to be alone.
     fn fenced<'a>(&'a self, write: impl FnOnce(&'a Export) -> Io<'a, ()>) -> Io<'a, ()> {
         let lease = self.entry.lease.read();
         let allowed = match self.writable {
+            _ if self.cut.as_ref().is_some_and(|cut| cut.is_cut()) => {
+                Err("the client replaced this connection by another".to_owned())
+            }
             true => self.who.may_write(&lease, Instant::now()).map_err(|refused| refused.to_string()),
             false => Err("the connection is read-only: the export was leased to another when it was made".to_owned()),
         };

@@ -39,6 +39,7 @@ mod join;
 pub mod lease;
 pub mod node;
 mod pages;
+mod replaced;
 pub mod spare;
 pub mod store;
 mod table;

@@ -104,7 +104,7 @@ async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
     let mut pause = PAUSE_MIN;
     loop {
         let attempt = async {
-            let result = open(&shared.uri.address, &shared.wish, shared.timeout.max(PAUSE_MAX)).await;
+            let result = open(&shared.uri.address, &link.wish(&shared.wish), shared.timeout.max(PAUSE_MAX)).await;
             if result.is_err() {
                 sleep(pause).await;
             }
@@ -259,7 +259,8 @@ async fn carry(shared: &Shared, link: &Link, opened: Opened, heard: &mut Instant
                     shared.suspect_all(since);
                     return Ok(shared.silence());
                 }
-                if shared.suspected(*heard) {
+                // A write that may still be carried out, some time, holds up all others.
+                if shared.suspected(*heard) || link.is_haunted() {
                     return Ok(shared.silence());
                 }
             }

@@ -291,26 +291,33 @@ impl Inflight {
         Ok(())
     }
 
-    /// Fails everything under way: the connection is lost.
-    pub fn fail_all(&mut self, woken: &mut Woken) {
+    /// Fails everything under way: the connection is lost. Returns whether that includes changes to the content.
+    pub fn fail_all(&mut self, woken: &mut Woken) -> bool {
+        let mut changes = false;
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
             if slot.awaits_reply() {
+                changes |= slot.ask.command.modifies();
                 let cookie = Cookie::new(u32::try_from(index).unwrap_or(u32::MAX), slot.generation);
                 self.complete(cookie, Err(Failed::Disconnected), woken);
             }
         }
+        changes
     }
 
-    /// Fails what should have been answered by `now`. Its replies may still come.
-    pub fn expire(&mut self, now: Instant, woken: &mut Woken) {
+    /// Fails what should have been answered by `now`. Its replies may still come. Returns whether that includes
+    /// changes to the content.
+    pub fn expire(&mut self, now: Instant, woken: &mut Woken) -> bool {
+        let mut changes = false;
         for slot in self.slots.iter_mut().filter(|slot| slot.deadline <= now) {
             if let State::Waiting(waker) = &mut slot.state {
+                changes |= slot.ask.command.modifies();
                 woken.extend(waker.take());
                 slot.state = State::Expired;
                 slot.reply.pieces.clear();
             }
         }
+        changes
     }
 
     /// When the oldest request was issued whose reply is still to come.

@@ -17,7 +17,9 @@ use super::inflight::{Answer, Ask, Cookie, Failed, Inflight, Woken};
 use super::outbox::{Batch, Outbox};
 use super::receive::Receiver;
 use super::stream::WriteHalf;
+use super::turn::Turns;
 use crate::busy;
+use crate::handshake::client::Wish;
 use crate::proto::{CommandFlags, Request, Violation};
 
 /// The reply to a request up to this length, in bytes, comes sooner than it is worth going to sleep for.
@@ -34,6 +36,10 @@ pub(super) struct Link {
     load: AtomicUsize,
     /// Mean length of the reads under way, in bytes.
     read_len_mean: AtomicU64,
+    /// Names its connections to the server; `None` if the server does not care.
+    turns: Option<Turns>,
+    /// A change whose outcome is unknown may still be carried out by the server.
+    haunted: AtomicBool,
     /// The task should look at what changed.
     nudged: AtomicBool,
     task: AtomicWaker,
@@ -71,8 +77,26 @@ pub(super) enum Written {
 }
 
 impl Link {
-    pub fn new() -> Self {
-        Self { load: AtomicUsize::new(DOWN), ..Self::default() }
+    pub fn new(turns: Option<Turns>) -> Self {
+        Self { load: AtomicUsize::new(DOWN), turns, ..Self::default() }
+    }
+
+    /// What to wish for with its next connection.
+    pub fn wish(&self, wish: &Wish) -> Wish {
+        self.turns.as_ref().map_or_else(|| wish.clone(), |turns| turns.next(wish))
+    }
+
+    /// Whether the server may still carry out a change that was given up, until it is told by the next connection not
+    /// to. Never where it cannot be told.
+    pub fn is_haunted(&self) -> bool {
+        self.haunted.load(Ordering::Acquire)
+    }
+
+    /// To be called before anyone is told that a change was given up.
+    fn haunt(&self, gave_up_changes: bool) {
+        if gave_up_changes && self.turns.is_some() {
+            self.haunted.store(true, Ordering::Release);
+        }
     }
 
     /// Requests under way; `None` while it is down.
@@ -203,6 +227,8 @@ impl Link {
         state.writing = false;
         state.broken = None;
         state.outbox.clear();
+        // Whatever was sent before is refused by now.
+        self.haunted.store(false, Ordering::Release);
         self.publish(&state);
     }
 
@@ -213,7 +239,8 @@ impl Link {
         state.epoch += 1;
         state.writer = None;
         state.outbox.clear();
-        state.inflight.fail_all(&mut woken);
+        let gave_up_changes = state.inflight.fail_all(&mut woken);
+        self.haunt(gave_up_changes);
         self.load.store(DOWN, Ordering::Release);
         drop(state);
         wake(woken);
@@ -244,7 +271,8 @@ impl Link {
     pub fn expire(&self, now: Instant) -> Option<Instant> {
         let mut woken = Woken::new();
         let mut state = self.state.lock();
-        state.inflight.expire(now, &mut woken);
+        let gave_up_changes = state.inflight.expire(now, &mut woken);
+        self.haunt(gave_up_changes);
         let oldest = state.inflight.oldest();
         drop(state);
         wake(woken);

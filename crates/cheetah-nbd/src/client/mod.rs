@@ -15,7 +15,8 @@
 //!   the memory is used again (`pool`).
 //!
 //! A lost connection is replaced, and what was under way is asked again on the new one (`recover`), if the
-//! server is still the one that has the bytes. Nothing outlives its timeout.
+//! server is still the one that has the bytes. Nothing outlives its timeout. Writes wait until the server is sure
+//! to carry out nothing more of what was sent over the lost connection ([`turn`]).
 
 mod connection;
 mod counters;
@@ -28,6 +29,7 @@ mod pool;
 pub mod receive;
 mod recover;
 mod stream;
+mod turn;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +44,7 @@ use self::connection::{OpenError, Opened};
 use self::counters::Counters;
 use self::health::{Health, Refused};
 use self::link::Link;
+use self::turn::Turns;
 use crate::handshake::client::{Agreement, Failure, Wish};
 use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags};
 use crate::uri::NbdUri;
@@ -116,19 +119,26 @@ impl Client {
     pub async fn connect(config: ClientConfig) -> Result<Self> {
         let wish = Wish { export: config.uri.export.clone(), contexts: config.contexts.clone() };
         let open = || async {
-            connection::open(&config.uri.address, &wish, config.timeout)
-                .await
-                .map_err(|error| cannot_connect(&config, &error))
+            let turns = match Turns::matter(&wish, config.writable) {
+                true => Some(Turns::new().map_err(|error| cannot_connect(&config, &error.into()))?),
+                false => None,
+            };
+            let link = Link::new(turns);
+            match connection::open(&config.uri.address, &link.wish(&wish), config.timeout).await {
+                Ok(opened) => Ok((link, opened)),
+                Err(error) => Err(cannot_connect(&config, &error)),
+            }
         };
         let first = open().await?;
-        if config.writable && first.agreement.flags.has(TransmissionFlags::READ_ONLY) {
+        let flags = first.1.agreement.flags;
+        if config.writable && flags.has(TransmissionFlags::READ_ONLY) {
             return Err(Error::Io {
                 context: format!("{}: opening {} for writing", config.name, config.uri).into(),
                 why: "the server has it read-only".into(),
                 errno: cheetah_device::error::EROFS,
             });
         }
-        let several = first.agreement.flags.has(TransmissionFlags::CAN_MULTI_CONN);
+        let several = flags.has(TransmissionFlags::CAN_MULTI_CONN);
         let connections = if several { config.connections.clamp(1, CONNECTIONS_MAX) } else { 1 };
         let mut opened = vec![first];
         while opened.len() < connections {
@@ -137,7 +147,8 @@ impl Client {
         Ok(Self::start(config, wish, opened))
     }
 
-    fn start(config: ClientConfig, wish: Wish, opened: Vec<Opened>) -> Self {
+    fn start(config: ClientConfig, wish: Wish, opened: Vec<(Link, Opened)>) -> Self {
+        let (links, opened): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
         let agreement = opened[0].agreement.clone();
         let block_min = agreement.blocks.min;
         let payload_len_max = agreement.blocks.payload_max.min(PAYLOAD_LEN_MAX);
@@ -154,7 +165,7 @@ impl Client {
             payload_len_max: (payload_len_max - payload_len_max % block_min).max(block_min).into(),
             has_status: agreement.structured && agreement.allocation.is_some(),
             blocks: tokio::sync::RwLock::new(()),
-            links: opened.iter().map(|_| Link::new()).collect(),
+            links,
             health: Health::new(config.timeout),
             counters: Counters::default(),
             closed: AtomicBool::new(false),

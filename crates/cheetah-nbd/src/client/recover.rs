@@ -3,6 +3,9 @@
 //! All requests of NBD can be repeated without harm, so a request whose connection is lost is simply made again,
 //! by the future of the operation itself, as long as its deadline allows. A connection comes back only if the
 //! server still grants what it granted before, so what is repeated goes to the instance that has the bytes.
+//!
+//! Changes to the content wait until every connection that was lost with changes under way has been replaced, where
+//! the server cuts what is replaced: from then on, no copy of them is left that could come after a newer one.
 
 use std::sync::Arc;
 
@@ -32,7 +35,7 @@ impl Shared {
         let deadline = issued + self.timeout;
         let ask = Ask { command: order.command, range: order.range };
         loop {
-            let link = self.choose(order.range, deadline).await?;
+            let link = self.choose(order.command, order.range, deadline).await?;
             let call = Call { ask, flags: order.flags, payload: order.payload, issued, deadline };
             self.counters.requested(Request::LEN as u64 + order.payload.map_or(0, Data::len));
             match link.call(call).await {
@@ -49,9 +52,9 @@ impl Shared {
     }
 
     /// The connection with the least under way, or the next to come up.
-    async fn choose(&self, range: ByteRange, deadline: Instant) -> Result<&Link> {
+    async fn choose(&self, command: Command, range: ByteRange, deadline: Instant) -> Result<&Link> {
         loop {
-            if let Some(link) = self.least_loaded() {
+            if let Some(link) = self.usable(command) {
                 return Ok(link);
             }
             // Listen before looking, or a change in between would be missed.
@@ -64,14 +67,20 @@ impl Shared {
                 }
                 Outlook::Refused(refused) => return Err(self.lost(range, refused.why)),
                 Outlook::Lost(why) => return Err(self.lost(range, why)),
-                Outlook::Wait if self.least_loaded().is_some() => {}
+                Outlook::Wait if self.usable(command).is_some() => {}
                 Outlook::Wait if now + tick_of(self.timeout) >= deadline => {
-                    let why = self.health.why().unwrap_or_else(|| "no connection".into());
+                    let why = self.health.why().unwrap_or_else(|| "a lost connection could not be replaced".into());
                     return Err(self.lost(range, why));
                 }
                 Outlook::Wait => changed.await,
             }
         }
+    }
+
+    /// The connection to make a request on, if it can be made now.
+    fn usable(&self, command: Command) -> Option<&Link> {
+        let held_back = command.modifies() && self.links.iter().any(Link::is_haunted);
+        if held_back { None } else { self.least_loaded() }
     }
 
     fn least_loaded(&self) -> Option<&Link> {
