@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use cheetah_device::memory::Memory;
-use cheetah_device::{ByteRange, Data, Device, Error};
+use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::server::{ExportLookup, Offer, Refusal, ServerHandshake, Step};
@@ -57,6 +58,18 @@ struct State {
     grants: Vec<String>,
     /// For the next connections; the last stays.
     manners: Vec<Manner>,
+    /// How it fares as a whole, whatever its manners.
+    life: Life,
+}
+
+/// How a server's process fares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Life {
+    Awake,
+    /// Stopped: connections are there, and come to be, but nobody minds them.
+    Stopped,
+    /// Killed: all connections end, and none comes to be.
+    Killed,
 }
 
 impl State {
@@ -92,7 +105,7 @@ impl Server {
         let listener = UnixListener::bind(dir.path().join("nbd.sock")).unwrap();
         let content = (0..SIZE).map(|at| (at % 251) as u8).collect();
         let grants = vec![INSTANCE.to_owned(), LEASE.to_owned()];
-        let state = State { name: "drive".into(), grants, manners: manners.to_vec() };
+        let state = State { name: "drive".into(), grants, manners: manners.to_vec(), life: Life::Awake };
         let server = Self {
             device: Arc::new(Memory::new(content)),
             state: Arc::new(Mutex::new(state)),
@@ -116,7 +129,11 @@ impl Server {
             let manners = &mut self.state.lock().manners;
             if manners.len() > 1 { manners.remove(0) } else { manners[0] }
         };
-        if matches!(manner, Manner::Mute) {
+        let life = self.state.lock().life;
+        if life == Life::Killed {
+            return Ok(());
+        }
+        if life == Life::Stopped || matches!(manner, Manner::Mute) {
             return std::future::pending().await;
         }
         let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
@@ -134,6 +151,11 @@ impl Server {
         }
         let mut left = if let Manner::CutAfter(len) = manner { len } else { usize::MAX };
         loop {
+            match self.state.lock().life {
+                Life::Awake => {}
+                Life::Stopped => break,
+                Life::Killed => return Ok(()),
+            }
             while let Some(()) = self.answer(manner, &mut input, &mut out).await {}
             out.truncate(left);
             left -= out.len();
@@ -142,6 +164,7 @@ impl Server {
                 return Ok(());
             }
         }
+        std::future::pending().await
     }
 
     /// Carries out one request of those received.
@@ -253,6 +276,40 @@ async fn silence_is_an_error_after_the_timeout_and_at_once_from_then_on() {
         }
         assert!(start.elapsed() < TIMEOUT, "nobody waits any more");
     }
+}
+
+#[tokio::test]
+async fn who_waits_for_what_was_read_ahead_does_not_wait_twice() {
+    let timeout = Duration::from_secs(2);
+    let cases = [(Life::Stopped, 1), (Life::Stopped, 3), (Life::Killed, 1), (Life::Killed, 3)];
+    join_all(cases.map(|(life, connections)| async move {
+        let server = Server::start(&[Manner::Well]);
+        let config = ClientConfig { connections, timeout, ..server.config() };
+        let client: DynDevice = Arc::new(Client::connect(config).await.unwrap());
+        let prefetch = Prefetch::new(client, PrefetchConfig { budget_bytes: 256 << 10, ..PrefetchConfig::default() });
+        let read = |n: u64| prefetch.read(ByteRange::new(n * 4096, 4096));
+        for n in 0..32 {
+            read(n).await.unwrap();
+        }
+        assert!(prefetch.stats().prefetched_bytes > 0);
+        server.change(|state| state.life = life);
+        let start = Instant::now();
+        // What was read ahead is still good; what comes next is on its way in vain.
+        let mut n = 32;
+        let lost = loop {
+            match read(n).await {
+                Ok(_) => n += 1,
+                Err(error) => break error,
+            }
+        };
+        why(&lost);
+        assert!(start.elapsed() < timeout * 3 / 2, "{life:?}: {:?}", start.elapsed());
+        assert!(prefetch.stats().failures > 0, "{life:?}: nothing was on its way");
+        let start = Instant::now();
+        why(&read(n).await.unwrap_err());
+        assert!(start.elapsed() < timeout / 2, "{life:?}: {:?}", start.elapsed());
+    }))
+    .await;
 }
 
 #[tokio::test]
