@@ -1,14 +1,17 @@
 //! Making a drive out of nodes, and making it larger.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use cheetah_device::placement::Layout;
 use cheetah_nbd::uri::NbdUri;
 use cheetah_node::control::ControlClient;
 use cheetah_node::control::api::NewExport;
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 
+use crate::destroy::{DestroyOptions, destroy};
 use crate::error::{Error, Result};
 use crate::export::Export;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
@@ -72,6 +75,23 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         Ok(()) => Ok(file),
         Err(error) => Err(made.undo(error).await),
     }
+}
+
+/// The same, unless `stop` is ready before it is done: then nothing is left either, and the error names what `stop` gave
+/// as the reason. To drop [`create`] half-way would leave behind what the nodes were about to allocate.
+pub async fn create_unless(request: CreateRequest, stop: impl Future<Output = impl Display>) -> Result<DriveFile> {
+    let timeout = request.timeout;
+    let mut making = pin!(create(request));
+    let stopped = match select(&mut making, pin!(stop)).await {
+        Either::Left((made, _)) => return made,
+        Either::Right((why, _)) => format!("stopped by {why} before the drive was made"),
+    };
+    let file = making.await.map_err(|error| Error::failed(format!("{stopped}; {error}")))?;
+    Err(Error::failed(match destroy(&file, DestroyOptions { force: true, timeout }).await {
+        Ok(undone) if undone.is_clean() => stopped,
+        Ok(_) => format!("{stopped}, but not every node could free its memory; `cheetah status` asks them"),
+        Err(error) => format!("{stopped}, but it could not be taken back: {error}"),
+    }))
 }
 
 fn exists(path: &Path) -> Error {

@@ -5,7 +5,7 @@
 mod common;
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
-use cheetah_drive::create::create;
+use cheetah_drive::create::{create, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
@@ -134,6 +134,33 @@ async fn a_creation_that_fails_leaves_nothing() {
     let again = create(request).await.unwrap_err();
     assert_eq!(again.exit_code(), 2);
     assert_eq!((lab.exports(), DriveFile::load(&lab.path()).unwrap()), (2, file), "the first one is untouched");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creation_that_is_stopped_leaves_nothing() {
+    let lab = Lab::new(&[4 * MIB, 4 * MIB]);
+    let request = lab.request(STRIPE, Wanted::Bytes(4 * MIB)).await;
+    let mut stopped = 0;
+    for after_us in [0, 100, 300, 1000, 3000, 10_000, 1_000_000] {
+        let stop = async {
+            if after_us > 0 {
+                tokio::time::sleep(std::time::Duration::from_micros(after_us)).await;
+            }
+            "SIGINT"
+        };
+        match create_unless(request.clone(), stop).await {
+            Ok(file) => {
+                assert_eq!(lab.exports(), 2);
+                destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+            }
+            Err(error) => {
+                assert_eq!(error.to_string(), "stopped by SIGINT before the drive was made");
+                stopped += 1;
+            }
+        }
+        assert_eq!((lab.exports(), lab.files().len()), (0, 0), "stopped after {after_us} µs");
+    }
+    assert!(stopped > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
