@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cheetah_device::Size;
-use cheetah_drive::create::{CreateRequest, create};
+use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
 use cheetah_drive::{DriveFile, HashChoice, Wanted};
@@ -76,15 +76,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             ));
         }
     };
-    let made = async {
-        let nodes = args.nodes.find(timeout, ui).await?;
-        let (path, layout, thin) = (args.drive.clone(), args.layout.get(), args.thin);
-        Ok::<_, Failure>(create(CreateRequest { path, nodes, layout, size, thin, timeout }).await?)
-    };
-    let mut file = tokio::select! {
-        made = made => made?,
+    let nodes = tokio::select! {
+        nodes = args.nodes.find(timeout, ui) => nodes?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the drive was made"))),
     };
+    let (path, layout, thin) = (args.drive.clone(), args.layout.get(), args.thin);
+    let request = CreateRequest { path, nodes, layout, size, thin, timeout };
+    let mut file = create_unless(request, stop.asked()).await?;
     let Some(source) = source else {
         answer(&file, ui);
         return Ok(());
