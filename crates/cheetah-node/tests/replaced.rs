@@ -12,6 +12,7 @@ use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::server::Exports as _;
 use cheetah_node::api::{LeaseRequest, NewExport};
 use cheetah_node::{Node, NodeConfig};
+use futures::FutureExt;
 use futures::executor::block_on;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -219,6 +220,29 @@ async fn a_write_that_failed_does_not_come_back() {
         proxy.withholds(5000).await;
         // The other connections are up, yet this waits until the first one is replaced.
         client.write(0, new(), false).await.unwrap();
+        proxy.deliver().await;
+        holds_the_new(&client).await;
+    }
+}
+
+// On one thread, as above.
+#[tokio::test]
+async fn a_write_that_was_forgotten_does_not_come_back() {
+    for connections in [1, 3] {
+        let node = start();
+        let mut proxy = Proxy::start(node.nbd_address()).await;
+        let config = proxy.client(contexts(&node), connections, Duration::from_secs(1));
+        let client = Client::connect(config).await.unwrap();
+        client.write(0, vec![0; 5000].into(), false).await.unwrap();
+        // Where its reply comes, nothing is in the way of others.
+        assert!(client.write(0, old(), false).now_or_never().is_none());
+        client.write(0, new(), false).await.unwrap();
+        holds_the_new(&client).await;
+
+        proxy.withhold().await;
+        assert!(client.write(0, old(), false).now_or_never().is_none());
+        proxy.withholds(5000).await;
+        while client.write(0, new(), false).await.is_err() {}
         proxy.deliver().await;
         holds_the_new(&client).await;
     }

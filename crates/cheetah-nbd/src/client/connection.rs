@@ -232,7 +232,9 @@ async fn carry(shared: &Shared, link: &Link, opened: Opened, heard: &mut Instant
                 if payload {
                     receiver.received(len, &mut input);
                 }
-                link.receive(&mut receiver, &mut input)?;
+                if link.receive(&mut receiver, &mut input)? {
+                    shared.health.changed().notify_waiters();
+                }
             }
             Event::Nudged => {
                 if shared.is_over() {

@@ -305,11 +305,17 @@ impl Inflight {
         changes
     }
 
+    /// Whether there are changes under way of whose outcome nobody will be told.
+    pub fn has_abandoned_changes(&self) -> bool {
+        self.slots.iter().any(Slot::is_abandoned_change)
+    }
+
     /// Fails what should have been answered by `now`. Its replies may still come. Returns whether that includes
     /// changes to the content.
     pub fn expire(&mut self, now: Instant, woken: &mut Woken) -> bool {
         let mut changes = false;
         for slot in self.slots.iter_mut().filter(|slot| slot.deadline <= now) {
+            changes |= slot.is_abandoned_change();
             if let State::Waiting(waker) = &mut slot.state {
                 changes |= slot.ask.command.modifies();
                 woken.extend(waker.take());
@@ -360,6 +366,10 @@ impl Inflight {
 impl Slot {
     fn is(&self, cookie: u64) -> bool {
         u64::from(self.generation) == Cookie(cookie).generation() && self.awaits_reply()
+    }
+
+    fn is_abandoned_change(&self) -> bool {
+        matches!(self.state, State::Abandoned) && self.ask.command.modifies()
     }
 
     fn awaits_reply(&self) -> bool {

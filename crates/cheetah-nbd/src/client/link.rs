@@ -40,6 +40,8 @@ pub(super) struct Link {
     turns: Option<Turns>,
     /// A change whose outcome is unknown may still be carried out by the server.
     haunted: AtomicBool,
+    /// So will it, very likely, a change that nobody waits for any more.
+    abandoned: AtomicBool,
     /// The task should look at what changed.
     nudged: AtomicBool,
     task: AtomicWaker,
@@ -90,6 +92,11 @@ impl Link {
     /// to. Never where it cannot be told.
     pub fn is_haunted(&self) -> bool {
         self.haunted.load(Ordering::Acquire)
+    }
+
+    /// Whether other changes must wait, so that this link's are not carried out after them.
+    pub fn holds_up_changes(&self) -> bool {
+        self.is_haunted() || self.abandoned.load(Ordering::Acquire)
     }
 
     /// To be called before anyone is told that a change was given up.
@@ -229,6 +236,7 @@ impl Link {
         state.outbox.clear();
         // Whatever was sent before is refused by now.
         self.haunted.store(false, Ordering::Release);
+        self.abandoned.store(false, Ordering::Release);
         self.publish(&state);
     }
 
@@ -246,15 +254,19 @@ impl Link {
         wake(woken);
     }
 
-    /// Takes the replies out of `input` and wakes who waits for them.
-    pub fn receive(&self, receiver: &mut Receiver, input: &mut BytesMut) -> Result<(), Violation> {
+    /// Takes the replies out of `input` and wakes who waits for them. Returns whether it holds up changes no longer.
+    pub fn receive(&self, receiver: &mut Receiver, input: &mut BytesMut) -> Result<bool, Violation> {
         let mut woken = Woken::new();
         let mut state = self.state.lock();
         let result = receiver.take(input, &mut state.inflight, &mut woken);
         self.publish(&state);
+        let settled = self.abandoned.load(Ordering::Relaxed) && !state.inflight.has_abandoned_changes();
+        if settled {
+            self.abandoned.store(false, Ordering::Release);
+        }
         drop(state);
         wake(woken);
-        result
+        result.map(|()| settled)
     }
 
     /// The mean length of the reads under way, in bytes.
@@ -306,7 +318,11 @@ impl Future for Pending<'_> {
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
         if let Some(cookie) = self.cookie {
-            self.link.state.lock().inflight.abandon(cookie);
+            let mut state = self.link.state.lock();
+            state.inflight.abandon(cookie);
+            if self.link.turns.is_some() && state.inflight.has_abandoned_changes() {
+                self.link.abandoned.store(true, Ordering::Release);
+            }
         }
     }
 }

@@ -5,7 +5,8 @@
 //! server still grants what it granted before, so what is repeated goes to the instance that has the bytes.
 //!
 //! Changes to the content wait until every connection that was lost with changes under way has been replaced, where
-//! the server cuts what is replaced: from then on, no copy of them is left that could come after a newer one.
+//! the server cuts what is replaced: from then on, no copy of them is left that could come after a newer one. And
+//! they wait for those that were abandoned, which may be late on another connection.
 
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ impl Shared {
 
     /// The connection to make a request on, if it can be made now.
     fn usable(&self, command: Command) -> Option<&Link> {
-        let held_back = command.modifies() && self.links.iter().any(Link::is_haunted);
+        let held_back = command.modifies() && self.links.iter().any(Link::holds_up_changes);
         if held_back { None } else { self.least_loaded() }
     }
 
