@@ -10,6 +10,7 @@ pub mod client;
 pub mod handshake;
 pub mod proto;
 pub mod server;
+mod tune;
 pub mod uri;
 
 pub use uri::{Address, NbdUri};

@@ -7,6 +7,7 @@ use std::thread;
 use bytes::Bytes;
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
+use smallvec::SmallVec;
 
 use crate::api::Receipt;
 use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot};
@@ -16,6 +17,10 @@ use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
 
 const CHUNK_BYTES: u64 = SLOT_BYTES as u64;
 static ZERO_CHUNK: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
+
+/// What is lent at once: more would keep writers waiting, and not stay in the processor's cache on its way.
+const LENT_BYTES_MAX: u64 = 1 << 20;
+const LENT_GROUPS_MAX: usize = (LENT_BYTES_MAX / (GROUP_CHUNKS as u64 * CHUNK_BYTES)) as usize + 1;
 
 /// Wiping more than this is worth threads.
 const WIPE_ALONE_BYTES: u64 = 256 << 20;
@@ -206,28 +211,34 @@ impl Export {
         Ok(out)
     }
 
-    /// See [`Device::lend`]: for ranges in chunks under one lock, none of them a hole.
+    /// See [`Device::lend`]: for short ranges without holes.
     fn lend_now(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         if let Err(error) = self.checked(range) {
             return Some(Err(error));
         }
-        let place = self.table.place(range.offset / CHUNK_BYTES)?;
-        let slots = place.group.read();
+        if range.len > LENT_BYTES_MAX {
+            return None;
+        }
+        // Always locked in ascending order, and only to read; whoever writes holds one lock at a time.
+        let mut groups: SmallVec<[_; LENT_GROUPS_MAX]> = SmallVec::new();
+        for piece in range.split_at_multiples(GROUP_CHUNKS as u64 * CHUNK_BYTES) {
+            groups.push(self.table.place(piece.offset / CHUNK_BYTES)?.group.read());
+        }
         if let Err(error) = self.live(range) {
             return Some(Err(error));
         }
-        let mut runs = [&[][..]; GROUP_CHUNKS];
-        let mut used = 0;
-        for piece in range.split_at_multiples(CHUNK_BYTES) {
-            let view = self.store.arena().view(slots.get(place.index + used)?.as_ref()?);
+        let first = (range.offset / CHUNK_BYTES) as usize % GROUP_CHUNKS;
+        let slots = groups.iter().flat_map(|group| group.iter()).skip(first);
+        let mut runs: SmallVec<[&[u8]; LENT_GROUPS_MAX * GROUP_CHUNKS]> = SmallVec::new();
+        for (piece, slot) in range.split_at_multiples(CHUNK_BYTES).zip(slots) {
+            let view = self.store.arena().view(slot.as_ref()?);
             let at = ByteRange::new(piece.offset % CHUNK_BYTES, piece.len);
             match pages::show(view, at, self.digests) {
-                Ok(bytes) => runs[used] = bytes,
+                Ok(bytes) => runs.push(bytes),
                 Err(page) => return Some(Err(self.corrupt_page(piece, &page))),
             }
-            used += 1;
         }
-        show(&runs[..used]);
+        show(&runs);
         Some(Ok(()))
     }
 

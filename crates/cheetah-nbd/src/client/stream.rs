@@ -8,6 +8,7 @@ use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
+use crate::tune::tune;
 use crate::uri::Address;
 
 /// What is read from.
@@ -27,7 +28,7 @@ pub(super) async fn dial(address: &Address) -> io::Result<(ReadHalf, WriteHalf)>
     match address {
         Address::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
-            stream.set_nodelay(true)?;
+            tune(&stream)?;
             let (read, write) = stream.into_split();
             Ok((ReadHalf::Tcp(read), WriteHalf::Tcp(write)))
         }

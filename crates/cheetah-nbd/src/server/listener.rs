@@ -3,14 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 
-/// Dead peers are noticed after about this much silence.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+use crate::tune::tune;
 
 /// A bound socket that accepts clients.
 pub enum Listener {
@@ -62,9 +59,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                stream.set_nodelay(true)?;
-                SockRef::from(&stream)
-                    .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3))?;
+                tune(&stream)?;
                 Ok(Accepted::Tcp(stream.into_std()?))
             }
             Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0.into_std()?)),

@@ -16,12 +16,15 @@ use super::outbox::Outbox;
 use super::transmission::{Work, simple};
 use crate::proto::{Command, CommandFlags, Request};
 
-/// The size of a piece, and what pieces are aligned to.
-pub(super) const PIECE_BYTES: u64 = 256 * 1024;
+/// The size of a piece of a read, and what pieces are aligned to. All of a piece is checked before any of it is
+/// sent: a client that gets it bit by bit falls asleep in between, and waking it up costs more than the bytes.
+const READ_PIECE_BYTES: u64 = 1 << 20;
+/// The same of a write.
+pub(super) const WRITE_PIECE_BYTES: u64 = 256 * 1024;
 /// The size of a piece where no bytes move: zeroing this much takes milliseconds.
 const SILENT_PIECE_BYTES: u64 = 16 << 20;
 /// With so much waiting to be sent, no further piece is read.
-const QUEUED_BYTES_MAX: usize = 2 * PIECE_BYTES as usize;
+const QUEUED_BYTES_MAX: usize = WRITE_PIECE_BYTES as usize;
 
 /// A request under way.
 pub(super) struct Streaming<'d> {
@@ -193,7 +196,11 @@ impl<'d> Streaming<'d> {
 }
 
 fn piece_bytes(command: Command) -> u64 {
-    if matches!(command, Command::Read | Command::Write) { PIECE_BYTES } else { SILENT_PIECE_BYTES }
+    match command {
+        Command::Read => READ_PIECE_BYTES,
+        Command::Write => WRITE_PIECE_BYTES,
+        _ => SILENT_PIECE_BYTES,
+    }
 }
 
 impl Work<'_> {

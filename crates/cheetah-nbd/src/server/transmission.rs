@@ -13,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use super::allowance::Allowance;
 use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
-use super::streaming::{PIECE_BYTES, Progress, Streaming, Way};
+use super::streaming::{Progress, Streaming, WRITE_PIECE_BYTES, Way};
 use crate::busy;
 use crate::proto::{Command, CommandFlags, ErrorCode, PAYLOAD_LEN_MAX, Request};
 
 /// What is received in one go, unless a write's payload is longer.
-const INBOX_BYTES: usize = PIECE_BYTES as usize;
+const INBOX_BYTES: usize = WRITE_PIECE_BYTES as usize;
 /// With so much waiting to be sent, no further request is taken.
 const OUTBOX_BYTES_MAX: usize = 8 << 20;
 /// Requests under way at once.
