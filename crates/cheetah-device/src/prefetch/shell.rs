@@ -207,21 +207,24 @@ impl<'a> Change<'a> {
     pub(super) fn around(self, io: Io<'a, ()>) -> Io<'a, ()> {
         match io {
             Io::Done(result) => {
-                self.end(result.as_ref().unwrap_or(&Ok(())));
+                // Refused on the spot, before anything was sent: nothing changed and nothing will.
+                let refused = matches!(result, Some(Err(Error::ReadOnly | Error::OutOfBounds { .. })));
+                self.end(refused || matches!(result, Some(Ok(()))));
                 Io::Done(result)
             }
             Io::Later(later) => Io::later(async move {
                 let change = self;
                 let result = later.await;
-                change.end(&result);
+                change.end(result.is_ok());
                 result
             }),
         }
     }
 
-    fn end(mut self, result: &Result<()>) {
-        // A refusal changed nothing. Of a request that was lost nobody knows what it did, or will yet do.
-        self.settled = !matches!(result, Err(Error::Lost { .. } | Error::Io { .. }));
+    /// An error, whichever it is, settles nothing: it may stand for several requests, one refused and reported,
+    /// another lost, of which nobody knows what it did or will yet do.
+    fn end(mut self, settled: bool) {
+        self.settled = settled;
     }
 }
 

@@ -12,6 +12,9 @@ pub(super) struct Writes {
     /// Ranges of writes that failed or were given up. They may yet take effect at the far end, at a time nobody
     /// will tell us, and what was fetched before would be stale; so these are never fetched ahead again.
     doubtful: Vec<ByteRange>,
+    /// There were more of them than are kept, so that nobody knows any more what is safe. It stays so: those kept
+    /// may merge and be few again, but those that were not kept are as doubtful as ever.
+    overflowed: bool,
     next: u64,
 }
 
@@ -38,6 +41,9 @@ impl Writes {
     }
 
     fn doubt(&mut self, mut range: ByteRange) {
+        if self.overflowed {
+            return;
+        }
         self.doubtful.retain(|other| {
             let touching = other.offset <= range.end() && range.offset <= other.end();
             if touching {
@@ -45,14 +51,19 @@ impl Writes {
             }
             !touching
         });
-        // One too many is enough to stop fetching ahead.
-        if self.doubtful.len() <= RANGES_MAX {
+        if self.doubtful.len() < RANGES_MAX {
             self.doubtful.push(range);
+        } else {
+            self.overflowed = true;
+            self.doubtful = Vec::new();
         }
     }
 
     /// Whether the range can be fetched now and be right afterwards.
     pub(super) fn allow(&self, range: ByteRange) -> bool {
+        if self.overflowed {
+            return false;
+        }
         let mut ranges = self.active.iter().map(|(_, range)| range).chain(&self.doubtful);
         self.active.len() + self.doubtful.len() <= RANGES_MAX && !ranges.any(|r| r.intersection(range).is_some())
     }
@@ -89,5 +100,18 @@ mod tests {
         assert_eq!((0..1000).map(|i| fail(i * 10)).last(), Some((1, true)));
         let last = (0..200).map(|i| fail(20_000 + i * 20)).last().unwrap();
         assert!(!last.1);
+    }
+
+    #[test]
+    fn doubts_beyond_those_kept_are_not_forgotten_when_others_merge() {
+        let mut writes = Writes::default();
+        let mut fail = |range| {
+            let id = writes.begin(range);
+            writes.end(id, false);
+        };
+        (0..150).for_each(|i| fail(ByteRange::new(i * 20, 10)));
+        fail(ByteRange::new(0, 100 * 20));
+        assert!(!writes.allow(ByteRange::new(149 * 20, 10)));
+        assert!(!writes.allow(ByteRange::new(1 << 40, 1)));
     }
 }
