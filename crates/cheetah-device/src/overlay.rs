@@ -4,6 +4,9 @@
 //! write never has to read what is around it, two writers have no block in common to fight over, and a range of
 //! the base that cannot be read can still be written over. Every read finds out under a short lock which bytes
 //! come from where, then fetches without the lock.
+//!
+//! Changes to a file happen one after the other, and one that has begun is finished even if its future is dropped:
+//! otherwise it could land after a later change to the same bytes and undo it.
 
 mod spans;
 
@@ -30,7 +33,7 @@ const PIECE_BYTES: u64 = 4096;
 /// The changes live as long as the overlay; [`flush`](Device::flush) has nothing to do.
 pub struct Overlay {
     base: DynDevice,
-    spans: Mutex<Spans>,
+    spans: Arc<Mutex<Spans>>,
     store: Store,
 }
 
@@ -45,13 +48,15 @@ enum Store {
 struct ScratchFile {
     file: File,
     path: PathBuf,
+    /// Held by the change under way, until it is done.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Overlay {
     /// Keeps changes in memory, `limit_bytes` of them with all their bookkeeping; a write beyond it fails with
     /// [`Error::NoSpace`].
     pub fn in_memory(base: DynDevice, limit_bytes: u64) -> Self {
-        Self { base, spans: Mutex::default(), store: Store::Memory { limit_bytes } }
+        Self { base, spans: Arc::default(), store: Store::Memory { limit_bytes } }
     }
 
     /// Keeps changes in a sparse file at `path`. The file must not exist yet, and its name is removed again at
@@ -64,8 +69,8 @@ impl Overlay {
         })?;
         std::fs::remove_file(path)
             .map_err(|error| Error::io(format!("unlinking the overlay file {}", path.display()), &error))?;
-        let store = Store::File(Arc::new(ScratchFile { file, path: path.to_owned() }));
-        Ok(Self { base, spans: Mutex::default(), store })
+        let store = Store::File(Arc::new(ScratchFile { file, path: path.to_owned(), turn: Arc::default() }));
+        Ok(Self { base, spans: Arc::default(), store })
     }
 
     /// Bytes that differ in origin from the base: written or zeroed here.
@@ -149,12 +154,7 @@ impl Device for Overlay {
         }
         match &self.store {
             Store::Memory { limit_bytes } => Io::done(self.keep(offset, &data, *limit_bytes)),
-            Store::File(file) => Io::later(async move {
-                file.write(offset, data).await?;
-                // Only now: until the bytes are in the file, readers get what was there before.
-                self.spans.lock().set(range, Content::Stored);
-                Ok(())
-            }),
+            Store::File(file) => file.write(offset, data, &self.spans),
         }
     }
 
@@ -162,14 +162,18 @@ impl Device for Overlay {
         if let Err(error) = self.check(range) {
             return Io::fail(error);
         }
-        let mut spans = self.spans.lock();
-        if let Store::Memory { limit_bytes } = self.store
-            && let Err(error) = check_room(&spans, range, 0, 1, limit_bytes)
-        {
-            return Io::fail(error);
+        match &self.store {
+            Store::Memory { limit_bytes } => {
+                let mut spans = self.spans.lock();
+                let room = check_room(&spans, range, 0, 1, *limit_bytes);
+                Io::done(room.map(|()| spans.set(range, Content::Zero)))
+            }
+            Store::File(file) => Io::later(async move {
+                let _turn = file.turn.lock().await;
+                self.spans.lock().set(range, Content::Zero);
+                Ok(())
+            }),
         }
-        spans.set(range, Content::Zero);
-        Io::ok(())
     }
 
     fn trim(&self, range: ByteRange) -> Io<'_, ()> {
@@ -213,13 +217,24 @@ impl ScratchFile {
         }))
     }
 
-    fn write(self: &Arc<Self>, offset: u64, data: Data) -> Io<'_, ()> {
-        let this = Arc::clone(self);
-        Io::later(blocking(move || {
-            let range = ByteRange::new(offset, data.len());
-            let result = this.file.write_all_at(&data.into_bytes(), offset);
-            result.map_err(|error| this.error("writing", range, &error))
-        }))
+    /// Writes to the file and then says so in `spans`.
+    fn write(self: &Arc<Self>, offset: u64, data: Data, spans: &Arc<Mutex<Spans>>) -> Io<'_, ()> {
+        let (this, spans) = (Arc::clone(self), Arc::clone(spans));
+        Io::later(async move {
+            // Taken here, so that changes happen in the order in which they were begun, and given back over there,
+            // where the work is done, which goes on when this future is dropped.
+            let turn = Arc::clone(&this.turn).lock_owned().await;
+            blocking(move || {
+                let _turn = turn;
+                let range = ByteRange::new(offset, data.len());
+                let result = this.file.write_all_at(&data.into_bytes(), offset);
+                result.map_err(|error| this.error("writing", range, &error))?;
+                // Only now: until the bytes are in the file, readers get what was there before.
+                spans.lock().set(range, Content::Stored);
+                Ok(())
+            })
+            .await
+        })
     }
 
     fn error(&self, doing: &str, range: ByteRange, error: &std::io::Error) -> Error {
@@ -232,5 +247,39 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(_) => Err(Error::Invalid("the overlay's file I/O was cut short by the runtime's end".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+
+    #[test]
+    fn an_abandoned_write_is_finished_before_the_next_change_begins() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            let base = Arc::new(Memory::new(vec![b'.'; 8]));
+            let overlay = Overlay::in_file(base, &directory.path().join("changes")).unwrap();
+            // Nothing gets to the file until the only thread there is for it is let go.
+            let (let_go, held) = std::sync::mpsc::channel::<()>();
+            let holding = tokio::task::spawn_blocking(move || held.recv());
+
+            let mut abandoned = overlay.write(0, Data::from(Bytes::from_static(b"aaaaaa")), false);
+            assert!(futures::poll!(&mut abandoned).is_pending());
+            drop(abandoned);
+            let mut zero = overlay.zero(ByteRange::new(1, 1), Zeroing::default());
+            assert!(futures::poll!(&mut zero).is_pending());
+            let mut later = overlay.write(2, Data::from(Bytes::from_static(b"bb")), false);
+            assert!(futures::poll!(&mut later).is_pending());
+
+            let_go.send(()).unwrap();
+            holding.await.unwrap().unwrap();
+            zero.await.unwrap();
+            later.await.unwrap();
+            let whole = overlay.read(ByteRange::new(0, 8)).await.unwrap().into_bytes();
+            assert_eq!(&whole[..], b"a\0bbaa..");
+        });
     }
 }
