@@ -189,13 +189,16 @@ impl Export {
         self.checked(range)?;
         let (mut out, mut run) = (Data::new(), Vec::new());
         for piece in range.split_at_multiples(CHUNK_BYTES) {
+            // Before any lock is held: the forecast takes the same locks, and a writer waiting for one of them would
+            // keep the second reader out, which is us.
+            let room = if run.is_empty() { self.run_len(piece, range.end()) } else { 0 };
             let place = self.table.place(piece.offset / CHUNK_BYTES);
             let slots = place.map(|place| (place.group.read(), place.index));
             self.live(range)?;
             match slots.as_ref().and_then(|(slots, index)| slots[*index].as_ref()) {
                 Some(slot) => {
                     if run.is_empty() {
-                        run = Vec::with_capacity(self.run_len(piece, range.end()));
+                        run = Vec::with_capacity(room);
                     }
                     let at = ByteRange::new(piece.offset % CHUNK_BYTES, piece.len);
                     let view = self.store.arena().view(slot);
@@ -242,8 +245,8 @@ impl Export {
         Some(Ok(()))
     }
 
-    /// Bytes from the start of `piece`, which is in a slot, to the next hole or `end`. Only a forecast: others write
-    /// meanwhile.
+    /// Bytes from the start of `piece` to the next hole or `end`, if `piece` is in a slot. Only a forecast: others write
+    /// meanwhile. To be called without holding any chunk.
     fn run_len(&self, piece: ByteRange, end: u64) -> usize {
         let more = ByteRange::between(piece.end(), end).split_at_multiples(CHUNK_BYTES);
         let more = more.take_while(|piece| {

@@ -297,3 +297,20 @@ fn writers_readers_and_a_deletion_at_once() {
     let status = store.status();
     assert_eq!((status.used_bytes, status.free_bytes), (0, status.usable_bytes));
 }
+
+#[test]
+fn a_reader_across_a_hole_and_a_writer_beside_it_do_not_wait_for_each_other() {
+    let store = store(8);
+    let export = store.export("busy", 4 * CHUNK, true, true).unwrap();
+    for chunk in [0, 1] {
+        write(&export, chunk * CHUNK, vec![1; 65_536]);
+    }
+    std::thread::scope(|scope| {
+        // Not lent, for there are holes in it.
+        scope.spawn(|| (0..5_000).for_each(|_| drop(read(&export, ByteRange::new(0, 4 * CHUNK)).unwrap())));
+        for chunk in [0, 1] {
+            let export = &export;
+            scope.spawn(move || (0..5_000).for_each(|_| write(export, chunk * CHUNK, vec![2; 512])));
+        }
+    });
+}

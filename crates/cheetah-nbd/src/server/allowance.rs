@@ -55,7 +55,14 @@ impl Allowance {
                 none => *none = Some(more),
             }
         }
+        // Whatever was asked for is not needed any more; left alone it would be granted to nobody in the end.
+        self.asking = None;
         Poll::Ready(())
+    }
+
+    /// Whether more is held than everybody's share.
+    pub(super) fn is_extended(&self) -> bool {
+        self.granted > FREE_BYTES
     }
 
     /// Gives back what a connection that now holds `bytes` has long not needed, so that others get theirs. True if
@@ -93,6 +100,8 @@ mod tests {
         assert!(modest.poll_hold(2 * MIB, &mut cx).is_pending());
         greedy.give_back(MIB);
         assert!(modest.poll_hold(2 * MIB, &mut cx).is_ready());
+        assert!(greedy.poll_hold(8 * MIB, &mut cx).is_pending());
+        assert!(greedy.poll_hold(FREE_BYTES, &mut cx).is_ready(), "it needs less by now");
         greedy.give_back(0);
         modest.give_back(0);
         assert_eq!(shared.available_permits(), 8 * MIB);

@@ -3,12 +3,14 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use cheetah_device::{ByteRange, Data, Device, Extent, Io, Zeroing};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, Sleep};
 
 use super::allowance::Allowance;
 use super::answer::{Outcome, Terms};
@@ -25,6 +27,8 @@ const OUTBOX_BYTES_MAX: usize = 8 << 20;
 const REQUESTS_MAX: usize = 512;
 /// Turns of the loop before others on the thread get theirs.
 const TURNS_MAX: usize = 32;
+/// How long a client may hold memory that others need, and neither send nor take a byte.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Turns of one request each until a connection counts as one of depth 1 again.
 const SINGLE_TURNS: u32 = 256;
 
@@ -45,6 +49,10 @@ pub(super) struct Transmission<'d, S> {
     discard: usize,
     /// The client has said good-bye, or closed its side: finish what is under way.
     ending: bool,
+    /// Bytes of the payload that is being received.
+    receiving: usize,
+    /// Runs out when nothing moves.
+    patience: Option<Pin<Box<Sleep>>>,
     /// The next request waits for memory; reading on would only pile up more.
     waiting: bool,
     /// Turns until a client that keeps several requests under way counts as one that does not.
@@ -73,6 +81,8 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             allowance,
             discard: 0,
             ending: false,
+            receiving: 0,
+            patience: None,
             waiting: false,
             pipelined: 0,
         }
@@ -84,6 +94,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut progress = false;
         for _ in 0..TURNS_MAX {
             let mut moved = self.finish_slow(cx);
             moved |= self.take_requests(cx)? > 0;
@@ -93,18 +104,37 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             }
             moved |= self.receive(cx)?;
             if moved {
+                progress = true;
                 continue;
             }
             if self.ending && self.slow.is_empty() && self.outbox.len() == 0 && self.is_settled() {
                 return Poll::Ready(Ok(()));
             }
-            if self.allowance.give_back(self.held()) {
+            if self.allowance.give_back(self.held() + self.receiving) {
                 continue;
             }
-            return Poll::Pending;
+            return self.poll_patience(progress, cx);
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Fails once a client that holds more than its share of the memory has let nothing move for too long: others
+    /// wait for it.
+    fn poll_patience(&mut self, progress: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.allowance.is_extended() {
+            self.patience = None;
+            return Poll::Pending;
+        }
+        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
+        // A device that takes its time is not the client's fault.
+        if progress || !self.slow.is_empty() {
+            patience.as_mut().reset(Instant::now() + PATIENCE);
+        }
+        patience
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::Error::other("the client holds memory and neither sends nor takes")))
     }
 
     /// Queues the replies of requests that have finished meanwhile.
@@ -161,6 +191,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 self.stream(cx)?;
                 continue;
             }
+            self.receiving = 0;
             self.waiting = self.allowance.poll_hold(self.held() + cost(&request), cx).is_pending();
             if self.waiting {
                 return Ok(None);
@@ -168,6 +199,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             let len = Request::LEN + request.payload_len() as usize;
             if self.inbox.len() < len {
                 self.inbox.reserve(len - self.inbox.len());
+                self.receiving = cost(&request);
                 return Ok(None);
             }
             let payload = self.inbox.split_to(len).freeze().slice(Request::LEN..);
