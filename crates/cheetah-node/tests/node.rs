@@ -143,7 +143,7 @@ async fn raw(node: &Node, request: &[u8]) -> String {
 
 fn post(path: &str, kind: &str, body: &str) -> Vec<u8> {
     let len = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {kind}\r\n");
+    let head = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-type: {kind}\r\n");
     format!("{head}content-length: {len}\r\n\r\n{body}").into_bytes()
 }
 
@@ -172,9 +172,36 @@ async fn hostile_callers_get_an_error_and_nothing_else() {
         let what = String::from_utf8_lossy(&request[..request.len().min(120)]).into_owned();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{what}\n{answer}");
     }
-    let answer = raw(&node, b"DELETE /v1/exports/x?lease=zz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    let answer =
+        raw(&node, b"DELETE /v1/exports/x?lease=zz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").await;
     assert!(answer.contains(r#"{"error":"a lease token has 32 hex digits"}"#), "{answer}");
     assert_eq!(client.status().await.unwrap().exports, [], "nothing was made");
+}
+
+#[tokio::test]
+async fn a_web_page_whose_name_leads_here_is_refused() {
+    let (node, client) = start();
+    let ask = async |version: &str, hosts: &str| {
+        let request = format!("GET /v1/status {version}\r\n{hosts}connection: close\r\n\r\n");
+        raw(&node, request.as_bytes()).await
+    };
+    for hosts in
+        ["host: evil.example\r\n", "host: evil.example:10808\r\n", "", "host: 127.0.0.1\r\nhost: evil.example\r\n"]
+    {
+        let answer = ask("HTTP/1.1", hosts).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 403") && answer.contains(r#"{"error":"call the node by"#),
+            "{hosts}{answer}"
+        );
+    }
+    for (version, hosts) in [("HTTP/1.1", "host: localhost:1\r\n"), ("HTTP/1.1", "host: [::1]:1\r\n"), ("HTTP/1.0", "")]
+    {
+        let answer = ask(version, hosts).await;
+        assert!(answer.starts_with(&format!("{version} 200")), "{hosts}{answer}");
+    }
+    // Cheetah's own client may know the node under any name.
+    let port = node.http_address().port();
+    assert!(client.status().await.is_ok() && ControlClient::new(format!("localhost:{port}")).status().await.is_ok());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A client of the control API.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -170,12 +171,15 @@ impl ControlClient {
             Ok(Err(error)) => return Err(self.unreachable(format!("cannot connect: {error}"))),
             Err(_) => return Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
         };
+        // The address rather than the name it was found under: a node does not answer to names it does not know.
+        let peer = stream.peer_addr().map_err(|error| self.unreachable(format!("cannot connect: {error}")))?;
+        let host = SocketAddr::new(peer.ip(), peer.port()).to_string();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.not_a_node(e))?;
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, &self.addr)
+            .header(header::HOST, host)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(|error| self.not_a_node(error))?;

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod client;
+mod host;
 mod metrics;
 pub(crate) mod server;
 

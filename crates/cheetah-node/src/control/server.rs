@@ -1,8 +1,10 @@
 //! The server of the control API.
 //!
 //! Whoever can reach it may use it, so everything it takes is limited: connections, headers, bodies, and the time
-//! each may take. Bodies must be declared as JSON, which keeps web pages open on the same machine from posting here
-//! behind their reader's back (a browser asks first, and is not answered).
+//! each may take. Two rules keep web pages, open in a browser that can reach the node, from using it behind their
+//! reader's back. Bodies must be declared as JSON, and other sites' pages may not send that, nor delete, unless the
+//! browser asks first, and it is not answered. And the node must be called by its address or its own name (see
+//! [`host`](super::host)), since a page can have its site's name point to the node and so pass for the same site.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::{StatusCode, Uri, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
@@ -25,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use super::api::{
     BODY_BYTES_MAX, ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status,
 };
-use super::metrics;
+use super::{host, metrics};
 use crate::exports::{Exports, ExportsError};
 use crate::lease::Refused;
 use crate::node::Shared;
@@ -82,7 +85,17 @@ fn router(node: Arc<Shared>) -> Router {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(only_by_own_name))
         .with_state(node)
+}
+
+/// Refuses requests meant for another host.
+async fn only_by_own_name(request: Request, next: Next) -> Response {
+    if host::is_ours(request.version(), request.headers()) {
+        return next.run(request).await;
+    }
+    let why = "call the node by its IP address, its host name or localhost: the Host header names none of them";
+    Refusal::new(StatusCode::FORBIDDEN, why).into_response()
 }
 
 type Answer<T> = Result<T, Refusal>;
