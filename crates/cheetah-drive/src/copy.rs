@@ -57,7 +57,8 @@ impl Copy {
         mut progress: impl FnMut(Progress) + Send,
     ) -> Result<Hashes> {
         let hashing = Hashing::start(self.hashes)?;
-        let mut reads = std::pin::pin!(chunks(self.from.clone(), self.size, digests.is_some()));
+        let digested = digests.as_ref().map_or(0, |digests| digests.size());
+        let mut reads = std::pin::pin!(chunks(self.from.clone(), self.size, digested));
         let mut writes = JoinSet::new();
         let mut done = 0;
         let mut finished = |result: Finished| {
@@ -97,13 +98,14 @@ pub(crate) struct Chunk {
     pub read: cheetah_device::Result<(Data, Option<ChunkDigest>)>,
 }
 
-/// The chunks of the first `size` bytes of `device`, in order; read ahead, and digested, in tasks of their own.
-pub(crate) fn chunks(device: DynDevice, size: u64, digests: bool) -> impl Stream<Item = Chunk> + Send {
+/// The chunks of the first `size` bytes of `device`, in order, read ahead in tasks of their own. Those of the first
+/// `digested` bytes are digested there as well; what lies behind begins with a chunk of its own.
+pub(crate) fn chunks(device: DynDevice, size: u64, digested: u64) -> impl Stream<Item = Chunk> + Send {
     let read = move |range: ByteRange| {
         let device = device.clone();
         let task = tokio::spawn(async move {
             let data = read_exactly(&device, range).await?;
-            let digest = digests.then(|| digest(&data));
+            let digest = (range.end() <= digested).then(|| digest(&data));
             Ok((data, digest))
         });
         async move {
@@ -111,7 +113,9 @@ pub(crate) fn chunks(device: DynDevice, size: u64, digests: bool) -> impl Stream
             Chunk { range, read: task.await.unwrap_or_else(died) }
         }
     };
-    stream::iter(ByteRange::new(0, size).split_at_multiples(CHUNK_BYTES)).map(read).buffered(READ_AHEAD)
+    let digested = digested.min(size);
+    let parts = [ByteRange::new(0, digested), ByteRange::between(digested, size)];
+    stream::iter(parts.into_iter().flat_map(|part| part.split_at_multiples(CHUNK_BYTES))).map(read).buffered(READ_AHEAD)
 }
 
 /// Reads `range`; an answer of any other length is an error.

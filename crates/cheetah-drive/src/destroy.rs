@@ -29,7 +29,8 @@ pub struct DestroyOptions {
 pub struct Destroyed {
     /// For each node entry, in file order.
     pub nodes: Vec<NodeOutcome>,
-    /// Whether the drive file and its digests were removed. They are kept where a node refused, for another try.
+    /// Whether the drive file and its digests were removed. They are kept for another try where
+    /// a node refused; and, unless forced, where one could not be reached.
     pub file_removed: bool,
 }
 
@@ -56,7 +57,7 @@ pub enum Outcome {
         /// Whether the node read them back as zeros.
         verified_zero: bool,
     },
-    /// The node restarted since, and so wiped it, or freed it before.
+    /// The node restarted since, and its memory went back to the system without a receipt; or it was freed before.
     Gone,
     /// The node did not answer; its memory may still hold the bytes.
     Unreachable {
@@ -83,7 +84,8 @@ impl Destroyed {
     }
 }
 
-/// Frees the drive's exports and removes its file and digests. Nodes that cannot be reached are reported, not fatal.
+/// Frees the drive's exports and removes its file and digests. Nodes that cannot be reached are reported, not fatal,
+/// but without force the file stays, to free them later.
 /// Refused while others hold its lease or are connected, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
     let now = match options.force {
@@ -102,7 +104,11 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         .zip(outcomes)
         .map(|(node, outcome)| NodeOutcome { node: node.name.clone(), size_bytes: node.size, outcome })
         .collect();
-    let file_removed = !nodes.iter().any(|node| matches!(node.outcome, Outcome::Refused { .. }));
+    let file_removed = !nodes.iter().any(|node| match node.outcome {
+        Outcome::Refused { .. } => true,
+        Outcome::Unreachable { .. } => !options.force,
+        _ => false,
+    });
     if file_removed {
         remove(&file.digests_path())?;
         remove(&file.path)?;

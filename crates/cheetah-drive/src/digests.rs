@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use cheetah_device::Data;
+use cheetah_device::{ByteRange, Data};
 
 use crate::error::{Error, Result};
 use crate::file::disk::write_atomically;
@@ -32,6 +32,7 @@ pub fn digest(chunk: &Data) -> ChunkDigest {
 /// The digests of an image's chunks, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digests {
+    size: u64,
     chunks: Vec<ChunkDigest>,
 }
 
@@ -39,7 +40,27 @@ impl Digests {
     /// Room for an image of `size` bytes; all zeros until [`Digests::set`].
     pub fn new(size: u64) -> Result<Self> {
         let count = usize::try_from(size.div_ceil(CHUNK_BYTES));
-        count.map(|count| Self { chunks: vec![[0; 32]; count] }).map_err(|_| Error::failed("the image is too large"))
+        count
+            .map(|count| Self { size, chunks: vec![[0; 32]; count] })
+            .map_err(|_| Error::failed("the image is too large"))
+    }
+
+    /// Bytes of the image.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The ranges whose digest is not the one that `other` has: whole chunks, neighbours merged, in order.
+    pub fn differing(&self, other: &Self) -> Vec<ByteRange> {
+        let mut ranges: Vec<ByteRange> = Vec::new();
+        for chunk in ByteRange::new(0, self.size.max(other.size)).split_at_multiples(CHUNK_BYTES) {
+            match ranges.last_mut() {
+                _ if self.get(chunk.offset) == other.get(chunk.offset) => {}
+                Some(last) if last.end() == chunk.offset => last.len += chunk.len,
+                _ => ranges.push(chunk),
+            }
+        }
+        ranges
     }
 
     /// Records the digest of the chunk that starts at `offset`.

@@ -113,7 +113,7 @@ async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Dur
     if error.is_conflict() {
         return Error::failed(format!(
             "{drive} has a writer already ({error}); wait for it to end, open the drive read-only, or take it over \
-             with --force"
+             with --force-lease"
         ));
     }
     // A node that does not know the export may be one that restarted, which is what the user should hear.

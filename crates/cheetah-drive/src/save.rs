@@ -10,9 +10,13 @@ use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, G
 use serde::Serialize;
 
 use crate::copy::{Copy, Progress};
+use crate::digests::Digests;
 use crate::error::{Error, Result};
 use crate::file::disk::{directory, sync_directory, temporary_in};
 use crate::hash::{HashChoice, Hashes};
+
+/// Differing ranges named in an error; verify lists them all.
+const RANGES_SHOWN_MAX: usize = 8;
 
 /// How to save.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +29,8 @@ pub struct SaveOptions {
     pub size: Option<u64>,
     /// What the hashes should be; if one differs, nothing is saved. Only those also in `hashes` are compared.
     pub expected: Hashes,
+    /// What the chunks of the image, at the start of what is saved, should be; if one differs, nothing is saved.
+    pub digests: Option<Digests>,
 }
 
 /// What was saved.
@@ -62,7 +68,15 @@ pub async fn save(
         size,
         hashes: options.hashes,
     };
-    let hashes = copy.run(None, progress).await?;
+    let hashes = match &options.digests {
+        Some(loaded) => {
+            let mut read = Digests::new(loaded.size())?;
+            let hashes = copy.run(Some(&mut read), progress).await?;
+            check_chunks(&loaded.differing(&read))?;
+            hashes
+        }
+        None => copy.run(None, progress).await?,
+    };
     check_expected(&hashes, &options.expected)?;
     let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
     persisted.map_err(|error| match error.error.kind() {
@@ -71,6 +85,20 @@ pub async fn save(
     })?;
     sync_directory(dir).map_err(failed)?;
     Ok(Saved { size, hashes })
+}
+
+fn check_chunks(differing: &[ByteRange]) -> Result<()> {
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let mut named: Vec<_> = differing.iter().take(RANGES_SHOWN_MAX).map(ToString::to_string).collect();
+    if differing.len() > RANGES_SHOWN_MAX {
+        named.push(format!("and {} more", differing.len() - RANGES_SHOWN_MAX));
+    }
+    Err(Error::Evidence(format!(
+        "what was read differs from what was loaded, in {}; nothing was saved, run verify to see all of it",
+        named.join(", ")
+    )))
 }
 
 fn check_expected(hashes: &Hashes, expected: &Hashes) -> Result<()> {
@@ -178,6 +206,32 @@ mod tests {
         let again = save(device(), &path, SaveOptions::default(), |_| {}).await.unwrap_err();
         assert_eq!(again.exit_code(), 2);
         save(device(), &path, SaveOptions { force: true, ..Default::default() }, |_| {}).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn chunks_are_compared_whatever_hashes_are_made() {
+        let dir = tempfile::tempdir().unwrap();
+        // The image ends within a chunk, and the drive goes on behind it.
+        let image = 3 << 20 | 5;
+        let path = dir.path().join("out.raw");
+        let copied = |digests: Digests| {
+            let options = SaveOptions { hashes: HashChoice::NONE, digests: Some(digests), ..Default::default() };
+            save(device(), &path, options, |_| {})
+        };
+        let mut digests = Digests::new(image).unwrap();
+        for chunk in ByteRange::new(0, image).split_at_multiples(1 << 20) {
+            digests.set(chunk.offset, crate::digests::digest(&device().read(chunk).await.unwrap()));
+        }
+        let mut changed = digests.clone();
+        changed.set(1 << 20, [1; 32]);
+        changed.set(3 << 20, [1; 32]);
+        let error = copied(changed).await.unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        let text = error.to_string();
+        let ranges = [ByteRange::new(1 << 20, 1 << 20), ByteRange::new(3 << 20, 5)];
+        assert!(ranges.iter().all(|range| text.contains(&range.to_string())), "{text}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing half-made is left");
+        assert_eq!(copied(digests).await.unwrap().size, (3 << 20) + 17);
     }
 
     #[tokio::test]

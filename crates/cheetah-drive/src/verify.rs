@@ -32,11 +32,13 @@ pub struct VerifyOptions {
 /// What was found. Every byte looked at is ok, mismatched, unreadable or not compared, and only one of these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// Bytes looked at: the image's, or the drive's where there is none to compare with.
+    /// Bytes looked at: the drive's.
     pub size: u64,
+    /// Bytes of them, from the start, that are the image's and were compared; 0 where there is none.
+    pub image_size: u64,
     /// What they were compared with.
     pub compared: Compared,
-    /// Bytes that are as they were loaded; or merely readable, where there was nothing to compare with.
+    /// Bytes that are as they were loaded; or merely readable, behind the image or where there is none.
     pub ok_bytes: u64,
     /// Bytes that could be read, but not compared, because another part of their chunk could not be read.
     pub uncompared_bytes: u64,
@@ -44,7 +46,7 @@ pub struct VerifyReport {
     pub mismatched: Vec<Found>,
     /// Ranges that could not be read. In order.
     pub unreadable: Vec<Found>,
-    /// Hashes recomputed; only if everything could be read.
+    /// Hashes recomputed; only if the whole image could be read.
     pub hashes: Hashes,
     /// The recomputed hashes that differ from those recorded.
     pub hashes_differing: Vec<String>,
@@ -58,7 +60,7 @@ pub enum Compared {
     Digests,
     /// Nothing: no image was loaded.
     Empty,
-    /// Nothing: the drive was opened for writing since.
+    /// The digests made when the image was loaded; but the drive was opened for writing since.
     Modified,
     /// Nothing: the load never finished.
     Loading,
@@ -114,12 +116,12 @@ pub async fn verify(
     let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
     let drive = Drive::open(file, open).await?;
     let recorded = file.image.as_ref().filter(|_| expected.is_some());
-    let size = recorded.map_or(file.size, |image| image.size);
     let hashes = recorded.map(|image| image.hashes.clone()).unwrap_or_default();
     let unit = file.sets.iter().filter_map(|set| set.unit).min().unwrap_or(PIECE_BYTES_MAX);
     let scrub = Scrub {
         device: drive.device(),
-        size,
+        size: file.size,
+        image: recorded.map_or(0, |image| image.size),
         piece: unit.min(PIECE_BYTES_MAX),
         expected,
         hashes: hashes.choice() & options.hashes,
@@ -134,19 +136,22 @@ pub async fn verify(
 /// What to compare the drive with.
 fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
     let Some(image) = &file.image else { return Ok((Compared::Empty, None)) };
-    match (image.state, &image.digests) {
-        (ImageState::Intact, Some(recorded)) => {
-            Ok((Compared::Digests, Some(Digests::load(file, recorded, image.size)?)))
-        }
-        (ImageState::Modified, _) => Ok((Compared::Modified, None)),
-        (ImageState::Loading | ImageState::Intact, _) => Ok((Compared::Loading, None)),
-    }
+    let compared = match image.state {
+        ImageState::Intact => Compared::Digests,
+        // Whoever opened it for writing need not have written.
+        ImageState::Modified => Compared::Modified,
+        ImageState::Loading => return Ok((Compared::Loading, None)),
+    };
+    let Some(recorded) = &image.digests else { return Ok((Compared::Loading, None)) };
+    Ok((compared, Some(Digests::load(file, recorded, image.size)?)))
 }
 
 /// A reading of everything.
 struct Scrub {
     device: DynDevice,
     size: u64,
+    /// Bytes from the start that are compared and hashed.
+    image: u64,
     piece: u64,
     expected: Option<Digests>,
     hashes: HashChoice,
@@ -156,6 +161,7 @@ impl Scrub {
     async fn run(self, compared: Compared, mut progress: impl FnMut(Progress) + Send) -> Result<VerifyReport> {
         let mut report = VerifyReport {
             size: self.size,
+            image_size: self.image,
             compared,
             ok_bytes: 0,
             uncompared_bytes: 0,
@@ -165,7 +171,7 @@ impl Scrub {
             hashes_differing: Vec::new(),
         };
         let mut hashing = Some(Hashing::start(self.hashes)?);
-        let mut reads = std::pin::pin!(chunks(self.device.clone(), self.size, self.expected.is_some()));
+        let mut reads = std::pin::pin!(chunks(self.device.clone(), self.size, self.image));
         while let Some(Chunk { range, read }) = reads.next().await {
             let readable = match read {
                 Ok(readable) => Some(readable),
@@ -173,13 +179,14 @@ impl Scrub {
             };
             match readable {
                 Some((data, known)) => {
-                    if let Some(hashing) = &hashing {
+                    if let Some(hashing) = hashing.as_ref().filter(|_| self.is_image(range)) {
                         hashing.push(&data).await?;
                     }
                     self.compare(range, || known.unwrap_or_else(|| digest(&data)), &mut report);
                 }
                 // Hashes of the whole mean nothing without this part.
-                None => hashing = None,
+                None if self.is_image(range) => hashing = None,
+                None => {}
             }
             progress(Progress { done: range.end(), total: self.size });
         }
@@ -189,9 +196,14 @@ impl Scrub {
         Ok(report)
     }
 
+    /// Whether a chunk is the image's; none is so in part.
+    const fn is_image(&self, range: ByteRange) -> bool {
+        range.end() <= self.image
+    }
+
     fn compare(&self, range: ByteRange, digest: impl FnOnce() -> ChunkDigest, report: &mut VerifyReport) {
         match &self.expected {
-            Some(expected) if expected.get(range.offset) != Some(&digest()) => {
+            Some(expected) if self.is_image(range) && expected.get(range.offset) != Some(&digest()) => {
                 Found::push(range, "differs from what was loaded", &mut report.mismatched);
             }
             _ => report.ok_bytes += range.len,
@@ -228,7 +240,7 @@ impl Scrub {
             return Some(whole);
         }
         let readable = range.len - unreadable;
-        if self.expected.is_some() {
+        if self.is_image(range) {
             report.uncompared_bytes += readable
         } else {
             report.ok_bytes += readable

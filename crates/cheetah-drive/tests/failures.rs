@@ -40,6 +40,9 @@ async fn a_dead_node_loses_exactly_its_ranges() {
     let now = status(&file, TIMEOUT).await.unwrap();
     assert!(!now.healthy && now.nodes[1].state == NodeState::Unreachable && now.nodes[1].problem.is_some());
     drop(drive);
+    let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await;
+    let kept = destroyed.map_or(true, |destroyed| !destroyed.file_removed);
+    assert!(kept && lab.path().exists(), "without it nobody could free the rest");
     let destroyed = destroy(&file, DestroyOptions { force: true, timeout: TIMEOUT }).await.unwrap();
     assert!(!destroyed.is_clean() && matches!(destroyed.nodes[1].outcome, Outcome::Unreachable { .. }));
     assert_eq!((lab.exports(), lab.files().len()), (0, 0));
@@ -93,7 +96,7 @@ async fn one_writer_at_a_time_and_a_takeover_fences_the_first() {
     first.device().write(0, vec![1; 1 << 20].into(), false).await.unwrap();
 
     let refusal = Drive::open(&file, options(true)).await.err().unwrap().to_string();
-    assert!(refusal.contains("has a writer already") && refusal.contains("--force"), "{refusal}");
+    assert!(refusal.contains("has a writer already") && refusal.contains("--force-lease"), "{refusal}");
     let reader = Drive::open(&file, options(false)).await.unwrap();
     assert!(reader.device().read(ByteRange::new(0, 10)).await.unwrap() == [1; 10][..], "readers are welcome");
     let refusal = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap_err().to_string();

@@ -7,6 +7,7 @@ mod common;
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_drive::create::{EnlargeRequest, create, enlarge};
 use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
+use cheetah_drive::digests::Digests;
 use cheetah_drive::find::{FindOptions, Place, find};
 use cheetah_drive::gather::Gather;
 use cheetah_drive::image::RawFile;
@@ -45,7 +46,9 @@ async fn an_image_goes_in_is_verified_and_comes_out_again() {
         assert!(read == bytes[100_001..3_100_001]);
         assert!(drive.device().write(0, vec![1].into(), false).await.is_err(), "opened read-only");
         let out = lab.dir.path().join("out.raw");
-        let save_options = SaveOptions { expected: loaded.hashes.clone(), force: true, ..SaveOptions::default() };
+        let digests = Digests::load(&file, loaded.digests.as_ref().unwrap(), loaded.size).unwrap();
+        let (expected, digests) = (loaded.hashes.clone(), Some(digests));
+        let save_options = SaveOptions { expected, digests, force: true, ..SaveOptions::default() };
         save(drive.device(), &out, save_options, |_| {}).await.unwrap();
         assert!(std::fs::read(&out).unwrap() == bytes);
         drive.close().await.unwrap();
@@ -92,7 +95,38 @@ async fn a_drive_is_enlarged_only_while_nobody_uses_it() {
     drive.close().await.unwrap();
     let report = verified(&DriveFile::load(&lab.path()).unwrap()).await;
     assert!(report.is_ok() && report.compared == Compared::Modified);
-    assert_eq!(report.ok_bytes, file.size, "there is nothing to compare with, but all of it can be read");
+    assert_eq!(report.ok_bytes, file.size, "the image is as loaded, and the rest can be read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changed_behind_the_drives_back_is_neither_verified_nor_saved() {
+    let lab = Lab::new(&[8 * MIB, 8 * MIB]);
+    let bytes = image(4 * MIB - 9);
+    let intact = lab.loaded(STRIPE, &bytes).await;
+    let drive = Drive::open(&intact, options(true)).await.unwrap();
+    // Opened for writing, but nothing was written yet.
+    let marked = DriveFile::load(&lab.path()).unwrap();
+    let report = verified(&marked).await;
+    assert!(report.is_ok() && report.compared == Compared::Modified, "{report:?}");
+    drive.device().write(2 * MIB + 1, vec![!bytes[2 << 20 | 1]].into(), false).await.unwrap();
+    drive.close().await.unwrap();
+
+    for (file, compared) in [(&intact, Compared::Digests), (&marked, Compared::Modified)] {
+        let report = verified(file).await;
+        assert!(!report.is_ok() && report.compared == compared, "{report:?}");
+        assert_eq!(
+            report.mismatched.iter().map(|found| found.range()).collect::<Vec<_>>(),
+            [ByteRange::new(2 * MIB, MIB)]
+        );
+    }
+    let loaded = intact.image.as_ref().unwrap();
+    let digests = Digests::load(&intact, loaded.digests.as_ref().unwrap(), loaded.size).unwrap();
+    let drive = Drive::open(&intact, options(false)).await.unwrap();
+    let save_options = SaveOptions { hashes: HashChoice::NONE, digests: Some(digests), ..SaveOptions::default() };
+    let before = lab.files();
+    let error = save(drive.device(), &lab.dir.path().join("out.raw"), save_options, |_| {}).await.unwrap_err();
+    assert_eq!(error.exit_code(), 3, "{error}");
+    assert_eq!(lab.files(), before, "nothing is left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
