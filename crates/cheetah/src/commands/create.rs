@@ -83,6 +83,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let (path, layout, thin) = (args.drive.clone(), args.layout.get(), args.thin);
     let request = CreateRequest { path, nodes, layout, size, thin, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
+    load::warn_of_foreign(&file, ui);
     let Some(source) = source else {
         answer(&file, ui);
         return Ok(());

@@ -13,7 +13,8 @@ use crate::ui::Ui;
 /// What `destroy` is told.
 #[derive(Debug, clap::Args)]
 #[command(about = "Give a drive's memory back, wiped")]
-#[command(long_about = "Gives a drive's memory back to its nodes, which wipe it, and removes the drive file.
+#[command(long_about = "Gives a drive's memory back to its nodes, which wipe it, and removes the drive file, \
+which is kept if a node cannot be reached, unless --force.
 
 Each node reads back what it wiped and says so. Refused while somebody uses the drive, unless --force.
 
@@ -22,7 +23,7 @@ pub struct Args {
     /// The drive file
     drive: PathBuf,
 
-    /// Even while somebody uses it
+    /// Even while somebody uses it, and remove the drive file even if a node cannot be reached
     #[arg(long)]
     force: bool,
 
@@ -35,7 +36,12 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
-    let fate = if destroyed.file_removed { "is gone" } else { "is kept for another try" };
+    let unreachable = destroyed.nodes.iter().any(|node| matches!(node.outcome, Outcome::Unreachable { .. }));
+    let fate = match (destroyed.file_removed, unreachable) {
+        (true, _) => "is gone",
+        (false, true) => "is kept for another try, as a node cannot be reached; --force removes it all the same",
+        (false, false) => "is kept for another try",
+    };
     ui.answer(format_args!("{} {fate}\n{}", args.drive.display(), lines.join("\n")), &destroyed);
     let in_doubt: Vec<_> =
         destroyed.nodes.iter().filter(|node| in_doubt(node)).map(|node| node.node.as_str()).collect();
@@ -62,7 +68,10 @@ fn describe(node: &NodeOutcome) -> String {
             let verified = if *verified_zero { "verified zero" } else { "NOT verified zero" };
             format!("wiped {}, {verified}", Size(*wiped_bytes))
         }
-        Outcome::Gone => "had freed and wiped it before".to_owned(),
+        Outcome::Gone => {
+            "the node restarted since, or freed it before; its memory went back to the system without a receipt"
+                .to_owned()
+        }
         Outcome::Unreachable { why } | Outcome::Refused { why } => format!("NOT WIPED: {why}"),
         Outcome::Foreign => "not a Cheetah node: its bytes are as they were".to_owned(),
     };

@@ -49,6 +49,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let timeout = args.timeout.get();
     let mut file = DriveFile::load(&args.drive)?;
     let source = Source::open(&args.source, timeout).await?;
+    warn_of_foreign(&file, ui);
     let image = tokio::select! {
         image = load(&mut file, source, args.hash, args.force_lease, timeout, ui) => image?,
         signal = stop.asked() => return Err(Failure::failed(format!(
@@ -97,6 +98,17 @@ pub async fn load(
     let image = cheetah_drive::load::load(file, source.opened.device.clone(), options, shown).await?;
     source.opened.close().await?;
     Ok(image)
+}
+
+/// Says what nodes that are not Cheetah's cannot promise, if the drive has such nodes.
+pub fn warn_of_foreign(file: &DriveFile, ui: Ui) {
+    let foreign: Vec<_> = file.nodes().filter(|node| node.instance.is_none()).map(|node| node.name.as_str()).collect();
+    if !foreign.is_empty() {
+        ui.warn(format_args!(
+            "not a Cheetah node: {}; that it restarted empty, or that its memory is damaged, only verify can tell",
+            foreign.join(", ")
+        ));
+    }
 }
 
 /// What was loaded, for people.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cheetah_device::Size;
+use cheetah_drive::digests::Digests;
 use cheetah_drive::save::{SaveOptions, save};
 use cheetah_drive::{DriveFile, HashChoice, ImageState, Progress};
 use serde_json::json;
@@ -18,7 +19,9 @@ use crate::ui::Ui;
 #[command(about = "Write a drive to an image file")]
 #[command(long_about = "Writes what a drive holds to a raw image file, hashed on the way.
 
-The file gets its name only once it is whole and on stable storage. Zeros take no room in it.
+Every chunk is compared with its digest made at load, unless the drive was opened for writing since: that is said. \
+If one differs, nothing is saved. The file gets its name only once it is whole and on stable storage. Zeros take no \
+room in it.
 
   cheetah save case42.drive copy.raw
   cheetah save case42.drive copy.raw --whole --hash sha256")]
@@ -59,10 +62,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let size = image.map(|image| image.size);
     let source = Opened::open(&args.drive.to_string_lossy(), &Access::read_once(args.timeout.get())).await?;
     let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
-    // What is still as it was loaded must have the hashes it was loaded with.
-    let expected = image.filter(|image| image.state == ImageState::Intact).map(|image| image.hashes.clone());
-    let expected = expected.unwrap_or_default();
-    let options = SaveOptions { force: args.force, hashes: args.hash, size, expected };
+    // What is still as it was loaded must have the digests and hashes it was loaded with.
+    let intact = file.image.as_ref().filter(|image| image.state == ImageState::Intact);
+    let recorded = intact.and_then(|image| image.digests.as_ref().map(|digests| (digests, image.size)));
+    let digests = recorded.map(|(digests, size)| Digests::load(&file, digests, size)).transpose()?;
+    let compared = digests.is_some();
+    let expected = intact.filter(|_| !args.whole).map(|image| image.hashes.clone()).unwrap_or_default();
+    let options = SaveOptions { force: args.force, hashes: args.hash, size, expected, digests };
     let saved = tokio::select! {
         saved = save(source.device.clone(), &args.image, options, |so_far: Progress| progress.set(so_far.done)) => saved?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing was saved"))),
@@ -73,6 +79,19 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     for (kind, digest) in saved.hashes.iter() {
         text.push_str(&format!("\n  {:<7} {digest}", kind.name()));
     }
-    ui.answer(text, &json!({ "image": args.image, "size_bytes": saved.size, "hashes": saved.hashes }));
+    if let Some(why) = not_compared(&file) {
+        ui.warn(format_args!("not compared: {why}"));
+    }
+    let value = json!({ "image": args.image, "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared });
+    ui.answer(text, &value);
     Ok(())
+}
+
+/// Why what is saved cannot be compared with what was loaded, if so.
+fn not_compared(file: &DriveFile) -> Option<&'static str> {
+    match file.image.as_ref()?.state {
+        ImageState::Intact => None,
+        ImageState::Modified => Some("the drive was written since it was loaded, or at least opened for writing"),
+        ImageState::Loading => Some("the load of the drive's image never finished"),
+    }
 }

@@ -19,7 +19,7 @@ const RANGES_SHOWN_MAX: usize = 20;
 #[command(about = "Read a drive in full and compare its hashes with those made when it was loaded")]
 #[command(long_about = "Reads a drive in full, and compares it with the digests and hashes made when it was loaded.
 
-Exits with 3 if a chunk differs or cannot be read, and says which ranges.
+Exits with 3 if a chunk differs or cannot be read, and says which ranges. What lies behind the image is read too.
 
   cheetah verify case42.drive
   cheetah verify case42.drive --hash none --json")]
@@ -39,8 +39,7 @@ pub struct Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let file = DriveFile::load(&args.drive)?;
-    let total = file.image.as_ref().map_or(file.size, |image| image.size);
-    let progress = ui.progress(format!("verifying {}", args.drive.display()), total);
+    let progress = ui.progress(format!("verifying {}", args.drive.display()), file.size);
     let options = VerifyOptions { hashes: args.hash, timeout: args.timeout.get() };
     let shown = |so_far: Progress| progress.set(so_far.done);
     let report = tokio::select! {
@@ -53,21 +52,32 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if report.is_ok() {
         return Ok(());
     }
-    Err(Failure::evidence(format!("{name} is not what was loaded; see above")))
+    let since = match report.compared {
+        Compared::Modified => ": it was opened for writing since",
+        _ => "",
+    };
+    Err(Failure::evidence(format!("{name} is not what was loaded{since}; see above")))
 }
 
 fn describe(name: &str, report: &VerifyReport) -> String {
     let size = Size(report.size);
+    let behind = match report.size - report.image_size.min(report.size) {
+        0 => String::new(),
+        rest => format!(", counting {} behind the image, which need only be readable", Size(rest)),
+    };
     let mut lines = vec![match report.compared {
-        Compared::Digests if report.is_ok() => format!("{name}: all {size} are as loaded"),
-        Compared::Digests => format!("{name}: {} of {size} are as loaded", Size(report.ok_bytes)),
+        Compared::Digests if report.is_ok() => format!("{name}: all {size} are as loaded{behind}"),
+        Compared::Digests => format!("{name}: {} of {size} are as loaded{behind}", Size(report.ok_bytes)),
+        Compared::Modified if report.is_ok() => {
+            format!("{name}: opened for writing since it was loaded, but unchanged: all {size} are as loaded{behind}")
+        }
+        Compared::Modified => format!(
+            "{name}: opened for writing since it was loaded: {} of {size} are as loaded{behind}",
+            Size(report.ok_bytes)
+        ),
         Compared::Empty => {
             format!("{name}: {} of {size} can be read; no image was loaded to compare with", Size(report.ok_bytes))
         }
-        Compared::Modified => format!(
-            "{name}: {} of {size} can be read; it was opened for writing since its image was loaded, so there is nothing to compare with",
-            Size(report.ok_bytes)
-        ),
         Compared::Loading => {
             format!("{name}: its load never finished, so it holds part of an image only; load it again")
         }
