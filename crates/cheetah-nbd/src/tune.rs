@@ -11,8 +11,8 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Sets what both ends want.
 ///
-/// Within one machine there is nothing to pace: where the kernel's default algorithm does (BBR arms a timer for each
-/// burst, and setting a timer traps out of a virtual machine), that took a fifth of a server's time for nothing.
+/// Within one machine there is nothing to pace. Where the kernel's default algorithm does, as BBR, it arms a timer for
+/// each burst, and setting a timer traps out of a virtual machine.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
