@@ -1,11 +1,12 @@
-//! Staying awake between small requests.
+//! Staying awake between requests.
 //!
-//! A client that sends one small request, waits for the answer and sends the next (depth 1) leaves both sides
+//! A client that sends one request, waits for the answer and sends the next (depth 1) leaves both sides
 //! idle in between, so each hop pays for waking a halted processor: some 20 µs on a virtual machine, more than
 //! all the work of the request. [`touch`] keeps the calling runtime polling its sockets for [`SPIN_US`] after
 //! such a request instead of going to sleep. Each turn of the loop yields the processor first, so whoever else
 //! wants it gets it; without that yield the scheduler places the client behind the spinning thread and spinning
-//! makes things worse. At depth the queue is never empty for long and nobody calls this.
+//! makes things worse. At depth it only costs: callers leave it to connections with one request under way at a time,
+//! as far as they can tell.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
 //! Large requests to devices that answer at once, a piece at a time.
 //!
-//! Over memory, a large read needs no buffer of its size: while the client takes in one piece the next is copied,
-//! and what is copied is still in the processor's cache when the kernel takes it. Likewise a large write goes to
-//! the device as it arrives. So one connection holds two pieces at most, whatever it asks for.
+//! Over memory, a large read needs no buffer of its size: a piece that the device lends goes out from where it lies,
+//! and only what the socket does not take at once is copied. Likewise a large write goes to the device as it arrives.
+//! So a connection holds little more than a piece, whatever it asks for.
 
 use std::io;
 use std::task::{Context, Poll};
