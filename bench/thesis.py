@@ -127,9 +127,9 @@ def measure_applications(scratch, sides, images, settings):
 
 def measure(settings):
     """Runs all of it and returns the figures."""
-    file_bytes, disk_bytes, files, image_bytes = 512 * MIB, 3 * GIB // 2, 500, GIB
+    file_bytes, disk_bytes, files, image_bytes = 512 * MIB, 5 * GIB // 2, 500, GIB
     if settings.quick:
-        file_bytes, disk_bytes, files, image_bytes = 32 * MIB, 256 * MIB, 50, 96 * MIB
+        file_bytes, disk_bytes, files, image_bytes = 32 * MIB, 288 * MIB, 50, 96 * MIB
     with Scratch() as scratch:
         source = os.path.join(scratch.disk_dir, "tree")
         tree_bytes = tree.make(source, files, image_bytes * 3 // 4)

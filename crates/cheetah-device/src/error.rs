@@ -48,6 +48,17 @@ pub enum Error {
         /// Range on that device.
         range: ByteRange,
     },
+    /// The evidence itself could not be read here: bad sectors, or ranges an image records as unreadable. Asking
+    /// again is of little use; the rest of the device may well be readable.
+    #[error("{device}: {range} is unreadable: {why}")]
+    Unreadable {
+        /// Which device, as the user named it.
+        device: Arc<str>,
+        /// Range on that device.
+        range: ByteRange,
+        /// What happened.
+        why: Arc<str>,
+    },
     /// The request makes no sense to this device.
     #[error("{0}")]
     Invalid(Arc<str>),
@@ -79,7 +90,7 @@ impl Error {
             Self::ReadOnly => EROFS,
             Self::NoSpace(_) => ENOSPC,
             Self::Fenced(_) => EPERM,
-            Self::Lost { .. } | Self::Corrupt { .. } => EIO,
+            Self::Lost { .. } | Self::Corrupt { .. } | Self::Unreadable { .. } => EIO,
             Self::Unsupported(_) => EOPNOTSUPP,
             Self::Io { errno, .. } => *errno,
         }

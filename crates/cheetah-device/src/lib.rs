@@ -10,6 +10,7 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("Cheetah needs a 64-bit target");
 
+pub mod coverage;
 pub mod data;
 pub mod device;
 pub mod error;
@@ -26,6 +27,7 @@ mod spread;
 pub mod stripe;
 pub mod window;
 
+pub use coverage::Coverage;
 pub use data::Data;
 pub use device::{Device, DynDevice, Extent, Geometry, Zeroing};
 pub use error::{Error, Result};

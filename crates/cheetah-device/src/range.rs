@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A range of bytes of a device: `len` bytes from `offset`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ByteRange {
     /// First byte.
     pub offset: u64,

@@ -8,9 +8,9 @@ use futures::future::join_all;
 use mdns_sd::{ResolvedService, ServiceDaemon, ServiceEvent};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{Error, Result};
 use crate::find::{FindOptions, Found, host_port};
 use crate::gather::shown_name;
+use cheetah_image::error::{Error, Result};
 
 /// Announcements taken in one browse.
 const NODES_MAX: usize = 1024;

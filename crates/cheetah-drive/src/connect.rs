@@ -6,7 +6,7 @@ use std::time::Duration;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
 
-use crate::error::{Error, Result};
+use cheetah_image::error::{Error, Result};
 
 /// What to connect to, and how.
 pub(crate) struct Connect {

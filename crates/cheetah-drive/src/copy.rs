@@ -14,8 +14,8 @@ use futures::{Stream, StreamExt as _, stream};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
-use crate::error::{Error, Result};
-use crate::hash::{HashChoice, Hashes, Hashing};
+use cheetah_image::error::{Error, Result};
+use cheetah_image::hash::{HashChoice, Hashes, Hashing};
 
 /// Chunks being read at once: enough for a link of 1 Gbit/s and 60 ms.
 const READ_AHEAD: usize = 8;

@@ -12,14 +12,14 @@ use cheetah_node::control::api::NewExport;
 use futures::future::{Either, join_all, select};
 
 use crate::destroy::{DestroyOptions, destroy};
-use crate::error::{Error, Result};
 use crate::export::Export;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
 use crate::find::{Found, Place};
-use crate::hash::hex;
 use crate::lease::Leases;
 use crate::plan::{Free, Wanted, plan};
 use crate::usage::unused;
+use cheetah_image::error::{Error, Result};
+use cheetah_image::hash::hex;
 
 /// What drive to make.
 #[derive(Debug, Clone)]

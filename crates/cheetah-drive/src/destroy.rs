@@ -8,12 +8,12 @@ use cheetah_node::control::ControlError;
 use futures::future::join_all;
 use serde::Serialize;
 
-use crate::error::{Error, Result};
 use crate::export::Export;
 use crate::file::{DriveFile, SetNode};
 use crate::lease::Leases;
 use crate::status::{NodeState, NodeStatus, status};
 use crate::usage::unused;
+use cheetah_image::error::{Error, Result};
 
 /// How to destroy a drive.
 #[derive(Debug, Clone)]

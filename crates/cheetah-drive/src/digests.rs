@@ -9,10 +9,10 @@ use std::path::Path;
 
 use cheetah_device::{ByteRange, Data};
 
-use crate::error::{Error, Result};
 use crate::file::disk::write_atomically;
 use crate::file::{DigestsRef, DriveFile, digests_name};
-use crate::hash::feed;
+use cheetah_image::error::{Error, Result};
+use cheetah_image::hash::feed;
 
 /// Bytes a digest covers; the last covers what remains.
 pub const CHUNK_BYTES: u64 = 1 << 20;

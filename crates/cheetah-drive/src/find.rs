@@ -12,7 +12,7 @@ use futures::future::join_all;
 
 use crate::browse::browse;
 use crate::connect::{Connect, connect};
-use crate::error::{Error, Result};
+use cheetah_image::error::{Error, Result};
 
 /// A node as the user names it: `host`, `host:port` (its NBD port; control is on the port after it),
 /// `nbd://host:port/export` or `nbd+unix:///export?socket=PATH` (any NBD server), or `auto` (those that announce

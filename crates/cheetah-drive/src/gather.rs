@@ -18,9 +18,9 @@ use cheetah_node::control::api::{BODY_BYTES_MAX, ErrorBody, Join};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
-use crate::error::{Error, Result};
 use crate::find::{Found, host_port};
-use crate::hash::is_hex;
+use cheetah_image::error::{Error, Result};
+use cheetah_image::hash::is_hex;
 
 /// How long a joining node may take to answer when it is asked back.
 const ASK_BACK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -15,10 +15,10 @@ use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::error::{Error, Result};
 use crate::export::Export;
 use crate::file::{DriveFile, SetNode};
 use crate::status::node_status;
+use cheetah_image::error::{Error, Result};
 
 /// How long a lease lives unless renewed: seconds. A writer that dies blocks others for so long.
 const TTL_S: u64 = 30;

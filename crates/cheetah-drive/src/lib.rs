@@ -16,7 +16,6 @@
 //! | [`destroy::destroy`]`(&DriveFile, DestroyOptions) -> Destroyed` | free the exports (with receipts), remove the files |
 //! | [`DriveFile::load`]`(path)` | read and check a drive file |
 //! | [`Drive::open`]`(&DriveFile, OpenOptions) -> Drive` | assemble the device; [`Drive::device`], [`Drive::close`] |
-//! | [`image::RawFile::open`]`(path)` | an image or block device as a read-only device |
 //! | [`load::load`]`(&mut DriveFile, DynDevice, LoadOptions, progress) -> Image` | copy an image in, hashed on the way |
 //! | [`verify::verify`]`(&DriveFile, VerifyOptions, progress) -> VerifyReport` | read everything back and compare |
 //! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
@@ -38,14 +37,11 @@ pub mod copy;
 pub mod create;
 pub mod destroy;
 pub mod digests;
-pub mod error;
 mod export;
 mod fence;
 pub mod file;
 pub mod find;
 pub mod gather;
-pub mod hash;
-pub mod image;
 mod lease;
 pub mod load;
 mod lost;
@@ -57,10 +53,9 @@ mod usage;
 pub mod verify;
 
 pub use cheetah_device::placement::Layout;
+pub use cheetah_image::{Error, HashChoice, HashKind, Hashes, Result};
 pub use copy::Progress;
-pub use error::{Error, Result};
 pub use file::{DriveFile, Image, ImageState};
 pub use find::{Found, NodeSpec};
-pub use hash::{HashChoice, HashKind, Hashes};
 pub use open::{Drive, OpenOptions};
 pub use plan::Wanted;

@@ -6,10 +6,10 @@ use cheetah_device::{ByteRange, DynDevice, Size, Zeroing};
 
 use crate::copy::{Copy, Progress};
 use crate::digests::Digests;
-use crate::error::{Error, Result};
 use crate::file::{DriveFile, Image, ImageState};
-use crate::hash::{HashChoice, Hashes};
 use crate::open::{Drive, OpenOptions};
+use cheetah_image::error::{Error, Result};
+use cheetah_image::hash::{HashChoice, Hashes};
 
 /// What is left of the drive behind an image is zeroed in pieces of this many bytes.
 const ZERO_BYTES: u64 = 1 << 30;

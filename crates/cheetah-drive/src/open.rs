@@ -23,12 +23,12 @@ use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
 use futures::future::join_all;
 
 use crate::connect::{Connect, connect};
-use crate::error::{Error, Result};
 use crate::fence::Fenced;
 use crate::file::{DriveFile, ImageState, Set, SetNode};
 use crate::lease::Leases;
 use crate::lost::Lost;
 use crate::status::{NodeState, node_status};
+use cheetah_image::error::{Error, Result};
 
 /// How to open a drive.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use cheetah_device::Size;
 use cheetah_device::placement::Layout;
 
-use crate::error::{Error, Result, list};
+use cheetah_image::error::{Error, Result, list};
 
 /// Shares are multiples of this many bytes: nodes hold memory in chunks of it.
 pub const GRANULE_BYTES: u64 = 64 << 10;

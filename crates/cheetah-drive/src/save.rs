@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::copy::{Copy, Progress};
 use crate::digests::Digests;
-use crate::error::{Error, Result};
 use crate::file::disk::{directory, sync_directory, temporary_in};
-use crate::hash::{HashChoice, Hashes};
+use cheetah_image::error::{Error, Result};
+use cheetah_image::hash::{HashChoice, Hashes};
 
 /// Differing ranges named in an error; verify lists them all.
 const RANGES_SHOWN_MAX: usize = 8;

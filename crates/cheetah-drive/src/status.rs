@@ -8,8 +8,8 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use crate::connect::{Connect, connect};
-use crate::error::Result;
 use crate::file::{DriveFile, Image, SetNode};
+use cheetah_image::error::Result;
 
 /// How a drive is.
 #[derive(Debug, Clone, Serialize)]

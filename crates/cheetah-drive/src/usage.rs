@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::error::{Error, Result, list};
 use crate::file::DriveFile;
 use crate::status::{NodeStatus, status};
+use cheetah_image::error::{Error, Result, list};
 
 /// A reader that has just closed may still be counted: so long a node has to notice.
 const GRACE: Duration = Duration::from_secs(2);

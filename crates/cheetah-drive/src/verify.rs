@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::copy::{Chunk, Progress, chunks, read_exactly};
 use crate::digests::{ChunkDigest, Digests, digest};
-use crate::error::Result;
 use crate::file::{DriveFile, ImageState};
-use crate::hash::{HashChoice, HashKind, Hashes, Hashing};
 use crate::open::{Drive, OpenOptions};
+use cheetah_image::error::Result;
+use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 
 /// A chunk that cannot be read is asked for again in pieces of at most this many bytes, to tell what is lost.
 const PIECE_BYTES_MAX: u64 = 64 << 10;

@@ -10,12 +10,12 @@ use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
 use cheetah_drive::digests::Digests;
 use cheetah_drive::find::{FindOptions, Place, find};
 use cheetah_drive::gather::Gather;
-use cheetah_drive::image::RawFile;
 use cheetah_drive::load::load;
 use cheetah_drive::save::{SaveOptions, copy, save};
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::Compared;
 use cheetah_drive::{Drive, DriveFile, Found, HashChoice, ImageState, Layout, NodeSpec, OpenOptions, Wanted};
+use cheetah_image::RawFile;
 use cheetah_node::{Node, NodeConfig};
 use common::*;
 

@@ -11,8 +11,8 @@ use cheetah_device::overlay::Overlay;
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{Device, DynDevice, Size};
-use cheetah_drive::image::RawFile;
 use cheetah_drive::{Drive, DriveFile, OpenOptions};
+use cheetah_image::RawFile;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::NbdUri;
 

@@ -4,7 +4,7 @@ use cheetah_nbd::uri::NbdUri;
 
 use super::{DriveFile, Image, ImageState, LayoutName, Set, SetNode};
 use crate::digests::CHUNK_BYTES;
-use crate::hash::is_hex;
+use cheetah_image::hash::is_hex;
 
 /// Nodes in all sets together.
 pub const NODES_MAX: usize = 1024;

@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::{DriveFile, VERSION};
-use crate::error::{Error, Result};
+use cheetah_image::error::{Error, Result};
 
 /// The most a drive file may weigh: bytes. 256 sets of 1024 nodes do not come near it.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::DriveFile;
 use super::codec::{self, FILE_BYTES_MAX};
-use crate::error::{Error, Result};
+use cheetah_image::error::{Error, Result};
 
 impl DriveFile {
     /// Reads and checks the drive file at `path`. Refuses, in one sentence, one that is missing, damaged, edited,

@@ -39,7 +39,7 @@ use cheetah_device::placement::Layout;
 use cheetah_nbd::uri::NbdUri;
 use serde::{Deserialize, Serialize};
 
-use crate::hash::Hashes;
+use cheetah_image::hash::Hashes;
 
 /// The schema's version; a file with another one is refused.
 pub const VERSION: u32 = 1;

@@ -1,11 +1,11 @@
-//! What can go wrong with a drive, in sentences an examiner can act on.
+//! What can go wrong with evidence, in sentences an examiner can act on.
 
 use cheetah_device::Error as DeviceError;
 
-/// The result of an operation on a drive.
+/// The result of an operation on evidence.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on a drive failed. The variant tells the command line which exit code is due.
+/// Why an operation on evidence failed. The variant tells the command line which exit code is due.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// What was asked for makes no sense, however often it is tried (exit code 2).
@@ -38,29 +38,29 @@ impl Error {
     }
 
     /// Shorthand for [`Error::Failed`].
-    pub(crate) fn failed(sentence: impl Into<String>) -> Self {
+    pub fn failed(sentence: impl Into<String>) -> Self {
         Self::Failed(sentence.into())
     }
 
     /// Shorthand for [`Error::Misuse`].
-    pub(crate) fn misuse(sentence: impl Into<String>) -> Self {
+    pub fn misuse(sentence: impl Into<String>) -> Self {
         Self::Misuse(sentence.into())
     }
 
     /// Wraps an operating-system error with what was being done.
-    pub(crate) fn io(doing: impl std::fmt::Display, error: &std::io::Error) -> Self {
+    pub fn io(doing: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::Failed(format!("{doing}: {error}"))
     }
 
     /// Wraps a device's error with what was being done.
-    pub(crate) fn device(doing: impl Into<String>) -> impl FnOnce(DeviceError) -> Self {
+    pub fn device(doing: impl Into<String>) -> impl FnOnce(DeviceError) -> Self {
         let doing = doing.into();
         move |error| Self::Device { doing, error }
     }
 }
 
 /// `name` or `name and name` or `name, name and name`.
-pub(crate) fn list<T: AsRef<str>>(names: &[T]) -> String {
+pub fn list<T: AsRef<str>>(names: &[T]) -> String {
     match names {
         [] => String::new(),
         [only] => only.as_ref().to_owned(),

@@ -235,7 +235,7 @@ impl Thread {
 }
 
 /// Shows `data` to `each` as runs of bytes, zeros too, without making a copy of the whole.
-pub(crate) fn feed(data: &Data, mut each: impl FnMut(&[u8])) {
+pub fn feed(data: &Data, mut each: impl FnMut(&[u8])) {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     for part in data.parts() {
         match part {
@@ -292,7 +292,7 @@ impl Hasher {
 }
 
 /// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a String cannot fail.
@@ -302,7 +302,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Whether `text` is `digits` lower-case hexadecimal digits.
-pub(crate) fn is_hex(text: &str, digits: usize) -> bool {
+pub fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 

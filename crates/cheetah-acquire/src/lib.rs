@@ -1,0 +1,3 @@
+//! Bringing evidence in: the agent on the suspect's machine, acquisition into images and drives, and the custody log.
+
+#![forbid(unsafe_code)]

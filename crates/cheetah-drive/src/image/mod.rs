@@ -1,5 +1,0 @@
-//! What is loaded into a drive.
-
-mod source;
-
-pub use source::RawFile;

@@ -1,0 +1,12 @@
+//! Evidence as it is found: images in every format examiners meet, disks, exports; each one a read-only
+//! [`Device`](cheetah_device::Device). And the hashes courts ask for.
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod hash;
+mod raw;
+
+pub use error::{Error, Result};
+pub use hash::{HashChoice, HashKind, Hashes};
+pub use raw::RawFile;

@@ -1,0 +1,3 @@
+//! An iSCSI initiator that only reads.
+
+#![forbid(unsafe_code)]
