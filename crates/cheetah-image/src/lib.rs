@@ -4,9 +4,14 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod ewf;
 pub mod hash;
+pub mod identity;
+pub mod open;
 mod raw;
 
 pub use error::{Error, Result};
 pub use hash::{HashChoice, HashKind, Hashes};
+pub use identity::{CaseData, Identity, Kind};
+pub use open::{OpenOptions, Source, open};
 pub use raw::RawFile;

@@ -1,0 +1,192 @@
+//! What is known of a source before a byte of it is read: the words for a report, and for knowing it again.
+
+use std::fmt;
+
+use cheetah_device::ByteRange;
+use serde::{Deserialize, Serialize};
+
+use crate::hash::Hashes;
+
+/// What a source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A raw image file.
+    Raw,
+    /// A block device.
+    Block,
+    /// A raw image in several files (`.001`, `.002` …).
+    Split,
+    /// Expert Witness Format, version 1.
+    E01,
+    /// Expert Witness Format, version 2.
+    Ex01,
+    /// Advanced Forensic Format 4.
+    Aff4,
+    /// An NBD export.
+    Nbd,
+    /// An iSCSI logical unit.
+    Iscsi,
+    /// QEMU's copy-on-write image.
+    Qcow2,
+    /// VMware's virtual disk.
+    Vmdk,
+    /// Virtual PC's virtual disk.
+    Vhd,
+    /// Hyper-V's virtual disk.
+    Vhdx,
+    /// A drive over the memory of nodes.
+    Drive,
+}
+
+impl Kind {
+    /// As written in reports and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Block => "block",
+            Self::Split => "split",
+            Self::E01 => "e01",
+            Self::Ex01 => "ex01",
+            Self::Aff4 => "aff4",
+            Self::Nbd => "nbd",
+            Self::Iscsi => "iscsi",
+            Self::Qcow2 => "qcow2",
+            Self::Vmdk => "vmdk",
+            Self::Vhd => "vhd",
+            Self::Vhdx => "vhdx",
+            Self::Drive => "drive",
+        }
+    }
+
+    /// Whether every read crosses a network, so that reading ahead pays.
+    pub const fn is_remote(self) -> bool {
+        matches!(self, Self::Nbd | Self::Iscsi | Self::Drive)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What is known of a source: what it is, where, and what it says of itself. Two openings of the same evidence give
+/// equal identities.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// What it is.
+    pub kind: Kind,
+    /// Where it is, as the user gave it.
+    pub location: String,
+    /// Bytes in it.
+    pub size: u64,
+    /// Bytes in a logical sector, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sector_size: Option<u32>,
+    /// Bytes in a sector of the medium.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physical_sector_size: Option<u32>,
+    /// Maker and model of the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The disk's serial number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// Whether the system, or the peer, would refuse writes to it. `None` where there is no telling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_protected: Option<bool>,
+    /// Hashes of the whole that are stored with the image. They are what the image claims, not what was computed.
+    #[serde(default, skip_serializing_if = "no_hashes")]
+    pub hashes: Hashes,
+    /// Ranges the image records as unreadable when it was made: in order, apart, as `[offset, length]` in bytes.
+    #[serde(default, with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ByteRange>,
+    /// What the image says of its case.
+    #[serde(default, skip_serializing_if = "CaseData::is_empty")]
+    pub case: CaseData,
+}
+
+impl Identity {
+    /// A source of which nothing more is known.
+    pub fn new(kind: Kind, location: impl Into<String>, size: u64) -> Self {
+        Self {
+            kind,
+            location: location.into(),
+            size,
+            sector_size: None,
+            physical_sector_size: None,
+            model: None,
+            serial: None,
+            write_protected: None,
+            hashes: Hashes::default(),
+            unreadable: Vec::new(),
+            case: CaseData::default(),
+        }
+    }
+}
+
+fn no_hashes(hashes: &Hashes) -> bool {
+    *hashes == Hashes::default()
+}
+
+/// What an image says of the case it belongs to, in its maker's words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CaseData {
+    /// The case's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case_number: Option<String>,
+    /// The number of this piece of evidence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence_number: Option<String>,
+    /// Who made the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub examiner: Option<String>,
+    /// What it is an image of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whatever else was written down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+}
+
+impl CaseData {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Ranges as pairs of numbers.
+mod pairs {
+    use cheetah_device::ByteRange;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(ranges: &[ByteRange], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(ranges.iter().map(|range| (range.offset, range.len)))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ByteRange>, D::Error> {
+        let pairs = Vec::<(u64, u64)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().map(|(offset, len)| ByteRange::new(offset, len)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_being_written_down() {
+        let mut identity = Identity::new(Kind::Aff4, "a.aff4", 1 << 40);
+        let bare = serde_json::to_value(&identity).unwrap();
+        assert_eq!(bare, serde_json::json!({ "kind": "aff4", "location": "a.aff4", "size": 1u64 << 40 }));
+        identity.unreadable = vec![ByteRange::new(512, 1024)];
+        identity.case.examiner = Some("M. Poirot".into());
+        identity.hashes.md5 = Some("0".repeat(32));
+        let text = serde_json::to_string(&identity).unwrap();
+        assert!(text.contains("[[512,1024]]"), "{text}");
+        assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), identity);
+    }
+}
