@@ -1,0 +1,185 @@
+//! What an E01 is to be like.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::identity::CaseData;
+
+/// Largest segment: offsets within a table have 31 bits.
+const SEGMENT_SIZE_MAX: u64 = (1 << 31) - (1 << 20);
+/// Smallest segment that is worth its head and tail.
+const SEGMENT_SIZE_MIN: u64 = 1 << 20;
+
+/// How hard to compress: a level of libdeflate, 0 (stored) to 12, or one of the names `none`, `fast` and `best`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Compression(u8);
+
+impl Compression {
+    /// Chunks are stored, except those that are zeros throughout.
+    pub const NONE: Self = Self(0);
+    /// As fast as disks are read.
+    pub const FAST: Self = Self(1);
+    /// Small, for archives; many times slower than [`FAST`](Self::FAST).
+    pub const BEST: Self = Self(12);
+
+    /// A level from 0 to 12.
+    pub fn new(level: u8) -> Result<Self> {
+        match level {
+            0..=12 => Ok(Self(level)),
+            _ => Err(Error::misuse(format!("compression level {level} does not exist; choose from 0 to 12"))),
+        }
+    }
+
+    /// 0 to 12.
+    pub const fn level(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self::FAST
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NONE => f.write_str("none"),
+            Self::FAST => f.write_str("fast"),
+            Self::BEST => f.write_str("best"),
+            Self(level) => write!(f, "{level}"),
+        }
+    }
+}
+
+impl FromStr for Compression {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "none" => Ok(Self::NONE),
+            "fast" => Ok(Self::FAST),
+            "best" => Ok(Self::BEST),
+            _ => text.parse().ok().and_then(|level| Self::new(level).ok()).ok_or_else(|| {
+                Error::misuse(format!("'{text}' is not a compression; say none, fast, best or a level from 0 to 12"))
+            }),
+        }
+    }
+}
+
+impl TryFrom<String> for Compression {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Compression> for String {
+    fn from(compression: Compression) -> Self {
+        compression.to_string()
+    }
+}
+
+/// What kind of thing the evidence is (the volume section's media type).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Media {
+    /// A disk that can be taken out: a USB stick, a memory card.
+    Removable,
+    /// Any other disk.
+    #[default]
+    Fixed,
+    /// A CD, DVD or the like.
+    Optical,
+    /// The memory of a running machine.
+    Memory,
+}
+
+/// What an E01 is to be like, and what it says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct E01Options {
+    /// How hard to compress.
+    pub compression: Compression,
+    /// Sectors a chunk, what is compressed at a time and read back at least: a power of two from 16 to 32768.
+    pub chunk_sectors: u32,
+    /// Bytes a sector: a power of two from 512 to 4096.
+    pub sector_size: u32,
+    /// Bytes a segment file has at most; `None` for the most the format allows, just short of 2 GiB.
+    pub segment_size: Option<u64>,
+    /// What the examiner says about the case.
+    pub case: CaseData,
+    /// When the evidence was acquired, in seconds since 1970 (UTC).
+    pub acquired_s: u64,
+    /// What the clock of the acquiring machine said then, in seconds since 1970 (UTC).
+    pub system_s: u64,
+    /// The tool and its version.
+    pub software: String,
+    /// The system it ran on.
+    pub platform: String,
+    /// The device's model.
+    pub model: Option<String>,
+    /// The device's serial number.
+    pub serial: Option<String>,
+    /// What kind of thing it is.
+    pub media: Media,
+    /// The whole of a device, not one partition of it.
+    pub physical: bool,
+    /// A write blocker was in between (of whichever make).
+    pub write_blocked: bool,
+    /// What tells this set of segments from every other; made up where `None`.
+    pub guid: Option<[u8; 16]>,
+    /// Overwrite a set of that name.
+    pub force: bool,
+}
+
+impl Default for E01Options {
+    fn default() -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now_s = now.map(|since| since.as_secs()).unwrap_or_default();
+        Self {
+            compression: Compression::default(),
+            chunk_sectors: 64,
+            sector_size: 512,
+            segment_size: Some(1536 << 20),
+            case: CaseData::default(),
+            acquired_s: now_s,
+            system_s: now_s,
+            software: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
+            platform: "Linux".to_owned(),
+            model: None,
+            serial: None,
+            media: Media::default(),
+            physical: true,
+            write_blocked: false,
+            guid: None,
+            force: false,
+        }
+    }
+}
+
+impl E01Options {
+    /// Fails, saying what to change, where the format has no room for what is asked.
+    pub fn check(&self) -> Result<()> {
+        let Self { chunk_sectors, sector_size, .. } = *self;
+        if !sector_size.is_power_of_two() || !(512..=4096).contains(&sector_size) {
+            return Err(Error::misuse(format!("E01: sectors cannot have {sector_size} bytes; 512 to 4096 is usual")));
+        }
+        if !chunk_sectors.is_power_of_two() || !(16..=32768).contains(&chunk_sectors) {
+            let why = "choose a power of two from 16 to 32768";
+            return Err(Error::misuse(format!("E01: chunks cannot have {chunk_sectors} sectors; {why}")));
+        }
+        let range = SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX;
+        match self.segment_size {
+            Some(bytes) if !range.contains(&bytes) => Err(Error::misuse(format!(
+                "E01: segments cannot have {bytes} bytes; choose from {SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
