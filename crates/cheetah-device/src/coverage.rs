@@ -68,15 +68,17 @@ impl Coverage {
         let Some(range) = range.intersection(ByteRange::new(0, self.size)) else { return };
         let after = self.at(range.end());
         let inside: Vec<_> = self.runs.range(range.offset..range.end()).map(|(at, _)| *at).collect();
-        inside.iter().for_each(|at| drop(self.runs.remove(at)));
+        for at in inside {
+            self.runs.remove(&at);
+        }
         if self.before(range.offset) != Some(state) {
             self.runs.insert(range.offset, state);
         }
         match after {
-            Some(after) if after != state => drop(self.runs.insert(range.end(), after)),
+            Some(after) if after != state => self.runs.insert(range.end(), after),
             // The run behind, if it is of the same state, goes on from here.
-            _ => drop(self.runs.remove(&range.end())),
-        }
+            _ => self.runs.remove(&range.end()),
+        };
     }
 
     /// The state at `offset`; `None` outside the image.

@@ -10,12 +10,14 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("Cheetah needs a 64-bit target");
 
+pub mod copy_on_read;
 pub mod coverage;
 pub mod data;
 pub mod device;
 pub mod error;
 pub mod io;
 pub mod linear;
+mod link;
 pub mod memory;
 pub mod overlay;
 pub mod placement;

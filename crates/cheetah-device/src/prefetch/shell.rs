@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::cache::{Piece, Pieces};
 use super::engine::{Engine, Fetch, Fetches, Outcome};
-use super::link::Sent;
+use crate::link::Sent;
 use super::stats::PrefetchStats;
 use super::writes::WriteId;
 use crate::{ByteRange, Data, DynDevice, Error, Io, Result};

@@ -8,7 +8,7 @@ use futures::FutureExt;
 
 use super::cache::{Piece, Pieces};
 use super::engine::{Engine, Fetch, Fetches, Outcome, Plan};
-use super::link::Sent;
+use crate::link::Sent;
 use super::stats::PrefetchStats;
 use super::{MIB, PrefetchConfig};
 use crate::{ByteRange, Data};
