@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((choice, data)) = data.split_first() else { return };
     let contexts = if choice & 1 == 0 { vec![] } else { vec!["x-cheetah:instance/0".to_owned()] };
     let insists = !contexts.is_empty();
-    let mut client = ClientHandshake::new(Wish { export: "a".into(), contexts });
+    let mut client = ClientHandshake::new(Wish { export: "a".into(), contexts, ..Wish::default() });
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
     let half = usize::from(*choice).min(data.len());
     for piece in [&data[..half], &data[half..]] {

@@ -34,6 +34,8 @@ fuzz_target!(|data: &[u8]| {
         blocks: BlockSizes::default(),
         structured,
         allocation: structured.then_some(1),
+        packed: None,
+        description: None,
     };
     let (mut receiver, mut table, mut input) = (Receiver::new(&agreement), Inflight::default(), BytesMut::new());
     let now = Instant::now();

@@ -41,7 +41,8 @@ impl Connect {
 /// Connects, or says which node and why not.
 pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
     let Connect { name, uri, contexts, writable, connections, timeout } = wanted;
-    let config = ClientConfig { uri, name: name.as_str().into(), contexts, writable, connections, timeout };
+    let name = name.as_str().into();
+    let config = ClientConfig { name, contexts, writable, connections, timeout, ..ClientConfig::new(uri) };
     // Its error names the node and the URI.
     let client = Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
     Ok(Arc::new(client))

@@ -8,9 +8,13 @@
 pub mod busy;
 pub mod client;
 pub mod handshake;
+pub mod inbox;
+pub mod packing;
 pub mod proto;
 pub mod server;
 mod tune;
 pub mod uri;
 
+pub use inbox::Inbox;
+pub use packing::{Method, Packing};
 pub use uri::{Address, NbdUri};

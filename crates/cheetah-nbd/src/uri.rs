@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::inbox::Inbox;
 
 /// The port IANA gave to NBD.
 pub const PORT: u16 = 10809;
@@ -28,6 +31,8 @@ pub enum Address {
     },
     /// A Unix socket.
     Unix(PathBuf),
+    /// It does not: it calls us.
+    Inbound(Arc<Inbox>),
 }
 
 /// A text that is no NBD URI.
@@ -139,6 +144,11 @@ impl fmt::Display for NbdUri {
                 write!(f, "/")?;
                 encode(&self.export, f)
             }
+            // No URI, and never read as one: what was dialled is the far end's business.
+            Address::Inbound(inbox) => {
+                write!(f, "inbound://{}/", inbox.address())?;
+                encode(&self.export, f)
+            }
             Address::Unix(path) => {
                 write!(f, "nbd+unix:///")?;
                 encode(&self.export, f)?;
@@ -155,6 +165,7 @@ impl fmt::Display for Address {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Inbound(inbox) => write!(f, "whoever calls {}", inbox.address()),
         }
     }
 }

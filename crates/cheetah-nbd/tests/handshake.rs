@@ -62,7 +62,8 @@ fn negotiate(wish: Wish, at_once: usize) -> (Result<Agreement, Failure>, Option<
 }
 
 fn wish(export: &str, contexts: &[&str]) -> Wish {
-    Wish { export: export.into(), contexts: contexts.iter().map(|name| (*name).to_owned()).collect() }
+    let contexts = contexts.iter().map(|name| (*name).to_owned()).collect();
+    Wish { export: export.into(), contexts, ..Wish::default() }
 }
 
 #[test]

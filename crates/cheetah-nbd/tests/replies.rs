@@ -19,7 +19,8 @@ const ALLOCATION: u32 = 7;
 
 fn agreement(structured: bool) -> Agreement {
     let (flags, blocks) = (TransmissionFlags::ALL, BlockSizes::default());
-    Agreement { size: 1 << 30, flags, blocks, structured, allocation: structured.then_some(ALLOCATION) }
+    let allocation = structured.then_some(ALLOCATION);
+    Agreement { size: 1 << 30, flags, blocks, structured, allocation, packed: None, description: None }
 }
 
 /// A connection without a socket.

@@ -151,6 +151,7 @@ impl Opened {
             writable: false,
             connections: NBD_CONNECTIONS,
             timeout: access.timeout,
+            packing: cheetah_nbd::Packing::Off,
         };
         let client = Client::connect(config).await.map_err(Failure::failed)?;
         let mut opened = Self::plain(Arc::new(ReadOnly::new(Arc::new(client))), name);

@@ -51,9 +51,9 @@ pub(super) async fn open(address: &Address, wish: &Wish, limit: Duration) -> Res
 }
 
 async fn negotiate(address: &Address, wish: &Wish) -> Result<Opened, OpenError> {
-    let (mut reader, writer) = dial(address).await?;
+    let (mut reader, writer, mut input) = dial(address).await?;
     let mut handshake = ClientHandshake::new(wish.clone());
-    let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
+    let mut out = BytesMut::new();
     loop {
         let step = handshake.advance(&mut input, &mut out);
         writer.write_all(&out.split()).await?;

@@ -9,8 +9,10 @@ pub struct ClientStats {
     pub requests: u64,
     /// Requests under way.
     pub in_flight: u64,
-    /// Bytes received, headers included.
+    /// Bytes received, headers included: what went over the wire.
     pub received_bytes: u64,
+    /// Bytes of content in the replies to reads, holes included: what came of it.
+    pub content_bytes: u64,
     /// Bytes sent, headers included.
     pub sent_bytes: u64,
     /// How often a lost connection was replaced.
@@ -21,6 +23,7 @@ pub struct ClientStats {
 pub(super) struct Counters {
     requests: AtomicU64,
     received_bytes: AtomicU64,
+    content_bytes: AtomicU64,
     sent_bytes: AtomicU64,
     reconnects: AtomicU64,
 }
@@ -35,6 +38,10 @@ impl Counters {
         self.received_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
+    pub fn read(&self, bytes: u64) {
+        self.content_bytes.fetch_add(bytes, Relaxed);
+    }
+
     pub fn reconnected(&self) {
         self.reconnects.fetch_add(1, Relaxed);
     }
@@ -44,6 +51,7 @@ impl Counters {
             requests: self.requests.load(Relaxed),
             in_flight,
             received_bytes: self.received_bytes.load(Relaxed),
+            content_bytes: self.content_bytes.load(Relaxed),
             sent_bytes: self.sent_bytes.load(Relaxed),
             reconnects: self.reconnects.load(Relaxed),
         }

@@ -46,6 +46,7 @@ use self::health::{Health, Refused};
 use self::link::Link;
 use self::turn::Turns;
 use crate::handshake::client::{Agreement, Failure, Wish};
+use crate::packing::{Method, Packing};
 use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags};
 use crate::uri::NbdUri;
 
@@ -67,6 +68,8 @@ pub struct ClientConfig {
     pub writable: bool,
     /// Connections to make, if the server allows more than one: 1 to 16.
     pub connections: usize,
+    /// Whether to have content packed on its way here.
+    pub packing: Packing,
     /// How long a request may take, with all attempts to make it, before it fails with [`Error::Lost`].
     pub timeout: Duration,
 }
@@ -76,7 +79,7 @@ impl ClientConfig {
     pub fn new(uri: NbdUri) -> Self {
         let name = uri.to_string().into();
         let timeout = Duration::from_secs(10);
-        Self { uri, name, contexts: Vec::new(), writable: false, connections: 1, timeout }
+        Self { uri, name, contexts: Vec::new(), writable: false, connections: 1, packing: Packing::Off, timeout }
     }
 }
 
@@ -93,6 +96,8 @@ struct Shared {
     writable: bool,
     timeout: Duration,
     size: u64,
+    packed: Option<Method>,
+    description: Option<Arc<str>>,
     flags: TransmissionFlags,
     block_min: u64,
     block_preferred: u32,
@@ -117,7 +122,8 @@ impl Client {
     /// If the server cannot be reached, does not have the export, does not grant a context, or has it read-only
     /// although it is to be written. [`Error::Fenced`] if what is not granted is a lease.
     pub async fn connect(config: ClientConfig) -> Result<Self> {
-        let wish = Wish { export: config.uri.export.clone(), contexts: config.contexts.clone() };
+        let wish =
+            Wish { export: config.uri.export.clone(), contexts: config.contexts.clone(), packing: config.packing };
         let open = || async {
             let turns = match Turns::matter(&wish, config.writable) {
                 true => Some(Turns::new().map_err(|error| cannot_connect(&config, &error.into()))?),
@@ -159,6 +165,8 @@ impl Client {
             writable: config.writable,
             timeout: config.timeout,
             size: agreement.size,
+            packed: agreement.packed,
+            description: agreement.description.as_deref().map(Arc::from),
             flags: agreement.flags,
             block_min: block_min.into(),
             block_preferred: agreement.blocks.preferred,
@@ -181,6 +189,17 @@ impl Client {
     pub fn stats(&self) -> ClientStats {
         let in_flight = self.shared.links.iter().filter_map(Link::load).sum::<usize>();
         self.shared.counters.stats(in_flight as u64)
+    }
+
+    /// How content is packed on its way here; `None` where the server does not, or was not asked to.
+    pub fn packed(&self) -> Option<Method> {
+        self.shared.packed
+    }
+
+    /// What the server says of the export (NBD_INFO_DESCRIPTION), if anything. An agent of ours says what it serves,
+    /// as one line of JSON behind [`X_CHEETAH`](crate::proto::X_CHEETAH).
+    pub fn description(&self) -> Option<&str> {
+        self.shared.description.as_deref()
     }
 
     /// Connections in use: fewer than configured where the server allows only one.

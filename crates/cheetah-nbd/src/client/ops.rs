@@ -38,7 +38,10 @@ impl Shared {
     async fn read_piece(&self, range: ByteRange) -> Result<Data> {
         let order = Order { command: Command::Read, flags: CommandFlags::NONE, range, payload: None };
         match self.call(order).await? {
-            Answer::Data(data) if data.len() == range.len => Ok(data),
+            Answer::Data(data) if data.len() == range.len => {
+                self.counters.read(range.len);
+                Ok(data)
+            }
             _ => Err(mismatch()),
         }
     }

@@ -177,7 +177,7 @@ impl Receiver {
             ChunkKind::OffsetHole => ask.command == Command::Read && len == 12,
             ChunkKind::BlockStatus => ask.command == Command::BlockStatus && len <= 4 + 8 * EXTENTS_MAX,
             ChunkKind::Error | ChunkKind::ErrorOffset | ChunkKind::OtherError(_) => len <= OPTION_LEN_MAX,
-            ChunkKind::Unknown(_) => false,
+            ChunkKind::Packed | ChunkKind::Unknown(_) => false,
         };
         if !allowed {
             return Err(Violation::new(format!("a chunk {kind:?} of {len} bytes in reply to {:?}", ask.command)));

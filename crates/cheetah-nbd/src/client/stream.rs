@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-use bytes::BufMut;
+use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
@@ -23,20 +23,27 @@ pub(super) enum WriteHalf {
     Unix(unix::OwnedWriteHalf),
 }
 
-/// Connects to a server.
-pub(super) async fn dial(address: &Address) -> io::Result<(ReadHalf, WriteHalf)> {
-    match address {
+/// Connects to a server, or has it connect. Also returns what it said already.
+pub(super) async fn dial(address: &Address) -> io::Result<(ReadHalf, WriteHalf, BytesMut)> {
+    let (read, write) = match address {
         Address::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
             tune(&stream)?;
             let (read, write) = stream.into_split();
-            Ok((ReadHalf::Tcp(read), WriteHalf::Tcp(write)))
+            (ReadHalf::Tcp(read), WriteHalf::Tcp(write))
         }
         Address::Unix(path) => {
             let (read, write) = UnixStream::connect(path).await?.into_split();
-            Ok((ReadHalf::Unix(read), WriteHalf::Unix(write)))
+            (ReadHalf::Unix(read), WriteHalf::Unix(write))
         }
-    }
+        Address::Inbound(inbox) => {
+            let caller = inbox.take().await;
+            tracing::debug!("taking the call of {}", caller.from);
+            let (read, write) = caller.stream.into_split();
+            return Ok((ReadHalf::Tcp(read), WriteHalf::Tcp(write), caller.received));
+        }
+    };
+    Ok((read, write, BytesMut::new()))
 }
 
 impl ReadHalf {

@@ -4,9 +4,10 @@ use bytes::{Buf, BufMut, BytesMut};
 
 use super::meta::{MetaQuery, put_string};
 use super::{BlockSizes, Context};
+use crate::packing::{Method, Packing};
 use crate::proto::{
     BASE_ALLOCATION, ClientFlags, HandshakeFlags, MAGIC, OPTION_LEN_MAX, OPTION_MAGIC, OPTION_REPLY_MAGIC, Reader,
-    TransmissionFlags, Violation, option,
+    STRING_LEN_MAX, TransmissionFlags, Violation, option,
 };
 
 /// The most replies to one option that are listened to.
@@ -21,6 +22,8 @@ pub struct Wish {
     pub export: String,
     /// Contexts that must be granted.
     pub contexts: Vec<String>,
+    /// Whether to ask for packed reads.
+    pub packing: Packing,
 }
 
 /// What was negotiated.
@@ -36,6 +39,10 @@ pub struct Agreement {
     pub structured: bool,
     /// The number of `base:allocation`, if the server offers block status.
     pub allocation: Option<u32>,
+    /// How the content of reads is packed, if the server grants that.
+    pub packed: Option<Method>,
+    /// What the server says of the export, if anything.
+    pub description: Option<String>,
 }
 
 /// Why the negotiation failed.
@@ -84,9 +91,12 @@ pub struct ClientHandshake {
     no_zeroes: bool,
     structured: bool,
     replies: usize,
+    /// Contexts asked for.
+    asked: usize,
     contexts: Vec<Context>,
     info: Option<(u64, TransmissionFlags)>,
     blocks: BlockSizes,
+    description: Option<String>,
     names: Vec<String>,
 }
 
@@ -147,9 +157,11 @@ impl ClientHandshake {
             no_zeroes: false,
             structured: false,
             replies: 0,
+            asked: 0,
             contexts: Vec::new(),
             info: None,
             blocks: BlockSizes::default(),
+            description: None,
             names: Vec::new(),
         }
     }
@@ -259,6 +271,10 @@ impl ClientHandshake {
                 self.structured = true;
                 let mut queries = vec![BASE_ALLOCATION.to_owned()];
                 queries.extend(self.wish.contexts.iter().cloned());
+                if let Packing::Wanted(method) = self.wish.packing {
+                    queries.push(method.context());
+                }
+                self.asked = queries.len();
                 let query = MetaQuery { export: self.wish.export.clone(), queries };
                 self.ask(State::Contexts, out, |out| query.encode(out));
                 Ok(())
@@ -281,7 +297,7 @@ impl ClientHandshake {
                 let mut reader = Reader::new(&reply.data);
                 let id = reader.u32().ok_or_else(|| unexpected(reply))?;
                 let name = String::from_utf8_lossy(reader.rest()).into_owned();
-                if self.contexts.len() > self.wish.contexts.len() {
+                if self.contexts.len() == self.asked {
                     return Err(Violation::new("more contexts granted than were asked for").into());
                 }
                 self.contexts.push(Context { id, name });
@@ -345,6 +361,10 @@ impl ClientHandshake {
                 }
                 self.blocks = blocks;
             }
+            option::INFO_DESCRIPTION => {
+                let text = String::from_utf8_lossy(reader.rest()).into_owned();
+                self.description = Some(text).filter(|text| !text.is_empty() && text.len() <= STRING_LEN_MAX);
+            }
             _ => {}
         }
         Ok(())
@@ -393,6 +413,8 @@ impl ClientHandshake {
             blocks: self.blocks,
             structured: self.structured,
             allocation: allocation.map(|context| context.id),
+            packed: self.contexts.iter().find_map(|context| Method::of_context(&context.name)),
+            description: self.description.clone(),
         })
     }
 
@@ -407,8 +429,9 @@ impl ClientHandshake {
         let export = self.wish.export.clone();
         self.ask(State::Go, out, |out| {
             put_string(out, &export);
-            out.put_u16(1);
+            out.put_u16(2);
             out.put_u16(option::INFO_BLOCK_SIZE);
+            out.put_u16(option::INFO_DESCRIPTION);
         });
     }
 

@@ -6,6 +6,7 @@
 mod code;
 mod flags;
 pub mod option;
+pub mod packed;
 pub mod reply;
 mod request;
 mod wire;

@@ -8,7 +8,9 @@ use bytes::{BufMut, BytesMut};
 use cheetah_device::Extent;
 
 use super::wire::Reader;
-use super::{ErrorCode, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRING_LEN_MAX, STRUCTURED_REPLY_MAGIC, Violation};
+use super::{
+    ErrorCode, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRING_LEN_MAX, STRUCTURED_REPLY_MAGIC, Violation, packed,
+};
 
 /// Bytes of a simple reply, without data.
 pub const SIMPLE_LEN: usize = 16;
@@ -28,6 +30,8 @@ pub enum ChunkKind {
     OffsetHole,
     /// `NBD_REPLY_TYPE_BLOCK_STATUS`: see [`extents`].
     BlockStatus,
+    /// Packed content, where that was agreed: see [`packed`](super::packed).
+    Packed,
     /// `NBD_REPLY_TYPE_ERROR`: see [`ErrorPayload`].
     Error,
     /// `NBD_REPLY_TYPE_ERROR_OFFSET`: see [`ErrorPayload`].
@@ -45,6 +49,7 @@ impl ChunkKind {
             1 => Self::OffsetData,
             2 => Self::OffsetHole,
             5 => Self::BlockStatus,
+            packed::KIND => Self::Packed,
             0x8001 => Self::Error,
             0x8002 => Self::ErrorOffset,
             number if number & 0x8000 != 0 => Self::OtherError(number),
@@ -58,6 +63,7 @@ impl ChunkKind {
             Self::OffsetData => 1,
             Self::OffsetHole => 2,
             Self::BlockStatus => 5,
+            Self::Packed => packed::KIND,
             Self::Error => 0x8001,
             Self::ErrorOffset => 0x8002,
             Self::OtherError(number) | Self::Unknown(number) => number,

@@ -1,0 +1,92 @@
+//! What an agent is told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What to serve, to whom, and at what cost to the machine.
+#[derive(Debug, Clone)]
+pub struct AgentConfig {
+    /// The disk or image to serve.
+    pub device: PathBuf,
+    /// What to call it to clients; the file's name if empty. The empty name always works too.
+    pub name: String,
+    /// Where to listen for clients.
+    pub listen: Option<SocketAddr>,
+    /// The examiner to call, as `HOST:PORT`, again and again.
+    pub connect: Option<String>,
+    /// Go beyond loopback, although nothing is encrypted.
+    pub insecure: bool,
+    /// Clients served at once, 1 to 16.
+    pub connections_max: usize,
+    /// The most to send, in bytes a second.
+    pub rate_max: Option<u64>,
+    /// How much of the processors packing may take.
+    pub cpu_max: CpuMax,
+    /// Have the kernel refuse writes to the device from now on, where it is a disk that nothing uses.
+    pub protect: bool,
+}
+
+impl AgentConfig {
+    /// Serves `device` to nobody yet, without limits.
+    pub fn new(device: impl Into<PathBuf>) -> Self {
+        Self {
+            device: device.into(),
+            name: String::new(),
+            listen: None,
+            connect: None,
+            insecure: false,
+            connections_max: 16,
+            rate_max: None,
+            cpu_max: CpuMax::All,
+            protect: true,
+        }
+    }
+}
+
+/// How much of the processors packing may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CpuMax {
+    /// All of them.
+    #[default]
+    All,
+    /// This much of them all together, in percent: 1 to 100.
+    Percent(u8),
+    /// What nobody else wants, of one processor.
+    Low,
+}
+
+/// A text that is no [`CpuMax`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no limit for the processors; write 1 to 100, in percent of all of them, or low")]
+pub struct BadCpuMax(String);
+
+impl FromStr for CpuMax {
+    type Err = BadCpuMax;
+
+    fn from_str(text: &str) -> Result<Self, BadCpuMax> {
+        if text == "low" {
+            return Ok(Self::Low);
+        }
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        match digits.parse() {
+            Ok(percent @ 1..=100) => Ok(Self::Percent(percent)),
+            _ => Err(BadCpuMax(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_read_as_people_write_them() {
+        assert_eq!("low".parse(), Ok(CpuMax::Low));
+        assert_eq!("25".parse(), Ok(CpuMax::Percent(25)));
+        assert_eq!("100%".parse(), Ok(CpuMax::Percent(100)));
+        for bad in ["", "0", "101", "half", "-3"] {
+            assert!(bad.parse::<CpuMax>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Chunks of packed content in replies to reads. No I/O.
+//!
+//! Where the context `x-cheetah:packed/METHOD` was granted, the content of a reply comes in structured chunks of a type
+//! of our own, [`KIND`], beside holes and errors. The payload of such a chunk:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 | offset of the content (absolute) |
+//! | 4 | length of the content: 1 to [`CONTENT_LEN_MAX`] |
+//! | 1 | codec: 0 stored, 1 LZ4 block, 2 Zstandard frame |
+//! | 3 | zeros |
+//! | 32 | BLAKE3 of the content |
+//! | the rest | the packed content: as long as the content if stored, shorter otherwise |
+//!
+//! A chunk stands for itself: it is unpacked, and its digest checked, without any other.
+
+use std::cell::RefCell;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::Violation;
+use super::reply::{self, ChunkKind};
+use super::wire::Reader;
+
+/// The type of a chunk of packed content: "CP". The specification assigns none this high.
+pub const KIND: u16 = 0x4350;
+/// The most content in one chunk, in bytes.
+pub const CONTENT_LEN_MAX: u32 = 1 << 20;
+/// Bytes before the packed content.
+pub const HEAD_LEN: usize = 48;
+
+/// How the content of a chunk is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// It is not.
+    Stored = 0,
+    /// One LZ4 block, without a frame.
+    Lz4 = 1,
+    /// One Zstandard frame.
+    Zstd = 2,
+}
+
+impl Codec {
+    fn from_wire(number: u8) -> Option<Self> {
+        [Self::Stored, Self::Lz4, Self::Zstd].into_iter().find(|codec| *codec as u8 == number)
+    }
+}
+
+/// What precedes the packed content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Where the content is (absolute).
+    pub offset: u64,
+    /// Bytes of content.
+    pub len: u32,
+    /// How it is packed.
+    pub codec: Codec,
+    /// BLAKE3 of the content.
+    pub digest: [u8; 32],
+}
+
+impl Head {
+    /// Reads the head of a chunk's payload, behind which `packed_len` bytes follow.
+    ///
+    /// # Errors
+    ///
+    /// If it makes no sense: then the server does not speak this protocol.
+    pub fn parse(bytes: &[u8; HEAD_LEN], packed_len: usize) -> Result<Self, Violation> {
+        let mut reader = Reader::new(bytes);
+        let fields = (|| Some((reader.u64()?, reader.u32()?, reader.array()?, reader.array()?)))();
+        let malformed = || Violation::new("the head of a chunk of packed content is malformed");
+        let (offset, len, [codec, 0, 0, 0], digest) = fields.ok_or_else(malformed)? else {
+            return Err(malformed());
+        };
+        let codec = Codec::from_wire(codec).ok_or_else(|| Violation::new(format!("packed by codec {codec}")))?;
+        let fits = match codec {
+            Codec::Stored => packed_len == len as usize,
+            Codec::Lz4 | Codec::Zstd => packed_len < len as usize,
+        };
+        if !(1..=CONTENT_LEN_MAX).contains(&len) || !fits || packed_len == 0 {
+            return Err(Violation::new(format!("{len} bytes of content packed into {packed_len}")));
+        }
+        Ok(Self { offset, len, codec, digest })
+    }
+
+    /// Appends the header of the chunk and this head; `packed_len` bytes of packed content must follow.
+    pub fn encode(&self, out: &mut BytesMut, cookie: u64, done: bool, packed_len: u32) {
+        let head_len = HEAD_LEN as u32;
+        reply::chunk(out, cookie, ChunkKind::Packed, done, packed_len.saturating_add(head_len));
+        out.put_u64(self.offset);
+        out.put_u32(self.len);
+        out.put_slice(&[self.codec as u8, 0, 0, 0]);
+        out.put_slice(&self.digest);
+    }
+}
+
+/// The content is not what was packed: damaged on its way, or by whoever sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spoilt;
+
+/// Unpacks into `out`, which must be as long as the content, and checks the digest. Takes no more memory than that,
+/// whatever `packed` says.
+///
+/// # Errors
+///
+/// If anything is wrong with it. What is in `out` then means nothing.
+pub fn unpack(head: &Head, packed: &[u8], out: &mut [u8]) -> Result<(), Spoilt> {
+    thread_local! {
+        static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    let len = match head.codec {
+        Codec::Stored if packed.len() == out.len() => {
+            out.copy_from_slice(packed);
+            packed.len()
+        }
+        Codec::Stored => return Err(Spoilt),
+        Codec::Lz4 => lz4_flex::block::decompress_into(packed, out).map_err(|_| Spoilt)?,
+        Codec::Zstd => ZSTD.with_borrow_mut(|kept| {
+            let zstd = match kept {
+                Some(zstd) => zstd,
+                None => kept.insert(zstd::bulk::Decompressor::new().map_err(|_| Spoilt)?),
+            };
+            zstd.decompress_to_buffer(packed, out).map_err(|_| Spoilt)
+        })?,
+    };
+    if len == out.len() && len == head.len as usize { check(head, out) } else { Err(Spoilt) }
+}
+
+/// Checks the digest of content that is stored.
+///
+/// # Errors
+///
+/// If it is not that content's.
+pub fn check(head: &Head, content: &[u8]) -> Result<(), Spoilt> {
+    if blake3::hash(content) == head.digest { Ok(()) } else { Err(Spoilt) }
+}
+
+/// How to pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum How {
+    /// Not at all.
+    Stored,
+    /// LZ4.
+    Lz4,
+    /// Zstandard at this level, 1 to 19.
+    Zstd(u8),
+}
+
+/// Packs content; keeps what memory that takes for the next.
+#[derive(Default)]
+pub struct Press {
+    zstd: Option<(u8, zstd::bulk::Compressor<'static>)>,
+    scratch: Vec<u8>,
+}
+
+impl Press {
+    /// Digests the content at `offset` and packs it, at most [`CONTENT_LEN_MAX`] bytes; what does not shrink is
+    /// stored.
+    pub fn pack(&mut self, offset: u64, content: &Bytes, how: How) -> (Head, Bytes) {
+        let digest = *blake3::hash(content).as_bytes();
+        let (codec, packed) = match self.shrink(content, how) {
+            Some(packed) => packed,
+            None => (Codec::Stored, content.clone()),
+        };
+        // Not truncated: at most 1 MiB.
+        (Head { offset, len: content.len() as u32, codec, digest }, packed)
+    }
+
+    fn shrink(&mut self, content: &[u8], how: How) -> Option<(Codec, Bytes)> {
+        let room = lz4_flex::block::get_maximum_output_size(content.len());
+        if self.scratch.len() < room && how != How::Stored {
+            self.scratch.resize(room, 0);
+        }
+        let (codec, len) = match how {
+            How::Stored => return None,
+            How::Lz4 => (Codec::Lz4, lz4_flex::block::compress_into(content, &mut self.scratch).ok()?),
+            How::Zstd(level) => {
+                // No room for what does not shrink: it fails, and is stored.
+                let room = content.len().saturating_sub(1);
+                let zstd = self.zstd(level)?;
+                (Codec::Zstd, zstd.0.compress_to_buffer(content, &mut zstd.1[..room]).ok()?)
+            }
+        };
+        (len < content.len()).then(|| (codec, Bytes::copy_from_slice(&self.scratch[..len])))
+    }
+
+    fn zstd(&mut self, level: u8) -> Option<(&mut zstd::bulk::Compressor<'static>, &mut [u8])> {
+        let kept = match self.zstd.take() {
+            Some((known, mut zstd)) => {
+                if known != level {
+                    zstd.set_compression_level(level.into()).ok()?;
+                }
+                zstd
+            }
+            None => zstd::bulk::Compressor::new(level.into()).ok()?,
+        };
+        let (_, zstd) = self.zstd.insert((level, kept));
+        Some((zstd, &mut self.scratch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Content of every kind: noise, repetition, both.
+    fn content() -> impl Strategy<Value = Vec<u8>> {
+        let noise = prop::collection::vec(any::<u8>(), 1..3000);
+        (noise, 1usize..40, prop::option::of(any::<u8>())).prop_map(|(noise, times, fill)| {
+            let mut bytes = noise.repeat(times);
+            bytes.extend(fill.map(|fill| vec![fill; 5000]).unwrap_or_default());
+            bytes
+        })
+    }
+
+    fn how() -> impl Strategy<Value = How> {
+        prop_oneof![Just(How::Stored), Just(How::Lz4), (1u8..7).prop_map(How::Zstd)]
+    }
+
+    fn unpacked(head: &Head, packed: &[u8]) -> Result<Vec<u8>, Spoilt> {
+        let mut out = vec![0; head.len as usize];
+        unpack(head, packed, &mut out).map(|()| out)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_unpacks(contents in prop::collection::vec((content(), how()), 1..4), offset: u64, done: bool) {
+            let mut press = Press::default();
+            for (content, how) in contents {
+                let (head, packed) = press.pack(offset, &content.clone().into(), how);
+                prop_assert!(packed.len() <= content.len());
+                let mut wire = BytesMut::new();
+                head.encode(&mut wire, 7, done, packed.len() as u32);
+                let (header, len) = reply::Header::parse(&wire).unwrap().unwrap();
+                let payload_len = (HEAD_LEN + packed.len()) as u32;
+                prop_assert_eq!(
+                    header, reply::Header::Chunk { cookie: 7, kind: ChunkKind::Packed, done, len: payload_len }
+                );
+                prop_assert_eq!(Head::parse(wire[len..].first_chunk().unwrap(), packed.len()), Ok(head));
+                prop_assert!(unpacked(&head, &packed) == Ok(content));
+            }
+        }
+
+        #[test]
+        fn a_flipped_bit_is_noticed(content in content(), how in how(), at: prop::sample::Index, bit in 0u8..8) {
+            let (head, packed) = Press::default().pack(0, &content.clone().into(), how);
+            let mut damaged = packed.to_vec();
+            let at = at.index(damaged.len());
+            damaged[at] ^= 1 << bit;
+            // A decoder may overlook it where it changes nothing.
+            prop_assert!(unpacked(&head, &damaged).is_err() || unpacked(&head, &damaged) == Ok(content));
+        }
+
+        #[test]
+        fn arbitrary_bytes_neither_panic_nor_pass(head: [u8; 48], packed in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(head) = Head::parse(&head, packed.len()) {
+                prop_assert!(unpacked(&head, &packed).is_err());
+            }
+            for codec in [Codec::Lz4, Codec::Zstd] {
+                let head = Head { offset: 0, len: 4096, codec, digest: [0; 32] };
+                prop_assert!(unpacked(&head, &packed).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_that_make_no_sense_are_refused() {
+        let head = |len: u32, codec: u8, pad: u8| {
+            let mut head = [0; HEAD_LEN];
+            head[8..12].copy_from_slice(&len.to_be_bytes());
+            (head[12], head[13]) = (codec, pad);
+            head
+        };
+        assert!(Head::parse(&head(100, 0, 0), 100).is_ok());
+        assert!(Head::parse(&head(1 << 20, 2, 0), 5).is_ok());
+        for (len, codec, pad, packed) in [
+            (0, 0, 0, 0),
+            (100, 0, 0, 99),
+            (100, 1, 0, 100),
+            (100, 2, 0, 0),
+            (100, 3, 0, 50),
+            (100, 1, 1, 50),
+            ((1 << 20) + 1, 2, 0, 50),
+        ] {
+            assert!(Head::parse(&head(len, codec, pad), packed).is_err(), "{len} {codec} {pad} {packed}");
+        }
+    }
+
+    #[test]
+    fn a_bomb_fills_no_more_than_was_asked_for() {
+        let bomb = zstd::bulk::compress(&vec![7; 64 << 20], 1).unwrap();
+        let head = Head { offset: 0, len: CONTENT_LEN_MAX, codec: Codec::Zstd, digest: [0; 32] };
+        assert!(bomb.len() < 64 << 10 && unpacked(&head, &bomb).is_err());
+        let bomb = lz4_flex::block::compress(&vec![7; 64 << 20]);
+        let head = Head { codec: Codec::Lz4, ..head };
+        assert!(unpacked(&head, &bomb).is_err());
+        // Less than was promised is as wrong as more.
+        let short = zstd::bulk::compress(&[7; 1000], 1).unwrap();
+        assert!(unpacked(&Head { codec: Codec::Zstd, len: 1001, ..head }, &short).is_err());
+    }
+}
