@@ -37,7 +37,11 @@ mod engine;
 mod flights;
 mod pace;
 mod shell;
+#[cfg(test)]
+mod simulation;
 mod suspects;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

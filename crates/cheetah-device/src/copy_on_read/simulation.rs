@@ -1,0 +1,153 @@
+//! The engine over a slow link, in virtual time: how long readers wait while the background copies.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::engine::{Action, Engine, Plan, ReadId};
+use super::flights::FlightId;
+use super::{CopyOnReadConfig, GRAIN};
+use crate::{ByteRange, Coverage, Data};
+
+const MIB: u64 = 1 << 20;
+const ROUND_TRIP: Duration = Duration::from_millis(20);
+/// 100 Mbit/s, in bytes a second.
+const BANDWIDTH: u64 = 12_500_000;
+
+fn carrying(bytes: u64) -> Duration {
+    Duration::from_nanos(bytes * 1_000_000_000 / BANDWIDTH)
+}
+
+/// A link that answers in order, and a drive that takes no time.
+struct Simulation {
+    engine: Engine,
+    now: Duration,
+    /// When each answer is here.
+    wire: VecDeque<(Duration, FlightId, ByteRange)>,
+    free_at: Duration,
+    answered: Vec<ReadId>,
+}
+
+impl Simulation {
+    fn new(size: u64) -> Self {
+        let mut new = Self {
+            engine: Engine::new(CopyOnReadConfig::new("evidence"), Coverage::new(size)),
+            now: Duration::ZERO,
+            wire: VecDeque::new(),
+            free_at: Duration::ZERO,
+            answered: Vec::new(),
+        };
+        new.pump(Vec::new());
+        new
+    }
+
+    fn pump(&mut self, mut actions: Vec<Action>) {
+        self.engine.pump(self.now, &mut actions);
+        while !actions.is_empty() {
+            let mut more = Vec::new();
+            for action in std::mem::take(&mut actions) {
+                match action {
+                    Action::Fetch(id, range) => {
+                        // Half a trip there; then its turn on the wire; then half a trip back.
+                        self.free_at = self.free_at.max(self.now + ROUND_TRIP / 2) + carrying(range.len + 100);
+                        self.wire.push_back((self.free_at + ROUND_TRIP / 2, id, range));
+                    }
+                    Action::Write(id, ..) => self.engine.written(id, Ok(()), self.now, &mut more),
+                    Action::Flush => self.engine.flushed(Ok(()), self.now, &mut more),
+                    Action::Record(_) => self.engine.recorded(&Ok(()), self.now),
+                    Action::Answer(id, answer) => {
+                        answer.unwrap();
+                        self.answered.push(id);
+                    }
+                }
+            }
+            self.engine.pump(self.now, &mut more);
+            actions = more;
+        }
+    }
+
+    /// Lets the next answer arrive, unless that is after `until`.
+    fn arrive(&mut self, until: Duration) -> bool {
+        let Some((at, id, range)) = self.wire.front().copied().filter(|(at, ..)| *at <= until) else {
+            self.now = until;
+            return false;
+        };
+        self.wire.pop_front();
+        self.now = at;
+        let mut actions = Vec::new();
+        self.engine.fetched(id, Ok(Data::zeros(range.len)), at, &mut actions);
+        self.pump(actions);
+        true
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.arrive(until) {}
+    }
+
+    /// How long a read waits.
+    fn read(&mut self, offset: u64) -> Duration {
+        let asked = self.now;
+        let mut actions = Vec::new();
+        let plan = self.engine.read(ByteRange::new(offset, 4096), asked, &mut actions);
+        self.pump(actions);
+        if let Plan::Wait(id) = plan {
+            while !self.answered.contains(&id) {
+                assert!(self.arrive(Duration::MAX), "nothing comes any more");
+            }
+        }
+        self.now - asked
+    }
+}
+
+/// What a read of one grain takes on an idle link.
+fn direct() -> Duration {
+    ROUND_TRIP + carrying(GRAIN)
+}
+
+#[test]
+fn the_first_byte_of_a_file_comes_within_five_round_trips_of_a_direct_read() {
+    for (warm_up_s, think_ms) in [(0, 0), (1, 0), (5, 0), (5, 3), (5, 30)] {
+        let mut simulation = Simulation::new(4096 * MIB);
+        simulation.sleep(Duration::from_secs(warm_up_s));
+        // To find a file takes some reads, each of which depends on the one before.
+        let reads = 6;
+        let mut waited = Duration::ZERO;
+        for n in 0..reads {
+            waited += simulation.read((4000 - 300 * n) * MIB + 4096);
+            simulation.sleep(Duration::from_millis(think_ms));
+        }
+        let more = waited.saturating_sub(direct() * u32::try_from(reads).unwrap());
+        assert!(more <= 5 * ROUND_TRIP, "{more:?} more than directly, after {warm_up_s} s, thinking {think_ms} ms");
+    }
+}
+
+#[test]
+fn no_read_waits_longer_than_for_the_background_under_way_and_its_own() {
+    let mut simulation = Simulation::new(4096 * MIB);
+    simulation.sleep(Duration::from_secs(5));
+    let first = simulation.read(4000 * MIB);
+    assert!(first <= direct() + 2 * ROUND_TRIP + carrying(256 << 10), "{first:?}");
+    for n in 1..50 {
+        let wait = simulation.read((4000 - 7 * n) * MIB);
+        assert!(wait <= direct() + carrying(2 * GRAIN), "{wait:?}");
+    }
+}
+
+#[test]
+fn an_idle_link_is_filled() {
+    let mut simulation = Simulation::new(4096 * MIB);
+    simulation.sleep(Duration::from_secs(2));
+    let before = simulation.engine.progress().read;
+    simulation.sleep(Duration::from_secs(10));
+    let rate = (simulation.engine.progress().read - before) / 10;
+    assert!(rate >= BANDWIDTH * 97 / 100, "{rate} bytes a second");
+}
+
+#[test]
+fn a_busy_reader_does_not_stop_the_background() {
+    let mut simulation = Simulation::new(4096 * MIB);
+    for n in 0..100 {
+        simulation.read((4000 - 7 * n) * MIB);
+    }
+    assert!(simulation.engine.progress().read > 150 * GRAIN, "{:?}", simulation.engine.progress());
+}
