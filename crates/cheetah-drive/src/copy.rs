@@ -59,36 +59,67 @@ impl Copy {
         let hashing = Hashing::start(self.hashes)?;
         let digested = digests.as_ref().map_or(0, |digests| digests.size());
         let mut reads = std::pin::pin!(chunks(self.from.clone(), self.size, digested));
-        let mut writes = JoinSet::new();
-        let mut done = 0;
-        let mut finished = |result: Finished| {
-            done += result.map_err(|error| Error::failed(format!("copying: {error}")))??;
-            progress(Progress { done, total: self.size });
-            Ok::<_, Error>(())
-        };
+        let mut writer = Writer::new(self.to.clone(), self.to_name.clone());
         while let Some(Chunk { range, read }) = reads.next().await {
             let (data, digest) = read.map_err(Error::device(format!("reading {}", self.from_name)))?;
             if let (Some(digests), Some(digest)) = (&mut digests, digest) {
                 digests.set(range.offset, digest);
             }
             hashing.push(&data).await?;
-            while writes.len() >= WRITE_BEHIND {
-                if let Some(result) = writes.join_next().await {
-                    finished(result)?;
-                }
-            }
-            writes.spawn(write(self.to.clone(), self.to_name.clone(), range, data));
+            writer.write(range, data).await?;
+            progress(Progress { done: writer.written(), total: self.size });
         }
-        while let Some(result) = writes.join_next().await {
-            finished(result)?;
-        }
+        writer.wait().await?;
+        progress(Progress { done: writer.written(), total: self.size });
         self.to.flush().await.map_err(Error::device(format!("flushing {}", self.to_name)))?;
         hashing.finish().await
     }
 }
 
-/// What a task that writes a chunk comes back with: bytes written.
-type Finished = std::result::Result<Result<u64>, JoinError>;
+/// Writes behind: several chunks at once, each in a task of its own, zeros found and left out.
+pub struct Writer {
+    to: DynDevice,
+    name: Arc<str>,
+    tasks: JoinSet<Result<u64>>,
+    written: u64,
+}
+
+impl Writer {
+    /// Writes to `to`, which errors call `name`.
+    pub fn new(to: DynDevice, name: impl Into<Arc<str>>) -> Self {
+        Self { to, name: name.into(), tasks: JoinSet::new(), written: 0 }
+    }
+
+    /// Begins to write `data` at the start of `range`, which is as long; waits first while too much is under way.
+    /// An error may be that of an earlier write. Ranges must not overlap until [`Writer::wait`].
+    pub async fn write(&mut self, range: ByteRange, data: Data) -> Result<()> {
+        while self.tasks.len() >= WRITE_BEHIND {
+            self.next().await?;
+        }
+        self.tasks.spawn(write(self.to.clone(), self.name.clone(), range, data));
+        Ok(())
+    }
+
+    /// Finishes when everything has been written. It is not flushed then.
+    pub async fn wait(&mut self) -> Result<()> {
+        while !self.tasks.is_empty() {
+            self.next().await?;
+        }
+        Ok(())
+    }
+
+    /// Bytes whose writing has finished.
+    pub const fn written(&self) -> u64 {
+        self.written
+    }
+
+    async fn next(&mut self) -> Result<()> {
+        if let Some(result) = self.tasks.join_next().await {
+            self.written += result.map_err(|error| Error::failed(format!("writing {}: {error}", self.name)))??;
+        }
+        Ok(())
+    }
+}
 
 /// A piece of a device that has been read, or not.
 pub(crate) struct Chunk {
@@ -119,7 +150,7 @@ pub(crate) fn chunks(device: DynDevice, size: u64, digested: u64) -> impl Stream
 }
 
 /// Reads `range`; an answer of any other length is an error.
-pub(crate) async fn read_exactly(device: &DynDevice, range: ByteRange) -> cheetah_device::Result<Data> {
+pub async fn read_exactly(device: &DynDevice, range: ByteRange) -> cheetah_device::Result<Data> {
     let data = device.read(range).await?;
     if data.len() == range.len {
         return Ok(data);

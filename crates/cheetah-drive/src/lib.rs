@@ -48,6 +48,7 @@ mod lost;
 pub mod open;
 pub mod plan;
 pub mod save;
+pub mod sparse;
 pub mod status;
 mod usage;
 pub mod verify;

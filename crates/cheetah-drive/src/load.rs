@@ -37,15 +37,120 @@ pub async fn load(
     progress: impl FnMut(Progress) + Send,
 ) -> Result<Image> {
     let size = source.geometry().size;
-    if size > file.size {
-        return Err(Error::failed(format!(
-            "{} has {}, {} only {}; enlarge the drive or create one from the image",
-            options.source_name,
-            Size(size),
-            file.name,
-            Size(file.size)
-        )));
+    let mut digests = Digests::new(size)?;
+    let loader = Loader::begin(file.clone(), size, &options).await?;
+    let copy = Copy {
+        from: source,
+        from_name: options.source_name.as_str().into(),
+        to: loader.device(),
+        to_name: file.name.as_str().into(),
+        size,
+        hashes: options.hashes,
+    };
+    *file = match copy.run(Some(&mut digests), progress).await {
+        Ok(hashes) => loader.finish(&digests, hashes).await?,
+        Err(error) => {
+            file.image = Some(loader.image.clone());
+            loader.close().await?;
+            return Err(error);
+        }
+    };
+    file.image.clone().ok_or_else(|| Error::failed("the image was loaded and not recorded; this is a bug"))
+}
+
+/// An image on its way into a drive. Until [`Loader::finish`], the drive file says `loading`.
+pub struct Loader {
+    file: DriveFile,
+    drive: Drive,
+    image: Image,
+}
+
+impl Loader {
+    /// Opens the drive for an image of `size` bytes, marks it as loading, and zeroes what it has behind the image.
+    pub async fn begin(mut file: DriveFile, size: u64, options: &LoadOptions) -> Result<Self> {
+        if size > file.size {
+            return Err(Error::failed(format!(
+                "{} has {}, {} only {}; enlarge the drive or create one from the image",
+                options.source_name,
+                Size(size),
+                file.name,
+                Size(file.size)
+            )));
+        }
+        let drive = open(&file, options).await?;
+        let image = Image {
+            source: options.source_name.clone(),
+            size,
+            state: ImageState::Loading,
+            digests: None,
+            hashes: Hashes::default(),
+        };
+        file.image = Some(image.clone());
+        let loader = Self { file, drive, image };
+        match loader.prepare().await {
+            Ok(()) => Ok(loader),
+            Err(error) => {
+                loader.close().await?;
+                Err(error)
+            }
+        }
     }
+
+    /// Opens a drive whose load was interrupted, to go on with it; `None` if it is not one that was loading an image
+    /// of this size from this source.
+    pub async fn resume(mut file: DriveFile, size: u64, options: &LoadOptions) -> Result<Option<Self>> {
+        let Some(mut image) = file.image.clone() else { return Ok(None) };
+        if (image.size, image.source.as_str()) != (size, options.source_name.as_str())
+            || image.state == ImageState::Modified
+        {
+            return Ok(None);
+        }
+        let drive = open(&file, options).await?;
+        // It may have been stopped between the last of this and forgetting that it had to be done.
+        image = Image { state: ImageState::Loading, digests: None, hashes: Hashes::default(), ..image };
+        file.image = Some(image.clone());
+        file.save()?;
+        Ok(Some(Self { file, drive, image }))
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        self.file.save()?;
+        let to = self.device();
+        for piece in ByteRange::between(self.image.size, self.file.size).split_at_multiples(ZERO_BYTES) {
+            let zeroed = to.zero(piece, Zeroing::default()).await;
+            zeroed.map_err(Error::device(format!("zeroing what {} has behind the image", self.file.name)))?;
+        }
+        Ok(())
+    }
+
+    /// The drive, to be written.
+    pub fn device(&self) -> DynDevice {
+        self.drive.device()
+    }
+
+    /// Flushes, and records that the image is there, whole. Returns the drive file as it was written.
+    pub async fn finish(self, digests: &Digests, hashes: Hashes) -> Result<DriveFile> {
+        let Self { mut file, drive, image } = self;
+        let saved = match drive.device().flush().await {
+            Ok(()) => digests.save(&file.path),
+            Err(error) => Err(Error::device(format!("flushing {}", file.name))(error)),
+        };
+        let closed = drive.close().await;
+        let digests = saved?;
+        closed?;
+        // Last, when everything is where it belongs: from now on the image counts as loaded.
+        file.image = Some(Image { digests: Some(digests), hashes, state: ImageState::Intact, ..image });
+        file.save()?;
+        Ok(file)
+    }
+
+    /// Lets go of the drive, which stays `loading`.
+    pub async fn close(self) -> Result<()> {
+        self.drive.close().await
+    }
+}
+
+async fn open(file: &DriveFile, options: &LoadOptions) -> Result<Drive> {
     let open = OpenOptions {
         writable: true,
         force_lease: options.force_lease,
@@ -53,50 +158,5 @@ pub async fn load(
         prefetch_budget: 0,
         ..OpenOptions::default()
     };
-    let drive = Drive::open_unmarked(file, open).await?;
-    let loaded = load_into(file, &drive, source, &options, progress).await;
-    let closed = drive.close().await;
-    let image = loaded?;
-    closed?;
-    // Last, when everything is where it belongs: from now on the image counts as loaded.
-    file.image = Some(image.clone());
-    file.save()?;
-    Ok(image)
-}
-
-async fn load_into(
-    file: &mut DriveFile,
-    drive: &Drive,
-    source: DynDevice,
-    options: &LoadOptions,
-    progress: impl FnMut(Progress) + Send,
-) -> Result<Image> {
-    let size = source.geometry().size;
-    let mut image = Image {
-        source: options.source_name.clone(),
-        size,
-        state: ImageState::Loading,
-        digests: None,
-        hashes: Hashes::default(),
-    };
-    file.image = Some(image.clone());
-    file.save()?;
-    let to = drive.device();
-    for piece in ByteRange::between(size, file.size).split_at_multiples(ZERO_BYTES) {
-        let zeroed = to.zero(piece, Zeroing::default()).await;
-        zeroed.map_err(Error::device(format!("zeroing what {} has behind the image", file.name)))?;
-    }
-    let mut digests = Digests::new(size)?;
-    let copy = Copy {
-        from: source,
-        from_name: options.source_name.as_str().into(),
-        to,
-        to_name: file.name.as_str().into(),
-        size,
-        hashes: options.hashes,
-    };
-    image.hashes = copy.run(Some(&mut digests), progress).await?;
-    image.digests = Some(digests.save(&file.path)?);
-    image.state = ImageState::Intact;
-    Ok(image)
+    Drive::open_unmarked(file, open).await
 }

@@ -1,17 +1,15 @@
 //! Copying a drive out: to a sparse file, or to another device.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use cheetah_device::data::Part;
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Size, Zeroing};
+use cheetah_device::{ByteRange, DynDevice, Size};
 use serde::Serialize;
 
 use crate::copy::{Copy, Progress};
 use crate::digests::Digests;
 use crate::file::disk::{directory, sync_directory, temporary_in};
+use crate::sparse::SparseFile;
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 
@@ -63,7 +61,7 @@ pub async fn save(
     let copy = Copy {
         from: device,
         from_name: "the drive".into(),
-        to: Arc::new(SparseFile { file: Arc::new(file), name: shown.to_string().into(), size }),
+        to: Arc::new(SparseFile::new(file, shown.to_string(), size)),
         to_name: shown.to_string().into(),
         size,
         hashes: options.hashes,
@@ -126,59 +124,6 @@ pub async fn copy(
     }
     let copy = Copy { from, from_name: "the source".into(), to, to_name: "the target".into(), size, hashes };
     Ok(Saved { size, hashes: copy.run(None, progress).await? })
-}
-
-/// A new file, all hole, as a device to write to: what is zeroed stays a hole. Each range is written at most once.
-struct SparseFile {
-    file: Arc<File>,
-    name: Arc<str>,
-    size: u64,
-}
-
-impl SparseFile {
-    fn blocking(&self, work: impl FnOnce(&File) -> std::io::Result<()> + Send + 'static) -> Io<'_, ()> {
-        let (file, name) = (self.file.clone(), self.name.clone());
-        Io::later(async move {
-            let joined = tokio::task::spawn_blocking(move || work(&file)).await;
-            joined
-                .unwrap_or_else(|error| Err(std::io::Error::other(error)))
-                .map_err(|error| DeviceError::io(name, &error))
-        })
-    }
-}
-
-impl Device for SparseFile {
-    fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, writable: true, block_preferred: 4096 }
-    }
-
-    fn read(&self, _range: ByteRange) -> Io<'_, Data> {
-        Io::fail(DeviceError::Unsupported("reading a file that is being written"))
-    }
-
-    fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
-        if let Err(error) = self.check(ByteRange::new(offset, data.len())) {
-            return Io::fail(error);
-        }
-        self.blocking(move |file| {
-            let mut at = offset;
-            for part in data.parts() {
-                if let Part::Bytes(bytes) = part {
-                    file.write_all_at(bytes, at)?;
-                }
-                at += part.len();
-            }
-            Ok(())
-        })
-    }
-
-    fn zero(&self, range: ByteRange, _how: Zeroing) -> Io<'_, ()> {
-        Io::done(self.check(range))
-    }
-
-    fn flush(&self) -> Io<'_, ()> {
-        self.blocking(File::sync_all)
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,73 @@
+//! A sparse file as a device to write to.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use cheetah_device::data::Part;
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Zeroing};
+
+/// A file that is all hole where it is going to be written: what is zeroed stays a hole. Each range is written at most
+/// once. It cannot be read.
+pub struct SparseFile {
+    file: Arc<File>,
+    name: Arc<str>,
+    size: u64,
+}
+
+impl SparseFile {
+    /// A device of `size` bytes over `file`, which is as long; errors call it `name`.
+    pub fn new(file: File, name: impl Into<Arc<str>>, size: u64) -> Self {
+        Self { file: Arc::new(file), name: name.into(), size }
+    }
+
+    fn blocking(&self, work: impl FnOnce(&File) -> std::io::Result<()> + Send + 'static) -> Io<'_, ()> {
+        let (file, name) = (self.file.clone(), self.name.clone());
+        Io::later(async move {
+            let joined = tokio::task::spawn_blocking(move || work(&file)).await;
+            joined.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(|error| failed(name, &error))
+        })
+    }
+}
+
+impl Device for SparseFile {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, writable: true, block_preferred: 4096 }
+    }
+
+    fn read(&self, _range: ByteRange) -> Io<'_, Data> {
+        Io::fail(DeviceError::Unsupported("reading a file that is being written"))
+    }
+
+    fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
+        if let Err(error) = self.check(ByteRange::new(offset, data.len())) {
+            return Io::fail(error);
+        }
+        self.blocking(move |file| {
+            let mut at = offset;
+            for part in data.parts() {
+                if let Part::Bytes(bytes) = part {
+                    file.write_all_at(bytes, at)?;
+                }
+                at += part.len();
+            }
+            Ok(())
+        })
+    }
+
+    fn zero(&self, range: ByteRange, _how: Zeroing) -> Io<'_, ()> {
+        Io::done(self.check(range))
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        self.blocking(File::sync_all)
+    }
+}
+
+fn failed(name: Arc<str>, error: &std::io::Error) -> DeviceError {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => DeviceError::NoSpace(format!("{name}: {error}").into()),
+        _ => DeviceError::io(name, error),
+    }
+}
