@@ -1,3 +1,6 @@
 //! Bringing evidence in: the agent on the suspect's machine, acquisition into images and drives, and the custody log.
 
 #![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod custody;

@@ -1,0 +1,159 @@
+//! What happened to evidence.
+
+use std::collections::BTreeMap;
+
+use cheetah_device::ByteRange;
+use cheetah_image::Hashes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One thing that happened. In the log, `event` is its name and `details` what is known of it.
+///
+/// New kinds may be added: a log that holds kinds this version does not know is checked all the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", content = "details", rename_all = "snake_case")]
+pub enum Event {
+    /// An acquisition began.
+    Started(Box<Started>),
+    /// An acquisition that was interrupted goes on.
+    Resumed {
+        /// Bytes from the start that need not be read again.
+        at: u64,
+    },
+    /// Everything before `at` is on stable storage.
+    Checkpoint {
+        /// Bytes from the start.
+        at: u64,
+    },
+    /// Something failed.
+    Error {
+        /// Where, if it was at a place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        range: Option<Span>,
+        /// What, as a sentence.
+        what: String,
+    },
+    /// A range was asked for again.
+    Retry {
+        /// Where.
+        range: Span,
+        /// How often so far.
+        attempts: u32,
+    },
+    /// A range could not be read, and was given up.
+    Unreadable {
+        /// Where.
+        range: Span,
+        /// What the source said.
+        why: String,
+    },
+    /// The source is not what it was when the acquisition began.
+    SourceChanged {
+        /// What differs.
+        what: String,
+    },
+    /// Hashes of the whole.
+    Hashes {
+        /// The hashes.
+        hashes: Hashes,
+    },
+    /// The acquisition is done: flushed at its destination.
+    Finished(Box<Finished>),
+    /// The acquisition was given up, or interrupted in good order; it may be resumed.
+    Stopped {
+        /// Why.
+        why: String,
+    },
+    /// The image was read back and compared.
+    Verified(Box<Verified>),
+}
+
+/// How an acquisition began.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// The source's identity: kind, location, size, model, serial number, write protection, as they were found.
+    #[serde(default)]
+    pub source: Value,
+    /// Where to, as the examiner named them.
+    #[serde(default)]
+    pub destinations: Vec<String>,
+    /// Case data: numbers, examiner, description, notes.
+    #[serde(default)]
+    pub case: Value,
+    /// What else was asked for, by option: `hash`, `compress`, `lazy` …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+}
+
+impl Started {
+    /// `source` and `case` are written as they serialise.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be put as JSON.
+    pub fn new(
+        source: &impl Serialize,
+        case: &impl Serialize,
+        destinations: Vec<String>,
+    ) -> cheetah_image::Result<Self> {
+        let value = |what| move |error| cheetah_image::Error::failed(format!("putting the {what} as JSON: {error}"));
+        Ok(Self {
+            source: serde_json::to_value(source).map_err(value("source's identity"))?,
+            case: serde_json::to_value(case).map_err(value("case data"))?,
+            destinations,
+            options: BTreeMap::new(),
+        })
+    }
+}
+
+/// How an acquisition ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finished {
+    /// Bytes in the image.
+    pub size: u64,
+    /// Bytes of them that could not be read; zeros stand for them in the hashes.
+    #[serde(default)]
+    pub unreadable_bytes: u64,
+    /// Hashes of the whole.
+    #[serde(default)]
+    pub hashes: Hashes,
+}
+
+/// What a verification found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Whether all is as it was acquired.
+    pub ok: bool,
+    /// Bytes in the image.
+    pub size: u64,
+    /// Bytes that could not be read, now or when it was acquired.
+    #[serde(default)]
+    pub unreadable_bytes: u64,
+    /// Hashes made again.
+    #[serde(default)]
+    pub hashes: Hashes,
+    /// What is wrong, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+/// A range of bytes, as the log has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl From<ByteRange> for Span {
+    fn from(range: ByteRange) -> Self {
+        Self { offset: range.offset, len: range.len }
+    }
+}
+
+impl From<Span> for ByteRange {
+    fn from(span: Span) -> Self {
+        Self::new(span.offset, span.len)
+    }
+}

@@ -1,0 +1,322 @@
+//! The keys custody logs are signed with: Ed25519 (RFC 8032), kept and shown as OpenSSL does (RFC 8410).
+
+use std::fmt;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cheetah_image::hash::hex;
+use cheetah_image::{Error, Result};
+use ed25519_dalek::Signer as _;
+use serde::{Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// What stands before the 32 bytes of a private key in PKCS #8 (RFC 8410, section 7).
+const PRIVATE_BEGINS: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+/// What stands before the 32 bytes of a public key in a SubjectPublicKeyInfo (RFC 8410, section 4).
+const PUBLIC_BEGINS: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
+
+const PRIVATE_LABEL: &str = "PRIVATE KEY";
+const PUBLIC_LABEL: &str = "PUBLIC KEY";
+
+/// Bytes a key file may have: a hundred would do.
+const FILE_BYTES_MAX: u64 = 4 << 10;
+
+/// Permissions that others than the owner have.
+const OTHERS: u32 = 0o077;
+
+/// An examiner's private key.
+#[derive(Clone)]
+pub struct SigningKey(ed25519_dalek::SigningKey);
+
+impl SigningKey {
+    /// Where the key is: `$CHEETAH_KEY`, or `cheetah/custody.key` in `$XDG_CONFIG_HOME` (or `~/.config`).
+    ///
+    /// # Errors
+    ///
+    /// If none of these variables is set.
+    pub fn path() -> Result<PathBuf> {
+        let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(path) = var("CHEETAH_KEY") {
+            return Ok(path);
+        }
+        let config = var("XDG_CONFIG_HOME").or_else(|| var("HOME").map(|home| home.join(".config")));
+        config.map(|config| config.join("cheetah/custody.key")).ok_or_else(|| {
+            Error::misuse("there is no home directory to keep the custody key in; name a file for it with CHEETAH_KEY")
+        })
+    }
+
+    /// The key at [`Self::path`], made if there is none.
+    pub fn own() -> Result<Self> {
+        Self::load_or_make(&Self::path()?)
+    }
+
+    /// The key at [`Self::path`], if there is one.
+    pub fn existing() -> Result<Option<Self>> {
+        Self::path().map_or(Ok(None), |path| Self::load(&path))
+    }
+
+    /// The key in a file; made, readable by its owner alone, if there is no such file. Of several processes that make
+    /// it at once, all get the one that came first.
+    pub fn load_or_make(path: &Path) -> Result<Self> {
+        loop {
+            if let Some(key) = Self::load(path)? {
+                return Ok(key);
+            }
+            match Self::make(path) {
+                Ok(key) => return Ok(key),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io(format_args!("making the custody key {}", path.display()), &error)),
+            }
+        }
+    }
+
+    /// The key in a file; `None` if there is no such file.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, is no Ed25519 key in PEM, or others than its owner may read it.
+    pub fn load(path: &Path) -> Result<Option<Self>> {
+        let doing = || format!("reading the custody key {}", path.display());
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| Error::io(doing(), &error))?,
+        };
+        let mode = file.metadata().map_err(|error| Error::io(doing(), &error))?.mode();
+        if mode & OTHERS != 0 {
+            return Err(Error::failed(format!(
+                "the custody key {0} may be read by others (mode {1:03o}), so it proves nothing; if it was never copied, \
+                 run: chmod 600 {0}",
+                path.display(),
+                mode & 0o777
+            )));
+        }
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| Error::io(doing(), &error))?;
+        let seed = pem_decode(&text, PRIVATE_LABEL).and_then(|der| strip(&der, &PRIVATE_BEGINS));
+        let seed = seed.ok_or_else(|| {
+            Error::failed(format!(
+                "{} holds no Ed25519 key in PEM (PKCS #8); move it away or name another",
+                path.display()
+            ))
+        })?;
+        Ok(Some(Self(ed25519_dalek::SigningKey::from_bytes(&seed))))
+    }
+
+    /// A new key in a new file, which has its name only once it is whole.
+    fn make(path: &Path) -> std::io::Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let key = Self::generate()?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(key.to_pem().as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()?;
+        Ok(key)
+    }
+
+    fn generate() -> std::io::Result<Self> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
+        Ok(Self(ed25519_dalek::SigningKey::from_bytes(&seed)))
+    }
+
+    fn to_pem(&self) -> String {
+        pem_encode(&[&PRIVATE_BEGINS[..], self.0.as_bytes()].concat(), PRIVATE_LABEL)
+    }
+
+    /// The key others check with.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key())
+    }
+
+    /// Signs bytes.
+    pub(super) fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.0.sign(message).to_bytes()
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    /// Never the private part.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", self.public().id())
+    }
+}
+
+/// The key a log is checked with. Prints, and is read, as base64 of its DER form: what stands between the first and the last line
+/// of its PEM form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublicKey(ed25519_dalek::VerifyingKey);
+
+impl PublicKey {
+    /// A key as an examiner names it: base64, or a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// If it is neither (misuse).
+    pub fn named(text: &str) -> Result<Self> {
+        if let Ok(key) = text.parse() {
+            return Ok(key);
+        }
+        let mut content = String::new();
+        let read = File::open(text).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut content));
+        let bad = |why: &dyn fmt::Display| Error::misuse(format!("'{text}' is not a public key: {why}"));
+        read.map_err(|error| bad(&format_args!("neither base64 of one nor a file to be read ({error})")))?;
+        if let Some(der) = pem_decode(&content, PUBLIC_LABEL) {
+            return Self::from_der(&der).ok_or_else(|| bad(&"the file holds a key of another kind, not Ed25519"));
+        }
+        content.trim().parse().map_err(|BadKey| bad(&"the file holds neither PEM nor base64 of one"))
+    }
+
+    fn from_der(der: &[u8]) -> Option<Self> {
+        let key = ed25519_dalek::VerifyingKey::from_bytes(&strip(der, &PUBLIC_BEGINS)?).ok()?;
+        // A weak key has signatures that fit any message.
+        (!key.is_weak()).then_some(Self(key))
+    }
+
+    fn to_der(self) -> Vec<u8> {
+        [&PUBLIC_BEGINS[..], self.0.as_bytes()].concat()
+    }
+
+    /// As `openssl pkey -pubin` reads it.
+    pub fn to_pem(self) -> String {
+        pem_encode(&self.to_der(), PUBLIC_LABEL)
+    }
+
+    /// Its short name.
+    pub fn id(self) -> KeyId {
+        let digest: [u8; 32] = Sha256::digest(self.to_der()).into();
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        KeyId([a, b, c, d, e, f, g, h])
+    }
+
+    /// Whether `signature` is this key's over `message`. Strict: one message and key have no two signatures.
+    pub(super) fn has_signed(self, message: &[u8], signature: &[u8; 64]) -> bool {
+        self.0.verify_strict(message, &ed25519_dalek::Signature::from_bytes(signature)).is_ok()
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&STANDARD.encode(self.to_der()))
+    }
+}
+
+/// A text that is no public key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an Ed25519 public key in base64 of DER")]
+pub struct BadKey;
+
+impl FromStr for PublicKey {
+    type Err = BadKey;
+
+    fn from_str(text: &str) -> std::result::Result<Self, BadKey> {
+        STANDARD.decode(text).ok().and_then(|der| Self::from_der(&der)).ok_or(BadKey)
+    }
+}
+
+/// The short name of a key: the first 16 digits of the SHA-256 of its DER form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId([u8; 8]);
+
+impl KeyId {
+    /// Reads what it prints.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let digits = cheetah_image::hash::is_hex(text, 16).then_some(text)?;
+        Some(Self(u64::from_str_radix(digits, 16).ok()?.to_be_bytes()))
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl Serialize for KeyId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The 32 bytes behind `begins`.
+fn strip(der: &[u8], begins: &[u8]) -> Option<[u8; 32]> {
+    der.strip_prefix(begins)?.try_into().ok()
+}
+
+/// PEM (RFC 7468) of what fits one line, as all Ed25519 keys do.
+fn pem_encode(der: &[u8], label: &str) -> String {
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+}
+
+fn pem_decode(text: &str, label: &str) -> Option<Vec<u8>> {
+    let (_, rest) = text.split_once(&format!("-----BEGIN {label}-----"))?;
+    let (body, _) = rest.split_once(&format!("-----END {label}-----"))?;
+    STANDARD.decode(body.split_ascii_whitespace().collect::<String>()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_key_is_made_once_and_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/custody.key");
+        assert!(SigningKey::load(&path).unwrap().is_none());
+        let made = SigningKey::load_or_make(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(SigningKey::load_or_make(&path).unwrap().public(), made.public());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let refusal = SigningKey::load(&path).unwrap_err().to_string();
+        assert!(refusal.contains("may be read by others") && refusal.contains("chmod 600"), "{refusal}");
+    }
+
+    #[test]
+    fn those_who_make_it_at_once_get_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("custody.key");
+        let make = || SigningKey::load_or_make(&path).unwrap().public().id();
+        let ids = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("custody.key");
+        std::fs::write(&path, "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(SigningKey::load(&path).unwrap_err().to_string().contains("holds no Ed25519 key"));
+        assert_eq!(PublicKey::named(path.to_str().unwrap()).unwrap_err().exit_code(), 2);
+        assert_eq!(PublicKey::named("nonsense").unwrap_err().exit_code(), 2);
+        // A point of small order: anything is signed by it.
+        let weak = STANDARD.encode([&PUBLIC_BEGINS[..], &[1], &[0; 31]].concat());
+        assert_eq!(weak.parse::<PublicKey>(), Err(BadKey));
+    }
+
+    /// The key and signature of RFC 8032, section 7.1, test 1.
+    #[test]
+    fn keys_read_as_they_print_and_sign_as_the_standard_says() {
+        let seed = *b"\x9d\x61\xb1\x9d\xef\xfd\x5a\x60\xba\x84\x4a\xf4\x92\xec\x2c\xc4\x44\x49\xc5\x69\x7b\x32\x69\x19\x70\x3b\xac\x03\x1c\xae\x7f\x60";
+        let key = SigningKey(ed25519_dalek::SigningKey::from_bytes(&seed));
+        assert!(hex(&key.sign(b"")).starts_with("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155"));
+        let public = key.public();
+        assert_eq!(public.to_string().parse(), Ok(public));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("examiner.pem");
+        std::fs::write(&file, public.to_pem()).unwrap();
+        assert_eq!(PublicKey::named(file.to_str().unwrap()).unwrap(), public);
+        assert_eq!(KeyId::parse(&public.id().to_string()), Some(public.id()));
+    }
+}

@@ -1,0 +1,299 @@
+use super::super::check::check;
+use super::super::event::{Finished, Started};
+use super::super::key::PublicKey;
+use super::super::report::{Fault, LogReport, State};
+use super::*;
+
+/// A log in a directory of its own, and who signs it.
+struct Desk {
+    dir: tempfile::TempDir,
+    key: SigningKey,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
+        Self { dir, key }
+    }
+
+    fn other_key(&self) -> SigningKey {
+        SigningKey::load_or_make(&self.dir.path().join("other")).unwrap()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("x.raw.custody")
+    }
+
+    fn log(&self) -> CustodyLog {
+        CustodyLog::open(&self.path(), self.key.clone()).unwrap()
+    }
+
+    /// A log of six records: begun, three retries, finished, verified elsewhere.
+    fn six(&self) -> Vec<Vec<u8>> {
+        let mut log = self.log();
+        log.append(&started()).unwrap();
+        for attempts in 1..4 {
+            log.append(&retry(attempts)).unwrap();
+        }
+        log.append(&finished()).unwrap();
+        log.append(&Event::Verified(Box::default())).unwrap();
+        self.lines()
+    }
+
+    fn lines(&self) -> Vec<Vec<u8>> {
+        std::fs::read(self.path()).unwrap().split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+    }
+
+    fn check(&self, lines: &[Vec<u8>]) -> LogReport {
+        self.check_with(lines, &[self.key.public()])
+    }
+
+    fn check_with(&self, lines: &[Vec<u8>], keys: &[PublicKey]) -> LogReport {
+        check(&lines.concat()[..], keys).unwrap()
+    }
+
+    /// Which line is wrong, and how.
+    #[track_caller]
+    fn fault(&self, lines: &[Vec<u8>]) -> (u64, Fault) {
+        let problem = self.check(lines).problem.expect("a problem");
+        (problem.line, problem.fault)
+    }
+}
+
+fn started() -> Event {
+    Event::Started(Box::new(Started::new(&"sda", &"case 42", vec!["x.raw".into()]).unwrap()))
+}
+
+fn retry(attempts: u32) -> Event {
+    Event::Retry { range: cheetah_device::ByteRange::new(4096, 512).into(), attempts }
+}
+
+fn finished() -> Event {
+    Event::Finished(Box::new(Finished { size: 1 << 20, ..Finished::default() }))
+}
+
+#[test]
+fn what_is_written_is_in_order() {
+    let desk = Desk::new();
+    let lines = desk.six();
+    let report = desk.check(&lines);
+    assert!(report.is_ok(), "{report:?}");
+    assert_eq!((report.records, report.state), (6, State::Finished));
+    assert_eq!(report.events["retry"], 3);
+    let finished = report.finished.unwrap();
+    assert_eq!((finished.place.line, finished.finished.size), (5, 1 << 20));
+    assert_eq!(finished.place.sha256, hex(&Sha256::digest(&lines[4])));
+}
+
+#[test]
+fn an_altered_line_is_named() {
+    let desk = Desk::new();
+    let lines = desk.six();
+    for at in 0..6 {
+        let mut bad = lines.clone();
+        let text = String::from_utf8(bad[at].clone()).unwrap();
+        bad[at] = text.replace("\"time\":\"2", "\"time\":\"1").into_bytes();
+        assert_eq!(desk.fault(&bad), (at as u64 + 1, Fault::Altered));
+        // And one that is no record any more.
+        bad[at] = b"{}\n".to_vec();
+        assert_eq!(desk.fault(&bad), (at as u64 + 1, Fault::Altered));
+    }
+}
+
+#[test]
+fn removed_lines_are_named() {
+    let desk = Desk::new();
+    let lines = desk.six();
+    for at in 0..5 {
+        let mut bad = lines.clone();
+        bad.remove(at);
+        assert_eq!(desk.fault(&bad), (at as u64 + 1, Fault::Removed));
+    }
+    let bad = [&lines[..1], &lines[4..]].concat();
+    let problem = desk.check(&bad).problem.unwrap();
+    assert!(problem.why.contains("records 2 to 4 are missing"), "{problem}");
+}
+
+#[test]
+fn swapped_lines_are_named() {
+    let desk = Desk::new();
+    let lines = desk.six();
+    for first in 0..5 {
+        for second in first + 1..6 {
+            let mut bad = lines.clone();
+            bad.swap(first, second);
+            assert_eq!(desk.fault(&bad), (first as u64 + 1, Fault::Swapped), "{first} {second}");
+        }
+    }
+}
+
+#[test]
+fn inserted_lines_are_named() {
+    let desk = Desk::new();
+    let lines = desk.six();
+    let elsewhere = Desk { key: desk.key.clone(), ..Desk::new() }.six();
+    let foreign = Desk { key: desk.other_key(), ..Desk::new() }.six();
+    let inserted = [
+        b"\n".to_vec(),
+        b"{\"seq\":3}\n".to_vec(),
+        lines[0].clone(),
+        lines[5].clone(),
+        elsewhere[2].clone(),
+        foreign[0].clone(),
+    ];
+    for line in inserted {
+        for at in 1..5 {
+            let mut bad = lines.clone();
+            bad.insert(at, line.clone());
+            assert_eq!(desk.fault(&bad), (at as u64 + 1, Fault::Inserted), "{}", String::from_utf8_lossy(&line));
+        }
+    }
+}
+
+#[test]
+fn a_log_cut_off_at_a_line_is_unfinished() {
+    let desk = Desk::new();
+    let lines = desk.six();
+    for left in 0..4 {
+        let report = desk.check(&lines[..left]);
+        assert!(report.problem.is_none() && !report.is_ok());
+        assert_eq!(report.state, if left == 0 { State::Empty } else { State::Unfinished });
+        if left > 0 {
+            assert!(report.problems()[0].starts_with(&format!("line {left}: unfinished")), "{:?}", report.problems());
+        }
+    }
+}
+
+#[test]
+fn a_log_cut_off_within_a_line_is_unfinished() {
+    let desk = Desk::new();
+    let bytes = desk.six().concat();
+    let ends: Vec<_> = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at).collect();
+    for left in 0..bytes.len() {
+        let report = check(&bytes[..left], &[desk.key.public()]).unwrap();
+        // Only where a whole record of the right kind is the last; its newline may be missing.
+        let whole = left == ends[4] || left == ends[4] + 1 || left == ends[5];
+        assert_eq!(report.is_ok(), whole, "{left}: {report:?}");
+        assert!(report.problem.is_none());
+    }
+}
+
+#[test]
+fn a_log_by_another_key_is_not_taken_for_ours() {
+    let desk = Desk::new();
+    let foreign = Desk { key: desk.other_key(), ..Desk::new() }.six();
+    let report = desk.check(&foreign);
+    assert!(report.problem.is_none() && !report.is_ok());
+    let told = &report.problems()[0];
+    assert!(told.contains(&format!("signed by {}, not by a key you named", desk.other_key().public().id())), "{told}");
+    assert!(desk.check_with(&foreign, &[desk.other_key().public()]).is_ok());
+}
+
+#[test]
+fn two_examiners_may_share_a_log() {
+    let desk = Desk::new();
+    desk.log().append(&started()).unwrap();
+    let mut second = CustodyLog::open(&desk.path(), desk.other_key()).unwrap();
+    second.append(&Event::Resumed { at: 0 }).unwrap();
+    second.append(&finished()).unwrap();
+    drop(second);
+    desk.log().append(&Event::Verified(Box::default())).unwrap();
+    let (first, second) = (desk.key.public(), desk.other_key().public());
+    let lines = desk.lines();
+    assert!(desk.check_with(&lines, &[first, second]).is_ok());
+    // Not so if the second one is unknown; if the first is, the log is still in order, but not by keys that were named.
+    assert_eq!(desk.fault(&lines), (2, Fault::Foreign));
+    let report = desk.check_with(&lines, &[second]);
+    assert!(report.problem.is_none() && !report.is_ok(), "{report:?}");
+}
+
+#[test]
+fn what_a_crash_cut_off_is_said_and_vouched_for() {
+    let desk = Desk::new();
+    let lines = desk.six();
+    let cuts = [1, 40, lines[3].len() - 2];
+    for cut in cuts {
+        let torn = &lines[3][..cut];
+        std::fs::write(desk.path(), [&lines[..3].concat(), torn].concat()).unwrap();
+        let mut log = desk.log();
+        log.append(&Event::Resumed { at: 0 }).unwrap();
+        log.append(&finished()).unwrap();
+        drop(log);
+        let now = desk.lines();
+        let report = desk.check(&now);
+        assert!(report.is_ok() && report.torn_lines == 1 && report.records == 5, "{report:?}");
+        // The torn line, too, is what it was.
+        let mut bad = now.clone();
+        bad[3].insert(0, b'x');
+        assert_eq!(desk.fault(&bad), (4, Fault::Altered));
+        bad.remove(3);
+        assert_eq!(desk.fault(&bad), (4, Fault::Removed));
+    }
+}
+
+#[test]
+fn only_the_newline_was_cut_off() {
+    let desk = Desk::new();
+    let bytes = desk.six().concat();
+    std::fs::write(desk.path(), &bytes[..bytes.len() - 1]).unwrap();
+    desk.log().append(&finished()).unwrap();
+    let report = desk.check(&desk.lines());
+    assert!(report.is_ok() && report.torn_lines == 0 && report.records == 7, "{report:?}");
+}
+
+#[test]
+fn crashes_may_follow_one_another_from_the_first_record_on() {
+    let desk = Desk::new();
+    std::fs::write(desk.path(), "{\"seq\":1,\n{\"se").unwrap();
+    let mut log = desk.log();
+    log.append(&started()).unwrap();
+    log.append(&finished()).unwrap();
+    drop(log);
+    let report = desk.check(&desk.lines());
+    assert!(report.is_ok() && report.torn_lines == 2, "{report:?}");
+}
+
+#[test]
+fn a_log_that_was_tampered_with_is_not_added_to() {
+    let desk = Desk::new();
+    let mut lines = desk.six();
+    lines.remove(2);
+    std::fs::write(desk.path(), lines.concat()).unwrap();
+    let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
+    assert_eq!(error.exit_code(), 3);
+    assert!(error.to_string().contains("line 3: lines removed before it"), "{error}");
+    assert_eq!(std::fs::read(desk.path()).unwrap(), lines.concat());
+}
+
+#[test]
+fn one_process_writes_at_a_time() {
+    let desk = Desk::new();
+    let log = desk.log();
+    let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
+    assert!(error.to_string().contains("being written by another process"), "{error}");
+    drop(log);
+    desk.log();
+    assert!(CustodyLog::open_existing(&desk.dir.path().join("none"), desk.key.clone()).is_err());
+}
+
+#[test]
+fn names_come_from_passwd() {
+    let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\nada:x:1000:1000::/home/ada:/bin/sh\n";
+    assert_eq!((name_of(1000, passwd), name_of(0, passwd), name_of(7, passwd)), (Some("ada"), Some("root"), None));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_make_a_check_panic_or_pass(edits in proptest::collection::vec((0usize..4000, 0u8..), 1..6)) {
+        let desk = Desk::new();
+        let mut bytes = desk.six().concat();
+        let whole = bytes.clone();
+        for (at, byte) in edits {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        let report = check(&bytes[..], &[desk.key.public()]).unwrap();
+        proptest::prop_assert!(bytes == whole || !report.is_ok() || bytes[..bytes.len() - 1] == whole[..whole.len() - 1]);
+    }
+}

@@ -1,0 +1,197 @@
+//! A record as a line: how it is written and signed, and how it is taken apart again.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cheetah_image::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::event::Event;
+use super::key::{KeyId, PublicKey, SigningKey};
+
+/// What stands between the signed bytes and the signature.
+const SIGNATURE_BEGINS: &[u8] = br#","sig":""#;
+/// What stands behind the signature.
+const SIGNATURE_ENDS: &[u8] = br#""}"#;
+/// Base64 digits of a signature.
+const SIGNATURE_DIGITS: usize = 88;
+/// Bytes at the end of a line, without its newline, that are not signed.
+const TAIL_BYTES: usize = SIGNATURE_BEGINS.len() + SIGNATURE_DIGITS + SIGNATURE_ENDS.len();
+
+/// A SHA-256.
+pub type Link = [u8; 32];
+
+/// What the first record of a log stands behind.
+pub const ORIGIN: &[u8] = b"cheetah custody log v1\n";
+
+/// A record about to be written.
+#[derive(Serialize)]
+pub struct Draft<'a> {
+    /// Counted from 1.
+    pub seq: u64,
+    /// RFC 3339, UTC, milliseconds.
+    pub time: String,
+    /// Program and version.
+    pub tool: &'a str,
+    /// The machine's name.
+    pub host: &'a str,
+    /// Who ran it.
+    pub user: &'a str,
+    /// `event` and `details`.
+    #[serde(flatten)]
+    pub event: &'a Event,
+    /// Lines before this one that a crash cut off, and that are no records.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub torn: u64,
+    /// Who signs.
+    pub key: String,
+    /// The key itself, in the first record signed with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<String>,
+    /// SHA-256 of all bytes from the start of the record before up to this line; as if a first line
+    /// stood in every log: [`ORIGIN`].
+    pub prev: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Draft<'_> {
+    /// The line, signed, with its newline.
+    pub fn seal(&self, key: &SigningKey) -> Result<Vec<u8>> {
+        let mut line =
+            serde_json::to_vec(self).map_err(|error| Error::failed(format!("putting a record as JSON: {error}")))?;
+        // The object is left open for the signature, which is the last thing in it.
+        line.pop();
+        let signature = STANDARD.encode(key.sign(&line));
+        for part in [SIGNATURE_BEGINS, signature.as_bytes(), SIGNATURE_ENDS, b"\n"] {
+            line.extend_from_slice(part);
+        }
+        Ok(line)
+    }
+}
+
+/// What every record has, whatever version wrote it. What else there is is left alone: it is signed with the rest.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Record {
+    /// Counted from 1.
+    pub seq: u64,
+    /// As written.
+    pub time: String,
+    /// As written.
+    #[serde(default)]
+    pub tool: String,
+    /// As written.
+    #[serde(default)]
+    pub host: String,
+    /// As written.
+    #[serde(default)]
+    pub user: String,
+    /// The event's name.
+    #[serde(rename = "event")]
+    pub name: String,
+    #[serde(default)]
+    details: Value,
+    /// See [`Draft::torn`].
+    #[serde(default)]
+    pub torn: u64,
+    key: String,
+    #[serde(default)]
+    public_key: Option<String>,
+    prev: String,
+}
+
+/// A line that has the form of a record: its parts, and what is signed of it.
+pub struct Parsed<'a> {
+    /// What it says.
+    pub record: Record,
+    /// Who is said to have signed it.
+    pub key: KeyId,
+    /// The key it introduces; never one that does not belong to `key`.
+    pub introduces: Option<PublicKey>,
+    /// What it says stands before it.
+    pub prev: Link,
+    signed: &'a [u8],
+    signature: [u8; 64],
+}
+
+impl<'a> Parsed<'a> {
+    /// Takes a line apart, without its newline; `None` if it is no record.
+    pub fn of(line: &'a [u8]) -> Option<Self> {
+        let (signed, tail) = line.split_at_checked(line.len().checked_sub(TAIL_BYTES)?)?;
+        let digits = tail.strip_prefix(SIGNATURE_BEGINS)?.strip_suffix(SIGNATURE_ENDS)?;
+        let signature = STANDARD.decode(digits).ok()?.try_into().ok()?;
+        let record: Record = serde_json::from_slice(line).ok()?;
+        let key = KeyId::parse(&record.key)?;
+        let introduces = match &record.public_key {
+            Some(text) => Some(text.parse::<PublicKey>().ok().filter(|public| public.id() == key)?),
+            None => None,
+        };
+        let prev = link(&record.prev)?;
+        Some(Self { record, key, introduces, prev, signed, signature })
+    }
+
+    /// Whether `key` has signed it.
+    pub fn is_signed_by(&self, key: PublicKey) -> bool {
+        key.has_signed(self.signed, &self.signature)
+    }
+}
+
+impl Record {
+    /// What happened; `None` if this version does not know such an event.
+    pub fn event(&self) -> Option<Event> {
+        let tagged = serde_json::json!({ "event": self.name, "details": self.details });
+        serde_json::from_value(tagged).ok()
+    }
+}
+
+/// Reads a link as it is written.
+fn link(text: &str) -> Option<Link> {
+    let bytes = cheetah_image::hash::is_hex(text, 64).then_some(text.as_bytes())?;
+    let mut link = [0; 32];
+    for (byte, digits) in link.iter_mut().zip(bytes.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_image::hash::hex;
+
+    #[test]
+    fn a_line_is_its_own_canonical_form() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = SigningKey::load_or_make(&dir.path().join("k")).unwrap();
+        let event = Event::Stopped { why: "the examiner said \"enough\", \u{1F406}\n".into() };
+        let draft = Draft {
+            seq: 7,
+            time: "2026-11-20T12:00:00.123Z".into(),
+            tool: "cheetah 0",
+            host: "h",
+            user: "u",
+            event: &event,
+            torn: 0,
+            key: key.public().id().to_string(),
+            public_key: Some(key.public().to_string()),
+            prev: hex(&[7; 32]),
+        };
+        let line = draft.seal(&key).unwrap();
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let line = &line[..line.len() - 1];
+        let parsed = Parsed::of(line).unwrap();
+        assert_eq!(parsed.record.seq, 7);
+        assert_eq!(parsed.record.event(), Some(event));
+        assert_eq!(parsed.prev, [7; 32]);
+        assert!(parsed.is_signed_by(parsed.introduces.unwrap()));
+        // Every bit of the line counts.
+        for at in 0..line.len() {
+            let mut bad = line.to_vec();
+            bad[at] ^= 1;
+            assert!(!Parsed::of(&bad).is_some_and(|bad| bad.is_signed_by(key.public())), "byte {at}");
+        }
+    }
+}
