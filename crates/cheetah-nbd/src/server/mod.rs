@@ -10,6 +10,7 @@ mod answer;
 mod connection;
 mod listener;
 mod outbox;
+mod pace;
 mod streaming;
 mod transmission;
 mod workers;

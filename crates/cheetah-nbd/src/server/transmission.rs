@@ -15,7 +15,9 @@ use tokio::time::{Instant, Sleep};
 use super::allowance::Allowance;
 use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
+use super::pace::{self, Pace};
 use super::streaming::{Progress, Streaming, WRITE_PIECE_BYTES, Way};
+use super::workers;
 use crate::busy;
 use crate::proto::{Command, CommandFlags, ErrorCode, PAYLOAD_LEN_MAX, Request};
 
@@ -29,8 +31,8 @@ const REQUESTS_MAX: usize = 512;
 const TURNS_MAX: usize = 32;
 /// How long a client may hold memory that others need, and neither send nor take a byte.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Turns of one request each until a connection counts as one of depth 1 again.
-const SINGLE_TURNS: u32 = 256;
+/// Requests up to this are small: what they cost is waking up, not moving bytes.
+const SMALL_BYTES_MAX: u32 = 64 << 10;
 
 /// The state of one connection in transmission.
 pub(super) struct Transmission<'d, S> {
@@ -55,8 +57,8 @@ pub(super) struct Transmission<'d, S> {
     patience: Option<Pin<Box<Sleep>>>,
     /// The next request waits for memory; reading on would only pile up more.
     waiting: bool,
-    /// Turns until a client that keeps several requests under way counts as one that does not.
-    pipelined: u32,
+    /// What is done between small requests.
+    pace: Pace,
 }
 
 impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
@@ -84,7 +86,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             receiving: 0,
             patience: None,
             waiting: false,
-            pipelined: 0,
+            pace: Pace::default(),
         }
     }
 
@@ -150,17 +152,16 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
 
     /// Takes every request that has been received whole, within the limits.
     fn take_requests(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
-        let mut taken = 0;
+        let (mut taken, mut small) = (0, 0);
         while let Some((request, payload)) = self.next_request(cx)? {
+            small += u32::from(request.len <= SMALL_BYTES_MAX);
             self.start(request, payload, cx)?;
             taken += 1;
         }
-        if taken > 1 || self.slow.len() > 1 {
-            self.pipelined = SINGLE_TURNS;
-        } else if taken == 1 {
-            self.pipelined = self.pipelined.saturating_sub(1);
-            if self.pipelined == 0 {
-                busy::touch();
+        if small > 0 {
+            match self.pace.turn(small, std::time::Instant::now()) {
+                pace::Way::Awake => busy::touch(),
+                pace::Way::Gather => workers::gather(),
             }
         }
         Ok(taken)
@@ -198,7 +199,9 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             }
             let len = Request::LEN + request.payload_len() as usize;
             if self.inbox.len() < len {
-                self.inbox.reserve(len - self.inbox.len());
+                if self.inbox.capacity() < len {
+                    self.inbox.reserve((len - self.inbox.len()).max(INBOX_BYTES));
+                }
                 self.receiving = cost(&request);
                 return Ok(None);
             }
