@@ -1,6 +1,7 @@
 //! How a TCP connection is to be treated by the kernel.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -14,7 +15,7 @@ const UNHEARD_MAX: Duration = Duration::from_secs(20);
 
 /// Has the kernel give up a connection whose far end has gone without a word, for an end that cannot do without: it
 /// keeps memory or a place for it, or would not call again otherwise. Also keeps its entry in an address translator.
-pub(crate) fn watch(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn watch(stream: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(UNHEARD_MAX / 2).with_interval(UNHEARD_MAX / 4))?;
     socket.set_tcp_user_timeout(Some(UNHEARD_MAX))

@@ -29,7 +29,7 @@ impl Exports for One {
         }
         let grants = |context: &&String| *context == INSTANCE || context.starts_with("x-cheetah:connection/");
         let contexts = contexts.iter().filter(grants).cloned().collect();
-        Ok(Export { device: self.0.clone(), description: "a drive".into(), contexts })
+        Ok(Export { device: self.0.clone(), description: "a drive".into(), contexts, packer: None })
     }
 }
 

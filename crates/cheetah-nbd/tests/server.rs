@@ -65,7 +65,7 @@ impl Exports for Named {
     fn open(&self, name: &str, _contexts: &[String]) -> Result<Export, Error> {
         let found = self.0.iter().find(|(known, _)| *known == name);
         let (_, device) = found.ok_or_else(|| Error::Invalid(format!("no export is named '{name}'").into()))?;
-        Ok(Export { device: Arc::clone(device), description: "a test".into(), contexts: Vec::new() })
+        Ok(Export { device: Arc::clone(device), description: "a test".into(), contexts: Vec::new(), packer: None })
     }
 }
 

@@ -247,7 +247,7 @@ impl server::Exports for Exports {
         };
         let description = format!("Cheetah export {name} on node instance {}", self.instance);
         let device = Arc::new(Session::open(entry, who, cut, now));
-        Ok(server::Export { device, description, contexts: granted })
+        Ok(server::Export { device, description, contexts: granted, packer: None })
     }
 }
 

@@ -4,8 +4,23 @@
 //! reads come in the chunks of [`proto::packed`](crate::proto::packed); everything else stays as it is. Other servers
 //! ignore the context and other clients never ask for it.
 
+//!
+//! On the server's side a [`Packer`] does the work, on threads of its own: it looks for zeros (`cut`), and packs what is
+//! left as the client asked. Asked for [`Method::Auto`], it takes a [`sample`] of each piece, knows from the sockets
+//! what the link carries ([`link`]) and from experience what the processors can do, and picks what is fastest
+//! ([`auto`]).
+
+pub mod auto;
+mod cut;
+pub mod link;
+pub(crate) mod meter;
+mod packer;
+pub mod sample;
+
 use std::fmt;
 use std::str::FromStr;
+
+pub use packer::{Chunk, Packer, PackerConfig};
 
 /// The context that asks for packed reads, without the method.
 pub const PACKED_CONTEXT: &str = "x-cheetah:packed/";

@@ -1,9 +1,13 @@
 //! Turning what the device said into replies.
 
+use std::sync::Arc;
+
 use cheetah_device::data::Part;
 use cheetah_device::{Data, Error, Extent, Result};
 
 use super::outbox::Outbox;
+use super::packed::{Packs, Whole};
+use crate::packing::Chunk;
 use crate::proto::{Command, CommandFlags, EXTENTS_MAX, ErrorCode, Request, TransmissionFlags, reply};
 
 /// Runs of zeros shorter than this are sent as bytes: a chunk of their own would not be shorter.
@@ -17,6 +21,8 @@ pub(super) struct Terms {
     pub(super) structured: bool,
     /// The number of `base:allocation`, if the client chose it.
     pub(super) allocation: Option<u32>,
+    /// How the content of reads is packed, if the client chose that.
+    pub(super) packs: Option<Packs>,
     /// The numbers of the other contexts the client chose; they tell nothing about any range.
     pub(super) others: Vec<u32>,
 }
@@ -24,6 +30,7 @@ pub(super) struct Terms {
 /// What became of a request.
 pub(super) enum Outcome {
     Read(Result<Data>),
+    Packed(Result<Vec<Chunk>>, Arc<Whole>),
     Status(Result<Vec<Extent>>),
     Done(Result<()>),
 }
@@ -33,6 +40,7 @@ impl Terms {
     pub(super) fn answer(&self, out: &mut Outbox, request: &Request, outcome: Outcome) {
         let result = match outcome {
             Outcome::Done(result) => result,
+            Outcome::Packed(result, whole) => return self.packed(out, request, result, &whole),
             Outcome::Read(Ok(data)) if data.len() == u64::from(request.len) => return self.data(out, request, &data),
             Outcome::Read(Ok(_)) => Err(Error::Invalid("the device answered with another length".into())),
             Outcome::Read(Err(error)) => Err(error),

@@ -11,66 +11,98 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::allowance::Allowance;
 use super::answer::Terms;
 use super::listener::Stream;
+use super::packed::Packs;
 use super::transmission::Transmission;
+use super::wire::{Limit, Wire};
 use super::{Export, Exports, Memory};
 use crate::handshake::BlockSizes;
 use crate::handshake::server::{ExportLookup, Offer, Refusal, ServerHandshake, Session, Step};
+use crate::packing::Method;
+use crate::packing::meter::Gauge;
 use crate::proto::{BASE_ALLOCATION, OPTION_LEN_MAX, PAYLOAD_LEN_MAX, TransmissionFlags};
 
-/// Serves one client.
+/// What connections have to keep to.
+pub(super) struct Limits {
+    pub(super) memory: Memory,
+    pub(super) rate: Option<Arc<Limit>>,
+    pub(super) handshake_timeout: Duration,
+}
+
+/// Who began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// The client, which therefore speaks soon.
+    Accepted,
+    /// We did: the client may take its time until it needs the connection.
+    Called,
+}
+
+/// Serves one client. `entered` is called once it has chosen an export.
 pub(super) async fn run(
     stream: Stream,
+    opening: Opening,
     exports: Arc<dyn Exports>,
-    memory: Memory,
-    handshake_timeout: Duration,
+    limits: &Limits,
+    entered: impl FnOnce() + Send,
 ) -> io::Result<()> {
     match stream {
-        Stream::Tcp(stream) => run_on(stream, exports, memory, handshake_timeout).await,
-        Stream::Unix(stream) => run_on(stream, exports, memory, handshake_timeout).await,
+        Stream::Tcp(stream) => run_on(stream, opening, exports, limits, entered).await,
+        Stream::Unix(stream) => run_on(stream, opening, exports, limits, entered).await,
     }
 }
 
 async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
+    opening: Opening,
     exports: Arc<dyn Exports>,
-    memory: Memory,
-    handshake_timeout: Duration,
+    limits: &Limits,
+    entered: impl FnOnce() + Send,
 ) -> io::Result<()> {
-    let mut received = BytesMut::new();
+    let (mut received, mut greeting) = (BytesMut::new(), BytesMut::new());
     let exports = Lookup(exports);
-    let negotiating = negotiate(&mut stream, &mut received, &exports);
-    let session = tokio::time::timeout(handshake_timeout, negotiating)
+    let handshake = ServerHandshake::new(&mut greeting);
+    if opening == Opening::Called {
+        stream.write_all_buf(&mut greeting).await?;
+        receive(&mut stream, &mut received).await?;
+    }
+    let negotiating = negotiate(&mut stream, handshake, greeting, &mut received, &exports);
+    let session = tokio::time::timeout(limits.handshake_timeout, negotiating)
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the client took too long to negotiate"))??;
+    entered();
     let terms = Terms {
         flags: session.flags,
         structured: session.structured,
         allocation: session.contexts.iter().find(|context| context.name == BASE_ALLOCATION).map(|context| context.id),
+        packs: packs(&session),
         others: session.contexts.iter().filter(|context| context.name != BASE_ALLOCATION).map(|c| c.id).collect(),
     };
-    Transmission::new(stream, &*session.export.device, terms, received, Allowance::new(memory.shared, memory.bytes_max))
-        .run()
-        .await
+    let gauge = terms.packs.as_ref().map(|packs| Gauge::new(packs.packer.meter()));
+    let wire = Wire::new(stream, gauge, limits.rate.clone());
+    let allowance = Allowance::new(Arc::clone(&limits.memory.shared), limits.memory.bytes_max);
+    Transmission::new(wire, &*session.export.device, terms, received, allowance).run().await
+}
+
+/// How the client wants what it reads to be packed, if that was granted.
+fn packs(session: &Session<Export>) -> Option<Packs> {
+    let packer = session.export.packer.as_ref()?;
+    let method = session.contexts.iter().find_map(|context| Method::of_context(&context.name))?;
+    Some(Packs { method, packer: Arc::clone(packer) })
 }
 
 async fn negotiate<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
+    mut handshake: ServerHandshake,
+    mut out: BytesMut,
     received: &mut BytesMut,
     exports: &Lookup,
 ) -> io::Result<Session<Export>> {
-    let mut out = BytesMut::new();
-    let mut handshake = ServerHandshake::new(&mut out);
     loop {
         stream.write_all_buf(&mut out).await?;
         let step = handshake.advance(received, exports, &mut out);
         match step {
             Step::Again => {}
-            Step::Read => {
-                received.reserve(4096.min(OPTION_LEN_MAX));
-                if stream.read_buf(received).await? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-            }
+            Step::Read => receive(stream, received).await?,
             Step::Enter(session) => {
                 stream.write_all_buf(&mut out).await?;
                 return Ok(session);
@@ -80,6 +112,14 @@ async fn negotiate<S: AsyncRead + AsyncWrite + Unpin>(
                 return Err(io::Error::other(why));
             }
         }
+    }
+}
+
+async fn receive<S: AsyncRead + Unpin>(stream: &mut S, received: &mut BytesMut) -> io::Result<()> {
+    received.reserve(4096.min(OPTION_LEN_MAX));
+    match stream.read_buf(received).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 

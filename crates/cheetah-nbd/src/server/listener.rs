@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 
-use crate::tune::tune;
+use crate::tune::{self, tune};
 
 /// A bound socket that accepts clients.
 pub enum Listener {
@@ -80,6 +80,14 @@ pub(super) enum Stream {
 }
 
 impl Accepted {
+    /// Has the kernel notice soon if the client goes without a word. Unix sockets need no such thing.
+    pub(super) fn watch(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => tune::watch(stream),
+            Self::Unix(_) => Ok(()),
+        }
+    }
+
     /// Ties the socket to `runtime`.
     pub(super) fn enter(self, runtime: &Handle) -> io::Result<Stream> {
         let _guard = runtime.enter();

@@ -7,12 +7,15 @@
 
 mod allowance;
 mod answer;
+mod call;
 mod connection;
 mod listener;
 mod outbox;
 mod pace;
+mod packed;
 mod streaming;
 mod transmission;
+mod wire;
 mod workers;
 
 use std::io;
@@ -23,6 +26,10 @@ use cheetah_device::{DynDevice, Error};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+
+use self::connection::{Limits, Opening};
+use self::wire::Limit;
+use crate::packing::Packer;
 
 pub use listener::{Listener, SocketFile};
 pub use workers::Workers;
@@ -49,6 +56,8 @@ pub struct Export {
     pub description: String,
     /// The contexts granted, of those that were asked for.
     pub contexts: Vec<String>,
+    /// Packs what is read, where one of the contexts granted asks for it ([`Method::of_context`](crate::packing::Method::of_context)).
+    pub packer: Option<Arc<Packer>>,
 }
 
 /// Limits of a server.
@@ -59,6 +68,10 @@ pub struct ServerConfig {
     /// Memory for requests and replies under way, over all connections, beside a small fixed share for each.
     /// At least 33 MiB, so that the largest request (32 MiB) fits; less is taken as that.
     pub memory_bytes_max: usize,
+    /// The most to send to all clients together, in bytes a second.
+    pub rate_max: Option<u64>,
+    /// Whether clients that go without a word must be noticed soon, since others need their memory or place.
+    pub watch: bool,
     /// How long a client may take to negotiate.
     pub handshake_timeout: Duration,
     /// Threads that serve the connections; the caller's runtime if `None`.
@@ -70,6 +83,8 @@ impl Default for ServerConfig {
         Self {
             connections_max: 128,
             memory_bytes_max: 256 << 20,
+            rate_max: None,
+            watch: false,
             handshake_timeout: Duration::from_secs(30),
             workers: None,
         }
@@ -96,35 +111,67 @@ impl Memory {
 ///
 /// Only where accepting fails for good.
 pub async fn serve(listener: Listener, exports: Arc<dyn Exports>, config: ServerConfig) -> io::Result<()> {
-    let memory = Memory::new(config.memory_bytes_max);
-    let seats = Arc::new(Semaphore::new(config.connections_max));
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let accepted = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file handles, or a client gone again: neither is a reason to stop serving the others.
-                tracing::warn!("could not accept a client: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
-            tracing::warn!("turned a client away: {} are connected already", config.connections_max);
-            continue;
-        };
-        let runtime = config.workers.as_ref().map_or_else(Handle::current, |workers| workers.next());
-        let (exports, memory, timeout) = (Arc::clone(&exports), memory.clone(), config.handshake_timeout);
-        let stream = accepted.enter(&runtime)?;
-        connections.spawn_on(
-            async move {
-                let _seat = seat;
-                if let Err(error) = connection::run(stream, exports, memory, timeout).await {
-                    tracing::debug!("connection ended: {error}");
+    Server::new(exports, config).listen(listener).await
+}
+
+/// A server: what is offered, and the limits that all its connections share, however they came to be.
+pub struct Server {
+    exports: Arc<dyn Exports>,
+    config: ServerConfig,
+    seats: Arc<Semaphore>,
+    limits: Arc<Limits>,
+}
+
+impl Server {
+    /// Serves nobody yet.
+    pub fn new(exports: Arc<dyn Exports>, config: ServerConfig) -> Self {
+        let limits = Arc::new(Limits {
+            memory: Memory::new(config.memory_bytes_max),
+            rate: config.rate_max.map(|rate| Arc::new(Limit::new(rate))),
+            handshake_timeout: config.handshake_timeout,
+        });
+        Self { exports, seats: Arc::new(Semaphore::new(config.connections_max)), limits, config }
+    }
+
+    /// Serves whoever connects. Runs until it is dropped, which cuts every connection made here.
+    ///
+    /// # Errors
+    ///
+    /// Only where accepting fails for good.
+    pub async fn listen(&self, listener: Listener) -> io::Result<()> {
+        let mut connections = JoinSet::new();
+        loop {
+            while connections.try_join_next().is_some() {}
+            let accepted = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file handles, or a client gone again: neither is a reason to stop serving the others.
+                    tracing::warn!("could not accept a client: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
                 }
-            },
-            &runtime,
-        );
+            };
+            let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+                tracing::warn!("turned a client away: {} are connected already", self.config.connections_max);
+                continue;
+            };
+            if self.config.watch
+                && let Err(error) = accepted.watch()
+            {
+                tracing::debug!("a client that goes without a word will be missed late: {error}");
+            }
+            let runtime = self.config.workers.as_ref().map_or_else(Handle::current, |workers| workers.next());
+            let (exports, limits) = (Arc::clone(&self.exports), Arc::clone(&self.limits));
+            let stream = accepted.enter(&runtime)?;
+            connections.spawn_on(
+                async move {
+                    let _seat = seat;
+                    if let Err(error) = connection::run(stream, Opening::Accepted, exports, &limits, || ()).await {
+                        tracing::debug!("connection ended: {error}");
+                    }
+                },
+                &runtime,
+            );
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! So a connection holds little more than a piece, whatever it asks for.
 
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
@@ -76,8 +77,8 @@ impl<'d> Streaming<'d> {
         u64::from(request.len) > piece_bytes(request.command)
             && device.answers_at_once()
             && match request.command {
-                // Only structured replies can say in mid-read that the rest failed.
-                Command::Read => terms.structured && !request.flags.has(CommandFlags::DF),
+                // Only structured replies can say in mid-read that the rest failed. Packed reads have pieces of their own.
+                Command::Read => terms.structured && terms.packs.is_none() && !request.flags.has(CommandFlags::DF),
                 Command::Write | Command::WriteZeroes | Command::Trim => true,
                 _ => false,
             }
@@ -148,7 +149,7 @@ impl<'d> Streaming<'d> {
             }
             Outcome::Read(Ok(_)) => Err(Error::Invalid("the device answered with another length".into())),
             Outcome::Read(Err(error)) | Outcome::Status(Err(error)) | Outcome::Done(Err(error)) => Err(error),
-            Outcome::Status(Ok(_)) | Outcome::Done(Ok(())) => Ok(()),
+            Outcome::Status(Ok(_)) | Outcome::Done(Ok(())) | Outcome::Packed(..) => Ok(()),
         }
     }
 
@@ -211,6 +212,9 @@ impl Work<'_> {
         }
         match self {
             Self::Read(io) => poll(io, cx).map(Outcome::Read),
+            Self::Packed(piece) => {
+                poll(&mut piece.io, cx).map(|result| Outcome::Packed(result, Arc::clone(&piece.whole)))
+            }
             Self::Status(io) => poll(io, cx).map(Outcome::Status),
             Self::Done(io) => poll(io, cx).map(Outcome::Done),
         }

@@ -16,6 +16,7 @@ use super::allowance::Allowance;
 use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
 use super::pace::{self, Pace};
+use super::packed::{PackedPiece, Packs};
 use super::streaming::{Progress, Streaming, WRITE_PIECE_BYTES, Way};
 use super::workers;
 use crate::busy;
@@ -248,6 +249,13 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     fn start(&mut self, request: Request, payload: Data, cx: &mut Context<'_>) -> io::Result<()> {
         let fua = request.flags.has(CommandFlags::FUA);
         let (device, range) = (self.device, request.range());
+        if let Some(packs) = self.terms.packs.as_ref().filter(|_| Packs::suits(&request)) {
+            for (piece, work) in packs.start(device, &request) {
+                self.slow_bytes += cost(&piece);
+                self.slow.push(Slow { request: piece, work: Work::Packed(work) });
+            }
+            return Ok(());
+        }
         let work = match request.command {
             Command::Read if !range.is_empty() && device.answers_at_once() => {
                 let mut way = Way { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
@@ -345,6 +353,7 @@ struct Slow<'d> {
 
 pub(super) enum Work<'d> {
     Read(Io<'d, Data>),
+    Packed(PackedPiece<'d>),
     Status(Io<'d, Vec<Extent>>),
     Done(Io<'d, ()>),
 }

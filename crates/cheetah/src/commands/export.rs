@@ -115,6 +115,7 @@ impl Exports for One {
             device: self.device.clone(),
             description: format!("{} (Cheetah)", self.name),
             contexts: Vec::new(),
+            packer: None,
         })
     }
 }

@@ -1,0 +1,107 @@
+//! How many bytes a second the way to the clients takes. No I/O.
+
+use std::time::Duration;
+
+/// What a link is taken for before anything is known of it: a gigabit Ethernet, in bytes a second.
+const RATE_INITIAL: f64 = 118e6;
+/// How much that assumption weighs, in seconds of waiting.
+const INITIAL_WEIGHT_S: f64 = 0.005;
+/// An observation counts about a third after so many more bytes.
+const WINDOW_BYTES: f64 = 8e6;
+/// The link is taken for twice as fast after so many bytes without a wait …
+const FREE_BYTES_UNKNOWN: f64 = 4e6;
+/// … or so many, once there has been one.
+const FREE_BYTES_KNOWN: f64 = 64e6;
+/// Faster than this makes no difference.
+const RATE_MAX: f64 = 100e9;
+
+/// An estimate of a link's rate.
+///
+/// A socket takes bytes at the speed of memory until its buffer is full; only while it makes us wait do bytes leave at
+/// the link's own rate. So what counts is how many bytes went while waiting, and for how long. Where there is nothing
+/// to wait for, we do not know how fast the link is, except that it is faster than what we send: the estimate then
+/// grows, carefully, so that what depends on it tries to send more.
+#[derive(Debug, Clone)]
+pub struct LinkRate {
+    bytes: f64,
+    waited_s: f64,
+    free_bytes: f64,
+    known: bool,
+}
+
+impl Default for LinkRate {
+    fn default() -> Self {
+        let (bytes, waited_s) = (RATE_INITIAL * INITIAL_WEIGHT_S, INITIAL_WEIGHT_S);
+        Self { bytes, waited_s, free_bytes: 0.0, known: false }
+    }
+}
+
+impl LinkRate {
+    /// `bytes` went after all connections together had waited this much longer.
+    pub fn drained(&mut self, bytes: usize, waited: Duration) {
+        let fresh = bytes as f64;
+        let keep = (-fresh / WINDOW_BYTES).exp();
+        self.bytes = self.bytes * keep + fresh;
+        self.waited_s = (self.waited_s * keep + waited.as_secs_f64()).max(self.bytes / RATE_MAX);
+        self.free_bytes = 0.0;
+        self.known |= self.waited_s > 4.0 * INITIAL_WEIGHT_S;
+    }
+
+    /// `bytes` went at once.
+    pub fn flowed(&mut self, bytes: usize) {
+        self.free_bytes += bytes as f64;
+        let enough = if self.known { FREE_BYTES_KNOWN } else { FREE_BYTES_UNKNOWN };
+        if self.free_bytes >= enough {
+            self.free_bytes = 0.0;
+            self.waited_s = (self.waited_s / 2.0).max(self.bytes / RATE_MAX);
+        }
+    }
+
+    /// Bytes a second.
+    pub fn rate(&self) -> f64 {
+        self.bytes / self.waited_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends over a link of `rate` whose buffer holds `buffer` bytes, `busy` of the time.
+    fn send(link: &mut LinkRate, rate: f64, buffer: usize, total: usize) {
+        link.flowed(buffer);
+        for _ in 0..total / 100_000 {
+            link.drained(100_000, Duration::from_secs_f64(100_000.0 / rate));
+        }
+    }
+
+    #[test]
+    fn a_saturated_link_is_known_within_a_second() {
+        for rate in [1e6, 12e6, 118e6, 2e9] {
+            let mut link = LinkRate::default();
+            send(&mut link, rate, 2_000_000, (rate as usize).max(4_000_000));
+            assert!((0.7..1.4).contains(&(link.rate() / rate)), "{rate}: {}", link.rate());
+        }
+    }
+
+    #[test]
+    fn it_follows_a_link_that_changes() {
+        let mut link = LinkRate::default();
+        send(&mut link, 118e6, 2_000_000, 200_000_000);
+        send(&mut link, 12e6, 0, 6_000_000);
+        assert!(link.rate() < 30e6, "{}", link.rate());
+        send(&mut link, 118e6, 0, 60_000_000);
+        assert!(link.rate() > 90e6, "{}", link.rate());
+    }
+
+    #[test]
+    fn where_nothing_waits_the_link_is_fast() {
+        let mut link = LinkRate::default();
+        (0..40).for_each(|_| link.flowed(1_000_000));
+        assert!(link.rate() > 10.0 * RATE_INITIAL);
+        // Once it has waited, it takes more to think so.
+        send(&mut link, 12e6, 0, 40_000_000);
+        (0..60).for_each(|_| link.flowed(1_000_000));
+        assert!(link.rate() < 14e6, "{}", link.rate());
+    }
+}

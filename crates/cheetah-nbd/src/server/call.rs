@@ -1,0 +1,118 @@
+//! Calling clients: connections that we make, and then serve.
+//!
+//! There is always one connection more than are in use, so that a client that wants another finds it ready. Once that
+//! is taken, the next call is made; a connection that was lost is thereby replaced by the next the client takes. If
+//! calls come to nothing, the pauses between them grow.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Server;
+use super::connection::{self, Opening};
+use super::listener::Stream;
+use crate::tune::{self, tune};
+
+/// The first pause after a call that came to nothing; doubled each time.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The longest. Well below how long clients wait for a connection to be replaced.
+const PAUSE_MAX: Duration = Duration::from_secs(3);
+/// How long the far end may take to pick up.
+const PICK_UP_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection that did not last so long was none: the client did not want it.
+const LASTED_MIN: Duration = Duration::from_secs(1);
+
+/// The pauses between calls. No I/O.
+#[derive(Debug)]
+struct Patience(Duration);
+
+impl Patience {
+    fn failed(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(PAUSE_MAX);
+        pause
+    }
+
+    fn succeeded(&mut self) {
+        self.0 = PAUSE_MIN;
+    }
+}
+
+impl Server {
+    /// Calls `to` (`HOST:PORT`), again and again, and serves whoever picks up. Runs until it is dropped, which cuts
+    /// every connection made here.
+    pub async fn call(&self, to: &str) -> std::convert::Infallible {
+        // Each ends with how long it was in use, if it was.
+        let mut connections: JoinSet<Option<Duration>> = JoinSet::new();
+        let mut patience = Patience(PAUSE_MIN);
+        loop {
+            while let Some(ended) = connections.try_join_next() {
+                match ended.ok().flatten() {
+                    // Whoever takes connections and drops them at once is not to get them as fast as it can.
+                    Some(lasted) if lasted < LASTED_MIN => sleep(patience.failed()).await,
+                    Some(_) => patience.succeeded(),
+                    None => {}
+                }
+            }
+            let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else {
+                // Never closed; if it were, there is nobody to serve.
+                return std::future::pending().await;
+            };
+            let stream = match dial(to).await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let pause = patience.failed();
+                    tracing::info!("{to} does not answer ({error}); calling again in {pause:?}");
+                    sleep(pause).await;
+                    continue;
+                }
+            };
+            let (exports, limits) = (Arc::clone(&self.exports), Arc::clone(&self.limits));
+            let (entered, taken) = oneshot::channel();
+            let name = to.to_owned();
+            connections.spawn(async move {
+                let _seat = seat;
+                let mut began = None;
+                let entered = || {
+                    began = Some(Instant::now());
+                    let _ = entered.send(());
+                };
+                let ended = connection::run(Stream::Tcp(stream), Opening::Called, exports, &limits, entered).await;
+                tracing::debug!("connection to {name} ended: {ended:?}");
+                began.map(|began| began.elapsed())
+            });
+            match taken.await {
+                Ok(()) => tracing::info!("{to} reads over a connection"),
+                // Not wanted, or lost while it waited.
+                Err(_) => sleep(patience.failed()).await,
+            }
+        }
+    }
+}
+
+async fn dial(to: &str) -> io::Result<TcpStream> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "nothing heard");
+    let stream = timeout(PICK_UP_TIMEOUT, TcpStream::connect(to)).await.map_err(|_| late())??;
+    tune(&stream)?;
+    tune::watch(&stream)?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let mut patience = Patience(PAUSE_MIN);
+        let pauses: Vec<_> = (0..9).map(|_| patience.failed()).collect();
+        assert!(pauses.is_sorted() && pauses[0] == PAUSE_MIN && pauses[8] == PAUSE_MAX);
+        patience.succeeded();
+        assert_eq!(patience.failed(), PAUSE_MIN);
+    }
+}

@@ -1,0 +1,204 @@
+//! A client's socket, with an eye on how it takes what is sent, and a hand on how much that is.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use crate::packing::meter::Gauge;
+
+/// The most that is sent at once under a limit, so that connections take turns.
+const TURN_BYTES_MAX: f64 = 65536.0;
+/// How long a limited link may have been idle and make up for it.
+const BURST_S: f64 = 0.05;
+
+/// A token bucket: how much may be sent now. No I/O.
+#[derive(Debug)]
+struct Bucket {
+    /// Bytes a second.
+    rate: f64,
+    bytes: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn new(rate: u64, now: Instant) -> Self {
+        Self { rate: (rate as f64).max(1.0), bytes: 0.0, at: now }
+    }
+
+    /// What one turn sends: a tenth of a second's worth at low rates.
+    fn turn(&self) -> f64 {
+        (self.rate / 10.0).clamp(1.0, TURN_BYTES_MAX)
+    }
+
+    /// Takes up to `wanted` bytes, or says how long to wait for some.
+    fn take(&mut self, wanted: usize, now: Instant) -> Result<usize, Duration> {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.bytes = (self.bytes + passed * self.rate).min((self.rate * BURST_S).max(self.turn()));
+        let wanted = (wanted as f64).min(self.turn());
+        if self.bytes < wanted {
+            return Err(Duration::from_secs_f64((wanted - self.bytes) / self.rate));
+        }
+        self.bytes -= wanted;
+        // Not truncated: at most 64 KiB.
+        Ok(wanted as usize)
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.bytes += bytes as f64;
+    }
+}
+
+/// A limit to what all connections together send.
+#[derive(Debug)]
+pub(super) struct Limit(Mutex<Bucket>);
+
+impl Limit {
+    /// So many bytes a second.
+    pub(super) fn new(rate: u64) -> Self {
+        Self(Mutex::new(Bucket::new(rate, Instant::now())))
+    }
+}
+
+/// A socket as said above.
+pub(super) struct Wire<S> {
+    stream: S,
+    gauge: Option<Gauge>,
+    limit: Option<Arc<Limit>>,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: AsyncWrite + Unpin> Wire<S> {
+    pub(super) fn new(stream: S, gauge: Option<Gauge>, limit: Option<Arc<Limit>>) -> Self {
+        Self { stream, gauge, limit, pause: None }
+    }
+
+    /// How much of `wanted` may be sent.
+    fn poll_leave(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<usize> {
+        let Some(limit) = &self.limit else { return Poll::Ready(wanted) };
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            match limit.0.lock().take(wanted, Instant::now()) {
+                Ok(granted) => return Poll::Ready(granted),
+                Err(wait) => self.pause = Some(Box::pin(sleep(wait))),
+            }
+        }
+    }
+
+    /// Notes what became of sending `granted` bytes.
+    fn note(&mut self, granted: usize, sent: &Poll<io::Result<usize>>) {
+        let gone = if let Poll::Ready(Ok(gone)) = sent { *gone } else { 0 };
+        if let Some(limit) = &self.limit {
+            limit.0.lock().give_back(granted - gone.min(granted));
+        }
+        match (&mut self.gauge, sent) {
+            (Some(gauge), Poll::Ready(Ok(gone))) => gauge.sent(*gone),
+            (Some(gauge), Poll::Pending) => gauge.blocked(),
+            _ => {}
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let granted = ready!(this.poll_leave(bytes.len(), cx));
+        let sent = Pin::new(&mut this.stream).poll_write(cx, &bytes[..granted]);
+        this.note(granted, &sent);
+        sent
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        runs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let sent = if this.limit.is_none() {
+            let sent = Pin::new(&mut this.stream).poll_write_vectored(cx, runs);
+            this.note(0, &sent);
+            sent
+        } else {
+            let granted = ready!(this.poll_leave(runs.iter().map(|run| run.len()).sum(), cx));
+            let sent = Pin::new(&mut this.stream).poll_write_vectored(cx, &first(runs, granted));
+            this.note(granted, &sent);
+            sent
+        };
+        sent
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The first `len` bytes of the runs.
+fn first<'a>(runs: &'a [IoSlice<'_>], len: usize) -> SmallVec<[IoSlice<'a>; 64]> {
+    let mut rest = len;
+    let mut out = SmallVec::new();
+    for run in runs {
+        let here = rest.min(run.len());
+        if here > 0 {
+            out.push(IoSlice::new(&run[..here]));
+        }
+        rest -= here;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_lets_through_its_rate_and_no_more() {
+        for rate in [3_000u64, 1_000_000, 500_000_000] {
+            let start = Instant::now();
+            let (mut bucket, mut now, mut sent) = (Bucket::new(rate, start), start, 0u64);
+            while now < start + Duration::from_secs(10) {
+                match bucket.take(1 << 20, now) {
+                    Ok(granted) => {
+                        // Every other time the socket takes only half of it.
+                        let gone = if sent.is_multiple_of(2) { granted } else { granted.div_ceil(2) };
+                        bucket.give_back(granted - gone);
+                        sent += gone as u64;
+                    }
+                    Err(wait) => now += wait.max(Duration::from_micros(1)),
+                }
+            }
+            let expected = (rate * 10) as f64;
+            assert!((0.97..1.03).contains(&(sent as f64 / expected)), "{rate}: {sent}");
+        }
+    }
+
+    #[test]
+    fn runs_are_cut_where_the_leave_ends() {
+        let runs = [IoSlice::new(&[1; 5]), IoSlice::new(&[2; 5]), IoSlice::new(&[3; 5])];
+        let lens = |len| first(&runs, len).iter().map(|run| run.len()).collect::<Vec<_>>();
+        assert_eq!((lens(15), lens(7), lens(5)), (vec![5, 5, 5], vec![5, 2], vec![5]));
+    }
+}
