@@ -11,22 +11,27 @@
 //! | [`Event`] | what happened |
 //! | [`CustodyLog`] | a log open for appending |
 //! | [`verify_log`] | checks a log and says what is wrong with it: a [`LogReport`] |
+//! | [`audit()`] | reads an image in full and compares it with its log: an [`Audit`] |
 //!
 //! What a chain cannot show is that its end was cut off. A log therefore ends with a record that says it does
 //! ([`Event::Finished`], [`Event::Stopped`]); one that does not is reported as unfinished.
 
+mod audit;
 mod check;
 mod event;
 mod key;
 mod lines;
 mod log;
+mod read;
 mod record;
 mod report;
 
+pub use audit::{Audit, AuditOptions, Comparison, audit, map_path};
 pub use check::{check, verify_log};
 pub use event::{Event, Finished, Span, Started, Verified};
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
+pub use read::Damage;
 pub use report::{Began, Fault, FinishedAt, LogReport, Place, Problem, Signer, State};
 
 /// Bytes a line of a log may have, its newline included. Bounds what a hostile log can make us allocate, and is room

@@ -1,0 +1,190 @@
+//! Reading all of a device once, hashed, and telling which parts of it cannot be read.
+
+use std::sync::Arc;
+
+use cheetah_device::error::EIO;
+use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Error as DeviceError};
+use cheetah_image::hash::Hashing;
+use cheetah_image::{Error, HashChoice, Hashes, Result};
+use futures::{StreamExt as _, stream};
+use serde::Serialize;
+
+use super::event::Span;
+
+/// Bytes asked for at once.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Chunks being read at once.
+const READ_AHEAD: usize = 8;
+/// What cannot be read in one go is asked for again in pieces of these sizes, the last being a sector.
+const PIECE_BYTES: [u64; 3] = [64 << 10, 4 << 10, 512];
+
+/// A range that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// Where.
+    #[serde(flatten)]
+    pub range: Span,
+    /// What the device said.
+    pub why: Arc<str>,
+}
+
+/// What reading found.
+pub struct Found {
+    /// Hashes of the whole, zeros standing for what is unreadable; none if anything is damaged.
+    pub hashes: Hashes,
+    /// Ranges that the device calls unreadable evidence.
+    pub unreadable: Vec<ByteRange>,
+    /// Ranges that fail for another reason.
+    pub damaged: Vec<Damage>,
+}
+
+/// Reads all of `device`.
+pub async fn read_in_full(
+    device: &DynDevice,
+    hashes: HashChoice,
+    mut progress: impl FnMut(u64) + Send,
+) -> Result<Found> {
+    let mut hashing = Some(Hashing::start(hashes)?);
+    let mut found = Found { hashes: Hashes::default(), unreadable: Vec::new(), damaged: Vec::new() };
+    let read = |range: ByteRange| {
+        let device = device.clone();
+        let task = tokio::spawn(async move { device.read(range).await });
+        async move { (range, task.await) }
+    };
+    let whole = ByteRange::new(0, device.geometry().size);
+    let mut reads = std::pin::pin!(stream::iter(whole.split_at_multiples(CHUNK_BYTES)).map(read).buffered(READ_AHEAD));
+    while let Some((range, read)) = reads.next().await {
+        let read = read.map_err(|error| Error::failed(format!("reading {range}: {error}")))?;
+        let data = match read {
+            Ok(data) => Some(data),
+            Err(error) if is_local(&error) => found.read_in_pieces(device, range).await?,
+            Err(error) => return Err(Error::device("reading the image")(error)),
+        };
+        match (data, &hashing) {
+            (Some(data), Some(hashing)) => hashing.push(&data).await?,
+            // The hashes of the whole mean nothing without this part.
+            (None, _) => hashing = None,
+            (Some(_), None) => {}
+        }
+        progress(range.end());
+    }
+    if let Some(hashing) = hashing {
+        found.hashes = hashing.finish().await?;
+    }
+    Ok(found)
+}
+
+/// Whether an error says something about the range, and nothing about the rest.
+fn is_local(error: &DeviceError) -> bool {
+    match error {
+        DeviceError::Unreadable { .. } | DeviceError::Corrupt { .. } => true,
+        DeviceError::Io { errno, .. } => *errno == EIO,
+        _ => false,
+    }
+}
+
+impl Found {
+    /// The content of `range`, zeros for what is unreadable; `None` if part of it is damaged.
+    async fn read_in_pieces(&mut self, device: &DynDevice, range: ByteRange) -> Result<Option<Data>> {
+        let (mut content, mut whole) = (Data::new(), true);
+        // What is still to be read, the next on top, and how often it has been cut.
+        let mut todo = vec![(range, 0)];
+        while let Some((range, cuts)) = todo.pop() {
+            match device.read(range).await {
+                Ok(data) => content.append(data),
+                Err(error) if !is_local(&error) => return Err(Error::device("reading the image")(error)),
+                Err(error) => match PIECE_BYTES.get(cuts) {
+                    Some(piece) => {
+                        let mut pieces: Vec<_> =
+                            range.split_at_multiples(*piece).map(|piece| (piece, cuts + 1)).collect();
+                        pieces.reverse();
+                        todo.extend(pieces);
+                    }
+                    None => {
+                        content.append(Data::zeros(range.len));
+                        whole &= self.give_up(range, &error);
+                    }
+                },
+            }
+        }
+        Ok(whole.then_some(content))
+    }
+
+    /// Notes a range that cannot be read; whether zeros may stand for it.
+    fn give_up(&mut self, range: ByteRange, error: &DeviceError) -> bool {
+        if let DeviceError::Unreadable { .. } = error {
+            match self.unreadable.last_mut() {
+                Some(last) if last.end() == range.offset => last.len += range.len,
+                _ => self.unreadable.push(range),
+            }
+            return true;
+        }
+        let why = match error {
+            DeviceError::Corrupt { .. } => "it does not match its checksum".to_owned(),
+            DeviceError::Io { why, .. } => why.to_string(),
+            other => other.to_string(),
+        };
+        match self.damaged.last_mut() {
+            Some(last) if last.range.offset + last.range.len == range.offset && *last.why == why => {
+                last.range.len += range.len;
+            }
+            _ => self.damaged.push(Damage { range: range.into(), why: why.into() }),
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_device::{Device, Geometry, Io};
+    use cheetah_image::HashKind;
+
+    /// Three MiB of sevens, with a bad sector and a corrupt 32 KiB chunk where asked for.
+    struct Disk {
+        unreadable: Option<ByteRange>,
+        corrupt: Option<ByteRange>,
+    }
+
+    impl Device for Disk {
+        fn geometry(&self) -> Geometry {
+            Geometry { size: 3 << 20, writable: false, block_preferred: 4096 }
+        }
+
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            let hit = |bad: Option<ByteRange>| bad.and_then(|bad| bad.intersection(range));
+            if let Some(range) = hit(self.unreadable) {
+                return Io::fail(DeviceError::Unreadable { device: "disk".into(), range, why: "bad sector".into() });
+            }
+            if let Some(range) = hit(self.corrupt) {
+                return Io::fail(DeviceError::Corrupt { device: "disk".into(), range });
+            }
+            Io::ok(vec![7; usize::try_from(range.len).unwrap()].into())
+        }
+    }
+
+    async fn read(disk: Disk) -> Found {
+        let device: DynDevice = Arc::new(disk);
+        read_in_full(&device, HashChoice::NONE.with(HashKind::Sha256), |_| {}).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn zeros_stand_for_what_is_unreadable() {
+        let bad = ByteRange::new((1 << 20) + 1024, 1024);
+        let found = read(Disk { unreadable: Some(bad), corrupt: None }).await;
+        assert_eq!((&found.unreadable[..], &found.damaged[..]), (&[bad][..], &[][..]));
+        let mut bytes = vec![7; 3 << 20];
+        bytes[bad.offset as usize..bad.end() as usize].fill(0);
+        let hashing = Hashing::start(HashChoice::NONE.with(HashKind::Sha256)).unwrap();
+        hashing.push(&bytes.into()).await.unwrap();
+        assert_eq!(found.hashes, hashing.finish().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn what_is_damaged_has_no_hash() {
+        let bad = ByteRange::new(64 << 10, 32 << 10);
+        let found = read(Disk { unreadable: None, corrupt: Some(bad) }).await;
+        assert_eq!(found.damaged, [Damage { range: bad.into(), why: "it does not match its checksum".into() }]);
+        assert_eq!(found.hashes, Hashes::default());
+    }
+}
