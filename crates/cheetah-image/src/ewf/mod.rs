@@ -1,41 +1,247 @@
-//! The Expert Witness Compression Format: E01 and Ex01 images.
+//! The Expert Witness Compression Format: E01, S01 and Ex01 images.
+//!
+//! An image is a set of segments, each a chain of sections. Opening reads all section descriptors and chunk tables,
+//! checks them, and refuses an image of which a part is missing or damaged ([`v1`], [`v2`]); the chunks themselves are
+//! checked as they are read ([`chunk`]). Reads unpack chunks on all processors, no chunk twice at once ([`cache`]), and
+//! one that is answered by a single chunk whose packed bytes are in the page cache is answered on the spot.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, Device, Geometry, Io};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult};
+use tokio::sync::Semaphore;
 
-use crate::error::{Error, Result};
+use self::cache::{Cache, Claim, Slot, Work};
+use self::chunk::Chunks;
+use self::found::Index;
+use self::segments::{Files, Memory, Patience, Segment, Segments};
+use crate::error::Result;
 
+mod cache;
+mod chunk;
+mod found;
 mod info;
+mod le;
+mod naming;
+mod segments;
+mod table;
+mod text;
+mod v1;
+mod v2;
 pub mod write;
 
 pub use info::{EwfFormat, EwfInfo};
 
+/// Bytes of unpacked chunks that are kept, unless four chunks take more.
+const CACHE_BYTES: u64 = 64 << 20;
+/// Largest chunk that is unpacked on the thread that asks, which may have others to serve.
+const AT_ONCE_MAX: u32 = 64 << 10;
+/// Least bytes of evidence that are worth another thread.
+const PIECE_MIN: u64 = 64 << 10;
+
+/// What the files begin with that AccessData's programs encrypt.
+const SIGNATURE_ENCRYPTED: [u8; 8] = *b"ADCRYPT\0";
+
+/// Whether a file that begins with `head` is for [`Ewf::open`] to read, or to refuse in words.
+pub fn is_ewf(head: &[u8]) -> bool {
+    let signatures = [v1::SIGNATURE, v1::SIGNATURE_LOGICAL, v2::SIGNATURE, v2::SIGNATURE_LOGICAL, SIGNATURE_ENCRYPTED];
+    signatures.iter().any(|signature| head.starts_with(signature))
+}
+
 /// An E01, S01 or Ex01 image with all its segments, as a read-only device.
+///
+/// Reads that touch a range the image records as unreadable fail with [`DeviceError::Unreadable`]: the zeros stored
+/// there are not evidence. A chunk that does not match its checksum fails with [`DeviceError::Corrupt`].
 pub struct Ewf {
     info: EwfInfo,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    segments: Box<dyn Segments>,
+    index: Index,
+    chunks: Chunks,
+    cache: Arc<Cache>,
+    /// One for each piece of work under way, so that many reads at once do not make many threads.
+    threads: Arc<Semaphore>,
+    processors: usize,
 }
 
 impl Ewf {
     /// Opens the image whose first segment is at `path`; the others are found beside it. Blocks: all section
     /// descriptors and chunk tables are read and checked.
     pub fn open(path: &Path) -> Result<Self> {
-        Err(Error::failed(format!("{}: reading E01 images is not built yet", path.display())))
+        Self::from_segments(Box::new(Files::find(path)?))
+    }
+
+    /// Opens an image whose segments are in memory.
+    pub fn from_memory(segments: Vec<Vec<u8>>) -> Result<Self> {
+        Self::from_segments(Box::new(Memory(segments)))
+    }
+
+    fn from_segments(segments: Box<dyn Segments>) -> Result<Self> {
+        let all = &*segments;
+        let found = match signature(all)? {
+            v2::SIGNATURE | v2::SIGNATURE_LOGICAL => v2::read(all),
+            SIGNATURE_ENCRYPTED => {
+                let first = Segment { all, number: 0 };
+                Err(first.refusal("the image is encrypted by a program of AccessData's; decrypt it with FTK Imager"))
+            }
+            _ => v1::read(all),
+        }?;
+        let (info, index) = found.finish(all)?;
+        let chunks = Chunks { size: info.size, chunk_size: info.chunk_size };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let inner = Inner {
+            segments,
+            index,
+            chunks,
+            cache: Arc::new(Cache::new(CACHE_BYTES.max(4 * u64::from(info.chunk_size)))),
+            threads: Arc::new(Semaphore::new(2 * processors)),
+            processors,
+        };
+        Ok(Self { info, inner: Arc::new(inner) })
     }
 
     /// What the image says of itself.
     pub fn info(&self) -> &EwfInfo {
         &self.info
     }
+
+    /// Fails if a part of `range` could not be read when the image was made.
+    fn check_readable(&self, range: ByteRange) -> DeviceResult<()> {
+        let after = self.info.unreadable.partition_point(|bad| bad.end() <= range.offset);
+        match self.info.unreadable.get(after).and_then(|bad| bad.intersection(range)) {
+            None => Ok(()),
+            Some(range) => Err(DeviceError::Unreadable {
+                device: self.inner.segments.name(0).into(),
+                range,
+                why: "the image records that it could not be read when it was made".into(),
+            }),
+        }
+    }
+}
+
+fn signature(segments: &dyn Segments) -> Result<[u8; 8]> {
+    let first = Segment { all: segments, number: 0 };
+    let mut signature = [0; 8];
+    if segments.count() == 0 || first.len() < 8 {
+        return Err(first.refusal("this is not an E01 image: it is too short"));
+    }
+    first.read(0, &mut signature, "the file header")?;
+    if is_ewf(&signature) { Ok(signature) } else { Err(first.refusal("this is not an E01 or Ex01 image")) }
+}
+
+impl Inner {
+    /// The range, if it can be had without waiting and without much ado.
+    fn at_once(&self, range: ByteRange) -> Option<DeviceResult<Data>> {
+        let most = if self.chunks.chunk_size <= AT_ONCE_MAX { 1 } else { 0 };
+        let mut claim = self.cache.claim(self.chunks.holding(range), most)?;
+        self.unpack(&mut claim.work, Patience::Now);
+        claim.slots.iter().all(|slot| matches!(slot.get(), Some(Some(_)))).then(|| self.join(range, &claim.slots))
+    }
+
+    /// The range, by as many threads as it takes.
+    async fn fetch(self: &Arc<Self>, range: ByteRange) -> DeviceResult<Data> {
+        // Another round only where another reader let a chunk go, and each does that once.
+        loop {
+            let slots = self.start(self.chunks.holding(range)).await;
+            for slot in &slots {
+                slot.wait().await;
+            }
+            if slots.iter().all(|slot| matches!(slot.get(), Some(Some(_)))) {
+                return self.join(range, &slots);
+            }
+        }
+    }
+
+    /// Sees to it that somebody unpacks `chunks`.
+    async fn start(self: &Arc<Self>, chunks: std::ops::Range<u64>) -> Vec<Slot> {
+        let bytes = (chunks.end - chunks.start).saturating_mul(u64::from(self.chunks.chunk_size));
+        // At most the number of processors, and at least one.
+        let pieces = (bytes / PIECE_MIN).clamp(1, self.processors as u64) as usize;
+        // Before anything is claimed, so that nobody waits for a chunk whose reader waits here and goes away. Never
+        // closed, so it does not fail.
+        let mut permits = self.threads.clone().acquire_many_owned(pieces as u32).await.ok();
+        let Some(Claim { slots, mut work }) = self.cache.claim(chunks, usize::MAX) else { return Vec::new() };
+        let each = work.len().div_ceil(pieces);
+        work = work.commit();
+        while !work.is_done() {
+            let (rest, inner) = (work.split_off(each), self.clone());
+            let permit = permits.as_mut().and_then(|permits| permits.split(1));
+            tokio::task::spawn_blocking(move || {
+                inner.unpack(&mut work, Patience::Wait);
+                drop(permit);
+            });
+            work = rest;
+        }
+        slots
+    }
+
+    /// Does the work, as far as patience goes.
+    fn unpack(&self, work: &mut Work, patience: Patience) {
+        for run in work.runs() {
+            match self.index.locate(&*self.segments, run, patience) {
+                Ok(Some(located)) => {
+                    let put = |chunk, result| work.put(chunk, result);
+                    if !self.chunks.unpack(&*self.segments, &located, patience, put) {
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => return work.fail(&error),
+            }
+        }
+    }
+
+    /// The range out of the chunks that hold it, all of which are there.
+    fn join(&self, range: ByteRange, slots: &[Slot]) -> DeviceResult<Data> {
+        let (mut data, first) = (Data::new(), self.chunks.holding(range).start);
+        for (chunk, slot) in (first..).zip(slots) {
+            if let Some(Some(result)) = slot.get() {
+                let content = result.as_ref().map_err(Clone::clone)?;
+                let at = self.chunks.range(chunk).offset;
+                let here = ByteRange::between(range.offset.max(at), range.end());
+                data.append(content.slice(here.offset - at, here.len));
+            }
+        }
+        Ok(data)
+    }
 }
 
 impl Device for Ewf {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.info.size, writable: false, block_preferred: self.info.chunk_size }
+        // Chunks of odd sizes exist; larger ones than a MiB are no size for a request.
+        let chunk_size = self.info.chunk_size;
+        let block_preferred = if chunk_size.is_power_of_two() { chunk_size.clamp(512, 1 << 20) } else { 32 << 10 };
+        Geometry { size: self.info.size, writable: false, block_preferred }
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        let _ = range;
-        Io::fail(cheetah_device::Error::Unsupported("reading E01 images"))
+        if let Err(error) = self.check(range).and_then(|()| self.check_readable(range)) {
+            return Io::fail(error);
+        }
+        if range.is_empty() {
+            return Io::ok(Data::new());
+        }
+        match self.inner.at_once(range) {
+            Some(result) => Io::done(result),
+            None => Io::later(self.inner.fetch(range)),
+        }
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        // More would push itself out again.
+        let range = ByteRange::new(range.offset, range.len.min(CACHE_BYTES / 4));
+        if range.is_empty() {
+            return Io::ok(());
+        }
+        Io::later(async move {
+            self.inner.start(self.inner.chunks.holding(range)).await;
+            Ok(())
+        })
     }
 }

@@ -1,0 +1,243 @@
+//! Unpacked chunks, kept for a while; and the promise that no chunk is unpacked twice at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use cheetah_device::data::Part;
+use cheetah_device::{Data, Error, Result};
+use parking_lot::Mutex;
+use tokio::sync::SetOnce;
+
+/// What a chunk without content, a run of zeros, is reckoned to take.
+const EMPTY_COST: u64 = 256;
+
+/// Where a chunk will be, or is. Filled once; `None` if whoever claimed it could not do it on the spot and let it go:
+/// then it is to be claimed again.
+pub(super) type Slot = Arc<SetOnce<Option<Result<Data>>>>;
+
+/// Chunks by number: those under way, and those used lately, up to a budget.
+pub(super) struct Cache {
+    state: Mutex<State>,
+    budget: u64,
+}
+
+#[derive(Default)]
+struct State {
+    chunks: HashMap<u64, Held>,
+    /// Those that are done, in the order in which they are looked at when there is no more room.
+    order: VecDeque<u64>,
+    cost: u64,
+}
+
+struct Held {
+    slot: Slot,
+    /// 0 while it is under way.
+    cost: u64,
+    /// Since it was last looked at.
+    used: bool,
+}
+
+/// Some chunks, in order, and the duty to unpack those that nobody else has or is at.
+pub(super) struct Claim {
+    pub(super) slots: Vec<Slot>,
+    pub(super) work: Work,
+}
+
+/// Chunks that are to be unpacked. Those not done when it is dropped are let go, and whoever waits for them is told.
+pub(super) struct Work {
+    cache: Arc<Cache>,
+    /// Dropped unfinished, it fails those who wait: to try again would end the same way.
+    committed: bool,
+    /// In order.
+    todo: VecDeque<(u64, Slot)>,
+}
+
+impl Cache {
+    pub(super) fn new(budget: u64) -> Self {
+        Self { state: Mutex::default(), budget }
+    }
+
+    /// Claims `chunks`; `None`, and nothing claimed, if more than `most` of them would have to be unpacked.
+    pub(super) fn claim(self: &Arc<Self>, chunks: Range<u64>, most: usize) -> Option<Claim> {
+        let mut state = self.state.lock();
+        if chunks.clone().filter(|chunk| !state.chunks.contains_key(chunk)).take(most.saturating_add(1)).count() > most
+        {
+            return None;
+        }
+        let mut todo = VecDeque::new();
+        let slots = chunks.map(|chunk| {
+            let held = state.chunks.entry(chunk).or_insert_with(|| {
+                let slot = Slot::default();
+                todo.push_back((chunk, slot.clone()));
+                Held { slot, cost: 0, used: false }
+            });
+            held.used |= held.cost > 0;
+            held.slot.clone()
+        });
+        let slots = slots.collect();
+        drop(state);
+        Some(Claim { slots, work: Work { cache: self.clone(), committed: false, todo } })
+    }
+
+    fn keep(&self, chunk: u64, data: &Data) {
+        let bytes = data.parts().iter().filter(|part| matches!(part, Part::Bytes(_))).map(Part::len).sum::<u64>();
+        let cost = bytes.max(EMPTY_COST);
+        let mut dropped = Vec::new();
+        let state = &mut *self.state.lock();
+        if let Some(held) = state.chunks.get_mut(&chunk) {
+            held.cost = cost;
+            state.cost += cost;
+            state.order.push_back(chunk);
+        }
+        while state.cost > self.budget
+            && let Some(oldest) = state.order.pop_front()
+        {
+            match state.chunks.get_mut(&oldest) {
+                Some(held) if held.used => {
+                    held.used = false;
+                    state.order.push_back(oldest);
+                }
+                _ => {
+                    let held = state.chunks.remove(&oldest);
+                    state.cost -= held.as_ref().map_or(0, |held| held.cost);
+                    dropped.push(held);
+                }
+            }
+        }
+    }
+
+    fn forget(&self, chunk: u64) {
+        self.state.lock().chunks.remove(&chunk);
+    }
+}
+
+impl Work {
+    /// Whether there is nothing (more) to do.
+    pub(super) fn is_done(&self) -> bool {
+        self.todo.is_empty()
+    }
+
+    /// Chunks to do.
+    pub(super) fn len(&self) -> usize {
+        self.todo.len()
+    }
+
+    /// Splits off the work behind the first `len` chunks.
+    pub(super) fn split_off(&mut self, len: usize) -> Self {
+        let todo = self.todo.split_off(len.min(self.todo.len()));
+        Self { cache: self.cache.clone(), committed: self.committed, todo }
+    }
+
+    /// From now on, what is not done is a failure.
+    pub(super) fn commit(mut self) -> Self {
+        self.committed = true;
+        self
+    }
+
+    /// The runs of neighbouring chunks that are to do.
+    pub(super) fn runs(&self) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (chunk, _) in &self.todo {
+            match runs.last_mut() {
+                Some(last) if last.end == *chunk => last.end += 1,
+                _ => runs.push(*chunk..chunk + 1),
+            }
+        }
+        runs
+    }
+
+    /// Hands over a chunk. Failures are told to whoever waits, and are not kept.
+    pub(super) fn put(&mut self, chunk: u64, result: Result<Data>) {
+        let Some(at) = self.todo.iter().position(|(other, _)| *other == chunk) else { return };
+        let Some((_, slot)) = self.todo.remove(at) else { return };
+        match &result {
+            Ok(data) => self.cache.keep(chunk, data),
+            Err(_) => self.cache.forget(chunk),
+        }
+        // Nobody else fills it.
+        let _ = slot.set(Some(result));
+    }
+
+    /// Everything left fails with `error`.
+    pub(super) fn fail(&mut self, error: &Error) {
+        while let Some((chunk, _)) = self.todo.front() {
+            self.put(*chunk, Err(error.clone()));
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let left = self.committed.then(|| Err(Error::Invalid("reading the image broke off".into())));
+        for (chunk, slot) in self.todo.drain(..) {
+            self.cache.forget(chunk);
+            let _ = slot.set(left.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(cache: &Arc<Cache>, chunks: Range<u64>) -> Claim {
+        cache.claim(chunks, usize::MAX).unwrap()
+    }
+
+    fn bytes(len: usize) -> Result<Data> {
+        Ok(vec![1; len].into())
+    }
+
+    fn len(slot: &Slot) -> Option<Option<Result<u64>>> {
+        slot.get().map(|result| result.as_ref().map(|result| result.as_ref().map(Data::len).map_err(Clone::clone)))
+    }
+
+    #[test]
+    fn each_chunk_is_unpacked_by_one_reader_only() {
+        let cache = Arc::new(Cache::new(1 << 20));
+        let mut first = claim(&cache, 0..4);
+        let second = claim(&cache, 2..6);
+        assert_eq!((first.work.runs(), second.work.runs()), (Vec::from([0..4]), Vec::from([4..6])));
+        first.work.put(2, bytes(8));
+        assert_eq!(first.work.runs(), [0..2, 3..4]);
+        assert_eq!(len(&second.slots[0]), Some(Some(Ok(8))));
+        assert!(second.slots[1].get().is_none());
+    }
+
+    #[test]
+    fn work_let_go_is_there_to_be_claimed_again() {
+        let cache = Arc::new(Cache::new(1 << 20));
+        let first = claim(&cache, 0..2);
+        let second = claim(&cache, 0..2);
+        drop(first.work);
+        assert_eq!(len(&second.slots[0]), Some(None));
+        assert_eq!(claim(&cache, 0..2).work.len(), 2);
+        let mut failing = claim(&cache, 0..1);
+        failing.work.fail(&Error::ReadOnly);
+        assert_eq!(len(&failing.slots[0]), Some(Some(Err(Error::ReadOnly))));
+        assert!(!claim(&cache, 0..1).work.is_done());
+        let Claim { slots, work } = claim(&cache, 0..1);
+        drop(work.commit());
+        assert!(matches!(len(&slots[0]), Some(Some(Err(Error::Invalid(_))))));
+    }
+
+    #[test]
+    fn what_was_not_used_lately_goes_first() {
+        let cache = Arc::new(Cache::new(3000));
+        for chunk in 0..3 {
+            claim(&cache, chunk..chunk + 1).work.put(chunk, bytes(1000));
+        }
+        assert!(cache.claim(0..1, 0).is_some());
+        claim(&cache, 3..4).work.put(3, bytes(1000));
+        let held: Vec<_> = (0..4).map(|chunk| cache.claim(chunk..chunk + 1, 0).is_some()).collect();
+        assert_eq!(held, [true, false, true, true]);
+        claim(&cache, 9..10).work.put(9, bytes(5000));
+        assert!(cache.claim(9..10, 0).is_none(), "larger than the budget");
+        assert_eq!(cache.state.lock().cost, 3000);
+        let many = 10_000..10_000 + 12;
+        let mut work = claim(&cache, many.clone()).work;
+        many.clone().for_each(|chunk| work.put(chunk, Ok(Data::zeros(1 << 20))));
+        assert_eq!(many.filter(|chunk| cache.claim(*chunk..chunk + 1, 0).is_some()).count(), 11);
+    }
+}

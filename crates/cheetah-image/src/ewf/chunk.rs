@@ -1,0 +1,167 @@
+//! Unpacking chunks.
+
+use std::cell::RefCell;
+use std::io::Read as _;
+
+use bytes::Bytes;
+use cheetah_device::data::is_zero;
+use cheetah_device::{ByteRange, Data, Error as DeviceError, Result as DeviceResult};
+use libdeflater::{Decompressor, adler32};
+
+use super::segments::{Patience, Segments};
+use super::table::{Located, Packing, io};
+
+/// Packed bytes read at once, where chunks lie one behind the other.
+const READ_MAX: u64 = 1 << 20;
+/// Bytes of the buffer for packed chunks that a thread keeps.
+const KEPT_MAX: usize = 2 << 20;
+
+thread_local! {
+    /// What unpacking takes, for each thread: making it anew costs more than unpacking a small chunk.
+    static TOOLS: RefCell<Tools> = RefCell::new(Tools { inflate: Decompressor::new(), packed: Vec::new() });
+}
+
+struct Tools {
+    inflate: Decompressor,
+    packed: Vec<u8>,
+}
+
+/// What the chunks of an image are like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chunks {
+    /// Bytes in the image.
+    pub(super) size: u64,
+    /// Bytes in a chunk, but for the last.
+    pub(super) chunk_size: u32,
+}
+
+impl Chunks {
+    /// The bytes of the evidence that are in a chunk.
+    pub(super) fn range(&self, chunk: u64) -> ByteRange {
+        let start = chunk * u64::from(self.chunk_size);
+        ByteRange::between(start, (start + u64::from(self.chunk_size)).min(self.size))
+    }
+
+    /// The chunks that hold a range, which must not be empty.
+    pub(super) fn holding(&self, range: ByteRange) -> std::ops::Range<u64> {
+        range.offset / u64::from(self.chunk_size)..range.end().div_ceil(u64::from(self.chunk_size))
+    }
+
+    /// Most bytes a chunk can sensibly take: deflate makes 9 bits of a byte at worst, and adds a few.
+    fn packed_max(&self) -> u64 {
+        u64::from(self.chunk_size) + u64::from(self.chunk_size) / 4 + 4096
+    }
+
+    /// Reads and unpacks chunks, handing each to `put` as it is done. False if that takes more patience; then those
+    /// not handed over are still to do.
+    pub(super) fn unpack(
+        &self,
+        segments: &dyn Segments,
+        located: &[Located],
+        patience: Patience,
+        mut put: impl FnMut(u64, DeviceResult<Data>),
+    ) -> bool {
+        TOOLS.with_borrow_mut(|tools| {
+            let mut rest = located;
+            while !rest.is_empty() {
+                let (run, len) = self.run(rest);
+                let first = run[0];
+                tools.packed.resize(len, 0);
+                match segments.read(first.segment, first.offset, &mut tools.packed, patience) {
+                    Ok(false) => return false,
+                    Ok(true) => {
+                        for at in run {
+                            // Within the run, so within the buffer.
+                            let from = (at.offset - first.offset) as usize;
+                            let packed = &tools.packed[from..from + self.len(at) as usize];
+                            let unpacked = self.unpack_one(&mut tools.inflate, at, packed);
+                            put(at.chunk, unpacked.map_err(|why| self.corrupt(segments, at, &why)));
+                        }
+                    }
+                    Err(error) => {
+                        let error = io(segments, first.segment, first.offset, &error);
+                        run.iter().for_each(|at| put(at.chunk, Err(error.clone())));
+                    }
+                }
+                rest = &rest[run.len()..];
+            }
+            if tools.packed.capacity() > KEPT_MAX {
+                tools.packed = Vec::new();
+            }
+            true
+        })
+    }
+
+    /// How many bytes of a chunk's place to read.
+    fn len(&self, at: &Located) -> u64 {
+        match at.packing {
+            Packing::Pattern(_) => 0,
+            _ => at.len.min(self.packed_max()),
+        }
+    }
+
+    /// The chunks at the front that lie one behind the other, and the bytes from the first to the last one's end.
+    fn run<'a>(&self, located: &'a [Located]) -> (&'a [Located], usize) {
+        let first = &located[0];
+        let (mut count, mut end) = (1, first.offset + self.len(first));
+        for next in &located[1..] {
+            let until = next.offset.saturating_add(self.len(next));
+            if (next.segment, next.offset) != (first.segment, end) || until - first.offset > READ_MAX {
+                break;
+            }
+            (count, end) = (count + 1, until);
+        }
+        // At most the larger of READ_MAX and a chunk.
+        (&located[..count], (end - first.offset) as usize)
+    }
+
+    fn unpack_one(&self, inflate: &mut Decompressor, at: &Located, packed: &[u8]) -> Result<Data, String> {
+        // Chunks have at most some MiB.
+        let (len, whole) = (self.range(at.chunk).len as usize, self.chunk_size as usize);
+        let mut out = match at.packing {
+            Packing::Pattern(pattern) => {
+                if pattern == [0; 8] {
+                    return Ok(Data::zeros(len as u64));
+                }
+                pattern.iter().copied().cycle().take(len).collect()
+            }
+            Packing::Plain => packed.get(..len).ok_or("it is cut short")?.to_vec(),
+            Packing::Summed => stored(packed, len, whole)?.to_vec(),
+            Packing::Zlib => {
+                let mut out = vec![0; whole];
+                let got = inflate.zlib_decompress(packed, &mut out);
+                exact(got.map_err(|_| "its zlib stream is damaged")?, len, whole)?;
+                out
+            }
+            Packing::Bzip2 => {
+                let mut out = Vec::with_capacity(whole + 1);
+                let got = bzip2::read::BzDecoder::new(packed).take(whole as u64 + 1).read_to_end(&mut out);
+                exact(got.map_err(|_| "its bzip2 stream is damaged")?, len, whole)?;
+                out
+            }
+        };
+        out.truncate(len);
+        Ok(if is_zero(&out) { Data::zeros(len as u64) } else { Bytes::from(out).into() })
+    }
+
+    fn corrupt(&self, segments: &dyn Segments, at: &Located, why: &str) -> DeviceError {
+        let name = segments.name(at.segment);
+        let device = format!("{name}, chunk {} at offset {} of the file ({why})", at.chunk, at.offset);
+        DeviceError::Corrupt { device: device.into(), range: self.range(at.chunk) }
+    }
+}
+
+/// The last chunk of an image may be shorter than the others, or filled up.
+fn exact(got: usize, len: usize, whole: usize) -> Result<(), String> {
+    if got == len || got == whole { Ok(()) } else { Err(format!("it unpacks to {got} bytes, not {len}")) }
+}
+
+/// The content of a chunk that is stored as it is, behind which its Adler-32 is.
+fn stored(packed: &[u8], len: usize, whole: usize) -> Result<&[u8], String> {
+    let good = |len: usize| {
+        let (content, sum) = packed.split_at_checked(len)?;
+        (sum.first_chunk() == Some(&adler32(content).to_le_bytes())).then_some(content)
+    };
+    let found = good(len).or_else(|| if whole == len { None } else { good(whole) });
+    found.ok_or_else(|| "it does not match its checksum".to_owned())
+}

@@ -1,0 +1,217 @@
+//! The bytes of the segments, wherever they are.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Error as IoError, ErrorKind, IoSliceMut, Result as IoResult};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+use super::naming;
+use crate::error::{Error, Result};
+
+/// Segments kept open at once. A set may have 14,971, more than a process may have files.
+const OPEN_MAX: usize = 128;
+
+/// Whether a read may wait for a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It may.
+    Wait,
+    /// Only what is in memory is wanted.
+    Now,
+}
+
+/// The segments of one image, numbered from 0, as bytes that can be read at an offset. The readers of the format see
+/// only this, so they can be given anything.
+pub(super) trait Segments: Send + Sync {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// What to call one in a message. One beyond the last is the one that is missing.
+    fn name(&self, segment: usize) -> String;
+
+    /// Bytes in it.
+    fn len(&self, segment: usize) -> u64;
+
+    /// Fills `buf` from `offset`. False if it could not without the patience that is lacking.
+    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], patience: Patience) -> IoResult<bool>;
+
+    /// Where they lie, for those who want to know.
+    fn paths(&self) -> Vec<PathBuf> {
+        (0..self.count()).map(|segment| self.name(segment).into()).collect()
+    }
+}
+
+/// Segments in files.
+pub(super) struct Files {
+    paths: Vec<PathBuf>,
+    stamps: Vec<Stamp>,
+    missing: String,
+    /// Those open, the one used last at the end.
+    open: Mutex<VecDeque<(usize, Arc<File>)>>,
+}
+
+/// What tells that a file is still the one that was opened, as it was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &File) -> IoResult<Self> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(IoError::new(ErrorKind::InvalidInput, "it is not a file"));
+        }
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+}
+
+impl Files {
+    /// Finds all segments of the set that `first` begins.
+    pub(super) fn find(first: &Path) -> Result<Self> {
+        let (paths, missing) = naming::find(first)?;
+        let stamps = paths.iter().map(|path| {
+            // Not kept open: most sets have more segments than are needed at once.
+            File::open(path).and_then(|file| Stamp::of(&file)).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => Error::misuse(format!("{}: no such image", path.display())),
+                _ => Error::io(format_args!("opening {}", path.display()), &error),
+            })
+        });
+        Ok(Self { stamps: stamps.collect::<Result<_>>()?, paths, missing, open: Mutex::default() })
+    }
+
+    fn file(&self, segment: usize) -> IoResult<Arc<File>> {
+        let mut open = self.open.lock();
+        if let Some(at) = open.iter().rposition(|(of, _)| *of == segment)
+            && let Some(found) = open.remove(at)
+        {
+            let file = found.1.clone();
+            open.push_back(found);
+            return Ok(file);
+        }
+        drop(open);
+        let file = Arc::new(File::open(&self.paths[segment])?);
+        let mut open = self.open.lock();
+        open.push_back((segment, file.clone()));
+        while open.len() > OPEN_MAX {
+            open.pop_front();
+        }
+        Ok(file)
+    }
+}
+
+impl Segments for Files {
+    fn count(&self) -> usize {
+        self.paths.len()
+    }
+
+    fn name(&self, segment: usize) -> String {
+        self.paths.get(segment).map_or_else(|| self.missing.clone(), |path| path.display().to_string())
+    }
+
+    fn len(&self, segment: usize) -> u64 {
+        self.stamps[segment].len
+    }
+
+    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], patience: Patience) -> IoResult<bool> {
+        let file = self.file(segment)?;
+        let whole = match patience {
+            Patience::Wait => file.read_exact_at(buf, offset).map(|()| true),
+            Patience::Now => read_cached(&file, offset, buf),
+        };
+        if Stamp::of(&file)? != self.stamps[segment] {
+            return Err(IoError::other("it changed while it was read; stop whatever writes to it and start again"));
+        }
+        whole
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.paths.clone()
+    }
+}
+
+/// Fills `buf` if all of it is in the page cache.
+fn read_cached(file: &File, offset: u64, buf: &mut [u8]) -> IoResult<bool> {
+    match preadv2(file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) {
+        Ok(len) => Ok(len == buf.len()),
+        // Not there, or a file system that cannot tell.
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Segments in memory.
+pub(super) struct Memory(pub(super) Vec<Vec<u8>>);
+
+impl Segments for Memory {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn name(&self, segment: usize) -> String {
+        format!("segment {}", segment + 1)
+    }
+
+    fn len(&self, segment: usize) -> u64 {
+        self.0[segment].len() as u64
+    }
+
+    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], _: Patience) -> IoResult<bool> {
+        let start = usize::try_from(offset).ok();
+        let found = start.and_then(|start| self.0[segment].get(start..)?.get(..buf.len()));
+        buf.copy_from_slice(found.ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(true)
+    }
+}
+
+/// One segment, for whoever takes it apart.
+#[derive(Clone, Copy)]
+pub(super) struct Segment<'a> {
+    pub(super) all: &'a dyn Segments,
+    pub(super) number: usize,
+}
+
+impl Segment<'_> {
+    pub(super) fn len(&self) -> u64 {
+        self.all.len(self.number)
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.all.name(self.number)
+    }
+
+    /// Fills `buf` from `offset`, which must lie within the segment; `what` says in a message what that is.
+    pub(super) fn read(&self, offset: u64, buf: &mut [u8], what: impl std::fmt::Display) -> Result<()> {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len()) {
+            return Err(self.fault(format_args!(
+                "{what} would reach from offset {offset} beyond the end of the file at {}",
+                self.len()
+            )));
+        }
+        let read = self.all.read(self.number, offset, buf, Patience::Wait);
+        read.map(drop).map_err(|error| Error::io(format_args!("reading {what} of {}", self.name()), &error))
+    }
+
+    /// The error that says what is wrong with the segment.
+    pub(super) fn fault(&self, what: impl std::fmt::Display) -> Error {
+        Error::Evidence(format!("{}: {what}; the image is damaged, look for another copy of it", self.name()))
+    }
+
+    /// The error that says why the segment is not for us.
+    pub(super) fn refusal(&self, what: impl std::fmt::Display) -> Error {
+        Error::misuse(format!("{}: {what}", self.name()))
+    }
+}

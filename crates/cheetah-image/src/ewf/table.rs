@@ -1,0 +1,266 @@
+//! Where chunks are: the tables of a segment, checked when the image is opened, and read again chunk by chunk.
+//!
+//! A 2 TB image of 32 KiB chunks has 64 Mi entries. They stay in the files, where a read finds the few it needs in the
+//! page cache; in memory is one [`Table`] for each table section, some 4,000 for that image.
+
+use cheetah_device::Error as DeviceError;
+use libdeflater::Adler32;
+
+use super::le::{u32_at, u64_at};
+use super::segments::{Patience, Segment, Segments};
+use crate::error::Result;
+
+/// Bytes of a table read at once.
+const PIECE: usize = 64 << 10;
+/// Set in an entry of version 1 whose chunk is compressed.
+const COMPRESSED: u32 = 1 << 31;
+/// Flags in an entry of version 2.
+const V2_COMPRESSED: u32 = 1;
+const V2_CHECKSUMMED: u32 = 2;
+const V2_PATTERN: u32 = 4;
+/// Bytes in an entry of version 2.
+const V2_ENTRY: usize = 16;
+
+/// The entries of one table section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Table {
+    /// The chunk its first entry is of.
+    pub(super) first: u64,
+    /// Entries in it; more than none.
+    pub(super) count: u32,
+    /// The segment it is in, and its chunks are in.
+    pub(super) segment: u32,
+    /// Where in the segment its entries begin.
+    pub(super) entries: u64,
+    pub(super) layout: Layout,
+}
+
+/// How its entries are to be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// 31-bit offsets from `base`; each chunk reaches up to the next, the last up to `end`. From the entry `wide` on,
+    /// offsets have 32 bits and chunks are stored: EnCase 6.7 writes that once 2 GiB are exceeded.
+    V1 { base: u64, end: u64, wide: u32 },
+    /// 64-bit offsets, sizes and flags. Compressed chunks are zlib, or bzip2.
+    V2 { bzip2: bool },
+}
+
+/// A chunk as it lies in a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Located {
+    pub(super) chunk: u64,
+    pub(super) segment: usize,
+    pub(super) offset: u64,
+    /// Bytes it takes, or more, where only the next chunk's beginning is known.
+    pub(super) len: u64,
+    pub(super) packing: Packing,
+}
+
+/// How a chunk is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packing {
+    /// As it is, followed by its Adler-32.
+    Summed,
+    /// As it is, with nothing to check it by.
+    Plain,
+    Zlib,
+    Bzip2,
+    /// Not at all: these bytes over and over.
+    Pattern([u8; 8]),
+}
+
+/// Takes the offsets of a table of version 1 one by one, and finds where they leave 31 bits.
+#[derive(Default)]
+struct Offsets {
+    last: Option<u32>,
+    seen: u32,
+    wide: Option<u32>,
+}
+
+impl Offsets {
+    /// False if the entry is not behind the one before.
+    fn push(&mut self, raw: u32) -> bool {
+        let narrow = if self.wide.is_some() { raw } else { raw & !COMPRESSED };
+        let offset = match self.last {
+            Some(last) if narrow <= last => {
+                if raw <= last {
+                    return false;
+                }
+                self.wide = Some(self.seen);
+                raw
+            }
+            _ => narrow,
+        };
+        self.last = Some(offset);
+        self.seen += 1;
+        true
+    }
+}
+
+impl Table {
+    /// Reads and checks the `count` entries of version 1 at `entries`, followed by their checksum if `summed`. The
+    /// section of the table, descriptor included, is `section`.
+    pub(super) fn check_v1(
+        segment: Segment<'_>,
+        entries: u64,
+        count: u32,
+        base: u64,
+        summed: bool,
+        section: std::ops::Range<u64>,
+    ) -> Result<Self> {
+        let mut offsets = Offsets::default();
+        let sum = read_entries(segment, entries, u64::from(count) * 4, |piece| {
+            piece.chunks_exact(4).all(|entry| offsets.push(u32_at(entry, 0)))
+        })?;
+        if summed {
+            check_sum(segment, entries + u64::from(count) * 4, sum.sum)?;
+        }
+        if !sum.good {
+            return Err(segment.fault(format_args!(
+                "the table at offset {entries} puts chunk {} of it before the one that comes before",
+                offsets.seen
+            )));
+        }
+        // Nothing says how long the last chunk is. It lies either before the table (EnCase 2 and later), or behind the
+        // entries in the table's own section.
+        let last = base.saturating_add(u64::from(offsets.last.unwrap_or(0)));
+        let end = if last < section.start { section.start } else { section.end };
+        if last >= end {
+            return Err(segment.fault(format_args!(
+                "the table at offset {entries} has its last chunk at {last}, where there is none"
+            )));
+        }
+        let layout = Layout::V1 { base, end, wide: offsets.wide.unwrap_or(u32::MAX) };
+        // Segments are fewer than 65536.
+        Ok(Self { first: 0, count, segment: segment.number as u32, entries, layout })
+    }
+
+    /// Reads and checks the `count` entries of version 2 at `entries`, followed by their checksum.
+    pub(super) fn check_v2(segment: Segment<'_>, entries: u64, first: u64, count: u32, bzip2: bool) -> Result<Self> {
+        let bytes = u64::from(count) * V2_ENTRY as u64;
+        let inside = |entry: &[u8]| {
+            let end = u64_at(entry, 0).checked_add(u64::from(u32_at(entry, 8)));
+            let pattern = u32_at(entry, 12) & (V2_COMPRESSED | V2_PATTERN) == V2_COMPRESSED | V2_PATTERN;
+            pattern || end.is_some_and(|end| end <= segment.len())
+        };
+        let sum = read_entries(segment, entries, bytes, |piece| piece.chunks_exact(V2_ENTRY).all(inside))?;
+        check_sum(segment, entries + bytes, sum.sum)?;
+        if !sum.good {
+            return Err(
+                segment.fault(format_args!("the table at offset {entries} has chunks beyond the end of the file"))
+            );
+        }
+        let layout = Layout::V2 { bzip2 };
+        Ok(Self { first, count, segment: segment.number as u32, entries, layout })
+    }
+
+    /// The chunk behind its last.
+    pub(super) const fn end(&self) -> u64 {
+        self.first + self.count as u64
+    }
+
+    /// Where the chunks are that are in this table and in `chunks`; appended to `out`. False if that takes more
+    /// patience.
+    pub(super) fn locate(
+        &self,
+        segments: &dyn Segments,
+        chunks: std::ops::Range<u64>,
+        patience: Patience,
+        out: &mut Vec<Located>,
+    ) -> cheetah_device::Result<bool> {
+        // Positions in the table are below its count, which has 32 bits.
+        let from = (chunks.start.max(self.first) - self.first) as u32;
+        let to = (chunks.end.min(self.end()) - self.first) as u32;
+        let segment = self.segment as usize;
+        // An offset of version 1 is of use only with the next.
+        let (entry, more) = match self.layout {
+            Layout::V1 { .. } => (4, u32::from(to < self.count)),
+            Layout::V2 { .. } => (V2_ENTRY, 0),
+        };
+        let mut bytes = vec![0; (to + more - from) as usize * entry];
+        let at = self.entries + u64::from(from) * entry as u64;
+        if !segments.read(segment, at, &mut bytes, patience).map_err(|error| io(segments, segment, at, &error))? {
+            return Ok(false);
+        }
+        for index in from..to {
+            let bytes = &bytes[(index - from) as usize * entry..];
+            let (offset, end, packing) = match self.layout {
+                Layout::V1 { base, end, wide } => {
+                    let (offset, packing) = offset_v1(u32_at(bytes, 0), index >= wide);
+                    let next = (index + 1 < self.count).then(|| offset_v1(u32_at(bytes, 4), index + 1 >= wide).0);
+                    (base + offset, next.map_or(end, |next| base + next), packing)
+                }
+                Layout::V2 { bzip2 } => {
+                    let (offset, packing) = (u64_at(bytes, 0), packing_v2(bytes, bzip2));
+                    (offset, offset.saturating_add(u64::from(u32_at(bytes, 8))), packing)
+                }
+            };
+            let chunk = self.first + u64::from(index);
+            if matches!(packing, Packing::Pattern(_)) {
+                out.push(Located { chunk, segment, offset: 0, len: 0, packing });
+                continue;
+            }
+            // The entries were good when the image was opened.
+            let len = end.checked_sub(offset).filter(|_| end <= segments.len(segment));
+            let len = len.ok_or_else(|| {
+                DeviceError::Invalid(
+                    format!("{} changed while it was read; start again", segments.name(segment)).into(),
+                )
+            })?;
+            out.push(Located { chunk, segment, offset, len, packing });
+        }
+        Ok(true)
+    }
+}
+
+fn offset_v1(raw: u32, wide: bool) -> (u64, Packing) {
+    let packing = if !wide && raw & COMPRESSED != 0 { Packing::Zlib } else { Packing::Summed };
+    (u64::from(if wide { raw } else { raw & !COMPRESSED }), packing)
+}
+
+fn packing_v2(entry: &[u8], bzip2: bool) -> Packing {
+    let flags = u32_at(entry, 12);
+    match (flags & V2_COMPRESSED != 0, bzip2) {
+        (true, _) if flags & V2_PATTERN != 0 => Packing::Pattern(u64_at(entry, 0).to_le_bytes()),
+        (true, false) => Packing::Zlib,
+        (true, true) => Packing::Bzip2,
+        (false, _) if flags & V2_CHECKSUMMED != 0 => Packing::Summed,
+        (false, _) => Packing::Plain,
+    }
+}
+
+struct Sum {
+    sum: u32,
+    good: bool,
+}
+
+/// Shows entries to `check`, and sums them all up.
+fn read_entries(segment: Segment<'_>, at: u64, bytes: u64, mut check: impl FnMut(&[u8]) -> bool) -> Result<Sum> {
+    let (mut adler, mut good, mut buf) = (Adler32::new(), true, [0; PIECE]);
+    for piece in cheetah_device::ByteRange::new(0, bytes).split_at_multiples(PIECE as u64) {
+        // No longer than a piece.
+        let here = &mut buf[..piece.len as usize];
+        segment.read(at + piece.offset, here, "the table of chunks")?;
+        adler.update(here);
+        good = good && check(here);
+    }
+    Ok(Sum { sum: adler.sum(), good })
+}
+
+fn check_sum(segment: Segment<'_>, at: u64, sum: u32) -> Result<()> {
+    let mut stored = [0; 4];
+    segment.read(at, &mut stored, "the checksum of a table of chunks")?;
+    if u32_at(&stored, 0) == sum {
+        return Ok(());
+    }
+    Err(segment.fault(format_args!("the table of chunks before offset {at} does not match its checksum")))
+}
+
+/// The device error for a failed read of a segment.
+pub(super) fn io(segments: &dyn Segments, segment: usize, at: u64, error: &std::io::Error) -> DeviceError {
+    let name = segments.name(segment);
+    match error.raw_os_error() {
+        Some(_) => DeviceError::io(format!("reading {name} at offset {at}"), error),
+        None => DeviceError::Invalid(format!("reading {name} at offset {at}: {error}").into()),
+    }
+}

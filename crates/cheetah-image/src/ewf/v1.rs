@@ -1,0 +1,343 @@
+//! Version 1: segments as chains of named sections, each descriptor pointing at the next.
+//!
+//! After Joachim Metz, "Expert Witness Compression Format (EWF)", the documentation of libewf.
+
+use std::fmt;
+
+use super::found::{About, Found, Medium};
+use super::info::EwfFormat;
+use super::le::{sealed, u16_at, u32_at, u64_at};
+use super::segments::{Segment, Segments};
+use super::table::Table;
+use super::text::{Method, TEXT_MAX, Values, inflate};
+use crate::error::{Error, Result};
+use crate::hash::{HashKind, is_hex};
+
+/// What segments begin with.
+pub(super) const SIGNATURE: [u8; 8] = *b"EVF\x09\x0d\x0a\xff\0";
+/// What segments of logical evidence files (L01) begin with.
+pub(super) const SIGNATURE_LOGICAL: [u8; 8] = *b"LVF\x09\x0d\x0a\xff\0";
+
+/// Bytes in a file header.
+const FILE_HEADER: u64 = 13;
+/// Bytes in a section descriptor.
+const DESCRIPTOR: u64 = 76;
+/// Bytes in the volume section's data: of the original format, and of all later ones.
+const VOLUME_ORIGINAL: u64 = 94;
+const VOLUME: u64 = 1052;
+/// Bytes in a table's header.
+const TABLE_HEADER: u64 = 24;
+/// Bytes in the header of an error section.
+const ERROR_HEADER: usize = 520;
+/// Most bytes in the data of an error section: some 8 Mi ranges.
+const ERRORS_MAX: usize = 64 << 20;
+/// The media type of logical evidence files.
+const MEDIA_LOGICAL: u8 = 0x0e;
+/// The media flag of physical disks.
+const FLAG_PHYSICAL: u8 = 2;
+
+/// Reads all sections of all segments.
+pub(super) fn read(segments: &dyn Segments) -> Result<Found> {
+    let mut reader = Reader { found: Found::new(EwfFormat::E01), broken: None, broken_header: None, headers: 0 };
+    for number in 0.. {
+        if number == segments.count() {
+            return Err(Error::Evidence(format!(
+                "{} is missing: {} says that another segment follows; put it beside the others",
+                segments.name(number),
+                segments.name(number - 1)
+            )));
+        }
+        if reader.segment(Segment { all: segments, number })? == End::Done {
+            break;
+        }
+    }
+    match reader.broken_header {
+        Some(error) if reader.headers == 0 => Err(error),
+        _ => Ok(reader.found),
+    }
+}
+
+/// How a segment ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Another one follows.
+    Next,
+    /// It is the last.
+    Done,
+}
+
+struct Section {
+    name: String,
+    /// Where its descriptor is.
+    start: u64,
+    /// Where its data ends.
+    end: u64,
+}
+
+impl Section {
+    fn data(&self) -> u64 {
+        self.start + DESCRIPTOR
+    }
+
+    fn len(&self) -> u64 {
+        self.end - self.data()
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "section '{}' at offset {}", self.name, self.start)
+    }
+}
+
+struct Reader {
+    found: Found,
+    /// What is wrong with the table read last, unless its copy makes up for it.
+    broken: Option<Error>,
+    /// What is wrong with a header, unless another one makes up for it.
+    broken_header: Option<Error>,
+    /// How good the header is that was used: 0 none, 1 `header`, 2 `header2`.
+    headers: u8,
+}
+
+impl Reader {
+    fn segment(&mut self, segment: Segment<'_>) -> Result<End> {
+        check_file_header(segment)?;
+        let mut at = FILE_HEADER;
+        loop {
+            let (section, next) = descriptor(segment, at)?;
+            if section.name != "table2"
+                && let Some(error) = self.broken.take()
+            {
+                return Err(error);
+            }
+            match section.name.as_str() {
+                "next" => return Ok(End::Next),
+                "done" => return Ok(End::Done),
+                _ => self.section(segment, &section)?,
+            }
+            at = next;
+        }
+    }
+
+    fn section(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
+        match section.name.as_str() {
+            "volume" | "disk" | "data" => self.volume(segment, section),
+            "header" => self.header(segment, section, 1),
+            "header2" => self.header(segment, section, 2),
+            "table" => match self.table(segment, section) {
+                Err(error @ Error::Evidence(_)) => {
+                    self.broken = Some(error);
+                    Ok(())
+                }
+                other => other,
+            },
+            // A copy; of use where the original is damaged.
+            "table2" => match self.broken.take() {
+                None => Ok(()),
+                Some(_) => self.table(segment, section),
+            },
+            "error2" => self.errors(segment, section),
+            "hash" => {
+                let hash = sealed_data::<36>(segment, section)?;
+                Found::set_hash(segment, &mut self.found.hashes.md5, "MD5", &hash[..16])
+            }
+            "digest" => {
+                let digest = sealed_data::<80>(segment, section)?;
+                Found::set_hash(segment, &mut self.found.hashes.md5, "MD5", &digest[..16])?;
+                Found::set_hash(segment, &mut self.found.hashes.sha1, "SHA-1", &digest[16..36])
+            }
+            "xhash" => self.xhash(segment, section),
+            "ltree" | "ltypes" => Err(logical(segment)),
+            "incomplete" => Err(segment.refusal(format_args!(
+                "{section} says that the acquisition was broken off; no whole image can be read from it"
+            ))),
+            // Chunks, which tables lead to; sessions of optical discs; what programs add for themselves.
+            _ => Ok(()),
+        }
+    }
+
+    /// *Volume section*, *Disk section*, *Data section*.
+    fn volume(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
+        let mut bytes = [0; VOLUME as usize];
+        let original = section.len() == VOLUME_ORIGINAL;
+        if !original && section.len() < VOLUME {
+            return Err(segment.fault(format_args!("{section} is only {} bytes long", section.len())));
+        }
+        let bytes = &mut bytes[..if original { VOLUME_ORIGINAL as usize } else { VOLUME as usize }];
+        segment.read(section.data(), bytes, section)?;
+        // Logicube's Talon and Dossier leave the checksum of the copy out.
+        let unsealed = section.name == "data" && bytes.ends_with(&[0; 4]);
+        if !unsealed && !sealed(bytes) {
+            return Err(sum_fault(segment, section));
+        }
+        if original {
+            self.found.format = EwfFormat::S01;
+        } else if bytes[0] == MEDIA_LOGICAL {
+            return Err(logical(segment));
+        }
+        let medium = Medium {
+            sectors: if original { u32_at(bytes, 16).into() } else { u64_at(bytes, 16) },
+            sector_size: u32_at(bytes, 12),
+            sectors_per_chunk: u32_at(bytes, 8),
+            error_granularity: if original { 0 } else { u32_at(bytes, 56) },
+            physical: !original && bytes[36] & FLAG_PHYSICAL != 0,
+        };
+        self.found.set_medium(segment, medium)?;
+        match bytes.get(64..80).and_then(<[u8]>::first_chunk) {
+            Some(id) if !original => self.found.set_id(segment, *id),
+            _ => Ok(()),
+        }
+    }
+
+    /// *Header section* and *Header2 section*: any good one will do, the second kind rather.
+    fn header(&mut self, segment: Segment<'_>, section: &Section, kind: u8) -> Result<()> {
+        if self.headers >= kind {
+            return Ok(());
+        }
+        let packed = data(segment, section, TEXT_MAX)?;
+        match Values::unpack(&packed, Method::Zlib) {
+            Some(values) => {
+                self.found.about = About::of_v1(&values);
+                self.headers = kind;
+            }
+            None => {
+                let error = segment.fault(format_args!("{section} cannot be unpacked"));
+                self.broken_header.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// *Table section* and *Table2 section*.
+    fn table(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
+        let mut header = [0; TABLE_HEADER as usize];
+        segment.read(section.data(), &mut header, section)?;
+        if !sealed(&header) {
+            return Err(sum_fault(segment, section));
+        }
+        let (count, base) = (u32_at(&header, 0), u64_at(&header, 8));
+        // The original format has no checksum behind the entries.
+        let summed = self.found.format != EwfFormat::S01;
+        let needed = TABLE_HEADER + u64::from(count) * 4 + if summed { 4 } else { 0 };
+        if needed > section.len() {
+            return Err(segment.fault(format_args!("{section} is too short for the {count} chunks it claims to list")));
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let entries = section.data() + TABLE_HEADER;
+        let table = Table::check_v1(segment, entries, count, base, summed, section.start..section.end)?;
+        self.found.index.push(segment, Table { first: self.found.index.chunks(), ..table })
+    }
+
+    /// *Error2 section*.
+    fn errors(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
+        let bytes = data(segment, section, ERRORS_MAX)?;
+        let count = if bytes.len() < ERROR_HEADER { 0 } else { u32_at(&bytes, 0) as usize };
+        let parts = bytes.split_at_checked(ERROR_HEADER).and_then(|(header, entries)| {
+            let len = count.checked_mul(8)?;
+            Some((header, entries.get(..len)?, entries.get(..len + 4)?))
+        });
+        let Some((header, entries, summed)) = parts else {
+            return Err(segment.fault(format_args!("{section} is too short for the {count} ranges it claims to list")));
+        };
+        if !sealed(header) || !sealed(summed) {
+            return Err(sum_fault(segment, section));
+        }
+        let ranges = entries.chunks_exact(8).map(|entry| (u32_at(entry, 0).into(), u32_at(entry, 4).into()));
+        self.found.errors.extend(ranges);
+        Ok(())
+    }
+
+    /// *EWF-X*, *Xhash*: the hashes libewf adds, as XML.
+    fn xhash(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
+        let text = inflate(&data(segment, section, TEXT_MAX)?);
+        let text = text.ok_or_else(|| segment.fault(format_args!("{section} cannot be unpacked")))?;
+        let text = String::from_utf8_lossy(&text);
+        let sha256 = text.split_once("<sha256>").and_then(|(_, rest)| rest.split_once("</sha256>"));
+        if let Some((digest, _)) = sha256.filter(|(digest, _)| is_hex(digest, HashKind::Sha256.digits())) {
+            self.found.hashes.sha256 = Some(digest.to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// *File header*.
+fn check_file_header(segment: Segment<'_>) -> Result<()> {
+    let mut header = [0; FILE_HEADER as usize];
+    segment.read(0, &mut header, "the file header")?;
+    if header[..8] == SIGNATURE_LOGICAL {
+        return Err(logical(segment));
+    }
+    if header[..8] != SIGNATURE || header[8] != 1 || header[11..] != [0, 0] {
+        return Err(segment.fault("it does not begin as a segment of an E01 image does"));
+    }
+    let number = usize::from(u16_at(&header, 9));
+    if number == segment.number + 1 {
+        return Ok(());
+    }
+    Err(match segment.number {
+        0 => segment.refusal(format_args!("this is segment {number} of an image; name its first segment (.E01)")),
+        _ => segment.fault(format_args!("it says it is segment {number} where {} was to come", segment.number + 1)),
+    })
+}
+
+/// *Section descriptor*: the section at `at`, and where the next one is.
+fn descriptor(segment: Segment<'_>, at: u64) -> Result<(Section, u64)> {
+    let mut bytes = [0; DESCRIPTOR as usize];
+    segment.read(at, &mut bytes, "a section descriptor")?;
+    if !sealed(&bytes) {
+        return Err(segment.fault(format_args!("the section descriptor at offset {at} does not match its checksum")));
+    }
+    let name: String = bytes[..16].iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect();
+    let (next, size) = (u64_at(&bytes, 16), u64_at(&bytes, 24));
+    let data = at + DESCRIPTOR;
+    if matches!(name.as_str(), "next" | "done") {
+        return Ok((Section { name, start: at, end: data }, data));
+    }
+    let section = Section { name, start: at, end: next };
+    if next < data || next > segment.len() {
+        return Err(segment.fault(format_args!(
+            "{section} is said to end at offset {next} of the {} bytes there are",
+            segment.len()
+        )));
+    }
+    // Two ways to find the next section that do not agree would be two images in one. Expert Witness 1.35 leaves the
+    // size out.
+    if size != 0 && size != next - at {
+        return Err(segment.fault(format_args!(
+            "{section} is said to be {size} bytes long, and to be followed by the next at offset {next}"
+        )));
+    }
+    Ok((section, next))
+}
+
+fn data(segment: Segment<'_>, section: &Section, max: usize) -> Result<Vec<u8>> {
+    let len = usize::try_from(section.len()).ok().filter(|len| *len <= max);
+    let len = len.ok_or_else(|| segment.refusal(format_args!("{section} is larger than the {max} bytes expected")))?;
+    let mut bytes = vec![0; len];
+    segment.read(section.data(), &mut bytes, section)?;
+    Ok(bytes)
+}
+
+/// The first `N` bytes of a section, which end with their checksum.
+fn sealed_data<const N: usize>(segment: Segment<'_>, section: &Section) -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    if section.len() < N as u64 {
+        return Err(segment.fault(format_args!("{section} is only {} bytes long", section.len())));
+    }
+    segment.read(section.data(), &mut bytes, section)?;
+    if sealed(&bytes) { Ok(bytes) } else { Err(sum_fault(segment, section)) }
+}
+
+fn sum_fault(segment: Segment<'_>, section: &Section) -> Error {
+    segment.fault(format_args!("{section} does not match its checksum"))
+}
+
+/// The refusal of logical evidence files.
+pub(super) fn logical(segment: Segment<'_>) -> Error {
+    segment.refusal(
+        "this is a logical evidence file: it holds files, not a disk; export them with the program that made it",
+    )
+}
