@@ -6,6 +6,7 @@
 
 mod filesystem;
 mod kernel;
+mod pages;
 mod task;
 mod view;
 
@@ -146,7 +147,11 @@ fn serve(filesystem: Files, connection: OwnedFd, threads: usize) -> std::io::Res
     // A queue of replies for each thread.
     config.clone_fd = threads > 1;
     // The kernel lets in whom it was told to.
+    let pages = filesystem.pages();
     let session = Session::from_fd(filesystem, connection, SessionACL::All, config)?;
+    if let Some(pages) = pages.filter(|_| threads > 1) {
+        pages.open(session.notifier());
+    }
     let (sender, ended) = watch::channel(false);
     std::thread::Builder::new().name("cheetah-fuse".to_owned()).spawn(move || {
         if let Err(error) = session.run() {

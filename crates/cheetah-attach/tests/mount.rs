@@ -318,3 +318,65 @@ fn must(program: &str, options: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {options:?}: {text}");
 }
+
+/// Memory far away, which counts the reads it gets from the mount and hands out what a backward reader will want.
+struct Counted {
+    prefetch: Arc<cheetah_device::prefetch::Prefetch>,
+    reads: std::sync::atomic::AtomicUsize,
+}
+
+impl Device for Counted {
+    fn geometry(&self) -> Geometry {
+        self.prefetch.geometry()
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.prefetch.read(range)
+    }
+
+    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+        self.prefetch.upcoming(range)
+    }
+}
+
+struct Far(Memory);
+
+impl Device for Far {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        Io::later(async move {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            self.0.read(range).await
+        })
+    }
+}
+
+#[test]
+fn a_reader_going_backward_finds_most_records_in_the_kernels_cache() {
+    with_fuse(async |dir| {
+        let content = pattern(8 * MIB);
+        let far = Arc::new(Far(Memory::new(content.clone())));
+        let prefetch = cheetah_device::prefetch::Prefetch::new(far, Default::default());
+        let counted = Arc::new(Counted { prefetch, reads: 0.into() });
+        // With one thread nothing is stored, since it could be needed to answer meanwhile.
+        let options = MountOptions { threads: 2, ..MountOptions::new("case42") };
+        let mount = mount(counted.clone(), dir.path(), options).await.unwrap();
+        let path = dir.path().join("case42.raw");
+        let read = on_thread(move || {
+            let file = File::open(path).unwrap();
+            let mut read = vec![0; 8 * MIB as usize];
+            for record in read.chunks_mut(4096).enumerate().rev().map(|(nth, record)| (nth as u64 * 4096, record)) {
+                file.read_exact_at(record.1, record.0).unwrap();
+            }
+            read
+        });
+        assert!(read.await == content);
+        let reads = counted.reads.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(reads < 1000, "2048 records took {reads} requests");
+        mount.unmount().await.unwrap();
+    });
+}

@@ -72,6 +72,14 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// What whoever has just read `range` will probably read next, at which offsets: only what is at hand, and only
+    /// where a reader's own cache would not ask for it in time. A kernel reads ahead forwards, but neither backwards nor
+    /// in strides. What is handed out counts as read.
+    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+        let _ = range;
+        Vec::new()
+    }
+
     /// Whether reads and writes are finished when they return ([`Io::Done`]), as in memory. A hint: a server then
     /// asks for a large range piece by piece, since nothing is gained by asking for all of it at once.
     fn answers_at_once(&self) -> bool {
@@ -167,6 +175,10 @@ impl<D: Device + ?Sized> Device for Arc<D> {
     fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         (**self).lend(range, show)
     }
+    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+        (**self).upcoming(range)
+    }
+
     fn answers_at_once(&self) -> bool {
         (**self).answers_at_once()
     }

@@ -49,4 +49,8 @@ impl Device for ReadOnly {
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         self.inner.extents(range)
     }
+
+    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+        self.inner.upcoming(range)
+    }
 }

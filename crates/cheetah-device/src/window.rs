@@ -64,4 +64,13 @@ impl Device for Window {
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         self.on_inner(range, |inner, range| inner.extents(range))
     }
+
+    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+        if self.check(range).is_err() {
+            return Vec::new();
+        }
+        let upcoming = self.inner.upcoming(range.shifted(self.range.offset));
+        let inside = |(offset, data): &(u64, Data)| self.range.contains(ByteRange::new(*offset, data.len()));
+        upcoming.into_iter().filter(inside).map(|(offset, data)| (offset - self.range.offset, data)).collect()
+    }
 }

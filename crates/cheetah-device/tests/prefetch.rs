@@ -43,6 +43,53 @@ fn a_sequential_reader_is_served_from_memory() {
     });
 }
 
+/// Reads records as the trace says, and takes what is upcoming after each, as a mount does. Returns how many records
+/// had to be read.
+async fn read_taking_upcoming(device: &Prefetch, content: &[u8], trace: &[ByteRange]) -> usize {
+    let mut taken = std::collections::BTreeMap::new();
+    let mut reads = 0;
+    for record in trace {
+        let held = taken
+            .range(..=record.offset)
+            .next_back()
+            .filter(|(at, data): &(&u64, &Data)| record.end() <= **at + data.len());
+        if held.is_none() {
+            reads += 1;
+            let data = device.read(*record).await.unwrap();
+            assert!(data == content[record.offset as usize..record.end() as usize], "at {record}");
+            for (offset, data) in device.upcoming(*record) {
+                assert!(data == content[offset as usize..][..data.len() as usize], "{offset} and {}", data.len());
+                taken.insert(offset, data);
+            }
+        }
+    }
+    reads
+}
+
+#[test]
+fn what_a_kernel_would_not_read_ahead_is_handed_out_ahead() {
+    run_virtual(async {
+        let content = pattern(8 * MIB);
+        let device = || Prefetch::new(Arc::new(Slow::new(content.clone(), 7)), budget(16 * MIB));
+        let record = |offset| ByteRange::new(offset, 4096);
+        let forward: Vec<_> = (0..8 * MIB).step_by(4096).map(record).collect();
+        let backward: Vec<_> = forward.iter().rev().copied().collect();
+        let strided: Vec<_> = (0..8 * MIB - 4096).step_by(65_536).map(record).collect();
+        let strided_back: Vec<_> = strided.iter().rev().copied().collect();
+        assert_eq!(read_taking_upcoming(&device(), &content, &forward).await, forward.len());
+        for trace in [backward, strided, strided_back] {
+            let reads = read_taking_upcoming(&device(), &content, &trace).await;
+            assert!(reads * 4 < trace.len(), "{reads} of {}", trace.len());
+        }
+        let device = device();
+        for nth in 0..500 {
+            let range = record((nth * nth * 31 % 2039) * 4096);
+            device.read(range).await.unwrap();
+            assert!(device.upcoming(range).is_empty(), "a random read has nothing upcoming");
+        }
+    });
+}
+
 #[test]
 fn what_is_held_is_answered_at_once() {
     run_virtual(async {

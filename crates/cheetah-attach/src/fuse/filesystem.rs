@@ -21,6 +21,7 @@ use fuser::{
 };
 use tokio::runtime::Handle;
 
+use super::pages::Pages;
 use super::task;
 use super::view::{Seek, View, in_one_piece};
 
@@ -41,13 +42,20 @@ const WRITE_HANDLE: FileHandle = FileHandle(1);
 pub(super) struct Files {
     views: Vec<Arc<View>>,
     writable: bool,
+    pages: Arc<Pages>,
     runtime: Handle,
     mounted: SystemTime,
 }
 
 impl Files {
     pub(super) fn new(views: Vec<View>, writable: bool, runtime: Handle) -> Self {
-        Self { views: views.into_iter().map(Arc::new).collect(), writable, runtime, mounted: SystemTime::now() }
+        let (views, pages) = (views.into_iter().map(Arc::new).collect(), Arc::new(Pages::new()));
+        Self { views, writable, pages, runtime, mounted: SystemTime::now() }
+    }
+
+    /// The kernel's pages, where they may be filled: what is written must not be overtaken by what was read before.
+    pub(super) fn pages(&self) -> Option<Arc<Pages>> {
+        (!self.writable).then(|| Arc::clone(&self.pages))
     }
 
     fn view(&self, ino: INodeNo) -> Option<&Arc<View>> {
@@ -191,9 +199,17 @@ impl Filesystem for Files {
         reply: ReplyData,
     ) {
         let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
+        let (pages, thread) = (Arc::clone(&self.pages), std::thread::current().id());
         task::run(&self.runtime, async move {
-            match view.read(view.clip(offset, size.into())).await {
-                Ok(data) => in_one_piece(&data, |bytes| reply.data(bytes)),
+            let range = view.clip(offset, size.into());
+            match view.read(range).await {
+                Ok(data) => {
+                    // Not on the runtime, whose threads must not wait.
+                    if std::thread::current().id() == thread {
+                        pages.store_after(range, ino, &view);
+                    }
+                    in_one_piece(&data, |bytes| reply.data(bytes));
+                }
                 Err(errno) => reply.error(errno),
             }
         });

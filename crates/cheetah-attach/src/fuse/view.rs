@@ -108,7 +108,7 @@ thread_local! {
 }
 
 /// Calls `use_bytes` with all of `data` in one piece; copies only what is in several.
-pub(super) fn in_one_piece(data: &Data, use_bytes: impl FnOnce(&[u8])) {
+pub(super) fn in_one_piece<T>(data: &Data, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
     if let [Part::Bytes(bytes)] = data.parts() {
         return use_bytes(bytes);
     }
@@ -120,6 +120,6 @@ pub(super) fn in_one_piece(data: &Data, use_bytes: impl FnOnce(&[u8])) {
                 Part::Zeros(len) => joined.resize(joined.len() + usize::try_from(*len).unwrap_or(usize::MAX), 0),
             }
         }
-        use_bytes(joined);
-    });
+        use_bytes(joined)
+    })
 }

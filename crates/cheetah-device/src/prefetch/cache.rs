@@ -111,6 +111,19 @@ impl Cache {
         pieces
     }
 
+    /// Whether all of the range is here.
+    pub(super) fn holds(&self, range: ByteRange) -> bool {
+        let chunks = self.chunks.range(self.first_touching(range)..range.end()).map(|(_, chunk)| chunk);
+        let mut at = range.offset;
+        for chunk in chunks {
+            if chunk.range.offset > at || !matches!(chunk.state, State::Here(_)) {
+                return false;
+            }
+            at = at.max(chunk.range.end());
+        }
+        at >= range.end()
+    }
+
     /// Parts of the range that are neither here nor on their way.
     pub(super) fn absent(&self, range: ByteRange) -> SmallVec<[ByteRange; 2]> {
         let mut absent = SmallVec::new();

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::history::Found;
 use super::{KIB, MIB};
 use crate::ByteRange;
@@ -62,6 +64,11 @@ const SLACK_MAX: u64 = 16 * MIB;
 /// Records fetched ahead of a strided stream.
 const RECORDS_MIN: u64 = 2;
 const RECORDS_MAX: u64 = 1024;
+/// What is handed out ahead of its reader: so many records, or so many runs of so many bytes. Some hundred KiB take the
+/// kernel as long to store as one request takes.
+const UPCOMING_RECORDS_MAX: usize = 32;
+const UPCOMING_RUNS_MAX: u64 = 4;
+const UPCOMING_BYTES: u64 = 64 * KIB;
 /// After so many reads the wrong way, and none the right way, the stream is taken to have turned.
 const CONTRARY_MAX: u32 = 3;
 /// After a failed fetch, so far the reader has to get on by itself; doubled each time.
@@ -273,6 +280,28 @@ impl Cursor {
             Direction::Down if at >= self.size => self.size,
             Direction::Down => self.size - (self.size - at - 1) / unit * unit,
         }
+    }
+
+    /// Whether the stream has come as far as this read of it, and no further.
+    pub(super) fn is_at(&self, read: ByteRange) -> bool {
+        let read = self.view(read);
+        if self.records.is_some() { read.offset == self.position } else { read.end() == self.position }
+    }
+
+    /// What will be read next and has been asked for, nearest first, unless the stream goes forward without gaps.
+    pub(super) fn upcoming(&self) -> SmallVec<[ByteRange; UPCOMING_RECORDS_MAX]> {
+        let asked = match self.records {
+            Some(Records { step, .. }) => (self.frontier - self.position) / step,
+            None if self.direction == Direction::Up => 0,
+            None => (self.frontier - self.position) / UPCOMING_BYTES,
+        };
+        let nth = |nth: u64| match self.records {
+            Some(Records { step, len }) => ByteRange::new(self.position + nth * step, len),
+            None => ByteRange::new(self.position + (nth - 1) * UPCOMING_BYTES, UPCOMING_BYTES),
+        };
+        let most = if self.records.is_some() { UPCOMING_RECORDS_MAX as u64 } else { UPCOMING_RUNS_MAX };
+        let fits = |range: &ByteRange| range.fits(self.size);
+        (1..=asked.min(most)).map(nth).filter(fits).map(|range| self.view(range)).collect()
     }
 
     pub(super) fn pattern(&self) -> Pattern {

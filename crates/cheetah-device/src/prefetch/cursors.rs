@@ -55,6 +55,11 @@ impl Cursors {
         Some(id)
     }
 
+    /// The cursor of the stream whose latest read is `read`.
+    pub(super) fn at(&self, read: ByteRange) -> Option<&Cursor> {
+        self.cursors.iter().find(|cursor| cursor.is_at(read))
+    }
+
     pub(super) fn get_mut(&mut self, id: CursorId) -> Option<&mut Cursor> {
         self.cursors.iter_mut().find(|cursor| cursor.id == id)
     }

@@ -8,10 +8,10 @@ use super::chunk::{FetchId, Landing};
 use super::cursor::CursorId;
 use super::cursors::Cursors;
 use super::hints::Hints;
-use crate::link::{Link, Sent};
 use super::stats::PrefetchStats;
 use super::writes::{WriteId, Writes};
 use super::{MIB, PrefetchConfig};
+use crate::link::{Link, Sent};
 use crate::{ByteRange, Data};
 
 /// Fetches to start.
@@ -104,6 +104,22 @@ impl Engine {
             self.fetch_for(cursor, missing, now, fetches);
         }
         plan
+    }
+
+    /// What the stream that has just read `range` reads next, as far as it is held, read on its behalf. Nothing of a
+    /// stream that goes forward without gaps: whoever caches for it reads ahead by itself.
+    pub(super) fn upcoming(&mut self, range: ByteRange, now: Duration, fetches: &mut Fetches) -> Vec<(u64, Data)> {
+        let Some(next) = self.cursors.at(range).map(|cursor| cursor.upcoming()) else { return Vec::new() };
+        let mut upcoming = Vec::new();
+        for range in next {
+            if !self.cache.holds(range) {
+                break;
+            }
+            if let Plan::Hit(data) = self.read(range, now, fetches) {
+                upcoming.push((range.offset, data));
+            }
+        }
+        upcoming
     }
 
     fn plan(&mut self, range: ByteRange, mut pieces: Pieces, now: Duration) -> Plan {

@@ -171,4 +171,13 @@ impl Device for Prefetch {
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         self.shared.inner.extents(range)
     }
+
+    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+        if range.is_empty() || self.shared.is_instant() {
+            return Vec::new();
+        }
+        let (upcoming, flights) = self.shared.with_engine(|engine, now, fetches| engine.upcoming(range, now, fetches));
+        launch(flights);
+        upcoming
+    }
 }
