@@ -3,12 +3,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aff4;
+pub mod detect;
+pub mod disk;
 pub mod error;
 pub mod ewf;
 pub mod hash;
 pub mod identity;
 pub mod open;
+pub mod qemu;
 mod raw;
+pub mod split;
 
 pub use error::{Error, Result};
 pub use hash::{HashChoice, HashKind, Hashes};

@@ -1,18 +1,28 @@
 //! One way in: whatever holds the evidence becomes a read-only device, chosen by what is given.
+//!
+//! A URI says what it is. A block device is read as it is. A file is looked at, its content first and its name second:
+//! a disk may hold a file called anything, but a format that is recognised and cannot be read is refused by name,
+//! never taken for a raw image. `raw:PATH` reads any file as the bytes it is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::readonly::ReadOnly;
-use cheetah_device::{Device as _, DynDevice};
+use cheetah_device::{ByteRange, Device as _, DynDevice};
+use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::NbdUri;
 
+use crate::aff4::Aff4;
+use crate::detect::{self, Format};
 use crate::error::{Error, Result};
+use crate::ewf::{Ewf, EwfFormat};
 use crate::identity::{Identity, Kind};
+use crate::qemu::{Qemu, Virtual};
 use crate::raw::RawFile;
+use crate::split::Split;
 
 /// How to open a source.
 #[derive(Debug, Clone)]
@@ -40,12 +50,36 @@ pub struct Source {
     pub name: String,
 }
 
-/// Opens what the user calls `spec`: an `nbd://`, `nbd+unix://` or `iscsi://` URI, or the path of an image or a disk.
+/// Opens what the user calls `spec`: an `nbd://`, `nbd+unix://` or `iscsi://` URI, the path of an image or a disk, or
+/// `raw:` and the path of a file that is to be read as the bytes it is.
+///
+/// # Errors
+///
+/// [`Error::Misuse`] for what is no source at all, [`Error::Evidence`] for an image that is incomplete or damaged,
+/// [`Error::Failed`] for everything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
-    if spec.starts_with("nbd://") || spec.starts_with("nbd+unix://") {
-        return nbd(spec, options).await;
+    match spec.split_once("://") {
+        Some(("nbd" | "nbd+unix", _)) => return nbd(spec, options).await,
+        Some(("iscsi", _)) => return iscsi(spec, options).await,
+        Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
+            return Err(Error::misuse(format!(
+                "{spec}: nothing is read over {scheme}; give a path, or an nbd://, nbd+unix:// or iscsi:// URI"
+            )));
+        }
+        _ => {}
     }
-    raw(spec, Path::new(spec))
+    let file = spec.to_owned();
+    let found = tokio::task::spawn_blocking(move || look(&file))
+        .await
+        .map_err(|error| Error::failed(format!("opening {spec}: {error}")))??;
+    match found {
+        Found::Open(source) => Ok(*source),
+        Found::Virtual(path, format) => {
+            let device = Qemu::open(&path, format, options).await?;
+            let identity = Identity::new(format.kind(), spec, device.geometry().size);
+            Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(device))), identity, name: stem(&path) })
+        }
+    }
 }
 
 async fn nbd(spec: &str, options: &OpenOptions) -> Result<Source> {
@@ -57,9 +91,142 @@ async fn nbd(spec: &str, options: &OpenOptions) -> Result<Source> {
     Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(client))), identity, name })
 }
 
-fn raw(spec: &str, path: &Path) -> Result<Source> {
-    let name = path.file_stem().map_or_else(|| "image".to_owned(), |stem| stem.to_string_lossy().into_owned());
-    let device = RawFile::open(path)?;
-    let identity = Identity::new(Kind::Raw, spec, device.geometry().size);
-    Ok(Source { device: Arc::new(device), identity, name })
+async fn iscsi(spec: &str, options: &OpenOptions) -> Result<Source> {
+    let uri = IscsiUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
+    // Without the password, which belongs in no report.
+    let location = uri.to_string();
+    let name = uri.unit.as_ref().map_or_else(|| "iscsi".to_owned(), |unit| format!("{}-lun{}", unit.target, unit.lun));
+    let config = IscsiConfig { timeout: options.timeout, ..IscsiConfig::new(uri) };
+    let initiator = Initiator::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
+    let unit = initiator.inquiry();
+    let identity = Identity {
+        sector_size: Some(unit.block_bytes),
+        physical_sector_size: Some(unit.physical_block_bytes),
+        model: Some(format!("{} {}", unit.vendor, unit.product).trim().to_owned()).filter(|model| !model.is_empty()),
+        serial: unit.serial.clone(),
+        write_protected: unit.write_protected,
+        ..Identity::new(Kind::Iscsi, location, initiator.geometry().size)
+    };
+    Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(initiator))), identity, name: name.replace(['/', ':'], "_") })
+}
+
+/// What a look at a path found.
+enum Found {
+    Open(Box<Source>),
+    /// An image that takes a process to read.
+    Virtual(PathBuf, Virtual),
+}
+
+fn look(spec: &str) -> Result<Found> {
+    let as_it_is = spec.strip_prefix("raw:").filter(|_| !Path::new(spec).exists());
+    let path = Path::new(as_it_is.unwrap_or(spec));
+    let file = RawFile::open(path)?;
+    // What is on a disk is the disk's content: whoever wrote it must not choose how it is read.
+    if as_it_is.is_some() || file.is_block() {
+        return Ok(raw(spec, path, file));
+    }
+    let open = |device: DynDevice, identity| Ok(Found::Open(Box::new(Source { device, identity, name: stem(path) })));
+    match format(&file)? {
+        Format::Ewf => {
+            let image = Ewf::open(path)?;
+            let identity = of_ewf(spec, &image);
+            open(Arc::new(image), identity)
+        }
+        Format::Zip => {
+            let image = Aff4::open(path)?;
+            let identity = image.identity(spec);
+            open(Arc::new(image), identity)
+        }
+        Format::Qcow2 => Ok(Found::Virtual(path.into(), Virtual::Qcow2)),
+        Format::Vmdk => Ok(Found::Virtual(path.into(), Virtual::Vmdk)),
+        Format::Vhd => Ok(Found::Virtual(path.into(), Virtual::Vhd)),
+        Format::Vhdx => Ok(Found::Virtual(path.into(), Virtual::Vhdx)),
+        Format::Refused(refusal) => Err(Error::failed(format!(
+            "{spec} is {}, which is not read here; {} (its own bytes are read as raw:{spec})",
+            refusal.what, refusal.instead
+        ))),
+        Format::Unknown => {
+            if let Some(claimed) = claimed(path) {
+                return Err(Error::Evidence(format!(
+                    "{spec} is named like {claimed}, and does not begin like one: it is damaged, or something else; to \
+                     read the bytes as they are, say raw:{spec}"
+                )));
+            }
+            if Split::is_part(path) {
+                let image = Split::open(path)?;
+                let identity = Identity::new(Kind::Split, spec, image.geometry().size);
+                return open(Arc::new(image), identity);
+            }
+            Ok(raw(spec, path, file))
+        }
+    }
+}
+
+fn raw(spec: &str, path: &Path, file: RawFile) -> Found {
+    let size = file.geometry().size;
+    let identity = match file.disk() {
+        None => Identity::new(Kind::Raw, spec, size),
+        Some(disk) => Identity {
+            sector_size: disk.sector_size,
+            physical_sector_size: disk.physical_sector_size,
+            model: disk.model,
+            serial: disk.serial,
+            write_protected: disk.write_protected,
+            ..Identity::new(Kind::Block, spec, size)
+        },
+    };
+    Found::Open(Box::new(Source { device: Arc::new(file), identity, name: stem(path) }))
+}
+
+fn format(file: &RawFile) -> Result<Format> {
+    let size = file.geometry().size;
+    let all = ByteRange::new(0, size);
+    let read = |range: ByteRange| {
+        let range = range.intersection(all).unwrap_or_default();
+        file.read_now(range).map(cheetah_device::Data::into_bytes)
+    };
+    let ends = read(ByteRange::new(0, detect::START_LEN as u64))
+        .and_then(|start| Ok((start, read(ByteRange::between(size.saturating_sub(detect::END_LEN as u64), size))?)));
+    match ends {
+        Ok((start, end)) => Ok(detect::detect(&start, &end, size)),
+        Err(error) => Err(Error::device(format!("looking at {}", file.path()))(error)),
+    }
+}
+
+/// The format that a file's name claims, where that format has marks we would have seen.
+fn claimed(path: &Path) -> Option<&'static str> {
+    const NAMES: [(&str, &str); 12] = [
+        ("e01", "an E01 image"),
+        ("s01", "an S01 image"),
+        ("ex01", "an Ex01 image"),
+        ("l01", "an L01 image"),
+        ("lx01", "an Lx01 image"),
+        ("ad1", "an AD1 image"),
+        ("aff4", "an AFF4 image"),
+        ("af4", "an AFF4 image"),
+        ("qcow2", "a QCOW2 image"),
+        ("vmdk", "a VMDK image"),
+        ("vhd", "a VHD image"),
+        ("vhdx", "a VHDX image"),
+    ];
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    NAMES.into_iter().find(|(name, _)| *name == extension).map(|(_, what)| what)
+}
+
+fn of_ewf(spec: &str, image: &Ewf) -> Identity {
+    let info = image.info();
+    let kind = if info.format == EwfFormat::Ex01 { Kind::Ex01 } else { Kind::E01 };
+    Identity {
+        sector_size: Some(info.sector_size),
+        model: info.model.clone(),
+        serial: info.serial.clone(),
+        hashes: info.hashes.clone(),
+        unreadable: info.unreadable.clone(),
+        case: info.case.clone(),
+        ..Identity::new(kind, spec, info.size)
+    }
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "image".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

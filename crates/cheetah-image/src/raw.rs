@@ -3,18 +3,21 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+use crate::disk::{self, Disk};
 use crate::error::{Error, Result};
 
 /// A raw image file or block device. Opened read-only: nothing ever writes to a source.
 ///
-/// A file that changes size or is modified while it is read makes reads fail: a copy of it would be a mixture.
+/// A file that changes size or is modified while it is read makes reads fail: a copy of it would be a mixture. What the
+/// medium cannot give is [`Unreadable`](DeviceError::Unreadable), over the whole range that was asked for.
+#[derive(Clone)]
 pub struct RawFile {
     inner: Arc<Inner>,
 }
@@ -25,9 +28,12 @@ struct Inner {
     size: u64,
     /// Length and modification time when it was opened; `None` for a block device.
     stamp: Option<Stamp>,
+    /// A block device's folder in sysfs, gone when the device is.
+    folder: Option<PathBuf>,
 }
 
-type Stamp = (u64, i64, i64);
+/// Length, and modification time in seconds and nanoseconds.
+pub(crate) type Stamp = (u64, i64, i64);
 
 impl RawFile {
     /// Opens the image at `path`; refuses one that is missing, empty, unreadable or not a file or block device.
@@ -46,16 +52,45 @@ impl RawFile {
             return Err(Error::misuse(format!("{name}: neither a file nor a block device, so not an image")));
         }
         let file = File::open(path).map_err(failed)?;
-        let (size, stamp) = if kind.is_file() {
+        let (size, stamp, folder) = if kind.is_file() {
             let stamp = stamp(&file).map_err(failed)?;
-            (stamp.0, Some(stamp))
+            (stamp.0, Some(stamp), None)
         } else {
-            (rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?, None)
+            let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
+            let numbers = file.metadata().map_err(failed)?.rdev();
+            let folder = disk::folder(rustix::fs::major(numbers), rustix::fs::minor(numbers));
+            (size, None, folder.exists().then_some(folder))
         };
         if size == 0 {
             return Err(Error::failed(format!("{name}: the image is empty; was it copied completely?")));
         }
-        Ok(Self { inner: Arc::new(Inner { file, name, size, stamp }) })
+        Ok(Self { inner: Arc::new(Inner { file, name, size, stamp, folder }) })
+    }
+
+    /// Whether it is a block device rather than a file.
+    pub fn is_block(&self) -> bool {
+        self.inner.stamp.is_none()
+    }
+
+    /// What the kernel knows of it, if it is a block device.
+    pub fn disk(&self) -> Option<Disk> {
+        self.is_block().then(|| self.inner.folder.as_deref().map(Disk::look).unwrap_or_default())
+    }
+
+    /// A file's length and modification time when it was opened.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.inner.stamp
+    }
+
+    /// Its path, as it was given.
+    pub(crate) fn path(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Reads a range at once, blocking the thread. The range must be within the file, and fit in memory.
+    pub(crate) fn read_now(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+        self.check(range)?;
+        self.inner.read(range)
     }
 
     /// Runs `work` where it may block.
@@ -130,13 +165,28 @@ impl Inner {
     }
 
     fn failed(&self, range: ByteRange, error: &std::io::Error) -> DeviceError {
-        DeviceError::io(format!("{}, range {range}", self.name), error)
+        if !is_medium_error(error) {
+            return DeviceError::io(format!("{}, range {range}", self.name), error);
+        }
+        let (device, why) = (self.name.clone(), error.to_string().into());
+        match &self.folder {
+            // A disk that was pulled out fails like one big bad sector; it is none.
+            Some(folder) if !folder.exists() => DeviceError::Lost { device, range, why: "the disk is gone".into() },
+            _ => DeviceError::Unreadable { device, range, why },
+        }
     }
 
     fn changed(&self) -> DeviceError {
         let why = format!("{} changed while it was read; stop whatever writes to it and start again", self.name);
         DeviceError::Invalid(why.into())
     }
+}
+
+/// Whether the disk below could not deliver: EIO, and what the kernel's block layer makes of errors of the medium, the
+/// target and protection information (blk_errors in block/blk-core.c).
+fn is_medium_error(error: &std::io::Error) -> bool {
+    const MEDIUM: [Errno; 4] = [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ];
+    Errno::from_io_error(error).is_some_and(|errno| MEDIUM.contains(&errno))
 }
 
 impl Device for RawFile {
@@ -188,6 +238,20 @@ mod tests {
         file.as_file().set_len(5_000).unwrap();
         let error = image.read(ByteRange::new(0, 10_000)).await.unwrap_err();
         assert!(error.to_string().contains("changed while it was read"), "{error}");
+    }
+
+    #[test]
+    fn what_the_medium_cannot_give_is_unreadable_over_what_was_asked() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[1; 10_000]).unwrap();
+        let image = RawFile::open(file.path()).unwrap();
+        let asked = ByteRange::new(512, 4096);
+        for errno in [Errno::IO, Errno::NODATA] {
+            let error = image.inner.failed(asked, &errno.into());
+            assert!(matches!(&error, DeviceError::Unreadable { range, .. } if *range == asked), "{error}");
+        }
+        let error = image.inner.failed(asked, &Errno::NODEV.into());
+        assert!(matches!(error, DeviceError::Io { .. }), "{error}");
     }
 
     #[test]

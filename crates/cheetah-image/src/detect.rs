@@ -1,0 +1,175 @@
+//! Which format a file is in, by its first and last bytes. No I/O.
+
+/// Bytes of the start of a file that are enough to tell.
+pub const START_LEN: usize = 1024;
+
+/// Bytes of the end of a file that are enough to tell: a VHD's footer, or a DMG's.
+pub const END_LEN: usize = 512;
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// An Expert Witness image: E01, S01 or Ex01.
+    Ewf,
+    /// A ZIP archive, which is how AFF4 images come.
+    Zip,
+    /// QEMU's copy-on-write image, version 2 or 3.
+    Qcow2,
+    /// VMware's disk: sparse with its descriptor inside, or the descriptor as a text.
+    Vmdk,
+    /// Virtual PC's disk.
+    Vhd,
+    /// Hyper-V's disk.
+    Vhdx,
+    /// A format we know and cannot read.
+    Refused(Refusal),
+    /// Nothing we know: the bytes themselves.
+    Unknown,
+}
+
+/// A format that is not read, and what to do instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// What it is, as in `this is …`.
+    pub what: &'static str,
+    /// What to do next.
+    pub instead: &'static str,
+}
+
+const EXPORT: &str = "export it to E01 or raw with the program that made it";
+const UNPACK: &str = "unpack it first";
+const CONVERT: &str = "convert it with qemu-img convert -O raw";
+
+/// Starts of files that are refused by name.
+const REFUSED: [(&[u8], &str, &str); 15] = [
+    (b"LVF\x09\x0d\x0a\xff\x00", "an L01 logical evidence file: it holds files, not a disk", EXPORT),
+    (b"LEF2\x0d\x0a\x81\x00", "an Lx01 logical evidence file: it holds files, not a disk", EXPORT),
+    (b"ADSEGMENTEDFILE\x00", "an AD1 logical image: it holds files, not a disk", EXPORT),
+    (b"ADCRYPT\x00", "an image encrypted by AccessData's tools", "decrypt it first"),
+    (b"AFF10\r\n\x00", "an AFF image of version 3 or older", "convert it with affconvert, or export it to E01 or raw"),
+    (b"AFFKEY", "an encrypted AFF image", "decrypt it first"),
+    (b"QFI\xfb\x00\x00\x00\x01", "a QCOW image of version 1", CONVERT),
+    (b"COWD", "an extent of a VMDK", "give the descriptor, the small .vmdk file beside it"),
+    (b"\x1f\x8b\x08", "compressed with gzip", UNPACK),
+    (b"\xfd7zXZ\x00", "compressed with xz", UNPACK),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd", UNPACK),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACK),
+    (b"Rar!\x1a\x07", "a RAR archive", UNPACK),
+    (b"PK\x07\x08", "a part of a ZIP archive in several files", UNPACK),
+    (b"MSWIM\x00\x00\x00", "a WIM archive: it holds files, not a disk", "apply it to a disk first"),
+];
+
+/// Tells the format of a file of `size` bytes from its first [`START_LEN`] and last [`END_LEN`] (or all, if it has fewer).
+pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
+    if let Some((_, what, instead)) = REFUSED.into_iter().find(|(magic, ..)| start.starts_with(magic)) {
+        return Format::Refused(Refusal { what, instead });
+    }
+    let magics: [(&[u8], Format); 9] = [
+        (b"EVF\x09\x0d\x0a\xff\x00", Format::Ewf),
+        (b"EVF2\x0d\x0a\x81\x00", Format::Ewf),
+        (b"PK\x03\x04", Format::Zip),
+        (b"PK\x05\x06", Format::Zip),
+        (b"QFI\xfb", Format::Qcow2),
+        (b"KDMV", Format::Vmdk),
+        (b"# Disk DescriptorFile", Format::Vmdk),
+        (b"vhdxfile", Format::Vhdx),
+        (b"conectix", Format::Vhd),
+    ];
+    if let Some((_, format)) = magics.into_iter().find(|(magic, _)| start.starts_with(magic)) {
+        return format;
+    }
+    if is_bzip2(start) {
+        return Format::Refused(Refusal { what: "compressed with bzip2", instead: UNPACK });
+    }
+    if start.get(0x40..0x44) == Some(&[0x7f, 0x10, 0xda, 0xbe]) {
+        return Format::Refused(Refusal { what: "a VirtualBox VDI image", instead: CONVERT });
+    }
+    if end.len() == END_LEN && end.starts_with(b"koly\0\0\0\x04") {
+        return Format::Refused(Refusal { what: "an Apple disk image (DMG)", instead: CONVERT });
+    }
+    // A raw image may end like a fixed VHD by chance or by malice: only a footer that is right in itself counts.
+    match Footer::parse(end) {
+        Some(footer) if footer.fixed && footer.size.checked_add(END_LEN as u64) == Some(size) => Format::Vhd,
+        _ => Format::Unknown,
+    }
+}
+
+/// `BZh`, a digit, and the magic of a block: three letters alone are too little.
+fn is_bzip2(start: &[u8]) -> bool {
+    start.starts_with(b"BZh") && start.get(4..10) == Some(&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59])
+}
+
+/// A VHD's footer (Virtual Hard Disk Image Format Specification, "Hard Disk Footer Format").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footer {
+    /// Bytes of the disk.
+    pub size: u64,
+    /// All of the disk lies in the file, followed by the footer.
+    pub fixed: bool,
+    /// The disk is what changed since another file.
+    pub differencing: bool,
+}
+
+impl Footer {
+    /// Reads a footer of 512 bytes; `None` if it is none, or its checksum is wrong.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; END_LEN] = bytes.try_into().ok().filter(|_| bytes.starts_with(b"conectix"))?;
+        let stored = u32::from_be_bytes(*bytes[64..].first_chunk()?);
+        let others = bytes[..64].iter().chain(&bytes[68..]);
+        if !others.fold(0u32, |sum, byte| sum.wrapping_add(u32::from(*byte))) != stored {
+            return None;
+        }
+        let kind = u32::from_be_bytes(*bytes[60..].first_chunk()?);
+        let size = u64::from_be_bytes(*bytes[48..].first_chunk()?);
+        Some(Self { size, fixed: kind == 2, differencing: kind == 4 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn footer(kind: u8, size: u64) -> [u8; 512] {
+        let mut footer = [0; 512];
+        footer[..8].copy_from_slice(b"conectix");
+        footer[48..56].copy_from_slice(&size.to_be_bytes());
+        footer[63] = kind;
+        let sum: u32 = footer.iter().map(|byte| u32::from(*byte)).sum();
+        footer[64..68].copy_from_slice(&(!sum).to_be_bytes());
+        footer
+    }
+
+    #[test]
+    fn a_fixed_vhd_is_known_by_a_footer_that_is_right() {
+        let good = footer(2, 1 << 20);
+        assert_eq!(detect(&[0; 1024], &good, (1 << 20) + 512), Format::Vhd);
+        assert_eq!(detect(&[0; 1024], &good, (1 << 20) + 1024), Format::Unknown, "of another size");
+        let mut bad = good;
+        bad[100] = 1;
+        assert_eq!(detect(&[0; 1024], &bad, (1 << 20) + 512), Format::Unknown, "a wrong checksum");
+        assert!(Footer::parse(&footer(4, 7)).unwrap().differencing);
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_a_name() {
+        for (start, word) in [
+            (&b"LVF\x09\x0d\x0a\xff\x00\x01"[..], "L01"),
+            (b"ADSEGMENTEDFILE\x00", "AD1"),
+            (b"BZh91AY&SY", "bzip2"),
+            (b"QFI\xfb\0\0\0\x01", "version 1"),
+        ] {
+            let Format::Refused(refusal) = detect(start, start, 5) else { panic!("{word}") };
+            assert!(refusal.what.contains(word), "{refusal:?}");
+        }
+        assert_eq!(detect(b"BZh9 is how this text begins", b"", 5), Format::Unknown);
+        assert_eq!(detect(b"", b"", 0), Format::Unknown);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(start in prop::collection::vec(any::<u8>(), 0..200), end in prop::collection::vec(any::<u8>(), 0..600), size: u64) {
+            detect(&start, &end, size);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What the kernel knows of a block device, from sysfs (Documentation/ABI/stable/sysfs-block).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a disk is. `None` where the kernel does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// Bytes in a logical sector.
+    pub sector_size: Option<u32>,
+    /// Bytes in a sector of the medium.
+    pub physical_sector_size: Option<u32>,
+    /// Maker and model.
+    pub model: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// Whether the kernel refuses writes to it.
+    pub write_protected: Option<bool>,
+}
+
+/// Most bytes of an attribute that are looked at: sysfs gives a page at most.
+const ATTRIBUTE_LEN_MAX: usize = 4096;
+
+impl Disk {
+    /// Looks at the device's folder under /sys. A partition is on a disk, and that disk's sectors and names are its own.
+    pub fn look(folder: &Path) -> Self {
+        let whole = if folder.join("partition").exists() { folder.join("..") } else { folder.to_path_buf() };
+        let number = |name: &str| text(&whole.join(name)).and_then(|text| text.parse().ok());
+        Self {
+            sector_size: number("queue/logical_block_size"),
+            physical_sector_size: number("queue/physical_block_size"),
+            model: model(&whole),
+            serial: serial(&whole),
+            write_protected: text(&folder.join("ro")).map(|text| text != "0"),
+        }
+    }
+}
+
+/// The folder of the block device with these numbers.
+pub fn folder(major: u32, minor: u32) -> PathBuf {
+    format!("/sys/dev/block/{major}:{minor}").into()
+}
+
+/// SCSI and ATA disks have a vendor and a model, NVMe and MMC disks one name.
+fn model(disk: &Path) -> Option<String> {
+    let model = text(&disk.join("device/model")).or_else(|| text(&disk.join("device/name")))?;
+    // Behind libata every disk's vendor is "ATA"; virtio's vendor is a PCI number.
+    let vendor = text(&disk.join("device/vendor")).filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x"));
+    Some(vendor.map_or_else(|| model.clone(), |vendor| format!("{vendor} {model}")))
+}
+
+fn serial(disk: &Path) -> Option<String> {
+    text(&disk.join("device/serial")).or_else(|| text(&disk.join("serial"))).or_else(|| unit_serial(disk))
+}
+
+/// The Unit Serial Number page (SPC-4, 7.8.16): a length in bytes 2 and 3, then ASCII.
+fn unit_serial(disk: &Path) -> Option<String> {
+    let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
+    let Some(&[_, 0x80, high, low]) = page.first_chunk() else { return None };
+    let serial = page.get(4..)?;
+    clean(&serial[..serial.len().min(u16::from_be_bytes([high, low]).into())])
+}
+
+fn text(path: &Path) -> Option<String> {
+    clean(&fs::read(path).ok()?)
+}
+
+/// Trimmed, printable, and not empty.
+fn clean(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(ATTRIBUTE_LEN_MAX)]);
+    let text: String = text.chars().filter(|c| !c.is_control()).collect();
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn a_sata_disk_and_its_partition() {
+        let dir = tree(&[
+            ("sda/queue/logical_block_size", b"512\n"),
+            ("sda/queue/physical_block_size", b"4096\n"),
+            ("sda/ro", b"0\n"),
+            ("sda/device/vendor", b"ATA     \n"),
+            ("sda/device/model", b"WDC WD40EFRX-68N\n"),
+            ("sda/device/vpd_pg80", b"\0\x80\0\x0c  WD-WCC7K1234and more"),
+            ("sda/sda1/partition", b"1\n"),
+            ("sda/sda1/ro", b"1\n"),
+        ]);
+        let disk = Disk::look(&dir.path().join("sda"));
+        assert_eq!((disk.sector_size, disk.physical_sector_size), (Some(512), Some(4096)));
+        assert_eq!(disk.model.as_deref(), Some("WDC WD40EFRX-68N"));
+        assert_eq!(disk.serial.as_deref(), Some("WD-WCC7K12"));
+        assert_eq!(disk.write_protected, Some(false));
+        let partition = Disk::look(&dir.path().join("sda/sda1"));
+        assert_eq!(partition, Disk { write_protected: Some(true), ..disk });
+    }
+
+    #[test]
+    fn a_disk_that_says_little() {
+        let dir = tree(&[("vda/serial", b"serial-7"), ("vda/device/vendor", b"0x1af4\n"), ("vda/ro", b"1")]);
+        let disk = Disk::look(&dir.path().join("vda"));
+        let known = Disk { serial: Some("serial-7".into()), write_protected: Some(true), ..Disk::default() };
+        assert_eq!(disk, known);
+        assert_eq!(Disk::look(&dir.path().join("absent")), Disk::default());
+    }
+}

@@ -1,0 +1,166 @@
+//! Virtual disks (QCOW2, VMDK, VHD, VHDX), read through a `qemu-nbd` of our own.
+//!
+//! qemu-nbd opens the image read-only and serves it on a socket in a folder that only we can enter. It runs as long as
+//! the device: dropping the device kills it. Should we be killed ourselves, our connections close, and a qemu-nbd
+//! without `--persistent` ends when its last client is gone. Only between its start and our first connection, some
+//! tens of milliseconds, could it be left behind. It is in a process group of its own, so that Ctrl-C in a terminal
+//! reaches us alone, and we close in our own time.
+//!
+//! What an image says is not to be trusted: [`check`] refuses images that would make qemu read other files.
+
+mod check;
+mod vmdk;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cheetah_device::{ByteRange, Data, Device, Extent, Geometry, Io};
+use cheetah_nbd::client::{Client, ClientConfig};
+use cheetah_nbd::uri::{Address, NbdUri};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+pub use self::check::Virtual;
+
+use crate::error::{Error, Result};
+use crate::open::OpenOptions;
+
+/// The program, as the PATH finds it.
+const PROGRAM: &str = "qemu-nbd";
+
+/// How long qemu-nbd may take to open an image, at least.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often its socket is tried meanwhile.
+const START_POLL: Duration = Duration::from_millis(10);
+
+/// Bytes of what qemu-nbd says that are listened to. It says a line or nothing.
+const SAID_LEN_MAX: u64 = 64 << 10;
+
+/// A virtual disk, and the process that reads it.
+pub struct Qemu {
+    client: Client,
+    // Dropped in this order, so that nobody talks to a process that is gone.
+    _child: Child,
+    _folder: TempDir,
+}
+
+impl Qemu {
+    /// Opens the image at `path`, which was found to be in this format.
+    ///
+    /// # Errors
+    ///
+    /// If the image refers to other files that are not parts of it, is encrypted or damaged, or qemu-nbd is not there.
+    pub async fn open(path: &Path, format: Virtual, options: &OpenOptions) -> Result<Self> {
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::io(format_args!("finding the folder of {}", path.display()), &error))?;
+        let checked = path.clone();
+        tokio::task::spawn_blocking(move || check::check(&checked, format))
+            .await
+            .map_err(|error| Error::failed(format!("checking {}: {error}", path.display())))??;
+        let folder = tempfile::Builder::new()
+            .prefix("cheetah-")
+            .tempdir()
+            .map_err(|error| Error::io("making a folder for a socket", &error))?;
+        let socket = folder.path().join("nbd");
+        let mut child = start(&path, format, &socket, options.connections)?;
+        let said = Arc::new(Mutex::new(String::new()));
+        if let Some(stderr) = child.stderr.take() {
+            tokio::spawn(listen(stderr, path.display().to_string(), said.clone()));
+        }
+        let config = ClientConfig {
+            name: path.display().to_string().into(),
+            connections: options.connections,
+            timeout: options.timeout,
+            ..ClientConfig::new(NbdUri { address: Address::Unix(socket), export: String::new() })
+        };
+        let client = connect(&mut child, config, &path, &said).await?;
+        Ok(Self { client, _child: child, _folder: folder })
+    }
+}
+
+fn start(path: &Path, format: Virtual, socket: &Path, connections: usize) -> Result<Child> {
+    let mut command = Command::new(PROGRAM);
+    // A connection that broke may still be counted while its successor arrives.
+    command.args(["--read-only", "--shared", &(connections.clamp(1, 16) * 2).to_string(), "--socket"]).arg(socket);
+    command.arg("--").arg(format.node(path)?);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.env("LC_ALL", "C").process_group(0).kill_on_drop(true);
+    command.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::failed(format!(
+            "{}: {format} images are read through {PROGRAM}, which is not installed; install qemu-utils (Debian, Ubuntu), \
+             qemu-img (Fedora) or qemu-tools (openSUSE)",
+            path.display()
+        )),
+        _ => Error::io(format_args!("starting {PROGRAM}"), &error),
+    })
+}
+
+/// Connects as soon as the process listens.
+async fn connect(child: &mut Child, config: ClientConfig, path: &Path, said: &Mutex<String>) -> Result<Client> {
+    let started = Instant::now();
+    let patience = config.timeout.max(START_TIMEOUT);
+    loop {
+        let error = match Client::connect(config.clone()).await {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        if child.try_wait().map_err(|error| Error::io(format_args!("waiting for {PROGRAM}"), &error))?.is_some() {
+            // What it said last may still be on its way to us.
+            tokio::time::sleep(START_POLL).await;
+            let said = said.lock();
+            let why = if said.is_empty() { "it ended without a word" } else { &said };
+            return Err(Error::failed(format!("{}: {PROGRAM} cannot open it: {why}", path.display())));
+        }
+        if started.elapsed() > patience {
+            let waited_s = patience.as_secs();
+            return Err(Error::failed(format!(
+                "{}: {PROGRAM} did not open it in {waited_s} s: {error}",
+                path.display()
+            )));
+        }
+        tokio::time::sleep(START_POLL).await;
+    }
+}
+
+/// Keeps the last line that qemu-nbd says, and logs them all. Reads on to the end, so that it never waits for us.
+async fn listen(stderr: impl AsyncRead + Unpin, name: String, last: Arc<Mutex<String>>) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut stderr).take(SAID_LEN_MAX).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let text = String::from_utf8_lossy(&line);
+                let text = text.trim();
+                tracing::warn!("{PROGRAM} for {name}: {text}");
+                if !text.is_empty() {
+                    *last.lock() = text.trim_start_matches("qemu-nbd: ").to_owned();
+                }
+            }
+        }
+    }
+}
+
+impl Device for Qemu {
+    fn geometry(&self) -> Geometry {
+        Geometry { writable: false, ..self.client.geometry() }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        self.client.read(range)
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        self.client.cache(range)
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        self.client.extents(range)
+    }
+}
