@@ -1,10 +1,12 @@
 //! The verbs, one a file: its options, its help, and what it does.
 
+pub mod compared;
 pub mod create;
 pub mod demo;
 pub mod destroy;
 pub mod enlarge;
 pub mod export;
+pub mod lazy;
 pub mod load;
 pub mod mount;
 pub mod node;

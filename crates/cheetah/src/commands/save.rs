@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use cheetah_device::Size;
+use cheetah_device::coverage::State;
 use cheetah_drive::digests::Digests;
+use cheetah_drive::fill::partial::save_partial;
 use cheetah_drive::save::{SaveOptions, save};
 use cheetah_drive::{DriveFile, HashChoice, ImageState, Progress};
 use serde_json::json;
 
+use super::compared::{hash_lines, since_load};
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -36,6 +39,11 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
+    /// Save what there is of an image that is not whole: holes where it is missing, and IMAGE.map says where. Exits
+    /// with 3
+    #[arg(long, conflicts_with_all = ["whole", "hash"])]
+    partial: bool,
+
     /// The whole drive, not only the part that its image takes
     #[arg(long)]
     whole: bool,
@@ -53,6 +61,16 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let file = DriveFile::load(&args.drive)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
+    if let Some(image) = file.image.as_ref().filter(|_| file.fill.is_some() || file.map.is_some()) {
+        if args.partial {
+            return partial(&args, &file, &mut stop, ui).await;
+        }
+        return Err(Failure::evidence(format!(
+            "{} has only a part of {}; `cheetah status` says how much, and save --partial writes that part, with a map",
+            args.drive.display(),
+            image.source
+        )));
+    }
     if image.is_some_and(|image| image.state == ImageState::Loading) {
         return Err(Failure::evidence(format!(
             "{} holds part of an image only: its load never finished; load it again, or save what is there with --whole",
@@ -76,22 +94,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     drop(progress);
     source.close().await?;
     let mut text = format!("{}: {}", args.image.display(), Size(saved.size));
-    for (kind, digest) in saved.hashes.iter() {
-        text.push_str(&format!("\n  {:<7} {digest}", kind.name()));
-    }
-    if let Some(why) = not_compared(&file) {
+    hash_lines(&saved.hashes, |_| String::new()).iter().for_each(|line| text.push_str(&format!("\n{line}")));
+    if let Some(why) = file.image.as_ref().and_then(|image| since_load(image.state)) {
         ui.warn(format_args!("not compared: {why}"));
     }
     let value = json!({ "image": args.image, "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared });
     ui.answer(text, &value);
     Ok(())
-}
-
-/// Why what is saved cannot be compared with what was loaded, if so.
-fn not_compared(file: &DriveFile) -> Option<&'static str> {
-    match file.image.as_ref()?.state {
-        ImageState::Intact => None,
-        ImageState::Modified => Some("the drive was written since it was loaded, or at least opened for writing"),
-        ImageState::Loading => Some("the load of the drive's image never finished"),
-    }
 }

@@ -1,0 +1,76 @@
+//! A custody log, alone or beside what it is of.
+
+use std::path::Path;
+
+use cheetah_acquire::custody::{CustodyLog, Event, LogReport, State, Verified, verify_log};
+use serde_json::Value;
+
+use super::Keys;
+use crate::failure::{Failure, Result};
+use crate::ui::Ui;
+
+/// Checks the log at `path`, and says what is wrong with it.
+pub fn run(path: &Path, keys: &Keys, ui: Ui) -> Result<()> {
+    let report = verify_log(path, &keys.trusted)?;
+    let name = path.display().to_string();
+    let problems = report.problems();
+    let mut lines = vec![describe(&name, &report)];
+    lines.extend(problems.iter().map(|problem| format!("  {problem}")));
+    let value = serde_json::json!({ "log": path, "ok": problems.is_empty(), "problems": problems, "custody": report });
+    ui.answer(lines.join("\n"), &value);
+    match problems.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::evidence(format!("{name}: {first}"))),
+    }
+}
+
+/// What the log says, for people.
+pub fn describe(name: &str, report: &LogReport) -> String {
+    let state = match (report.state, &report.finished) {
+        (State::Finished, Some(finished)) => format!("finished {}", finished.time),
+        (State::Finished, None) => "finished".to_owned(),
+        (State::Stopped, _) => "stopped, to be resumed".to_owned(),
+        (State::Unfinished, _) => "unfinished".to_owned(),
+        (State::Empty, _) => "empty".to_owned(),
+    };
+    let torn = match report.torn_lines {
+        0 => String::new(),
+        torn => format!(", {torn} lines cut off by a crash"),
+    };
+    let in_order = if report.problem.is_none() { "in order" } else { "in order before the first problem" };
+    let mut lines = vec![format!("{name}: {} records {in_order}{torn}, {state}", report.records)];
+    if let Some(began) = &report.began {
+        lines.push(format!("  begun {} by {} on {} with {}", began.time, began.user, began.host, began.tool));
+    }
+    let source = report.source.as_ref().map(words).filter(|words| !words.is_empty());
+    lines.extend(source.map(|source| format!("  source: {source}")));
+    let case = report.case.as_ref().map(words).filter(|words| !words.is_empty());
+    lines.extend(case.map(|case| format!("  case: {case}")));
+    lines.extend(report.signers.iter().map(|signer| format!("  {} records signed by {}", signer.records, signer.key)));
+    if let Some(finished) = &report.finished {
+        let place = &finished.place;
+        lines.push(format!("  for your notes: line {} finishes it, with SHA-256 {}", place.line, place.sha256));
+    }
+    lines.join("\n")
+}
+
+/// The plain members of an object, as words.
+fn words(value: &Value) -> String {
+    let word = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => Some(format!("{} {text}", name.replace('_', " "))),
+        Value::Number(number) => Some(format!("{} {number}", name.replace('_', " "))),
+        Value::Bool(yes) => Some(format!("{} {}", name.replace('_', " "), if *yes { "yes" } else { "no" })),
+        _ => None,
+    };
+    value.as_object().map(|members| members.iter().filter_map(word).collect::<Vec<_>>().join(", ")).unwrap_or_default()
+}
+
+/// Adds what was found to the log at `path`, if it is the verifier's own and in order.
+pub fn note(path: &Path, log: &LogReport, keys: &Keys, verified: Verified, ui: Ui) {
+    let Some(key) = keys.own_in(log).filter(|_| log.problem.is_none()) else { return };
+    let noted =
+        CustodyLog::open_existing(path, key).and_then(|mut log| log.append(&Event::Verified(Box::new(verified))));
+    if let Err(error) = noted {
+        ui.warn(format_args!("what was found is not noted in the custody log: {error}"));
+    }
+}

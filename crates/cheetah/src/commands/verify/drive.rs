@@ -1,0 +1,120 @@
+//! A drive: its chunks beside the digests made when it was loaded.
+
+use std::path::Path;
+
+use cheetah_acquire::custody::{LogReport, Verified, verify_log};
+use cheetah_device::Size;
+use cheetah_drive::verify::{Compared, VerifyOptions, VerifyReport};
+use cheetah_drive::{DriveFile, ImageState, Progress};
+use serde::Serialize;
+
+use super::{Args, Keys, custody, log_beside};
+use crate::commands::compared::{hash_lines, range_lines, since_load};
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// What was found, for programs.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    report: &'a VerifyReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custody: Option<&'a LogReport>,
+}
+
+/// Verifies the drive whose file is at `path`.
+pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    let file = DriveFile::load(path)?;
+    let name = path.display().to_string();
+    let progress = ui.progress(format!("verifying {name}"), file.size);
+    let options = VerifyOptions { hashes: args.hash, timeout: args.timeout.get() };
+    let shown = |so_far: Progress| progress.set(so_far.done);
+    let report = tokio::select! {
+        report = cheetah_drive::verify::verify(&file, options, shown) => report?,
+        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing is known"))),
+    };
+    drop(progress);
+    let log_path = log_beside(path);
+    let log = log_path.as_deref().map(|path| verify_log(path, &keys.trusted)).transpose()?;
+    let problems = problems(&report, log.as_ref());
+    let mut lines = vec![describe(&name, &report)];
+    if let (Some(path), Some(log)) = (&log_path, &log) {
+        lines.push(custody::describe(&path.display().to_string(), log));
+        lines.extend(log.problems().iter().map(|problem| format!("  {problem}")));
+        ui.answer(lines.join("\n"), &Answer { report: &report, custody: Some(log) });
+        if !args.no_log {
+            custody::note(path, log, keys, verdict(&report, &problems), ui);
+        }
+    } else {
+        ui.answer(lines.join("\n"), &Answer { report: &report, custody: None });
+    }
+    match problems.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::evidence(format!("{name} {first}"))),
+    }
+}
+
+/// All that is wrong; each reads on from the drive's name.
+fn problems(report: &VerifyReport, log: Option<&LogReport>) -> Vec<String> {
+    let since = match report.compared {
+        Compared::Modified => since_load(ImageState::Modified).map(|since| format!(": it was {since}")),
+        _ => None,
+    };
+    let drive = (!report.is_ok()).then(|| format!("is not what was loaded{}; see above", since.unwrap_or_default()));
+    let finished = log.and_then(|log| log.finished.as_ref());
+    let differing = finished.into_iter().flat_map(|at| {
+        let differs = move |(kind, then): &(_, &str)| report.hashes.get(*kind).is_some_and(|now| now != *then);
+        at.finished.hashes.iter().filter(differs)
+    });
+    let differing = differing.map(|(kind, _)| format!("has another {} than its custody log says", kind.name()));
+    let log = log.into_iter().flat_map(LogReport::problems).map(|problem| format!("has a bad custody log: {problem}"));
+    drive.into_iter().chain(differing).chain(log).collect()
+}
+
+/// As it goes into the log.
+fn verdict(report: &VerifyReport, problems: &[String]) -> Verified {
+    Verified {
+        ok: problems.is_empty(),
+        size: report.size,
+        unreadable_bytes: report.unreadable.iter().map(|found| found.len).sum(),
+        hashes: report.hashes.clone(),
+        problems: problems.to_vec(),
+    }
+}
+
+fn describe(name: &str, report: &VerifyReport) -> String {
+    let size = Size(report.size);
+    let behind = match report.size - report.image_size.min(report.size) {
+        0 => String::new(),
+        rest => format!(", counting {} behind the image, which need only be readable", Size(rest)),
+    };
+    let state = match report.compared {
+        Compared::Modified => ImageState::Modified,
+        Compared::Loading => ImageState::Loading,
+        Compared::Digests | Compared::Empty => ImageState::Intact,
+    };
+    let since = since_load(state).unwrap_or_default();
+    let mut lines = vec![match report.compared {
+        Compared::Digests if report.is_ok() => format!("{name}: all {size} are as loaded{behind}"),
+        Compared::Digests => format!("{name}: {} of {size} are as loaded{behind}", Size(report.ok_bytes)),
+        Compared::Modified if report.is_ok() => {
+            format!("{name}: {since}, but unchanged: all {size} are as loaded{behind}")
+        }
+        Compared::Modified => format!("{name}: {since}: {} of {size} are as loaded{behind}", Size(report.ok_bytes)),
+        Compared::Empty => {
+            format!("{name}: {} of {size} can be read; no image was loaded to compare with", Size(report.ok_bytes))
+        }
+        Compared::Loading => {
+            format!("{name}: {since}, so it holds part of an image only; load it again")
+        }
+    }];
+    lines.extend(hash_lines(&report.hashes, |kind| {
+        let differs = report.hashes_differing.iter().any(|name| name == kind.name());
+        if differs { "DIFFERS from the one made at load".to_owned() } else { String::new() }
+    }));
+    lines.extend(range_lines("differs", report.mismatched.iter().map(|bad| (bad.range(), &bad.why))));
+    lines.extend(range_lines("unreadable", report.unreadable.iter().map(|bad| (bad.range(), &bad.why))));
+    lines.join("\n")
+}
