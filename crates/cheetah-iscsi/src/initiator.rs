@@ -3,9 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use cheetah_device::error::{EINVAL, EIO, EPERM};
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io, Result};
+use futures::stream::{FuturesOrdered, StreamExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
 
+use crate::inquiry::Inquiry;
+use crate::keeper::{Call, Keeper, Route};
+use crate::link::{Link, LinkError};
+use crate::login::{TARGETS_MAX, Wish};
+use crate::scsi::{self, Cdb, Sense, SenseKey, Unreadiness};
+use crate::session::Outcome;
 use crate::uri::IscsiUri;
+
+/// What this initiator is called, unless the URI says otherwise: a name under the domain that is sure to belong to nobody.
+const NAME: &str = "iqn.2026-01.invalid.cheetah:initiator";
+/// The most commands under way.
+const IN_FLIGHT_MAX: usize = 256;
+/// How often a command is repeated that the target aborted, or did not begin because it had something else to tell.
+const REPEATS_MAX: u32 = 8;
+/// The pause before a busy target is asked again.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// A range is efficient to ask for from here on, in bytes, whatever the disk says.
+const BLOCK_PREFERRED_DEFAULT: u32 = 4096;
 
 /// What to connect to, and how.
 #[derive(Debug, Clone)]
@@ -14,7 +36,8 @@ pub struct IscsiConfig {
     pub uri: IscsiUri,
     /// What to call it in errors and logs.
     pub name: Arc<str>,
-    /// How long a read may take, with all attempts to make it, before it fails with [`Error::Lost`].
+    /// How long a read may get nowhere, on however many connections, before it fails with [`Error::Lost`]; and how long
+    /// connecting may take.
     pub timeout: Duration,
     /// The most commands under way at once: 1 to 256. The target may allow fewer.
     pub in_flight_max: usize,
@@ -28,57 +51,226 @@ impl IscsiConfig {
     }
 }
 
-/// What a logical unit says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inquiry {
-    /// Who made it.
-    pub vendor: String,
-    /// What they call it.
-    pub product: String,
-    /// Which version of it.
-    pub revision: String,
-    /// Its serial number (VPD page 0x80), where it has one.
-    pub serial: Option<String>,
-    /// Bytes in a logical block.
-    pub block_bytes: u32,
-    /// Logical blocks.
-    pub blocks: u64,
-    /// Bytes in a physical block: `block_bytes` or a multiple.
-    pub physical_block_bytes: u32,
-    /// Whether the target has it write-protected; `None` where it does not say.
-    pub write_protected: Option<bool>,
-}
-
 /// A connected logical unit. Dropping it logs out.
 pub struct Initiator {
+    name: Arc<str>,
     inquiry: Inquiry,
+    /// The most blocks in one command.
+    transfer_blocks_max: u32,
+    in_flight_max: usize,
+    timeout: Duration,
+    calls: mpsc::UnboundedSender<Call>,
 }
 
 impl Initiator {
-    /// Connects, logs in, and asks what the logical unit is.
+    /// Connects, logs in, and asks what the logical unit is. The task that keeps the connection runs on the calling
+    /// runtime.
     ///
     /// # Errors
     ///
     /// If the target cannot be reached, refuses the login, or has no such logical unit; if the URI names no logical
     /// unit, the error lists the targets the host has.
     pub async fn connect(config: IscsiConfig) -> Result<Self> {
-        let _ = config;
-        Err(Error::Unsupported("iSCSI"))
+        let IscsiConfig { uri, name, timeout: limit, in_flight_max } = config;
+        let fail = |error: LinkError| cannot_connect(&name, &uri, &error);
+        let wish = Wish {
+            initiator: uri.initiator.clone().unwrap_or_else(|| NAME.to_owned()),
+            target: uri.unit.as_ref().map(|unit| unit.target.clone()),
+            credentials: uri.credentials.clone(),
+            isid: isid().map_err(|error| fail(error.into()))?,
+        };
+        let Some(unit) = uri.unit.clone() else {
+            let asked = timeout(limit, Link::discover(&uri, wish)).await.unwrap_or(Err(LinkError::Silent(limit)));
+            return Err(fail(LinkError::Unusable(listing(&asked.map_err(fail)?))));
+        };
+        let in_flight_max = in_flight_max.clamp(1, IN_FLIGHT_MAX);
+        let route = Route { uri: uri.clone(), unit, wish, name: Arc::clone(&name), timeout: limit, in_flight_max };
+        let (link, identity) = route.open().await.map_err(fail)?;
+        let (calls, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(Keeper::new(route, identity.clone(), receiver).keep(link));
+        let (inquiry, transfer_blocks_max) = (identity.inquiry, identity.transfer_blocks_max);
+        Ok(Self { name, inquiry, transfer_blocks_max, in_flight_max, timeout: limit, calls })
     }
 
     /// What the logical unit says of itself.
     pub fn inquiry(&self) -> &Inquiry {
         &self.inquiry
     }
+
+    fn lost(&self, range: ByteRange, why: Arc<str>) -> Error {
+        let error = Error::Lost { device: Arc::clone(&self.name), range, why };
+        tracing::warn!("{error}");
+        error
+    }
+
+    /// Reads any range, by as many commands as it takes.
+    async fn read_any(&self, range: ByteRange) -> Result<Data> {
+        let block_bytes = u64::from(self.inquiry.block_bytes);
+        let blocks = range.aligned_to(block_bytes);
+        let mut pieces = blocks.split_at_multiples(block_bytes * u64::from(self.transfer_blocks_max));
+        let mut under_way = FuturesOrdered::new();
+        let mut data = Data::new();
+        loop {
+            // What lies beyond would only wait in a longer queue.
+            while under_way.len() < self.in_flight_max
+                && let Some(piece) = pieces.next()
+            {
+                under_way.push_back(self.read_piece(piece, range));
+            }
+            match under_way.next().await {
+                Some(piece) => data.append(Bytes::into(piece?)),
+                None => return Ok(data.slice(range.offset - blocks.offset, range.len)),
+            }
+        }
+    }
+
+    /// Reads whole blocks by one command, for the sake of `wanted`, however often it has to be made.
+    async fn read_piece(&self, blocks: ByteRange, wanted: ByteRange) -> Result<Bytes> {
+        let wanted = blocks.intersection(wanted).unwrap_or(blocks);
+        let block_bytes = u64::from(self.inquiry.block_bytes);
+        let lba = blocks.offset / block_bytes;
+        let too_long = |_| Error::Invalid("a command beyond 4 GiB".into());
+        let count = u32::try_from(blocks.len / block_bytes).map_err(too_long)?;
+        let len = u32::try_from(blocks.len).map_err(too_long)?;
+        let cdb = Cdb::read(lba, count);
+        let (mut repeats, mut paused) = (0, Duration::ZERO);
+        loop {
+            let outcome = self.call(cdb, len).await.map_err(|why| self.lost(wanted, why))?;
+            let again = match outcome {
+                Outcome::Good(data) => return self.whole(data, blocks, wanted),
+                // Something went wrong on the way to right bytes.
+                Outcome::Check(Sense { key: SenseKey::RecoveredError, deferred: false, .. }, data) => {
+                    return self.whole(data, blocks, wanted);
+                }
+                outcome => self.judge(outcome, wanted)?,
+            };
+            match again {
+                Again::AtOnce(_) if repeats < REPEATS_MAX => repeats += 1,
+                Again::Later(_) if paused < self.timeout => {
+                    paused += BUSY_PAUSE;
+                    sleep(BUSY_PAUSE).await;
+                }
+                Again::AtOnce(why) | Again::Later(why) => return Err(self.lost(wanted, why.into())),
+            }
+        }
+    }
+
+    async fn call(&self, cdb: Cdb, len: u32) -> std::result::Result<Outcome, Arc<str>> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Arc::<str>::from("the task that keeps the connection is gone");
+        self.calls.send(Call { cdb, len, reply }).map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// The data, unless some is missing: that is the target's mistake, and nothing is made up in its place.
+    fn whole(&self, data: Bytes, blocks: ByteRange, wanted: ByteRange) -> Result<Bytes> {
+        if data.len() as u64 == blocks.len {
+            return Ok(data);
+        }
+        let why = format!("the target sent {} bytes of {} and called it success", data.len(), blocks.len);
+        Err(self.failed(wanted, why, EIO))
+    }
+
+    /// What a read that went wrong means: an error, or another try.
+    fn judge(&self, outcome: Outcome, wanted: ByteRange) -> Result<Again> {
+        match outcome {
+            Outcome::Check(sense, _) => self.judge_sense(sense, wanted),
+            Outcome::Status(status @ (scsi::BUSY | scsi::TASK_SET_FULL)) => Ok(Again::Later(scsi::status_text(status))),
+            Outcome::Status(scsi::RESERVATION_CONFLICT) => {
+                Err(self.failed(wanted, scsi::status_text(scsi::RESERVATION_CONFLICT), EPERM))
+            }
+            Outcome::Status(status) => Err(self.failed(wanted, scsi::status_text(status), EIO)),
+            Outcome::Failed(code) => {
+                Ok(Again::AtOnce(format!("the command failed at the target (response {code:#04x})")))
+            }
+            Outcome::Good(_) => Ok(Again::AtOnce("success".into())),
+        }
+    }
+
+    fn judge_sense(&self, sense: Sense, wanted: ByteRange) -> Result<Again> {
+        let why = sense.to_string();
+        if sense.deferred {
+            return Ok(Again::AtOnce(why));
+        }
+        match sense.key {
+            SenseKey::MediumError => {
+                let range = self.narrowed(&sense, wanted);
+                tracing::warn!("{}: {range} is unreadable: {why}", self.name);
+                Err(Error::Unreadable { device: Arc::clone(&self.name), range, why: why.into() })
+            }
+            SenseKey::UnitAttention | SenseKey::AbortedCommand => Ok(Again::AtOnce(why)),
+            SenseKey::NotReady if sense.unreadiness() == Some(Unreadiness::Transient) => Ok(Again::Later(why)),
+            SenseKey::NotReady => Err(self.lost(wanted, why.into())),
+            SenseKey::IllegalRequest => Err(self.failed(wanted, why, EINVAL)),
+            SenseKey::DataProtect => Err(self.failed(wanted, why, EPERM)),
+            _ => Err(self.failed(wanted, why, EIO)),
+        }
+    }
+
+    /// The block that could not be read, where the target says which.
+    fn narrowed(&self, sense: &Sense, wanted: ByteRange) -> ByteRange {
+        let block_bytes = u64::from(self.inquiry.block_bytes);
+        let offset = sense.information.and_then(|lba| lba.checked_mul(block_bytes));
+        let block = offset.map(|offset| ByteRange::new(offset, block_bytes));
+        block.and_then(|block| block.intersection(wanted)).unwrap_or(wanted)
+    }
+
+    fn failed(&self, range: ByteRange, why: String, errno: i32) -> Error {
+        let error = Error::Io { context: format!("{}: reading {range}", self.name).into(), why: why.into(), errno };
+        tracing::warn!("{error}");
+        error
+    }
+}
+
+/// A command is to be made once more, because of this.
+enum Again {
+    AtOnce(String),
+    Later(String),
 }
 
 impl Device for Initiator {
     fn geometry(&self) -> Geometry {
-        let size = self.inquiry.blocks.saturating_mul(self.inquiry.block_bytes.into());
-        Geometry { size, writable: false, block_preferred: self.inquiry.physical_block_bytes }
+        let physical = self.inquiry.physical_block_bytes;
+        let block_preferred = if physical.is_power_of_two() { physical } else { BLOCK_PREFERRED_DEFAULT };
+        Geometry { size: self.inquiry.size(), writable: false, block_preferred }
     }
 
-    fn read(&self, _range: ByteRange) -> Io<'_, Data> {
-        Io::fail(Error::Unsupported("iSCSI"))
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match self.check(range) {
+            Err(error) => Io::fail(error),
+            Ok(()) if range.is_empty() => Io::ok(Data::new()),
+            Ok(()) => Io::later(self.read_any(range)),
+        }
     }
+}
+
+/// An identifier for our sessions that others are not likely to use: of the random kind (RFC 7143, 11.12.5).
+fn isid() -> std::io::Result<[u8; 6]> {
+    let mut isid = [0x80, 0, 0, 0, 0, 0];
+    getrandom::fill(&mut isid[1..]).map_err(std::io::Error::from)?;
+    Ok(isid)
+}
+
+/// One sentence for a connection that never was.
+fn cannot_connect(name: &str, uri: &IscsiUri, error: &LinkError) -> Error {
+    let errno = match error {
+        LinkError::Io(error) => error.raw_os_error().unwrap_or(EIO),
+        _ => EIO,
+    };
+    let why = match error {
+        LinkError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            "nothing listens there (connection refused)".to_owned()
+        }
+        error => error.to_string(),
+    };
+    Error::Io { context: format!("{name}: connecting to {uri}").into(), why: why.into(), errno }
+}
+
+/// What to say to one who named no target.
+fn listing(targets: &[String]) -> String {
+    if targets.is_empty() {
+        return "the URI names no target, and the host shows none".to_owned();
+    }
+    let more = if targets.len() == TARGETS_MAX { " and perhaps more" } else { "" };
+    format!("the URI names no target; give one of these, and a LUN, as /target/lun: {}{more}", targets.join(", "))
 }
