@@ -11,14 +11,11 @@ use cheetah_device::overlay::Overlay;
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{Device, DynDevice, Size};
-use cheetah_drive::fill::{FillOptions, Filling, Stage};
 use cheetah_drive::{Drive, DriveFile, OpenOptions};
-use cheetah_image::{Identity, RawFile};
+use cheetah_image::RawFile;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::NbdUri;
-use tokio::sync::watch;
 
-use crate::commands::lazy;
 use crate::failure::{Context, Failure, Result};
 
 /// How every drive file begins.
@@ -36,10 +33,8 @@ pub struct Access {
     pub overlay: Option<OverlayPlace>,
     /// Memory for reading ahead.
     pub prefetch_bytes: u64,
-    /// Take the write lease from whoever holds it; or the right to fill a drive that is not full yet.
+    /// Take the write lease from whoever holds it.
     pub force_lease: bool,
-    /// Fill a drive that is not full yet, while it is read. Otherwise such a drive is refused.
-    pub fill: bool,
     /// Open a drive although nodes are lost.
     pub allow_lost: bool,
     /// How long a node may be silent.
@@ -49,8 +44,8 @@ pub struct Access {
 impl Access {
     /// To be read once, from start to end.
     pub fn read_once(timeout: Duration) -> Self {
-        let (writable, force_lease, fill, allow_lost) = (false, false, false, false);
-        Self { writable, overlay: None, prefetch_bytes: 0, force_lease, fill, allow_lost, timeout }
+        let (writable, force_lease, allow_lost) = (false, false, false);
+        Self { writable, overlay: None, prefetch_bytes: 0, force_lease, allow_lost, timeout }
     }
 }
 
@@ -85,15 +80,8 @@ pub struct Opened {
     pub name: String,
     /// What is lost of it, a sentence each.
     pub lost: Vec<String>,
-    held: Held,
+    drive: Option<Drive>,
     prefetch: Option<Arc<Prefetch>>,
-}
-
-/// What must be let go of in good order.
-enum Held {
-    Nothing,
-    Drive(Drive),
-    Filling(Box<Filling>),
 }
 
 /// What a user's word for a source means.
@@ -134,7 +122,7 @@ impl Opened {
             )));
         }
         let mut opened = match kind {
-            Kind::Drive(path) => Self::some_drive(&path, access).await?,
+            Kind::Drive(path) => Self::drive(&DriveFile::load(&path)?, access).await?,
             Kind::Nbd(uri) => Self::nbd(uri, access).await?,
             Kind::Raw(path) => Self::raw(&path)?,
         };
@@ -144,45 +132,7 @@ impl Opened {
         Ok(opened)
     }
 
-    async fn some_drive(path: &Path, access: &Access) -> Result<Self> {
-        let mut file = DriveFile::load(path)?;
-        if file.fill.is_some() && access.fill {
-            if let Some(opened) = Self::filling(&file, access).await? {
-                return Ok(opened);
-            }
-            // Somebody else has finished it.
-            file = DriveFile::load(path)?;
-        }
-        Self::drive(&file, access).await
-    }
-
-    /// A drive that is not full yet; `None` if it turns out to be.
-    async fn filling(file: &DriveFile, access: &Access) -> Result<Option<Self>> {
-        if access.writable {
-            return Err(Failure::misused(format!(
-                "{} is still being filled and can only be read; let tools write with --overlay memory, or finish it \
-                 first (cheetah load)",
-                file.path.display()
-            )));
-        }
-        let options = FillOptions {
-            force_lease: access.force_lease,
-            without_source: true,
-            timeout: access.timeout,
-            prefetch_budget: access.prefetch_bytes,
-        };
-        let Some(filling) = Filling::open(file, lazy::opener(access.timeout), options).await? else { return Ok(None) };
-        let (device, name) = (filling.device(), file.name.clone());
-        let held = Held::Filling(Box::new(filling));
-        Ok(Some(Self { device, name, lost: Vec::new(), held, prefetch: None }))
-    }
-
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
-        if access.force_lease && !access.writable {
-            return Err(Failure::misused(
-                "--force-lease takes the right to write or to fill, and this is opened for neither; say --writable too",
-            ));
-        }
         let options = OpenOptions {
             writable: access.writable,
             force_lease: access.force_lease,
@@ -193,7 +143,7 @@ impl Opened {
         };
         let drive = Drive::open(file, options).await?;
         let (device, lost) = (drive.device(), drive.lost().to_vec());
-        Ok(Self { device, name: file.name.clone(), lost, held: Held::Drive(drive), prefetch: None })
+        Ok(Self { device, name: file.name.clone(), lost, drive: Some(drive), prefetch: None })
     }
 
     async fn nbd(uri: NbdUri, access: &Access) -> Result<Self> {
@@ -224,7 +174,7 @@ impl Opened {
     }
 
     fn plain(device: DynDevice, name: String) -> Self {
-        Self { device, name, lost: Vec::new(), held: Held::Nothing, prefetch: None }
+        Self { device, name, lost: Vec::new(), drive: None, prefetch: None }
     }
 
     /// Bytes in it.
@@ -232,20 +182,11 @@ impl Opened {
         self.device.geometry().size
     }
 
-    /// How far the filling of a drive has come that is not full yet.
-    pub fn filled(&self) -> Option<watch::Receiver<Stage>> {
-        match &self.held {
-            Held::Filling(filling) => Some(filling.stage()),
-            Held::Nothing | Held::Drive(_) => None,
-        }
-    }
-
     /// Makes sure that what was written is where it belongs, and lets go.
     pub async fn close(self) -> Result<()> {
-        let stats = match &self.held {
-            Held::Drive(drive) => drive.prefetch_stats(),
-            Held::Filling(filling) => filling.prefetch_stats(),
-            Held::Nothing => self.prefetch.as_ref().map(|prefetch| prefetch.stats()),
+        let stats = match &self.drive {
+            Some(drive) => drive.prefetch_stats(),
+            None => self.prefetch.as_ref().map(|prefetch| prefetch.stats()),
         };
         if let Some(stats) = stats {
             let (fetched, unused) = (Size(stats.prefetched_bytes), Size(stats.unused_bytes + stats.held_bytes));
@@ -256,28 +197,11 @@ impl Opened {
             );
         }
         drop(self.device);
-        match self.held {
-            Held::Drive(drive) => Ok(drive.close().await?),
-            Held::Filling(filling) => Ok(filling.close().await?),
-            Held::Nothing => Ok(()),
+        match self.drive {
+            Some(drive) => Ok(drive.close().await?),
+            None => Ok(()),
         }
     }
-}
-
-/// Opens a source to be read once, with what is known of it.
-pub async fn identified(text: &str, timeout: Duration) -> cheetah_image::Result<cheetah_image::Source> {
-    let misused = |failure: Failure| cheetah_image::Error::misuse(failure.message);
-    let Kind::Drive(path) = Kind::of(text).map_err(misused)? else {
-        let options = cheetah_image::OpenOptions { timeout, ..cheetah_image::OpenOptions::default() };
-        return cheetah_image::open(text, &options).await;
-    };
-    let file = DriveFile::load(&path)?;
-    let options = OpenOptions { timeout, prefetch_budget: 0, ..OpenOptions::default() };
-    // Read only, so there is nothing to let go of but the device.
-    let device = Drive::open(&file, options).await?.device();
-    let mut identity = Identity::new(cheetah_image::Kind::Drive, text, file.size);
-    identity.serial = Some(file.id);
-    Ok(cheetah_image::Source { device, identity, name: file.name })
 }
 
 fn overlay(base: DynDevice, place: &OverlayPlace) -> Result<DynDevice> {

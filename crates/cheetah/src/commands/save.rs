@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use cheetah_device::Size;
-use cheetah_device::coverage::State;
 use cheetah_drive::digests::Digests;
-use cheetah_drive::fill::partial::save_partial;
 use cheetah_drive::save::{SaveOptions, save};
 use cheetah_drive::{DriveFile, HashChoice, ImageState, Progress};
 use serde_json::json;
@@ -39,11 +37,6 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Save what there is of an image that is not whole: holes where it is missing, and IMAGE.map says where. Exits
-    /// with 3
-    #[arg(long, conflicts_with_all = ["whole", "hash"])]
-    partial: bool,
-
     /// The whole drive, not only the part that its image takes
     #[arg(long)]
     whole: bool,
@@ -61,16 +54,6 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let file = DriveFile::load(&args.drive)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
-    if let Some(image) = file.image.as_ref().filter(|_| file.fill.is_some() || file.map.is_some()) {
-        if args.partial {
-            return partial(&args, &file, &mut stop, ui).await;
-        }
-        return Err(Failure::evidence(format!(
-            "{} has only a part of {}; `cheetah status` says how much, and save --partial writes that part, with a map",
-            args.drive.display(),
-            image.source
-        )));
-    }
     if image.is_some_and(|image| image.state == ImageState::Loading) {
         return Err(Failure::evidence(format!(
             "{} holds part of an image only: its load never finished; load it again, or save what is there with --whole",
