@@ -160,7 +160,7 @@ impl Reader {
 
     /// *Device information* and *Case data*, once both are known.
     fn describe(&mut self, segment: Segment<'_>) -> Result<()> {
-        let (Some(device), Some(case)) = (self.device.take(), self.case.take()) else {
+        let (Some(device), Some(case)) = (&self.device, &self.case) else {
             return Ok(());
         };
         let number = |values: &Values, name: &str| {
@@ -169,9 +169,9 @@ impl Reader {
         };
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let medium = Medium {
-            sectors: number(&device, "ts")?,
-            sector_size: small(number(&device, "bp")?),
-            sectors_per_chunk: small(number(&case, "sb")?),
+            sectors: number(device, "ts")?,
+            sector_size: small(number(device, "bp")?),
+            sectors_per_chunk: small(number(case, "sb")?),
             error_granularity: small(case.number("gr").unwrap_or(0)),
             physical: device.get("ph").is_some_and(|flag| flag == "1"),
         };

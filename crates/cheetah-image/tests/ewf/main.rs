@@ -1,0 +1,13 @@
+//! Reading E01, S01 and Ex01 images: those other programs make, damaged ones, and real ones.
+
+#[allow(dead_code)]
+#[path = "../../../cheetah/tests/it/support/need.rs"]
+mod need;
+
+mod acquired;
+mod damage;
+mod evidence;
+mod ex01;
+mod sections;
+mod support;
+mod unreadable;
