@@ -1,36 +1,205 @@
-//! Advanced Forensic Format 4.
+//! Advanced Forensic Format 4: disk images as the AFF4 Standard v1.0 has them, in one ZIP container.
+//!
+//! A container is an archive ([`volume`]) whose `information.turtle` ([`facts`]) names an image ([`image`]). The image's
+//! bytes are those of a [`map`], which takes each run of bytes from a stream of chunks ([`stream`], [`chunk`]), or says
+//! that all are alike, were never acquired, or could not be read. The last two are errors when they are read: what
+//! the standard fills them with for the sake of hashing is nothing that was ever on the disk.
+//!
+//! The map is checked against its hash when an image is opened, and each chunk against its digest when it is read,
+//! where the image carries them. Nothing is ever read ahead or kept but the chunks read last.
+
+mod cache;
+pub mod chunk;
+pub mod facts;
+mod image;
+pub mod map;
+mod stream;
+mod volume;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, Device, Geometry, Io};
+use bytes::Bytes;
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
+use futures::{StreamExt as _, TryStreamExt as _};
 
+use self::cache::Cache;
+use self::image::Image;
+use self::map::{Map, Run, Target};
+use self::stream::ImageStream;
+use self::volume::Volume;
 use crate::error::{Error, Result};
-use crate::identity::{Identity, Kind};
+use crate::identity::Identity;
+use crate::raw::RawFile;
+
+/// Bytes one thread reads and unpacks before another takes over: large enough that handing over costs little.
+const JOB_LEN: u64 = 512 << 10;
+
+/// Threads that unpack for one request at most.
+const JOBS_MAX: usize = 8;
+
+/// Reads up to this long are answered at once if the chunks are in the cache.
+const AT_HAND_LEN_MAX: u64 = 128 << 10;
 
 /// A disk image in an AFF4 container, as a read-only device.
 pub struct Aff4 {
-    size: u64,
+    inner: Arc<Inner>,
+    image: Image,
+}
+
+struct Inner {
+    volume: Volume,
+    map: Map,
+    /// By the numbers that the map's targets have; `None` for those it takes nothing from.
+    streams: Vec<Option<ImageStream>>,
+    cache: Cache,
 }
 
 impl Aff4 {
-    /// Opens the container at `path`.
+    /// Opens the container at `path`. Blocks: reads its directory, what it says of itself, and its map.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Evidence`] if the file is damaged or cut short; [`Error::Failed`] if it is no AFF4 image, is encrypted, or
+    /// lies in several files: it is read whole or not at all.
     pub fn open(path: &Path) -> Result<Self> {
-        Err(Error::failed(format!("{}: reading AFF4 images is not built yet", path.display())))
+        let mut volume = Volume::open(RawFile::open(path)?)?;
+        let image = Image::find(&volume)?;
+        let (map, names) = image.map(&volume)?;
+        let mut streams = Vec::with_capacity(names.len());
+        for (number, (name, reach)) in names.iter().zip(map.reach(names.len())).enumerate() {
+            if reach == 0 {
+                streams.push(None);
+                continue;
+            }
+            image.check_stream(&volume, name)?;
+            let stream = ImageStream::open(number, name, &image.facts, &volume, &image.volume_urn)?;
+            if reach > stream.size() {
+                return Err(Error::Evidence(format!(
+                    "{}: its map takes {reach} bytes from the image stream {name}, which has {}",
+                    volume.path(),
+                    stream.size()
+                )));
+            }
+            streams.push(Some(stream));
+        }
+        volume.forget_names();
+        Ok(Self { inner: Arc::new(Inner { volume, map, streams, cache: Cache::default() }), image })
     }
 
-    /// What the image says of itself.
+    /// What the image says of itself. Ranges without bytes, acquired or not, are its unreadable ones.
     pub fn identity(&self, location: &str) -> Identity {
-        Identity::new(Kind::Aff4, location, self.size)
+        self.image.identity(location, self.inner.map.size(), self.inner.map.missing())
     }
+}
+
+impl Inner {
+    /// Reads a range. Blocks.
+    fn read(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+        let mut data = Data::new();
+        for run in self.map.runs(range) {
+            data.append(self.run(run)?);
+        }
+        Ok(data)
+    }
+
+    fn run(&self, run: Run) -> cheetah_device::Result<Data> {
+        match run.target {
+            Target::Fill(byte) => fill(byte, run.range.len),
+            Target::Unknown | Target::Unreadable => Err(self.missing(run)),
+            Target::Stream(number) => {
+                let stream = self.streams.get(number).and_then(Option::as_ref);
+                let stream = stream.ok_or_else(|| DeviceError::Invalid("a stream that was never opened".into()))?;
+                let read = stream.read(&self.volume, &self.cache, ByteRange::new(run.offset, run.range.len));
+                read.map_err(|error| match error {
+                    // The stream's bytes mean nothing to anybody; the image's do.
+                    DeviceError::Corrupt { device, .. } => DeviceError::Corrupt { device, range: run.range },
+                    other => other,
+                })
+            }
+        }
+    }
+
+    /// A short range that takes no waiting: bytes that are all alike, and chunks in the cache.
+    fn at_hand(&self, range: ByteRange) -> Option<Data> {
+        let mut data = Data::new();
+        for run in self.map.runs(range).filter(|_| range.len <= AT_HAND_LEN_MAX) {
+            data.append(match run.target {
+                Target::Fill(byte) => fill(byte, run.range.len).ok()?,
+                Target::Unknown | Target::Unreadable => return None,
+                Target::Stream(number) => {
+                    let stream = self.streams.get(number)?.as_ref()?;
+                    stream.at_hand(&self.cache, ByteRange::new(run.offset, run.range.len))?
+                }
+            });
+        }
+        (data.len() == range.len).then_some(data)
+    }
+
+    fn missing(&self, run: Run) -> DeviceError {
+        let why = match run.target {
+            Target::Unknown => "the image does not have it: it was not acquired",
+            _ => "it could not be read when the image was made",
+        };
+        DeviceError::Unreadable { device: self.volume.path().into(), range: run.range, why: why.into() }
+    }
+}
+
+fn fill(byte: u8, len: u64) -> cheetah_device::Result<Data> {
+    if byte == 0 {
+        return Ok(Data::zeros(len));
+    }
+    let len = usize::try_from(len).map_err(|_| DeviceError::Invalid("a read larger than memory".into()))?;
+    Ok(Bytes::from(vec![byte; len]).into())
 }
 
 impl Device for Aff4 {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, writable: false, block_preferred: 32 << 10 }
+        let chunks = self.inner.streams.iter().flatten().map(ImageStream::chunk_len);
+        // At most 8 MiB, so it fits.
+        let block_preferred = chunks.max().unwrap_or(4096).next_power_of_two() as u32;
+        Geometry { size: self.inner.map.size(), writable: false, block_preferred }
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        let _ = range;
-        Io::fail(cheetah_device::Error::Unsupported("reading AFF4 images"))
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        if let Some(run) = self.inner.map.runs(range).find(|run| run.target.is_missing()) {
+            return Io::fail(self.inner.missing(run));
+        }
+        if let Some(data) = self.inner.at_hand(range) {
+            return Io::ok(data);
+        }
+        Io::later(async move {
+            let jobs = futures::stream::iter(range.split_at_multiples(JOB_LEN)).map(|piece| {
+                let inner = self.inner.clone();
+                async move {
+                    let joined = tokio::task::spawn_blocking(move || inner.read(piece)).await;
+                    joined.unwrap_or_else(|error| Err(DeviceError::Invalid(format!("unpacking: {error}").into())))
+                }
+            });
+            let threads = std::thread::available_parallelism().map_or(1, usize::from).min(JOBS_MAX);
+            let join = |mut whole: Data, piece| async move {
+                whole.append(piece);
+                Ok(whole)
+            };
+            jobs.buffered(threads).try_fold(Data::new(), join).await
+        })
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        let mut extents = Vec::new();
+        for run in self.inner.map.runs(range) {
+            let zero = run.target == Target::Fill(0);
+            Extent { len: run.range.len, hole: zero, zero }.push(&mut extents);
+        }
+        Io::ok(extents)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! The chunks of an image stream: how each is packed (AFF4 Standard v1.0, section 3.2), and its digest (section 6.2).
+
+use libdeflater::Decompressor;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+
+/// How the chunks of a stream are packed. A chunk that is as long as it is unpacked is always stored as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    /// Not at all.
+    Stored,
+    /// Snappy's raw format.
+    Snappy,
+    /// RFC 1950.
+    Zlib,
+    /// RFC 1951.
+    Deflate,
+    /// LZ4's block format.
+    Lz4,
+}
+
+impl Codec {
+    /// The codec that a `compressionMethod` names.
+    pub fn of(method: &str) -> Option<Self> {
+        let name = method.split_once("://").map_or(method, |(_, name)| name).trim_end_matches('/');
+        match name {
+            "aff4.org/Schema#compression/stored" | "aff4.org/Schema#NullCompressor" => Some(Self::Stored),
+            "code.google.com/p/snappy" | "github.com/google/snappy" => Some(Self::Snappy),
+            "www.ietf.org/rfc/rfc1950.txt" | "tools.ietf.org/html/rfc1950" => Some(Self::Zlib),
+            "www.ietf.org/rfc/rfc1951.txt" | "tools.ietf.org/html/rfc1951" => Some(Self::Deflate),
+            "code.google.com/p/lz4" | "github.com/lz4/lz4" => Some(Self::Lz4),
+            _ => None,
+        }
+    }
+
+    /// Unpacks a chunk of `len` bytes, of which at least `wanted` must be there: the last chunk of a stream may be short.
+    ///
+    /// # Errors
+    ///
+    /// With what is wrong, if it cannot be unpacked, or is too short or too long.
+    pub fn unpack(self, packed: &[u8], len: usize, wanted: usize) -> Result<Vec<u8>, &'static str> {
+        if packed.len() == len {
+            return Ok(packed.to_vec());
+        }
+        if packed.len() > len {
+            return Err("a packed chunk is longer than it may be unpacked");
+        }
+        let mut out = vec![0; len];
+        let unpacked = match self {
+            Self::Stored => {
+                out[..packed.len()].copy_from_slice(packed);
+                Some(packed.len())
+            }
+            Self::Snappy => snap::raw::Decoder::new().decompress(packed, &mut out).ok(),
+            Self::Zlib => Decompressor::new().zlib_decompress(packed, &mut out).ok(),
+            Self::Deflate => Decompressor::new().deflate_decompress(packed, &mut out).ok(),
+            Self::Lz4 => lz4_flex::block::decompress_into(packed, &mut out).ok(),
+        };
+        let unpacked = unpacked.ok_or("a chunk cannot be unpacked")?;
+        if unpacked < wanted {
+            return Err("a chunk is too short once it is unpacked");
+        }
+        out.truncate(unpacked);
+        Ok(out)
+    }
+}
+
+/// Which digest of each chunk a stream carries. Of those it carries, the cheapest to compute is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockHash {
+    /// 20 bytes.
+    Sha1,
+    /// 32 bytes.
+    Sha256,
+    /// 16 bytes.
+    Md5,
+}
+
+impl BlockHash {
+    /// All that are checked, the cheapest first on processors that have instructions for SHA.
+    pub const ALL: [Self; 3] = [Self::Sha1, Self::Sha256, Self::Md5];
+
+    /// As the names of segments end.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+            Self::Md5 => "md5",
+        }
+    }
+
+    /// Bytes of a digest.
+    pub const fn len(self) -> usize {
+        match self {
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+            Self::Md5 => 16,
+        }
+    }
+
+    /// Whether `digest` is that of `chunk`.
+    pub fn fits(self, chunk: &[u8], digest: &[u8]) -> bool {
+        match self {
+            Self::Sha1 => Sha1::digest(chunk)[..] == *digest,
+            Self::Sha256 => Sha256::digest(chunk)[..] == *digest,
+            Self::Md5 => md5::Md5::digest(chunk)[..] == *digest,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CODECS: [Codec; 5] = [Codec::Stored, Codec::Snappy, Codec::Zlib, Codec::Deflate, Codec::Lz4];
+
+    fn pack(codec: Codec, chunk: &[u8]) -> Vec<u8> {
+        let mut deflate = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+        let mut out = vec![0; 2 * chunk.len() + 100];
+        let len = match codec {
+            Codec::Stored => return chunk.to_vec(),
+            Codec::Snappy => return snap::raw::Encoder::new().compress_vec(chunk).unwrap(),
+            Codec::Lz4 => return lz4_flex::block::compress(chunk),
+            Codec::Zlib => deflate.zlib_compress(chunk, &mut out).unwrap(),
+            Codec::Deflate => deflate.deflate_compress(chunk, &mut out).unwrap(),
+        };
+        out.truncate(len);
+        out
+    }
+
+    #[test]
+    fn every_codec_gives_back_what_was_packed() {
+        let chunk: Vec<u8> = (0..4096u32).map(|at| (at / 50) as u8).collect();
+        for codec in CODECS {
+            let packed = pack(codec, &chunk);
+            assert_eq!(codec.unpack(&packed, 4096, 4096), Ok(chunk.clone()), "{codec:?}");
+            let short = pack(codec, &chunk[..1000]);
+            assert_eq!(codec.unpack(&short, 4096, 1000), Ok(chunk[..1000].to_vec()), "{codec:?}");
+            assert!(codec.unpack(&short, 4096, 1001).is_err(), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_codecs() {
+        assert_eq!(Codec::of("http://code.google.com/p/snappy/"), Some(Codec::Snappy));
+        assert_eq!(Codec::of("https://tools.ietf.org/html/rfc1951"), Some(Codec::Deflate));
+        assert_eq!(Codec::of("https://example.org/best"), None);
+    }
+
+    #[test]
+    fn digests() {
+        for hash in BlockHash::ALL {
+            assert!(!hash.fits(b"abc", &vec![0; hash.len()]));
+        }
+        let digest = [0x90, 0x01, 0x50, 0x98, 0x3c, 0xd2, 0x4f, 0xb0, 0xd6, 0x96, 0x3f, 0x7d, 0x28, 0xe1, 0x7f, 0x72];
+        assert!(BlockHash::Md5.fits(b"abc", &digest));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(packed in prop::collection::vec(any::<u8>(), 0..300), len in 1usize..300) {
+            for codec in CODECS {
+                if let Ok(chunk) = codec.unpack(&packed, len, len.min(10)) {
+                    prop_assert!(chunk.len() <= len);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a container says of what it holds: the triples of `information.turtle`.
+
+use std::collections::HashMap;
+
+use oxrdf::{NamedOrBlankNode, Term};
+use oxttl::TurtleParser;
+
+/// The vocabulary of AFF4 Standard v1.0, section 2.
+pub const SCHEMA: &str = "http://aff4.org/Schema#";
+
+const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
+
+/// Triples that are kept. A disk image has about a hundred.
+const FACTS_MAX: usize = 200_000;
+
+/// Bytes of a name or a value. Bounds what many triples about one long name cost.
+const TERM_LEN_MAX: usize = 64 << 10;
+
+/// What a subject is said to be, or to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Object {
+    /// Another thing.
+    Iri(String),
+    /// A value.
+    Literal {
+        /// As it is written.
+        value: String,
+        /// Its type, without [`SCHEMA`] before it.
+        datatype: String,
+    },
+}
+
+/// Everything that is said of anything.
+#[derive(Debug, Default)]
+pub struct Facts {
+    by_subject: HashMap<String, Vec<(String, Object)>>,
+}
+
+impl Facts {
+    /// Reads a Turtle document; what is said in other vocabularies than AFF4's is left out.
+    pub fn parse(turtle: &[u8]) -> Result<Self, String> {
+        let mut facts = Self::default();
+        for (count, triple) in TurtleParser::new().for_slice(turtle).enumerate() {
+            let triple = triple.map_err(|error| error.to_string())?;
+            if count >= FACTS_MAX {
+                return Err(format!("it says more than {FACTS_MAX} things"));
+            }
+            let predicate = match triple.predicate.as_str() {
+                TYPE => "type",
+                other => match other.strip_prefix(SCHEMA) {
+                    Some(name) => name,
+                    None => continue,
+                },
+            };
+            let NamedOrBlankNode::NamedNode(subject) = triple.subject else { continue };
+            let object = match triple.object {
+                Term::NamedNode(node) => Object::Iri(node.into_string()),
+                Term::Literal(literal) => {
+                    let datatype = short(literal.datatype().as_str()).to_owned();
+                    Object::Literal { value: literal.value().to_owned(), datatype }
+                }
+                _ => continue,
+            };
+            let subject = subject.into_string();
+            if subject.len().max(predicate.len()).max(object.len()) > TERM_LEN_MAX {
+                return Err(format!("it has a name or value of more than {TERM_LEN_MAX} bytes"));
+            }
+            facts.by_subject.entry(subject).or_default().push((predicate.to_owned(), object));
+        }
+        Ok(facts)
+    }
+
+    /// Everything that something is said of, in order of name.
+    pub fn subjects(&self) -> impl Iterator<Item = &str> {
+        let mut subjects: Vec<_> = self.by_subject.keys().map(String::as_str).collect();
+        subjects.sort_unstable();
+        subjects.into_iter()
+    }
+
+    /// What `subject` has under this name, in the order of the document.
+    pub fn all<'a>(&'a self, subject: &str, predicate: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
+        let said = self.by_subject.get(subject).into_iter().flatten();
+        let predicate = predicate.to_owned();
+        said.filter(move |(name, _)| *name == predicate).map(|(_, object)| object)
+    }
+
+    /// Whether anything is said of `subject`.
+    pub fn knows(&self, subject: &str) -> bool {
+        self.by_subject.contains_key(subject)
+    }
+
+    /// Whether `subject` is a thing of this class of AFF4's.
+    pub fn is_a(&self, subject: &str, class: &str) -> bool {
+        self.classes(subject).any(|name| name == class)
+    }
+
+    /// The classes that `subject` belongs to.
+    pub fn classes<'a>(&'a self, subject: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.all(subject, "type").filter_map(|object| match object {
+            Object::Iri(iri) => Some(short(iri)),
+            Object::Literal { .. } => None,
+        })
+    }
+
+    /// The thing that `subject` refers to.
+    pub fn iri(&self, subject: &str, predicate: &str) -> Option<&str> {
+        self.all(subject, predicate).find_map(|object| match object {
+            Object::Iri(iri) => Some(iri.as_str()),
+            Object::Literal { .. } => None,
+        })
+    }
+
+    /// A value of `subject`, trimmed, if it is not empty.
+    pub fn text(&self, subject: &str, predicate: &str) -> Option<&str> {
+        self.all(subject, predicate).find_map(|object| match object {
+            Object::Literal { value, .. } => Some(value.trim()).filter(|value| !value.is_empty()),
+            Object::Iri(_) => None,
+        })
+    }
+
+    /// A value of `subject` that is a number.
+    pub fn number(&self, subject: &str, predicate: &str) -> Option<u64> {
+        self.text(subject, predicate)?.parse().ok()
+    }
+
+    /// A value of `subject` with this type of AFF4's.
+    pub fn typed(&self, subject: &str, predicate: &str, datatype: &str) -> Option<&str> {
+        self.all(subject, predicate).find_map(|object| match object {
+            Object::Literal { value, datatype: is } if is == datatype => Some(value.as_str()),
+            _ => None,
+        })
+    }
+}
+
+impl Object {
+    fn len(&self) -> usize {
+        match self {
+            Self::Iri(iri) => iri.len(),
+            Self::Literal { value, datatype } => value.len().max(datatype.len()),
+        }
+    }
+}
+
+/// Without AFF4's own prefix.
+pub fn short(iri: &str) -> &str {
+    iri.strip_prefix(SCHEMA).unwrap_or(iri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_the_document_says() {
+        let facts = Facts::parse(
+            br#"@prefix : <aff4://volume> .
+            @prefix aff4: <http://aff4.org/Schema#> .
+            @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+            <aff4://image> a aff4:Image, aff4:DiskImage ; aff4:dataStream <aff4://map> ; aff4:stored : ;
+                aff4:size "1024"^^xsd:long ; aff4:hash "aa"^^aff4:SHA1 , "bb"^^aff4:MD5 ; aff4:diskModel " " .
+            _:somebody aff4:size 7 . <aff4://image> <http://elsewhere/size> 9 ."#,
+        )
+        .unwrap();
+        assert_eq!(facts.subjects().collect::<Vec<_>>(), ["aff4://image"]);
+        assert!(facts.is_a("aff4://image", "DiskImage") && !facts.is_a("aff4://image", "Map"));
+        assert_eq!(facts.iri("aff4://image", "stored"), Some("aff4://volume"));
+        assert_eq!(facts.number("aff4://image", "size"), Some(1024));
+        assert_eq!(facts.typed("aff4://image", "hash", "MD5"), Some("bb"));
+        assert_eq!(facts.text("aff4://image", "diskModel"), None);
+    }
+
+    #[test]
+    fn what_is_hostile_is_an_error() {
+        assert!(Facts::parse(b"<a> <b").is_err());
+        let long = format!("<aff4://{}> a <http://aff4.org/Schema#Map> .", "x".repeat(TERM_LEN_MAX));
+        assert!(Facts::parse(long.as_bytes()).unwrap_err().contains("more than"));
+        let mut many = "<aff4://a> <http://aff4.org/Schema#size> 1".to_owned();
+        many.push_str(&",1".repeat(FACTS_MAX));
+        many.push('.');
+        assert!(Facts::parse(many.as_bytes()).is_err());
+    }
+}

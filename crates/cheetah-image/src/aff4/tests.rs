@@ -1,0 +1,360 @@
+//! Containers made here, and the standard's own reference images.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use sha1::{Digest as _, Sha1};
+use sha2::Sha512;
+use tempfile::NamedTempFile;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use super::*;
+use crate::hash::hex;
+
+const CHUNK: usize = 4096;
+const CHUNKS_IN_BEVY: usize = 3;
+
+/// What is in a container, as `(name, content)`; tests change it before it is written.
+struct Container {
+    members: Vec<(String, Vec<u8>)>,
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    // Every other chunk can be compressed.
+    (0..len).map(|at| if at / CHUNK % 2 == 0 { (at * at >> 7) as u8 } else { (at / 99) as u8 }).collect()
+}
+
+fn pack(method: &str, chunk: &[u8]) -> Vec<u8> {
+    match Codec::of(method) {
+        Some(Codec::Snappy) => snap::raw::Encoder::new().compress_vec(chunk).unwrap(),
+        Some(Codec::Lz4) => lz4_flex::block::compress(chunk),
+        Some(Codec::Zlib) => {
+            let mut out = vec![0; 2 * CHUNK];
+            let len = libdeflater::Compressor::new(Default::default()).zlib_compress(chunk, &mut out).unwrap();
+            out[..len].to_vec()
+        }
+        _ => chunk.to_vec(),
+    }
+}
+
+use super::chunk::Codec;
+
+impl Container {
+    /// An image: 4 KiB of zeros, the stream, 4 KiB of 0xff, a gap of 4 KiB, and, if `holed`, 4 KiB unreadable and 4 KiB
+    /// unknown.
+    fn of(content: &[u8], method: &str, holed: bool) -> Self {
+        let stream = "aff4://stream";
+        let mut members = vec![
+            ("container.description".to_owned(), b"aff4://volume".to_vec()),
+            ("version.txt".to_owned(), b"major=1\r\nminor=0\r\ntool=test\r\n".to_vec()),
+        ];
+        for (number, bevy) in content.chunks(CHUNK * CHUNKS_IN_BEVY).enumerate() {
+            let (mut data, mut index, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+            for chunk in bevy.chunks(CHUNK) {
+                let mut chunk = chunk.to_vec();
+                chunk.resize(CHUNK, 0);
+                let mut packed = pack(method, &chunk);
+                if packed.len() >= CHUNK {
+                    packed = chunk.clone();
+                }
+                index.extend((data.len() as u64).to_le_bytes());
+                index.extend((packed.len() as u32).to_le_bytes());
+                data.extend(packed);
+                hashes.extend(Sha1::digest(&chunk));
+            }
+            let name = format!("aff4%3A%2F%2Fstream/{number:08}");
+            members.extend([
+                (name.clone(), data),
+                (format!("{name}.index"), index),
+                (format!("{name}.blockHash.sha1"), hashes),
+            ]);
+        }
+        let len = content.len() as u64;
+        let k4 = 4096u64;
+        let mut entries = vec![(0, k4, 0, 1), (k4, len, 0, 0), (k4 + len, k4, 0, 2)];
+        let mut size = len + 3 * k4;
+        if holed {
+            entries.extend([(size, k4, 0, 3), (size + k4, k4, 0, 4)]);
+            size += 2 * k4;
+        }
+        let mut map = Vec::new();
+        for (at, len, offset, target) in entries {
+            map.extend([at, len, offset].iter().flat_map(|number: &u64| number.to_le_bytes()));
+            map.extend(u32::to_le_bytes(target));
+        }
+        let schema = facts::SCHEMA;
+        let idx =
+            format!("{stream}\n{schema}Zero\n{schema}SymbolicStreamFF\n{schema}UnreadableData\n{schema}UnknownData\n");
+        let turtle = format!(
+            r#"@prefix aff4: <{schema}> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+            <aff4://image> a aff4:DiskImage, aff4:Image ; aff4:dataStream <aff4://map> ; aff4:size {size} ;
+                aff4:blockSize 512 ; aff4:diskSerial "S1" ; aff4:hash "{:032x}"^^aff4:MD5 .
+            <aff4://map> a aff4:Map ; aff4:size "{size}"^^xsd:long ; aff4:mapPointHash "{}"^^aff4:SHA512 ;
+                aff4:mapIdxHash "{}"^^aff4:SHA512 .
+            <{stream}> a aff4:ImageStream ; aff4:size {len} ; aff4:chunkSize {CHUNK} ;
+                aff4:chunksInSegment {CHUNKS_IN_BEVY} ; aff4:compressionMethod <{method}> .
+            <aff4://notes> a aff4:CaseNotes ; aff4:target <aff4://image> ; aff4:examiner "E" ; aff4:notes "N" ."#,
+            7,
+            hex(&Sha512::digest(&map)),
+            hex(&Sha512::digest(idx.as_bytes())),
+        );
+        members.extend([
+            ("aff4%3A%2F%2Fmap/map".to_owned(), map),
+            ("aff4%3A%2F%2Fmap/idx".to_owned(), idx.into_bytes()),
+            ("information.turtle".to_owned(), turtle.into_bytes()),
+        ]);
+        Self { members }
+    }
+
+    fn change(mut self, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> Self {
+        change(&mut self.members.iter_mut().find(|(other, _)| other.ends_with(name)).unwrap().1);
+        self
+    }
+
+    fn replace(self, from: &str, to: &str) -> Self {
+        self.change("information.turtle", |turtle| {
+            let text = String::from_utf8(turtle.clone()).unwrap();
+            assert!(text.contains(from), "{from}");
+            *turtle = text.replacen(from, to, 1).into_bytes();
+        })
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.members.retain(|(other, _)| !other.ends_with(name));
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut zip = ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, content) in &self.members {
+            let method = match name.as_str() {
+                "information.turtle" => CompressionMethod::Deflated,
+                _ => CompressionMethod::Stored,
+            };
+            let options = SimpleFileOptions::default().compression_method(method).large_file(true);
+            zip.start_file(name.as_str(), options).unwrap();
+            zip.write_all(content).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    fn open(&self) -> Result<Aff4> {
+        open(&self.bytes())
+    }
+
+    fn refusal(&self) -> Error {
+        self.open().err().unwrap()
+    }
+}
+
+fn open(bytes: &[u8]) -> Result<Aff4> {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    Aff4::open(file.path())
+}
+
+fn read(aff4: &Aff4, range: ByteRange) -> cheetah_device::Result<Vec<u8>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { aff4.read(range).await.map(|data| data.into_bytes().into()) })
+}
+
+fn image(content: &[u8]) -> Vec<u8> {
+    [&[0; 4096][..], content, &[0xff; 4096], &[0; 4096]].concat()
+}
+
+const METHODS: [&str; 5] = [
+    "http://code.google.com/p/snappy/",
+    "https://code.google.com/p/lz4/",
+    "https://www.ietf.org/rfc/rfc1950.txt",
+    "http://aff4.org/Schema#NullCompressor",
+    "http://aff4.org/Schema#compression/stored",
+];
+
+#[test]
+fn every_codec_reads_back_what_was_written() {
+    for (method, len) in METHODS.into_iter().zip([10 * CHUNK, 10 * CHUNK + 1, 3 * CHUNK, CHUNK - 1, 7 * CHUNK + 77]) {
+        let content = noise(len);
+        let aff4 = Container::of(&content, method, false).open().unwrap();
+        let whole = image(&content);
+        assert_eq!(aff4.geometry().size, whole.len() as u64);
+        assert!(read(&aff4, ByteRange::new(0, whole.len() as u64)).unwrap() == whole, "{method}");
+        for (at, len) in [(1, 1), (4095, 2), (5000, 3000), (whole.len() - 8200, 100), (0, 0)] {
+            let range = ByteRange::new(at as u64, len as u64);
+            assert!(read(&aff4, range).unwrap() == whole[at..at + len], "{method} {range}");
+        }
+        assert!(read(&aff4, ByteRange::new(whole.len() as u64, 1)).is_err());
+    }
+}
+
+#[test]
+fn what_is_missing_is_an_error_and_known() {
+    let content = noise(5 * CHUNK);
+    let aff4 = Container::of(&content, METHODS[0], true).open().unwrap();
+    let start = image(&content).len() as u64;
+    assert!(read(&aff4, ByteRange::new(0, start)).unwrap() == image(&content));
+    for (range, unreadable, why) in [
+        (ByteRange::new(start - 10, 20), ByteRange::new(start, 10), "could not be read"),
+        (ByteRange::new(start + 4096, 1), ByteRange::new(start + 4096, 1), "not acquired"),
+    ] {
+        let error = read(&aff4, range).unwrap_err();
+        assert!(matches!(&error, DeviceError::Unreadable { range, .. } if *range == unreadable), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let identity = aff4.identity("a.aff4");
+    assert_eq!(identity.unreadable, [ByteRange::new(start, 8192)]);
+    assert_eq!((identity.serial.as_deref(), identity.sector_size), (Some("S1"), Some(512)));
+    assert_eq!((identity.case.examiner.as_deref(), identity.case.notes.as_deref()), (Some("E"), Some("N")));
+    assert_eq!(identity.hashes.md5.as_deref(), Some("00000000000000000000000000000007"));
+}
+
+#[test]
+fn a_flipped_bit_in_a_chunk_is_found_where_it_is() {
+    let content = noise(5 * CHUNK);
+    let damaged = Container::of(&content, METHODS[0], false).change("00000001", |bevy| bevy[CHUNK + 100] ^= 1);
+    let aff4 = damaged.open().unwrap();
+    let first = 4096 + 3 * CHUNK as u64;
+    assert!(read(&aff4, ByteRange::new(0, first)).is_ok());
+    let error = read(&aff4, ByteRange::new(first, 2 * CHUNK as u64)).unwrap_err();
+    assert!(matches!(error, DeviceError::Corrupt { range, .. } if range.offset == first), "{error}");
+}
+
+#[test]
+fn what_is_not_read_whole_is_refused_by_name() {
+    let made = || Container::of(&noise(5 * CHUNK), METHODS[0], false);
+    let encrypted = made().replace("<aff4://map> a aff4:Map", "<aff4://map> a aff4:EncryptedStream");
+    let striped = made()
+        .replace("<aff4://stream> a aff4:ImageStream ; aff4:size 20480 ;", "<aff4://stream> a aff4:ImageStream ;");
+    let logical = made().replace("a aff4:DiskImage, aff4:Image", "a aff4:FileImage, aff4:Image");
+    let two = made()
+        .replace("<aff4://notes>", "<aff4://second> a aff4:Image ; aff4:dataStream <aff4://map> . <aff4://notes>");
+    for (container, code, words) in [
+        (encrypted, 1, &["encrypted"][..]),
+        (striped, 1, &["aff4://stream", "another AFF4 file"]),
+        (logical, 1, &["files"]),
+        (two, 1, &["2 images", "aff4://image and aff4://second"]),
+        (
+            made().replace("http://code.google.com/p/snappy/", "https://example.org/best"),
+            1,
+            &["https://example.org/best"],
+        ),
+        (made().without("version.txt"), 1, &["before the AFF4 Standard"]),
+        (made().change("version.txt", |text| *text = b"major=2\nminor=0\n".to_vec()), 1, &["version 2.0"]),
+        (made().without("information.turtle"), 1, &["information.turtle"]),
+        (made().without("information.turtle").without("container.description"), 1, &["ZIP archive"]),
+        (made().without("00000001.index"), 3, &["00000001.index"]),
+        (made().without("00000001"), 3, &["00000001"]),
+        (made().without("map"), 3, &["map"]),
+        (made().change("map/map", |map| map[30] ^= 1), 3, &["map", "damaged"]),
+        (made().change("idx", |idx| idx[8] ^= 1), 3, &["idx", "damaged"]),
+        (made().change("00000001.index", |index| index.truncate(20)), 3, &["00000001.index", "too short"]),
+        (made().replace("aff4:size 20480", "aff4:size 20479"), 3, &["takes 20480 bytes", "20479"]),
+        (made().replace("aff4:chunkSize 4096", "aff4:chunkSize 0"), 3, &["chunks"]),
+        (made().replace("aff4:chunkSize 4096", "aff4:chunkSize 99999999999"), 3, &["chunks"]),
+        (made().replace("aff4:chunksInSegment 3", "aff4:chunksInSegment 0"), 3, &["how many chunks"]),
+    ] {
+        let refusal = container.refusal();
+        assert_eq!(refusal.exit_code(), code, "{refusal}");
+        assert!(words.iter().all(|word| refusal.to_string().contains(word)), "{words:?}: {refusal}");
+    }
+}
+
+#[test]
+fn an_image_cut_short_is_refused() {
+    let bytes = Container::of(&noise(4 * CHUNK), METHODS[0], false).bytes();
+    for len in (0..bytes.len()).step_by(97).skip(1) {
+        let refusal = open(&bytes[..len]).err().unwrap_or_else(|| panic!("opened with {len} of {} bytes", bytes.len()));
+        assert_eq!(refusal.exit_code(), 3, "{refusal}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn a_flipped_bit_is_an_error_or_does_not_matter(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let content = noise(2 * CHUNK + 100);
+        let mut bytes = Container::of(&content, METHODS[0], false).bytes();
+        *at.get_mut(&mut bytes) ^= 1 << bit;
+        if let Ok(aff4) = open(&bytes) {
+            let whole = image(&content);
+            if let Ok(read) = read(&aff4, ByteRange::new(0, aff4.geometry().size.min(1 << 20))) {
+                prop_assert!(read == whole);
+            }
+        }
+    }
+}
+
+/// A reference image, if it is there.
+fn evidence(name: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/evidence");
+    let path = std::env::var_os("CHEETAH_EVIDENCE").map_or(beside, PathBuf::from).join(name);
+    if path.is_file() {
+        return Some(path);
+    }
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let line = format!("\nSKIPPED: {test}: needs {name} in a folder of real images (CHEETAH_EVIDENCE)\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    None
+}
+
+/// SHA-1 of the image stream, and of the image with the standard's filling in place of what is missing.
+fn hashes(aff4: &Aff4) -> (String, String) {
+    let stream = aff4.inner.streams[0].as_ref().unwrap();
+    let mut hash = Sha1::new();
+    for piece in ByteRange::new(0, stream.size()).split_at_multiples(1 << 20) {
+        hash.update(stream.read(&aff4.inner.volume, &aff4.inner.cache, piece).unwrap().into_bytes());
+    }
+    let of_stream = hex(&hash.finalize());
+    let mut hash = Sha1::new();
+    let unreadable = b"UNREADABLEDATA".repeat((1 << 20) / 14 + 1);
+    for piece in ByteRange::new(0, aff4.geometry().size).split_at_multiples(1 << 20) {
+        for run in aff4.inner.map.runs(piece) {
+            match aff4.inner.run(run) {
+                Ok(data) => hash.update(data.into_bytes()),
+                Err(DeviceError::Unreadable { range, .. }) => {
+                    assert_eq!(range, run.range);
+                    hash.update(&unreadable[(run.range.offset % (1 << 20)) as usize..][..run.range.len as usize]);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    (of_stream, hex(&hash.finalize()))
+}
+
+/// The hash of the stream stands in the image, that of the whole in pyaff4's tests.
+#[test]
+fn the_reference_image() {
+    let Some(path) = evidence("Base-Linear.aff4") else { return };
+    let aff4 = Aff4::open(&path).unwrap();
+    let (stream, whole) = hashes(&aff4);
+    assert_eq!(stream, "fbac22cca549310bc5df03b7560afcf490995fbb");
+    assert_eq!(whole, "7d3d27f667f95f7ec5b9d32121622c0f4b60b48d");
+    let identity = aff4.identity("Base-Linear.aff4");
+    assert_eq!((identity.size, identity.sector_size), (268_435_456, Some(512)));
+    assert_eq!(identity.model.as_deref(), Some("Seagate ST-506"));
+    assert_eq!(identity.serial.as_deref(), Some("SGAT5060001234"));
+    assert_eq!(identity.case.case_number.as_deref(), Some("Case ID: 1SR Canonical"));
+    assert_eq!(identity.case.evidence_number.as_deref(), Some("Drive 1"));
+    assert_eq!(identity.case.examiner.as_deref(), Some("Administrator"));
+    assert_eq!(identity.case.description.as_deref(), Some("Canonical Image Generation Test Case"));
+    let notes = "This is an appended case note\nThis is another appended case note";
+    assert_eq!(identity.case.notes.as_deref(), Some(notes));
+    assert_eq!(identity.hashes, Default::default(), "the stream's hashes are not the image's");
+    assert_eq!(identity.unreadable, []);
+}
+
+#[test]
+fn the_reference_image_with_a_read_error() {
+    let Some(path) = evidence("Base-Linear-ReadError.aff4") else { return };
+    let aff4 = Aff4::open(&path).unwrap();
+    let (stream, whole) = hashes(&aff4);
+    assert_eq!(stream, "ac152b5b8598aef49f21e6e23e8fdc40d2946a6e");
+    assert_eq!(whole, "67e245a640e2784ead30c1ff1a3f8d237b58310f");
+    let unreadable = [ByteRange::new(15 << 20, 1 << 20), ByteRange::new(85 << 20, 1 << 20)];
+    assert_eq!(aff4.identity("").unreadable, unreadable);
+    assert!(read(&aff4, ByteRange::new(15 << 20, 512)).is_err());
+    assert!(read(&aff4, ByteRange::new((15 << 20) - 512, 512)).is_ok());
+}

@@ -1,0 +1,211 @@
+//! The container: a ZIP64 archive whose members ("segments") are found by name and read where they lie.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
+use libdeflater::Decompressor;
+use zip::read::{ArchiveOffset, Config};
+use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
+
+use crate::error::{Error, Result};
+use crate::raw::RawFile;
+
+/// Bytes of the archive's directory that are read: 8 TiB of evidence in segments of 64 MiB need half of it. Bounds what
+/// a hostile directory makes us remember.
+const DIRECTORY_LEN_MAX: u64 = 128 << 20;
+
+/// A local file header without its variable part (APPNOTE.TXT, 4.3.7).
+const LOCAL_HEADER_LEN: u64 = 30;
+
+/// An open container.
+pub(super) struct Volume {
+    file: RawFile,
+    members: Vec<Member>,
+    by_name: HashMap<Box<str>, usize>,
+}
+
+/// A segment.
+pub(super) struct Member {
+    header_start: u64,
+    /// Where its bytes begin, once that was looked up.
+    data_start: OnceLock<u64>,
+    packed_len: u64,
+    len: u64,
+    crc: u32,
+    deflated: bool,
+}
+
+impl Volume {
+    /// Reads the directory of the archive.
+    pub fn open(file: RawFile) -> Result<Self> {
+        let size = file.geometry().size;
+        let reader = Budgeted { file: &file, at: 0, size, left: DIRECTORY_LEN_MAX };
+        let config = Config { archive_offset: ArchiveOffset::Known(0) };
+        let archive = ZipArchive::with_config(config, reader).map_err(|error| damaged(&file, &error))?;
+        let (mut members, mut by_name) = (Vec::with_capacity(archive.len()), HashMap::with_capacity(archive.len()));
+        for index in 0..archive.len() {
+            let entry = archive.by_index_data(index).map_err(|error| damaged(&file, &error))?;
+            let name = entry.name().map_err(|error| damaged(&file, &error))?;
+            let member = Member {
+                header_start: entry.header_start(),
+                data_start: OnceLock::new(),
+                packed_len: entry.compressed_size(),
+                len: entry.size(),
+                crc: entry.crc32(),
+                deflated: match entry.compression() {
+                    _ if entry.encrypted() => {
+                        return Err(Error::failed(format!("{}: its member {name} is encrypted", file.path())));
+                    }
+                    CompressionMethod::Stored if entry.size() == entry.compressed_size() => false,
+                    CompressionMethod::Deflated => true,
+                    other => {
+                        let why = format!("its member {name} is compressed in a way that is not read ({other})");
+                        return Err(Error::failed(format!("{}: {why}", file.path())));
+                    }
+                },
+            };
+            let end =
+                member.header_start.checked_add(LOCAL_HEADER_LEN).and_then(|at| at.checked_add(member.packed_len));
+            if end.is_none_or(|end| end > size) {
+                return Err(Error::Evidence(format!(
+                    "{}: its member {name} lies beyond the end of the file: the file is cut short or damaged",
+                    file.path()
+                )));
+            }
+            by_name.insert(name.into(), members.len());
+            members.push(member);
+        }
+        Ok(Self { file, members, by_name })
+    }
+
+    /// What to call it in errors.
+    pub fn path(&self) -> &str {
+        self.file.path()
+    }
+
+    /// The segment of this name.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Forgets the names, which take most of the memory.
+    pub fn forget_names(&mut self) {
+        self.by_name = HashMap::new();
+    }
+
+    /// Bytes in a segment.
+    pub fn len(&self, member: usize) -> u64 {
+        self.members[member].len
+    }
+
+    /// Whether ranges of the segment can be read.
+    pub fn is_stored(&self, member: usize) -> bool {
+        !self.members[member].deflated
+    }
+
+    /// All of the segment of this name, checked against its CRC. `None` if there is none.
+    pub fn whole(&self, name: &str, len_max: u64) -> Result<Option<Vec<u8>>> {
+        let Some(member) = self.find(name) else { return Ok(None) };
+        let found = &self.members[member];
+        let fail = |why: &str| Error::Evidence(format!("{}: its member {name} {why}", self.path()));
+        if found.len.max(found.packed_len) > len_max {
+            return Err(Error::failed(format!("{}: its member {name} has more than {len_max} bytes", self.path())));
+        }
+        let packed = self.packed(member, ByteRange::new(0, found.packed_len));
+        let packed = packed.map_err(Error::device(format!("reading {name} in {}", self.path())))?;
+        let bytes = if found.deflated {
+            let len = usize::try_from(found.len).map_err(|_| fail("is too large"))?;
+            let mut out = vec![0; len];
+            match Decompressor::new().deflate_decompress(&packed, &mut out) {
+                Ok(unpacked) if unpacked == len => out,
+                _ => return Err(fail("cannot be decompressed: the file is damaged")),
+            }
+        } else {
+            packed.into()
+        };
+        if libdeflater::crc32(&bytes) != found.crc {
+            return Err(fail("is not what its checksum says: the file is damaged"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// A range of a segment that is stored as it is.
+    pub fn read(&self, member: usize, range: ByteRange) -> cheetah_device::Result<Bytes> {
+        if self.members[member].deflated {
+            return Err(DeviceError::Invalid(format!("{}: a range of a compressed member", self.path()).into()));
+        }
+        self.packed(member, range)
+    }
+
+    fn packed(&self, member: usize, range: ByteRange) -> cheetah_device::Result<Bytes> {
+        let found = &self.members[member];
+        if !range.fits(found.packed_len) {
+            return Err(DeviceError::OutOfBounds { range, size: found.packed_len });
+        }
+        let start = match found.data_start.get() {
+            Some(start) => *start,
+            None => {
+                let start = self.data_start(found.header_start)?;
+                *found.data_start.get_or_init(|| start)
+            }
+        };
+        let range = ByteRange::new(start.saturating_add(range.offset), range.len);
+        self.file.read_now(range).map(cheetah_device::Data::into_bytes)
+    }
+
+    /// Behind the local header, its name and its extra field.
+    fn data_start(&self, header_start: u64) -> cheetah_device::Result<u64> {
+        let header = self.file.read_now(ByteRange::new(header_start, LOCAL_HEADER_LEN))?.into_bytes();
+        let lengths = header.get(26..).and_then(<[u8]>::first_chunk).filter(|_| header.starts_with(b"PK\x03\x04"));
+        let Some(&[name_low, name_high, extra_low, extra_high]) = lengths else {
+            let range = ByteRange::new(header_start, LOCAL_HEADER_LEN);
+            return Err(DeviceError::Corrupt { device: self.path().into(), range });
+        };
+        let (name, extra) = (u16::from_le_bytes([name_low, name_high]), u16::from_le_bytes([extra_low, extra_high]));
+        Ok(header_start + LOCAL_HEADER_LEN + u64::from(name) + u64::from(extra))
+    }
+}
+
+fn damaged(file: &RawFile, error: &ZipError) -> Error {
+    Error::Evidence(format!(
+        "{}: a ZIP archive, as AFF4 images are, but not a whole one ({error}): it is cut short or damaged",
+        file.path()
+    ))
+}
+
+/// A file to read an archive's directory from, and not more than that.
+struct Budgeted<'a> {
+    file: &'a RawFile,
+    at: u64,
+    size: u64,
+    left: u64,
+}
+
+impl Read for Budgeted<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let here = (out.len() as u64).min(self.size.saturating_sub(self.at));
+        self.left = self.left.checked_sub(here).ok_or_else(|| io::Error::other("its directory is too large"))?;
+        let data = self.file.read_now(ByteRange::new(self.at, here)).map_err(io::Error::other)?;
+        // Not truncated: it is at most the length of `out`.
+        let len = here as usize;
+        data.copy_to(&mut out[..len]);
+        self.at += here;
+        Ok(len)
+    }
+}
+
+impl Seek for Budgeted<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.size.checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(self.at)
+    }
+}
