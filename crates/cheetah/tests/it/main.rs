@@ -8,6 +8,7 @@
 
 mod support;
 
+mod custody;
 mod demo;
 mod evidence;
 mod export;

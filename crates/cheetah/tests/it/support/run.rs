@@ -22,6 +22,13 @@ pub fn cheetah(args: &[&str]) -> Ran {
     run(command)
 }
 
+/// `cheetah --json ARGS…`, signing with the key in a file.
+pub fn cheetah_signing(key: &Path, args: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+    command.env("CHEETAH_KEY", key).arg("--json").args(args);
+    run(command)
+}
+
 /// `cheetah ARGS…`, as people run it.
 pub fn cheetah_plain(args: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
