@@ -2,12 +2,100 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::options::{Compression, E01Options};
+use crate::error::{Error, Result};
+
 /// Everything before [`offset`](Self::offset) is on stable storage, and this is what it takes to go on behind it.
-/// To be kept by whoever runs the acquisition; what is in it is the writer's business.
+/// To be kept by whoever runs the acquisition; the rest of it is the writer's business.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Bytes of the evidence that are in the image for good: a multiple of the chunk size, or all there are.
     pub offset: u64,
     /// Unreadable ranges before `offset`, in order, as offset and length in bytes.
     pub unreadable: Vec<(u64, u64)>,
+    /// What cannot change any more.
+    pub(super) shape: Shape,
+    /// Where the files end.
+    pub(super) open: Open,
+}
+
+/// What is settled when a set is begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Shape {
+    /// Bytes of evidence.
+    pub size: u64,
+    pub compression: Compression,
+    pub chunk_sectors: u32,
+    pub sector_size: u32,
+    /// Bytes a segment file has at most (a list of unreadable sectors may exceed it).
+    pub segment_size: u64,
+    pub guid: [u8; 16],
+}
+
+/// The segment that is being written, and its open table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Open {
+    /// Counted from 1.
+    pub segment: u16,
+    /// Bytes in it so far.
+    pub end: u64,
+    /// Where the section of the chunks in `entries` begins; means nothing while there are none.
+    pub section: u64,
+    /// A table's entries: the chunks' offsets from `section`, with a bit for compressed ones.
+    pub entries: Vec<u32>,
+}
+
+impl Shape {
+    /// Bytes of evidence in a chunk; the last one may be shorter.
+    pub fn chunk_bytes(&self) -> u64 {
+        u64::from(self.chunk_sectors) * u64::from(self.sector_size)
+    }
+
+    /// The shape of a new set.
+    pub fn new(size: u64, options: &E01Options) -> Result<Self> {
+        options.check()?;
+        if size == 0 {
+            return Err(Error::misuse("an E01 image of nothing cannot be written"));
+        }
+        let guid = match options.guid {
+            Some(guid) => guid,
+            None => random_guid()?,
+        };
+        let mut shape = Self {
+            size,
+            compression: options.compression,
+            chunk_sectors: options.chunk_sectors,
+            sector_size: options.sector_size,
+            segment_size: options.segment_bytes(),
+            guid,
+        };
+        // The format counts sectors. A size that is not a whole number of them takes smaller ones, not made-up bytes.
+        while size % u64::from(shape.sector_size) != 0 {
+            shape.sector_size /= 2;
+            shape.chunk_sectors *= 2;
+        }
+        Ok(shape)
+    }
+
+    /// Fails unless `options` would have made this shape.
+    pub fn check(&self, size: u64, options: &E01Options) -> Result<()> {
+        let guid = Some(options.guid.unwrap_or(self.guid));
+        if Self::new(size, &E01Options { guid, ..options.clone() })? == *self {
+            return Ok(());
+        }
+        Err(Error::misuse(
+            "the E01 image was begun with another size, compression, chunk size, segment size or GUID; go on with those",
+        ))
+    }
+}
+
+/// A random UUID (version 4, RFC 9562), as EnCase makes them.
+fn random_guid() -> Result<[u8; 16]> {
+    let mut guid = [0; 16];
+    getrandom::fill(&mut guid)
+        .map_err(|error| Error::failed(format!("no random bytes for the image's GUID: {error}")))?;
+    // The fields before are little-endian in the file, so the version is in byte 7.
+    guid[7] = guid[7] & 0x0f | 0x40;
+    guid[8] = guid[8] & 0x3f | 0x80;
+    Ok(guid)
 }

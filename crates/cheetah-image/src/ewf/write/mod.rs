@@ -1,79 +1,218 @@
 //! Writing E01 images, in one pass, on all cores, with interruptions.
+//!
+//! ```text
+//! push ─▶ runs of chunks ─▶ compressing threads ─┐
+//!            │ (pool, pack)                      ▼
+//!            └──── in order ────────▶ writing thread (shell) ─▶ which segment, which table (set) ─▶ files
+//! ```
+//!
+//! Chunks are handed over in runs of a MiB, so that waking threads costs next to nothing; how many may wait is bounded,
+//! which bounds memory. Where a chunk goes depends on nothing but the lengths of those before it. A [`Checkpoint`]
+//! therefore needs to remember little more than the open table, and a set that was interrupted becomes, byte for byte,
+//! what it would have been.
 
 use std::path::{Path, PathBuf};
 
-use cheetah_device::{ByteRange, Data, DynDevice};
+use cheetah_device::{ByteRange, Data};
 
 use crate::error::{Error, Result};
 use crate::hash::Hashes;
 
 mod checkpoint;
+mod files;
+mod names;
 mod options;
+mod pack;
+mod partial;
+mod pool;
+mod sections;
+mod set;
+mod shell;
+mod text;
+mod walk;
 
 pub use checkpoint::Checkpoint;
 pub use options::{Compression, E01Options, Media};
+pub use partial::Partial;
+
+use checkpoint::Shape;
+use files::Files;
+use names::{Names, SEGMENTS_MAX};
+use pool::Pool;
+use set::Set;
+use shell::{Command, Shell};
+
+/// Bytes of evidence compressed in one go, unless a chunk is larger.
+const RUN_BYTES: u64 = 1 << 20;
+/// Bytes that may wait, or be under way, between [`E01Writer::push`] and the disk.
+const WAITING_BYTES_MAX: u64 = 48 << 20;
 
 /// Writes one E01 set. While it is under way its files are called `NAME.E01.partial`, `NAME.E02.partial` …; only
 /// [`finish`](Self::finish) gives them their names. Dropped before that, it leaves what is there for
-/// [`resume`](Self::resume).
-pub struct E01Writer {}
-
-fn missing<T>() -> Result<T> {
-    Err(Error::failed("writing E01 images is not built yet"))
+/// [`resume`](Self::resume); dropping waits for the write under way, if any.
+pub struct E01Writer {
+    shape: Shape,
+    shell: Shell,
+    pool: Pool,
+    /// What was pushed, but is not yet a run of chunks.
+    pending: Data,
+    /// Where the next push goes.
+    offset: u64,
+    unreadable: Vec<ByteRange>,
 }
 
 impl E01Writer {
     /// Starts the set whose first segment is to be called `path` (`NAME.E01`), for `size` bytes of evidence.
-    /// Refuses to overwrite a set of that name, whole or partial, unless the options say `force`.
+    ///
+    /// Refuses to overwrite a set of that name, whole or partial, unless the options say `force`. A size that is not a
+    /// whole number of sectors is written with smaller sectors, as the format counts in nothing else.
     pub fn create(path: &Path, size: u64, options: E01Options) -> Result<Self> {
-        let _ = (path, size, options);
-        missing()
+        let shape = Shape::new(size, &options)?;
+        let names = Names::new(path)?;
+        let segments_max = u16::try_from(options.segments_max(size)).ok();
+        let segments_max = segments_max.filter(|max| u64::from(*max) <= SEGMENTS_MAX).ok_or_else(|| {
+            Error::misuse(format!("{size} bytes may take more than {SEGMENTS_MAX} segments; choose larger segments"))
+        })?;
+        let volume = sections::volume(&options, &shape)?;
+        let head = sections::first_head(&options, &volume)?;
+        let files = Files::create(names, segments_max, options.force)?;
+        let set = Set::create(files, &shape, volume, &head)?;
+        Self::start(set, shape, 0, Vec::new())
     }
 
     /// Goes on behind `checkpoint` as if nothing had happened; whatever was written after it is discarded. Size and
-    /// options must be those it was created with; what is already in the files (case data, times) stays as it is.
+    /// options must be those it was created with; what is already in the files (case data, times) stays as it is. It
+    /// takes up a set whose [`finish`](Self::finish) was interrupted, too, and even one that was finished.
     pub fn resume(path: &Path, size: u64, options: E01Options, checkpoint: &Checkpoint) -> Result<Self> {
-        let _ = (path, size, options, checkpoint);
-        missing()
+        let Checkpoint { offset, shape, open, .. } = checkpoint;
+        shape.check(size, &options)?;
+        if *offset > size || (*offset % shape.chunk_bytes() != 0 && *offset != size) {
+            return Err(Error::Evidence(format!("{offset} is no place to go on with an image of {size} bytes")));
+        }
+        let volume = sections::volume(&options, shape)?;
+        let files = Files::resume(Names::new(path)?, open.segment, open.end, shape.guid, options.force)?;
+        let set = Set::resume(files, shape, volume, open.clone());
+        let unreadable = checkpoint.unreadable.iter().map(|(offset, len)| ByteRange::new(*offset, *len)).collect();
+        Self::start(set, shape.clone(), *offset, unreadable)
+    }
+
+    fn start(set: Set, shape: Shape, offset: u64, unreadable: Vec<ByteRange>) -> Result<Self> {
+        // A chunk has at most 16 MiB.
+        let pool = Pool::start(shape.chunk_bytes() as usize, shape.compression)?;
+        // What waits holds a run, or what became of it; what is under way both.
+        let slots_max = (WAITING_BYTES_MAX / (2 * run_bytes(&shape))) as usize;
+        let slots = (2 * pool.threads() + 2).min(slots_max).max(1);
+        let shell = Shell::start(set, slots, pool.spare())?;
+        Ok(Self { shape, shell, pool, pending: Data::new(), offset, unreadable })
     }
 
     /// Bytes of evidence pushed so far, those before the checkpoint included: where the next push goes.
     pub fn offset(&self) -> u64 {
-        0
+        self.offset
     }
 
-    /// Bytes written to the files so far.
+    /// Bytes that were added to the files since this writer was started: less than were pushed, if they compress.
     pub fn written(&self) -> u64 {
-        0
+        self.shell.written()
     }
 
-    /// Appends the next bytes of the evidence; waits while compression or the disk is too far behind.
+    /// Appends the next bytes of the evidence; waits while compression or the disk is too far behind. An error is
+    /// final: what was durable can be resumed.
     pub async fn push(&mut self, data: Data) -> Result<()> {
-        let _ = data;
-        missing()
+        if data.len() > self.shape.size - self.offset {
+            let (size, end) = (self.shape.size, self.offset.saturating_add(data.len()));
+            return Err(Error::misuse(format!("the evidence has {size} bytes, but {end} were pushed")));
+        }
+        self.offset += data.len();
+        self.pending.append(data);
+        self.hand_over(run_bytes(&self.shape)).await
+    }
+
+    /// Hands over what is pending, as far as it makes whole multiples of `unit` or reaches the end of the evidence.
+    async fn hand_over(&mut self, unit: u64) -> Result<()> {
+        let run_bytes = run_bytes(&self.shape);
+        loop {
+            let ready = match self.pending.len() {
+                len if self.offset == self.shape.size => len.min(run_bytes),
+                len => (len - len % unit).min(run_bytes),
+            };
+            if ready == 0 {
+                return Ok(());
+            }
+            let room = self.shell.reserve().await?;
+            let run = self.pending.slice(0, ready);
+            self.pending = self.pending.slice(ready, u64::MAX);
+            room.send(Command::Append(self.pool.pack(run)));
+        }
     }
 
     /// Says that the evidence cannot be read there; what is pushed for it is but a stand-in. Rounded out to sectors.
     pub fn unreadable(&mut self, range: ByteRange) {
-        let _ = range;
+        let range = ByteRange::between(range.offset.min(self.shape.size), range.end().min(self.shape.size));
+        match self.unreadable.last_mut() {
+            _ if range.is_empty() => {}
+            Some(last) if last.end() == range.offset => last.len += range.len,
+            _ => self.unreadable.push(range),
+        }
     }
 
-    /// Finishes when what was pushed before, but for the begun chunk, is on stable storage.
+    /// Finishes when what was pushed before, but for a begun chunk, is on stable storage.
     pub async fn checkpoint(&mut self) -> Result<Checkpoint> {
-        missing()
+        self.hand_over(self.shape.chunk_bytes()).await?;
+        let offset = self.offset - self.pending.len();
+        let open = self.shell.ask(Command::Sync).await?;
+        let before = ByteRange::between(0, offset);
+        let unreadable = merged(&self.unreadable).into_iter().filter_map(|range| range.intersection(before));
+        let unreadable = unreadable.map(|range| (range.offset, range.len)).collect();
+        Ok(Checkpoint { offset, unreadable, shape: self.shape.clone(), open })
     }
 
     /// Writes the rest, with MD5 and SHA-1 where known, makes it durable, and gives the files their names, the first
     /// segment last. Returns the paths, first segment first.
     pub async fn finish(self, hashes: &Hashes) -> Result<Vec<PathBuf>> {
-        let _ = hashes;
-        missing()
+        let (size, offset) = (self.shape.size, self.offset);
+        if offset != size {
+            return Err(Error::failed(format!("only {offset} of {size} bytes were pushed, so the image is not whole")));
+        }
+        let unreadable = sectors(&merged(&self.unreadable), u64::from(self.shape.sector_size));
+        let hashes = Box::new(hashes.clone());
+        self.shell.ask(|reply| Command::Finish(hashes, unreadable, reply)).await
     }
 }
 
-/// What a partial set holds before `checkpoint`, as a device of [`Checkpoint::offset`] bytes, checked against the
-/// image's own checksums: for hashing it again before going on. `path` is the name the set is to have in the end.
-pub fn open_partial(path: &Path, checkpoint: &Checkpoint) -> Result<DynDevice> {
-    let _ = (path, checkpoint);
-    missing()
+/// Bytes of evidence that are handed over at once: a whole number of chunks.
+fn run_bytes(shape: &Shape) -> u64 {
+    let chunk_bytes = shape.chunk_bytes();
+    (RUN_BYTES / chunk_bytes).max(1) * chunk_bytes
+}
+
+/// In order, without overlaps, and with none that touch.
+fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
+    let mut ranges = ranges.to_vec();
+    ranges.sort_unstable();
+    let mut merged: Vec<ByteRange> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.offset <= last.end() => {
+                *last = ByteRange::between(last.offset, last.end().max(range.end()))
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// As first sector and number of sectors. The format has 32 bits for each; what lies beyond cannot be listed.
+fn sectors(ranges: &[ByteRange], sector_size: u64) -> Vec<(u32, u32)> {
+    let ranges: Vec<_> = ranges.iter().map(|range| range.aligned_to(sector_size)).collect();
+    let ranges = merged(&ranges);
+    let listed = ranges.iter().filter_map(|range| {
+        let first = u32::try_from(range.offset / sector_size).ok()?;
+        Some((first, u32::try_from(range.len / sector_size).ok()?))
+    });
+    let listed: Vec<_> = listed.collect();
+    if listed.len() < ranges.len() {
+        tracing::warn!(missing = ranges.len() - listed.len(), "unreadable ranges beyond what an E01 image can list");
+    }
+    listed
 }

@@ -10,6 +10,12 @@ use crate::identity::CaseData;
 
 /// Largest segment: offsets within a table have 31 bits.
 const SEGMENT_SIZE_MAX: u64 = (1 << 31) - (1 << 20);
+/// Largest chunk: what every reader takes.
+const CHUNK_BYTES_MAX: u64 = 32768 * 512;
+/// More than what a segment holds besides chunks and their entries in tables.
+const SEGMENT_OVERHEAD_MAX: u64 = 256 << 10;
+/// Characters EnCase shows of a text.
+const TEXT_CHARS_MAX: usize = 2999;
 /// Smallest segment that is worth its head and tail.
 const SEGMENT_SIZE_MIN: u64 = 1 << 20;
 
@@ -174,12 +180,38 @@ impl E01Options {
             let why = "choose a power of two from 16 to 32768";
             return Err(Error::misuse(format!("E01: chunks cannot have {chunk_sectors} sectors; {why}")));
         }
-        let range = SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX;
-        match self.segment_size {
-            Some(bytes) if !range.contains(&bytes) => Err(Error::misuse(format!(
-                "E01: segments cannot have {bytes} bytes; choose from {SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX}"
-            ))),
-            _ => Ok(()),
+        let chunk_bytes = u64::from(chunk_sectors) * u64::from(sector_size);
+        if chunk_bytes > CHUNK_BYTES_MAX {
+            let why = format!("choose fewer sectors, {} at most", CHUNK_BYTES_MAX / u64::from(sector_size));
+            return Err(Error::misuse(format!("E01: chunks cannot have {chunk_bytes} bytes; {why}")));
         }
+        let least = SEGMENT_SIZE_MIN.max(chunk_bytes + SEGMENT_OVERHEAD_MAX);
+        if !(least..=SEGMENT_SIZE_MAX).contains(&self.segment_bytes()) {
+            let bytes = self.segment_bytes();
+            let why = format!("choose from {least} to {SEGMENT_SIZE_MAX}");
+            return Err(Error::misuse(format!("E01: segments cannot have {bytes} bytes with such chunks; {why}")));
+        }
+        let CaseData { case_number, evidence_number, examiner, description, notes } = &self.case;
+        let case = [("case number", case_number), ("evidence number", evidence_number), ("examiner", examiner)];
+        let rest =
+            [("description", description), ("notes", notes), ("model", &self.model), ("serial number", &self.serial)];
+        for (name, text) in case.into_iter().chain(rest) {
+            if text.as_ref().is_some_and(|text| text.chars().count() > TEXT_CHARS_MAX) {
+                return Err(Error::misuse(format!("E01: the {name} has more than {TEXT_CHARS_MAX} characters")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes a segment file has at most.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.segment_size.unwrap_or(SEGMENT_SIZE_MAX)
+    }
+
+    /// Segments that `size` bytes may take, if nothing shrinks.
+    pub(super) fn segments_max(&self, size: u64) -> u64 {
+        let chunk_bytes = u64::from(self.chunk_sectors) * u64::from(self.sector_size);
+        let chunks_per_segment = self.segment_bytes().saturating_sub(SEGMENT_OVERHEAD_MAX) / (chunk_bytes + 16);
+        size.div_ceil(chunk_bytes).div_ceil(chunks_per_segment.max(1))
     }
 }

@@ -1,0 +1,240 @@
+//! The files of a set that is being written.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags};
+use rustix::io::Errno;
+
+use super::names::Names;
+use super::walk;
+use crate::error::{Error, Result};
+
+/// Finished segments that may wait for their sync; bounds open files.
+const UNSYNCED_MAX: usize = 8;
+
+/// The segment under way, and those before it that are not yet on stable storage.
+pub struct Files {
+    names: Names,
+    force: bool,
+    current: Current,
+    unsynced: Vec<Current>,
+    /// Segment 1, locked, so that no two writers work on one set.
+    _lock: File,
+    /// A file was created since the folder was synced.
+    folder_changed: bool,
+}
+
+struct Current {
+    file: File,
+    path: PathBuf,
+}
+
+impl Files {
+    /// Creates the first segment's file. Refuses where a set of that name is, in whole or in part.
+    pub fn create(names: Names, segments_max: u16, force: bool) -> Result<Self> {
+        if !force {
+            refuse_existing(&names, segments_max)?;
+        }
+        let current = Current::create(names.partial(1)?, force)?;
+        let lock = lock(&current)?;
+        current.file.set_len(0).map_err(|error| current.failed("emptying", &error))?;
+        Ok(Self { names, force, current, unsynced: Vec::new(), _lock: lock, folder_changed: true })
+    }
+
+    /// Opens segment `number`, cut to `end` bytes, and removes those behind it.
+    pub fn resume(names: Names, number: u16, end: u64, guid: [u8; 16], force: bool) -> Result<Self> {
+        take_back(&names, guid)?;
+        let first = Current::open(names.partial(1)?)?;
+        if walk::guid(&first.file) != Some(guid) {
+            let path = first.path.display();
+            return Err(Error::Evidence(format!("{path}: belongs to another image than the one to go on with")));
+        }
+        let lock = lock(&first)?;
+        let current = Current::open(names.partial(number)?)?;
+        let len = current.file.metadata().map_err(|error| current.failed("looking at", &error))?.len();
+        if len < end {
+            let path = current.path.display();
+            return Err(Error::Evidence(format!(
+                "{path}: has {len} bytes, but {end} were on stable storage; something cut it, so start again"
+            )));
+        }
+        current.file.set_len(end).map_err(|error| current.failed("cutting", &error))?;
+        remove_from(number.saturating_add(1), |number| names.partial(number))?;
+        Ok(Self { names, force, current, unsynced: Vec::new(), _lock: lock, folder_changed: true })
+    }
+
+    /// Goes on with the file of segment `number`.
+    pub fn next(&mut self, number: u16) -> Result<()> {
+        if !self.force && exists(&self.names.whole(number)?) {
+            return Err(refusal(&self.names.whole(number)?));
+        }
+        let next = Current::create(self.names.partial(number)?, true)?;
+        next.file.set_len(0).map_err(|error| next.failed("emptying", &error))?;
+        self.folder_changed = true;
+        self.unsynced.push(std::mem::replace(&mut self.current, next));
+        if self.unsynced.len() > UNSYNCED_MAX {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Writes into the segment under way.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.current.file.write_all_at(bytes, at).map_err(|error| {
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+                    let path = self.current.path.display();
+                    Error::failed(format!(
+                        "writing {path}: {error}; make room and run it again, it goes on where it was"
+                    ))
+                }
+                _ => self.current.failed("writing", &error),
+            }
+        })
+    }
+
+    /// Finishes when everything written is on stable storage.
+    pub fn sync(&mut self) -> Result<()> {
+        for file in self.unsynced.iter().chain([&self.current]) {
+            file.file.sync_data().map_err(|error| file.failed("flushing", &error))?;
+        }
+        self.unsynced.clear();
+        if self.folder_changed {
+            self.sync_folder()?;
+            self.folder_changed = false;
+        }
+        Ok(())
+    }
+
+    fn sync_folder(&self) -> Result<()> {
+        let folder = self.names.folder();
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| Error::io(format_args!("flushing the folder {}", folder.display()), &error))
+    }
+
+    /// Gives the set's `segments` files their names, the first one last, so that what looks whole is whole.
+    pub fn rename(mut self, segments: u16) -> Result<Vec<PathBuf>> {
+        self.sync()?;
+        let whole: Vec<_> = (1..=segments).map(|number| self.names.whole(number)).collect::<Result<_>>()?;
+        if self.force {
+            // What is replaced stops looking whole first.
+            remove(&whole[0])?;
+            remove_from(2, |number| self.names.whole(number))?;
+            self.sync_folder()?;
+        }
+        for (number, to) in (1..=segments).zip(&whole).skip(1) {
+            rename(&self.names.partial(number)?, to)?;
+        }
+        self.sync_folder()?;
+        rename(&self.names.partial(1)?, &whole[0])?;
+        self.sync_folder()?;
+        Ok(whole)
+    }
+}
+
+impl Current {
+    fn create(path: PathBuf, even_if_there: bool) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let options = if even_if_there { options.create(true) } else { options.create_new(true) };
+        match options.open(&path) {
+            Ok(file) => Ok(Self { file, path }),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(refusal(&path)),
+            Err(error) => Err(Error::io(format_args!("creating {}", path.display()), &error)),
+        }
+    }
+
+    fn open(path: PathBuf) -> Result<Self> {
+        match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => Ok(Self { file, path }),
+            Err(error) => Err(Error::io(format_args!("going on with {}", path.display()), &error)),
+        }
+    }
+
+    fn failed(&self, doing: &str, error: &std::io::Error) -> Error {
+        Error::io(format_args!("{doing} {}", self.path.display()), error)
+    }
+}
+
+/// Fails where somebody else is writing this set. The lock ends with the handle.
+fn lock(first: &Current) -> Result<File> {
+    let path = first.path.display();
+    let file = first.file.try_clone().map_err(|error| first.failed("locking", &error))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            Err(Error::failed(format!("{path}: another acquisition is writing it; wait or stop it")))
+        }
+        // Some network file systems know no locks; there the user must see to it.
+        _ => Ok(file),
+    }
+}
+
+/// Undoes the renaming of a set that was being finished when it was interrupted. Files of other sets stay as they are.
+fn take_back(names: &Names, guid: [u8; 16]) -> Result<()> {
+    for number in 1.. {
+        let (Ok(partial), Ok(whole)) = (names.partial(number), names.whole(number)) else { break };
+        match (exists(&partial), exists(&whole)) {
+            (true, _) => {}
+            (false, true) if File::open(&whole).is_ok_and(|file| walk::guid(&file) == Some(guid)) => {
+                rename(&whole, &partial)?;
+            }
+            (false, _) => break,
+        }
+    }
+    Ok(())
+}
+
+fn refuse_existing(names: &Names, segments_max: u16) -> Result<()> {
+    for number in 1..=segments_max {
+        for path in [names.whole(number)?, names.partial(number)?] {
+            if exists(&path) {
+                return Err(refusal(&path));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refusal(path: &Path) -> Error {
+    let path = path.display();
+    Error::misuse(format!("{path}: is there already; move it away, choose another name or use --force"))
+}
+
+/// Whether there is anything of that name.
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Removes the files of segment `number` and those that follow without a gap; the last one first, so that none is
+/// overlooked should this be interrupted.
+fn remove_from(number: u16, name: impl Fn(u16) -> Result<PathBuf>) -> Result<()> {
+    let paths = (number..).map_while(|number| name(number).ok()).take_while(|path| exists(path)).collect::<Vec<_>>();
+    paths.iter().rev().try_for_each(|path| remove(path))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Error::io(format_args!("removing {}", path.display()), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Renames without replacing anything.
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    let renamed = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system knows how.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if exists(to) => Err(Errno::EXIST),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rustix::fs::rename(from, to),
+        other => other,
+    };
+    match renamed {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => Err(refusal(to)),
+        Err(errno) => Err(Error::io(format_args!("renaming {} to {}", from.display(), to.display()), &errno.into())),
+    }
+}

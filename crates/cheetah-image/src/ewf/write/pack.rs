@@ -1,0 +1,100 @@
+//! Cutting evidence into chunks and compressing them.
+
+use cheetah_device::Data;
+use cheetah_device::data::{Part, is_zero};
+use libdeflater::{CompressionLvl, Compressor, adler32};
+
+use super::options::Compression;
+use super::sections::COMPRESSED;
+use crate::error::{Error, Result};
+
+/// Chunks as they go to the file, one behind the other.
+#[derive(Debug, Default)]
+pub struct Packed {
+    /// All of them.
+    pub bytes: Vec<u8>,
+    /// The length of each, with [`COMPRESSED`] set where it is.
+    pub lens: Vec<u32>,
+}
+
+/// Compresses chunks; one a thread.
+pub struct Packer {
+    chunk_bytes: usize,
+    /// `None` to store what is not zero.
+    compressor: Option<Compressor>,
+    /// A whole chunk of zeros, compressed.
+    zeros: Vec<u8>,
+    /// For chunks that do not lie in one piece.
+    scratch: Vec<u8>,
+}
+
+impl Packer {
+    /// For chunks of `chunk_bytes`.
+    pub fn new(chunk_bytes: usize, compression: Compression) -> Result<Self> {
+        let compressor = match compression.level() {
+            0 => None,
+            level => {
+                let level = CompressionLvl::new(level.into()).map_err(|error| Error::misuse(format!("{error:?}")))?;
+                Some(Compressor::new(level))
+            }
+        };
+        let mut packer = Self { chunk_bytes, compressor, zeros: Vec::new(), scratch: vec![0; chunk_bytes] };
+        let mut zeros = vec![0; chunk_bytes];
+        let len = Compressor::new(CompressionLvl::best())
+            .zlib_compress(&packer.scratch, &mut zeros)
+            .map_err(|error| Error::failed(format!("compressing zeros: {error}")))?;
+        zeros.truncate(len);
+        packer.zeros = zeros;
+        Ok(packer)
+    }
+
+    /// Packs `data`, chunk by chunk, into `packed`, which is emptied first.
+    pub fn pack(&mut self, data: &Data, packed: &mut Packed) {
+        packed.bytes.clear();
+        packed.lens.clear();
+        let mut at = 0;
+        while at < data.len() {
+            let chunk = data.slice(at, self.chunk_bytes as u64);
+            at += chunk.len();
+            let before = packed.bytes.len();
+            let compressed = self.pack_chunk(&chunk, &mut packed.bytes);
+            // A chunk has less than 2 GiB, packed even less.
+            let len = (packed.bytes.len() - before) as u32;
+            packed.lens.push(if compressed { len | COMPRESSED } else { len });
+        }
+    }
+
+    /// Appends one chunk; returns whether it is compressed.
+    fn pack_chunk(&mut self, chunk: &Data, out: &mut Vec<u8>) -> bool {
+        // Not truncated: at most a chunk.
+        let len = chunk.len() as usize;
+        let bytes = match chunk.parts() {
+            [Part::Bytes(bytes)] => bytes,
+            [Part::Zeros(_)] if len == self.chunk_bytes => {
+                out.extend_from_slice(&self.zeros);
+                return true;
+            }
+            _ => {
+                chunk.copy_to(&mut self.scratch[..len]);
+                &self.scratch[..len]
+            }
+        };
+        if len == self.chunk_bytes && is_zero(bytes) {
+            out.extend_from_slice(&self.zeros);
+            return true;
+        }
+        let start = out.len();
+        if let Some(compressor) = &mut self.compressor {
+            // Room for less than the chunk itself: what does not shrink is stored.
+            out.resize(start + len.saturating_sub(1), 0);
+            if let Ok(packed) = compressor.zlib_compress(bytes, &mut out[start..]) {
+                out.truncate(start + packed);
+                return true;
+            }
+            out.truncate(start);
+        }
+        out.extend_from_slice(bytes);
+        out.extend_from_slice(&adler32(bytes).to_le_bytes());
+        false
+    }
+}
