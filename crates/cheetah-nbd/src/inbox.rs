@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::proto::{MAGIC, OPTION_MAGIC};
 use crate::tune::{self, tune};
@@ -91,6 +91,8 @@ impl Inbox {
 impl Drop for Inbox {
     fn drop(&mut self) {
         self.accepting.abort();
+        // Servers call again only once they know that nobody is there.
+        self.waiting.callers.lock().clear();
     }
 }
 
@@ -145,7 +147,9 @@ impl Caller {
 
 async fn accept(listener: TcpListener, waiting: Arc<Waiting>) {
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let mut meetings = JoinSet::new();
     loop {
+        while meetings.try_join_next().is_some() {}
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -160,7 +164,7 @@ async fn accept(listener: TcpListener, waiting: Arc<Waiting>) {
             continue;
         };
         let waiting = Arc::clone(&waiting);
-        tokio::spawn(async move {
+        meetings.spawn(async move {
             let _seat = seat;
             match tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from)).await {
                 Ok(Ok(caller)) => waiting.push(caller),

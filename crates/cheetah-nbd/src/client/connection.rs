@@ -15,7 +15,7 @@ use super::Shared;
 use super::health::Refused;
 use super::link::{Link, Written};
 use super::receive::{INPUT_LEN, Receiver, Target};
-use super::stream::{ReadHalf, WriteHalf, dial};
+use super::stream::{Dialled, ReadHalf, WriteHalf, dial};
 use crate::handshake::client::{Agreement, ClientHandshake, Failure, Step, Wish};
 use crate::proto::{Command, CommandFlags, Request, Violation};
 use crate::uri::Address;
@@ -47,11 +47,26 @@ pub(super) enum OpenError {
 
 /// Connects and negotiates.
 pub(super) async fn open(address: &Address, wish: &Wish, limit: Duration) -> Result<Opened, OpenError> {
-    timeout(limit, negotiate(address, wish)).await.unwrap_or(Err(OpenError::TimedOut(limit)))
+    let opening = async { negotiate(dial(address).await?, wish).await };
+    timeout(limit, opening).await.unwrap_or(Err(OpenError::TimedOut(limit)))
 }
 
-async fn negotiate(address: &Address, wish: &Wish) -> Result<Opened, OpenError> {
-    let (mut reader, writer, mut input) = dial(address).await?;
+/// Waits for the first server that calls, however long that takes, and negotiates.
+pub(super) async fn open_first(inbox: &Address, wish: &Wish, limit: Duration) -> Result<Opened, OpenError> {
+    loop {
+        let dialled = dial(inbox).await?;
+        let negotiated = timeout(limit, negotiate(dialled, wish)).await;
+        match negotiated.unwrap_or(Err(OpenError::TimedOut(limit))) {
+            Err(error @ OpenError::Io(_) | error @ OpenError::TimedOut(_)) => {
+                tracing::warn!("a server that called went away again: {error}");
+            }
+            opened => return opened,
+        }
+    }
+}
+
+async fn negotiate(dialled: Dialled, wish: &Wish) -> Result<Opened, OpenError> {
+    let (mut reader, writer, mut input) = dialled;
     let mut handshake = ClientHandshake::new(wish.clone());
     let mut out = BytesMut::new();
     loop {
@@ -79,14 +94,19 @@ struct Ended {
 pub(super) async fn keep(shared: Arc<Shared>, index: usize, opened: Option<Opened>) {
     let link = &shared.links[index];
     let mut next = opened;
+    let mut was_up = next.is_some();
     loop {
         let opened = match next.take() {
             Some(opened) => opened,
             None => match reopen(&shared, link).await {
-                Some(opened) => opened,
+                Some(opened) => {
+                    shared.counters.reconnected(was_up);
+                    opened
+                }
                 None => return,
             },
         };
+        was_up = true;
         let ended = run(&shared, link, opened).await;
         link.down();
         if shared.is_over() {
@@ -102,10 +122,13 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, opened: Option<Opene
 /// Connects again, however often it takes. `None` once that makes no sense any more.
 async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
     let mut pause = PAUSE_MIN;
+    let address = &shared.uri.address;
+    let inbound = matches!(address, Address::Inbound(_));
     loop {
         let attempt = async {
-            let result = open(&shared.uri.address, &link.wish(&shared.wish), shared.timeout.max(PAUSE_MAX)).await;
-            if result.is_err() {
+            let result = open(address, &link.wish(&shared.wish), shared.timeout.max(PAUSE_MAX)).await;
+            // Who calls paces himself.
+            if result.is_err() && !inbound {
                 sleep(pause).await;
             }
             result
@@ -113,15 +136,20 @@ async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
         let error = match watched(shared, link, attempt).await? {
             Ok(opened) => match shared.recognise(&opened.agreement) {
                 Ok(()) => {
-                    tracing::info!("{}: connected again", shared.name);
-                    shared.counters.reconnected();
+                    tracing::info!("{}: connected", shared.name);
                     return Some(opened);
+                }
+                Err(refused) if inbound => {
+                    // Not ours, but then ours may still call.
+                    tracing::warn!("{}: hung up on another server: {}", shared.name, refused.why);
+                    continue;
                 }
                 Err(refused) => return refuse(shared, refused),
             },
             Err(error) => error,
         };
-        if let OpenError::Negotiation(failure) = &error
+        if !inbound
+            && let OpenError::Negotiation(failure) = &error
             && let Some(refused) = Refused::for_good(failure)
         {
             return refuse(shared, refused);

@@ -42,8 +42,9 @@ impl Counters {
         self.content_bytes.fetch_add(bytes, Relaxed);
     }
 
-    pub fn reconnected(&self) {
-        self.reconnects.fetch_add(1, Relaxed);
+    /// A connection is up, which was so before or not.
+    pub fn reconnected(&self, was_up: bool) {
+        self.reconnects.fetch_add(was_up.into(), Relaxed);
     }
 
     pub fn stats(&self, in_flight: u64) -> ClientStats {

@@ -2,11 +2,13 @@
 
 use std::task::{Poll, Waker};
 
+use bytes::Bytes;
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Extent};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::proto::packed::Head;
 use crate::proto::{Command, ErrorCode, Violation};
 
 /// Chunks a server may cut a read's reply into, beyond one a sector.
@@ -51,9 +53,33 @@ pub enum Answer {
     Done,
     /// What a read found: exactly the range that was asked for.
     Data(Data),
+    /// The same, yet to be unpacked.
+    Packed(Pieces),
     /// What a block status request found, from the start of the range; may be shorter or longer than it.
     Extents(Vec<Extent>),
 }
+
+/// What came in a chunk of a read's reply.
+#[derive(Debug, Clone)]
+pub enum Piece {
+    /// Content as it is.
+    Plain(Part),
+    /// Packed content, of which nothing is known yet but where it belongs and how long it is.
+    Packed(Box<(Head, Bytes)>),
+}
+
+impl Piece {
+    /// Bytes of content.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Plain(part) => part.len(),
+            Self::Packed(packed) => packed.0.len.into(),
+        }
+    }
+}
+
+/// Pieces of a read with their absolute offsets.
+pub type Pieces = SmallVec<[(u64, Piece); 1]>;
 
 /// Why nothing came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,8 +133,8 @@ enum State {
 /// What has come of a reply.
 #[derive(Debug, Default)]
 struct Reply {
-    /// Pieces of a read with their absolute offsets, in the order in which they came.
-    pieces: SmallVec<[(u64, Part); 1]>,
+    /// In the order in which they came.
+    pieces: Pieces,
     /// Bytes in them, or that would be if anyone still wanted them.
     received: u64,
     chunks: u64,
@@ -223,9 +249,9 @@ impl Inflight {
     /// # Errors
     ///
     /// If it was not asked for, or it comes in absurdly many pieces.
-    pub fn add_data(&mut self, cookie: u64, offset: u64, part: Part) -> Result<(), Violation> {
+    pub fn add_data(&mut self, cookie: u64, offset: u64, piece: Piece) -> Result<(), Violation> {
         let slot = self.slot(cookie)?;
-        let range = ByteRange::new(offset, part.len());
+        let range = ByteRange::new(offset, piece.len());
         let asked = slot.ask.range;
         slot.reply.received = slot.reply.received.saturating_add(range.len);
         slot.reply.chunks += 1;
@@ -236,7 +262,7 @@ impl Inflight {
             return Err(Violation::new(format!("a read of {asked} was answered in too many pieces")));
         }
         if matches!(slot.state, State::Waiting(_)) {
-            slot.reply.pieces.push((offset, part));
+            slot.reply.pieces.push((offset, piece));
         }
         Ok(())
     }
@@ -279,7 +305,7 @@ impl Inflight {
                     return Err(Violation::new(format!("a read of {} was answered in part", slot.ask.range)));
                 }
                 Command::Read if !wanted => Answer::Done,
-                Command::Read => Answer::Data(assemble(reply.pieces, slot.ask.range)?),
+                Command::Read => assemble(reply.pieces, slot.ask.range)?,
                 Command::BlockStatus => match reply.extents {
                     Some(extents) => Answer::Extents(extents),
                     None => return Err(Violation::new("a block status request was answered without a status")),
@@ -382,16 +408,25 @@ fn unasked() -> Violation {
 }
 
 /// Joins the pieces of a read, whose lengths add up to the range's, unless they overlap.
-fn assemble(mut pieces: SmallVec<[(u64, Part); 1]>, range: ByteRange) -> Result<Data, Violation> {
+fn assemble(mut pieces: Pieces, range: ByteRange) -> Result<Answer, Violation> {
     if !pieces.is_sorted_by_key(|(offset, _)| *offset) {
         pieces.sort_by_key(|(offset, _)| *offset);
     }
-    let mut data = Data::new();
-    for (offset, part) in pieces {
-        if offset != range.offset + data.len() {
+    let mut at = range.offset;
+    for (offset, piece) in &pieces {
+        if *offset != at {
             return Err(Violation::new(format!("the pieces of a read of {range} overlap")));
         }
-        data.push_part(part);
+        at += piece.len();
     }
-    Ok(data)
+    if pieces.iter().any(|(_, piece)| matches!(piece, Piece::Packed(_))) {
+        return Ok(Answer::Packed(pieces));
+    }
+    let mut data = Data::new();
+    for (_, piece) in pieces {
+        if let Piece::Plain(part) = piece {
+            data.push_part(part);
+        }
+    }
+    Ok(Answer::Data(data))
 }

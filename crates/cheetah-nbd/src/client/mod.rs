@@ -30,6 +30,7 @@ pub mod receive;
 mod recover;
 mod stream;
 mod turn;
+mod unpack;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,8 +48,8 @@ use self::link::Link;
 use self::turn::Turns;
 use crate::handshake::client::{Agreement, Failure, Wish};
 use crate::packing::{Method, Packing};
-use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags};
-use crate::uri::NbdUri;
+use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
+use crate::uri::{Address, NbdUri};
 
 pub use self::counters::ClientStats;
 
@@ -115,7 +116,8 @@ struct Shared {
 }
 
 impl Client {
-    /// Connects to the export. The tasks that keep the connections run on the calling runtime.
+    /// Connects to the export. The tasks that keep the connections run on the calling runtime. Where the server is to
+    /// call ([`Address::Inbound`]), waits until it does.
     ///
     /// # Errors
     ///
@@ -124,19 +126,22 @@ impl Client {
     pub async fn connect(config: ClientConfig) -> Result<Self> {
         let wish =
             Wish { export: config.uri.export.clone(), contexts: config.contexts.clone(), packing: config.packing };
-        let open = || async {
-            let turns = match Turns::matter(&wish, config.writable) {
-                true => Some(Turns::new().map_err(|error| cannot_connect(&config, &error.into()))?),
-                false => None,
-            };
-            let link = Link::new(turns);
-            match connection::open(&config.uri.address, &link.wish(&wish), config.timeout).await {
-                Ok(opened) => Ok((link, opened)),
-                Err(error) => Err(cannot_connect(&config, &error)),
-            }
+        let inbound = matches!(config.uri.address, Address::Inbound(_));
+        let new_link = || match Turns::matter(&wish, config.writable) {
+            true => Turns::new().map(|turns| Link::new(Some(turns))),
+            false => Ok(Link::new(None)),
         };
-        let first = open().await?;
-        let flags = first.1.agreement.flags;
+        let open = || async {
+            let link = new_link().map_err(|error| cannot_connect(&config, &error.into()))?;
+            let (address, wish) = (&config.uri.address, link.wish(&wish));
+            let opened = match inbound {
+                true => connection::open_first(address, &wish, config.timeout).await,
+                false => connection::open(address, &wish, config.timeout).await,
+            };
+            Ok((link, opened.map_err(|error| cannot_connect(&config, &error))?))
+        };
+        let (link, opened) = open().await?;
+        let flags = opened.agreement.flags;
         if config.writable && flags.has(TransmissionFlags::READ_ONLY) {
             return Err(Error::Io {
                 context: format!("{}: opening {} for writing", config.name, config.uri).into(),
@@ -146,16 +151,20 @@ impl Client {
         }
         let several = flags.has(TransmissionFlags::CAN_MULTI_CONN);
         let connections = if several { config.connections.clamp(1, CONNECTIONS_MAX) } else { 1 };
-        let mut opened = vec![first];
-        while opened.len() < connections {
-            opened.push(open().await?);
+        let agreement = opened.agreement.clone();
+        let mut all = vec![(link, Some(opened))];
+        while all.len() < connections {
+            // A server that calls does so again once this connection is in use; the others come up as it does.
+            all.push(match inbound {
+                true => (new_link().map_err(|error| cannot_connect(&config, &error.into()))?, None),
+                false => open().await.map(|(link, opened)| (link, Some(opened)))?,
+            });
         }
-        Ok(Self::start(config, wish, opened))
+        Ok(Self::start(config, wish, agreement, all))
     }
 
-    fn start(config: ClientConfig, wish: Wish, opened: Vec<(Link, Opened)>) -> Self {
-        let (links, opened): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
-        let agreement = opened[0].agreement.clone();
+    fn start(config: ClientConfig, wish: Wish, agreement: Agreement, all: Vec<(Link, Option<Opened>)>) -> Self {
+        let (links, opened): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let block_min = agreement.blocks.min;
         let payload_len_max = agreement.blocks.payload_max.min(PAYLOAD_LEN_MAX);
         let shared = Arc::new(Shared {
@@ -180,7 +189,7 @@ impl Client {
             silent_since: Mutex::new(None),
         });
         for (index, opened) in opened.into_iter().enumerate() {
-            tokio::spawn(connection::keep(Arc::clone(&shared), index, Some(opened)));
+            tokio::spawn(connection::keep(Arc::clone(&shared), index, opened));
         }
         Self { shared }
     }
@@ -253,6 +262,13 @@ impl Shared {
         let flags = self.flags.without(TransmissionFlags::READ_ONLY);
         if agreement.size != self.size {
             return refuse(false, format!("it came back with {} bytes instead of {}", agreement.size, self.size));
+        }
+        // What an agent of ours says of its source stays the same as long as the source does.
+        let tells = |description: &str| description.starts_with(X_CHEETAH);
+        if self.description.as_deref().is_some_and(tells)
+            && agreement.description.as_deref() != self.description.as_deref()
+        {
+            return refuse(false, "it came back with another source".into());
         }
         if self.writable && agreement.flags.has(TransmissionFlags::READ_ONLY) {
             return refuse(true, "it came back read-only".into());

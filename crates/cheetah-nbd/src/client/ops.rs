@@ -37,13 +37,16 @@ impl Shared {
 
     async fn read_piece(&self, range: ByteRange) -> Result<Data> {
         let order = Order { command: Command::Read, flags: CommandFlags::NONE, range, payload: None };
-        match self.call(order).await? {
-            Answer::Data(data) if data.len() == range.len => {
-                self.counters.read(range.len);
-                Ok(data)
-            }
-            _ => Err(mismatch()),
+        let data = match self.call(order).await? {
+            Answer::Data(data) => data,
+            Answer::Packed(pieces) => self.unpack(pieces).await?,
+            _ => return Err(mismatch()),
+        };
+        if data.len() != range.len {
+            return Err(mismatch());
         }
+        self.counters.read(range.len);
+        Ok(data)
     }
 
     pub async fn write(&self, offset: u64, data: Data, fua: bool) -> Result<()> {

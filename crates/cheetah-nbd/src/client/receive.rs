@@ -3,9 +3,10 @@
 use bytes::{Buf, BufMut, BytesMut};
 use cheetah_device::data::Part;
 
-use super::inflight::{Inflight, Woken};
+use super::inflight::{Inflight, Piece, Woken};
 use super::pool;
 use crate::handshake::client::Agreement;
+use crate::proto::packed::{self, Head};
 use crate::proto::reply::{self, ChunkKind, ErrorPayload, Header};
 use crate::proto::{Command, EXTENTS_MAX, ErrorCode, OPTION_LEN_MAX, Violation};
 
@@ -26,6 +27,7 @@ pub const INPUT_LEN: usize = 256 << 10;
 pub struct Receiver {
     structured: bool,
     allocation: Option<u32>,
+    packed: bool,
     payload: Option<Payload>,
 }
 
@@ -42,6 +44,7 @@ struct Payload {
 #[derive(Debug, Clone, Copy)]
 enum Content {
     Data { offset: u64 },
+    Packed(Head),
     Hole,
     Status,
     Error(ChunkKind),
@@ -51,8 +54,8 @@ impl Payload {
     fn new(cookie: u64, done: bool, content: Content, len: usize) -> Self {
         let capacity = match content {
             // No more than was asked for.
-            Content::Data { .. } if len >= DIRECT_LEN_MIN => len + SURPLUS_LEN,
-            Content::Data { .. } => len,
+            Content::Data { .. } | Content::Packed(_) if len >= DIRECT_LEN_MIN => len + SURPLUS_LEN,
+            Content::Data { .. } | Content::Packed(_) => len,
             // Whatever the server says: grows as the bytes come.
             _ => len.min(DIRECT_LEN_MIN),
         };
@@ -71,13 +74,15 @@ pub enum Target<'a> {
 impl Receiver {
     /// For a connection on which this was agreed.
     pub fn new(agreement: &Agreement) -> Self {
-        Self { structured: agreement.structured, allocation: agreement.allocation, payload: None }
+        let Agreement { structured, allocation, packed, .. } = *agreement;
+        Self { structured, allocation, packed: packed.is_some(), payload: None }
     }
 
     /// Where the next bytes should go, while reads of `read_len_mean` bytes are under way.
     pub fn target(&mut self, read_len_mean: u64) -> Target<'_> {
         match &mut self.payload {
-            Some(Payload { content: Content::Data { .. }, missing, buffer, .. }) => match *missing {
+            Some(Payload { content: Content::Data { .. } | Content::Packed(_), missing, buffer, .. }) => match *missing
+            {
                 DIRECT_LEN_MIN.. => Target::Payload(buffer, *missing + SURPLUS_LEN),
                 missing => Target::Input(missing + HEAD_LEN),
             },
@@ -177,7 +182,8 @@ impl Receiver {
             ChunkKind::OffsetHole => ask.command == Command::Read && len == 12,
             ChunkKind::BlockStatus => ask.command == Command::BlockStatus && len <= 4 + 8 * EXTENTS_MAX,
             ChunkKind::Error | ChunkKind::ErrorOffset | ChunkKind::OtherError(_) => len <= OPTION_LEN_MAX,
-            ChunkKind::Packed | ChunkKind::Unknown(_) => false,
+            ChunkKind::Packed => self.packed && ask.command == Command::Read && len > packed::HEAD_LEN,
+            ChunkKind::Unknown(_) => false,
         };
         if !allowed {
             return Err(Violation::new(format!("a chunk {kind:?} of {len} bytes in reply to {:?}", ask.command)));
@@ -200,6 +206,18 @@ impl Receiver {
                 }
                 Content::Data { offset }
             }
+            ChunkKind::Packed => {
+                let Some(head) = input.get(reply::CHUNK_LEN..).and_then(<[u8]>::first_chunk) else {
+                    return Ok(false);
+                };
+                let head = Head::parse(head, len - packed::HEAD_LEN)?;
+                input.advance(packed::HEAD_LEN);
+                len -= packed::HEAD_LEN;
+                if u64::from(head.len) > table.missing(cookie) {
+                    return Err(Violation::new(format!("{} bytes in reply to a read of {}", head.len, ask.range)));
+                }
+                Content::Packed(head)
+            }
             ChunkKind::OffsetHole => Content::Hole,
             ChunkKind::BlockStatus => Content::Status,
             kind => Content::Error(kind),
@@ -212,10 +230,16 @@ impl Receiver {
     fn complete(&mut self, payload: Payload, table: &mut Inflight, woken: &mut Woken) -> Result<(), Violation> {
         let Payload { cookie, done, content, buffer, .. } = payload;
         match content {
-            Content::Data { offset } => table.add_data(cookie, offset, Part::Bytes(pool::freeze(buffer)))?,
+            Content::Data { offset } => {
+                table.add_data(cookie, offset, Piece::Plain(Part::Bytes(pool::freeze(buffer))))?;
+            }
+            Content::Packed(head) => {
+                let packed = Piece::Packed(Box::new((head, pool::freeze(buffer))));
+                table.add_data(cookie, head.offset, packed)?;
+            }
             Content::Hole => {
                 let (offset, len) = reply::hole(&buffer)?;
-                table.add_data(cookie, offset, Part::Zeros(len.into()))?;
+                table.add_data(cookie, offset, Piece::Plain(Part::Zeros(len.into())))?;
             }
             Content::Status => {
                 let (context, extents) = reply::extents(&buffer)?;

@@ -23,8 +23,11 @@ pub(super) enum WriteHalf {
     Unix(unix::OwnedWriteHalf),
 }
 
-/// Connects to a server, or has it connect. Also returns what it said already.
-pub(super) async fn dial(address: &Address) -> io::Result<(ReadHalf, WriteHalf, BytesMut)> {
+/// A socket, and what the server said over it already.
+pub(super) type Dialled = (ReadHalf, WriteHalf, BytesMut);
+
+/// Connects to a server, or has it connect.
+pub(super) async fn dial(address: &Address) -> io::Result<Dialled> {
     let (read, write) = match address {
         Address::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;

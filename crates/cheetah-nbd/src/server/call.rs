@@ -51,13 +51,17 @@ impl Server {
         let mut connections: JoinSet<Option<Duration>> = JoinSet::new();
         let mut patience = Patience(PAUSE_MIN);
         loop {
+            // Whoever takes connections and drops them at once is not to get them as fast as it can.
+            let mut dropped = false;
             while let Some(ended) = connections.try_join_next() {
                 match ended.ok().flatten() {
-                    // Whoever takes connections and drops them at once is not to get them as fast as it can.
-                    Some(lasted) if lasted < LASTED_MIN => sleep(patience.failed()).await,
+                    Some(lasted) if lasted < LASTED_MIN => dropped = true,
                     Some(_) => patience.succeeded(),
                     None => {}
                 }
+            }
+            if dropped {
+                sleep(patience.failed()).await;
             }
             let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else {
                 // Never closed; if it were, there is nobody to serve.

@@ -378,3 +378,48 @@ impl Future for Slow<'_> {
         this.work.poll(cx).map(|outcome| (this.request, outcome))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cheetah_device::Geometry;
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::proto::TransmissionFlags;
+    use crate::server::Memory;
+
+    /// Takes writes whole, so they are held until they have arrived.
+    struct Far;
+
+    impl Device for Far {
+        fn geometry(&self) -> Geometry {
+            Geometry { size: 64 << 20, writable: true, block_preferred: 4096 }
+        }
+
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            Io::later(async move { Ok(Data::zeros(range.len)) })
+        }
+
+        fn write(&self, _offset: u64, _data: Data, _fua: bool) -> Io<'_, ()> {
+            Io::ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_holds_memory_and_lets_nothing_move_is_cut() {
+        let memory = Memory::new(33 << 20);
+        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let terms = Terms { flags: TransmissionFlags::default(), structured: true, allocation: None, others: vec![], packs: None };
+        let allowance = Allowance::new(memory.shared.clone(), memory.bytes_max);
+        let served = Transmission::new(stream, &Far, terms, BytesMut::new(), allowance).run();
+        let mut begun = BytesMut::new();
+        let request = Request { command: Command::Write, flags: CommandFlags::default(), cookie: 1, offset: 0, len: 16 << 20 };
+        request.encode(&mut begun);
+        client.write_all(&begun).await.unwrap();
+        let since = Instant::now();
+        let error = served.await.unwrap_err();
+        assert!(error.to_string().contains("holds memory"), "{error}");
+        assert_eq!(since.elapsed().as_secs(), PATIENCE.as_secs());
+        assert_eq!(memory.shared.available_permits(), memory.bytes_max, "what it held is there for others");
+    }
+}

@@ -1,0 +1,70 @@
+//! Unpacking what a read brought, for whoever asked for it: the task that receives has no time for that.
+
+use std::num::NonZeroUsize;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use cheetah_device::data::Part;
+use cheetah_device::{ByteRange, Data, Error, Result};
+use futures::stream::{FuturesOrdered, TryStreamExt};
+use tokio::sync::Semaphore;
+
+use super::Shared;
+use super::inflight::{Piece, Pieces};
+use super::pool;
+use crate::proto::packed::{self, Codec, Head, Spoilt};
+
+/// Less than this is unpacked on the spot: a thread could not be woken up in the same time.
+const INLINE_LEN_MAX: u32 = 32 << 10;
+
+/// Pieces being unpacked at once, by all clients of this process: as many as there are processors.
+static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    Semaphore::new(processors.get())
+});
+
+impl Shared {
+    /// Unpacks the pieces and joins them.
+    pub(super) async fn unpack(&self, pieces: Pieces) -> Result<Data> {
+        let parts: FuturesOrdered<_> =
+            pieces.into_iter().map(|(offset, piece)| async move { (self.unpack_piece(offset, piece)).await }).collect();
+        parts
+            .try_fold(Data::new(), |mut data, part| async move {
+                data.push_part(part);
+                Ok(data)
+            })
+            .await
+    }
+
+    async fn unpack_piece(&self, offset: u64, piece: Piece) -> Result<Part> {
+        let packed = match piece {
+            Piece::Plain(part) => return Ok(part),
+            Piece::Packed(packed) => packed,
+        };
+        let (head, bytes) = *packed;
+        let unpacked = if head.len <= INLINE_LEN_MAX {
+            unpack(&head, bytes)
+        } else {
+            // The semaphore is never closed.
+            let _place = PLACES.acquire().await;
+            tokio::task::spawn_blocking(move || unpack(&head, bytes)).await.unwrap_or(Err(Spoilt))
+        };
+        unpacked.map(Part::Bytes).map_err(|Spoilt| {
+            let range = ByteRange::new(offset, head.len.into());
+            let error = Error::Corrupt { device: self.name.clone(), range };
+            tracing::error!("{error}");
+            error
+        })
+    }
+}
+
+fn unpack(head: &Head, packed: Bytes) -> std::result::Result<Bytes, Spoilt> {
+    if head.codec == Codec::Stored {
+        return packed::check(head, &packed).map(|()| packed);
+    }
+    let len = head.len as usize;
+    let mut content = pool::buffer(len);
+    content.resize(len, 0);
+    packed::unpack(head, &packed, &mut content)?;
+    Ok(pool::freeze(content))
+}
