@@ -12,6 +12,7 @@ use std::time::Duration;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{ByteRange, Device as _, DynDevice};
 use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
+use cheetah_nbd::Packing;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::NbdUri;
 
@@ -31,12 +32,14 @@ pub struct OpenOptions {
     pub timeout: Duration,
     /// Connections to an NBD server, where it allows several: 1 to 16.
     pub connections: usize,
+    /// Whether an agent is asked to pack what it sends. Other servers are not asked.
+    pub packing: Packing,
 }
 
 impl Default for OpenOptions {
-    /// 10 s, and two connections: enough to keep two cores of a server busy.
+    /// 10 s, two connections, enough to keep two cores of a server busy, and nothing packed.
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), connections: 2 }
+        Self { timeout: Duration::from_secs(10), connections: 2, packing: Packing::Off }
     }
 }
 
@@ -85,7 +88,8 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
 async fn nbd(spec: &str, options: &OpenOptions) -> Result<Source> {
     let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
     let name = if uri.export.is_empty() { "nbd".to_owned() } else { uri.export.replace('/', "_") };
-    let config = ClientConfig { connections: options.connections, timeout: options.timeout, ..ClientConfig::new(uri) };
+    let OpenOptions { timeout, connections, packing } = *options;
+    let config = ClientConfig { connections, packing, timeout, ..ClientConfig::new(uri) };
     let client = Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
     let identity = Identity::new(Kind::Nbd, spec, client.geometry().size);
     Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(client))), identity, name })

@@ -90,7 +90,7 @@ impl BlockHash {
     }
 
     /// Bytes of a digest.
-    pub const fn len(self) -> usize {
+    pub const fn digest_len(self) -> usize {
         match self {
             Self::Sha1 => 20,
             Self::Sha256 => 32,
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn digests() {
         for hash in BlockHash::ALL {
-            assert!(!hash.fits(b"abc", &vec![0; hash.len()]));
+            assert!(!hash.fits(b"abc", &vec![0; hash.digest_len()]));
         }
         let digest = [0x90, 0x01, 0x50, 0x98, 0x3c, 0xd2, 0x4f, 0xb0, 0xd6, 0x96, 0x3f, 0x7d, 0x28, 0xe1, 0x7f, 0x72];
         assert!(BlockHash::Md5.fits(b"abc", &digest));

@@ -92,7 +92,7 @@ impl ImageStream {
         let hashes = BlockHash::ALL.into_iter().find_map(|hash| {
             let names = [format!("{name}.blockHash.{}", hash.name()), format!("{name}.{}", hash.name())];
             let member = names.iter().find_map(|name| volume.find(name))?;
-            let whole = volume.is_stored(member) && volume.len(member) >= chunks.saturating_mul(hash.len() as u64);
+            let whole = volume.is_stored(member) && volume.len(member) >= chunks.saturating_mul(hash.digest_len() as u64);
             whole.then_some((hash, member))
         });
         Ok(Bevy { data, index, hashes })
@@ -178,7 +178,7 @@ impl ImageStream {
         let digests = match bevy.hashes {
             None => None,
             Some((hash, member)) => {
-                let len = hash.len() as u64;
+                let len = hash.digest_len() as u64;
                 Some((hash, volume.read(member, ByteRange::new(from * len, count * len))?))
             }
         };
@@ -190,7 +190,7 @@ impl ImageStream {
             let unpacked = self.codec.unpack(&packed, self.chunk_len as usize, range.len as usize);
             let mut unpacked = unpacked.map_err(|why| self.corrupt(volume, range, why))?;
             if let Some((hash, digests)) = &digests {
-                let digest = &digests[place * hash.len()..][..hash.len()];
+                let digest = &digests[place * hash.digest_len()..][..hash.digest_len()];
                 if !self.is_as_hashed(*hash, &mut unpacked, range, digest) {
                     return Err(self.corrupt(volume, range, "a chunk is not what its digest says"));
                 }

@@ -23,7 +23,7 @@ struct Container {
 
 fn noise(len: usize) -> Vec<u8> {
     // Every other chunk can be compressed.
-    (0..len).map(|at| if at / CHUNK % 2 == 0 { (at * at >> 7) as u8 } else { (at / 99) as u8 }).collect()
+    (0..len).map(|at| if (at / CHUNK).is_multiple_of(2) { ((at * at) >> 7) as u8 } else { (at / 99) as u8 }).collect()
 }
 
 fn pack(method: &str, chunk: &[u8]) -> Vec<u8> {
