@@ -409,11 +409,18 @@ mod tests {
     async fn a_client_that_holds_memory_and_lets_nothing_move_is_cut() {
         let memory = Memory::new(33 << 20);
         let (mut client, stream) = tokio::io::duplex(1 << 20);
-        let terms = Terms { flags: TransmissionFlags::default(), structured: true, allocation: None, others: vec![], packs: None };
+        let terms = Terms {
+            flags: TransmissionFlags::default(),
+            structured: true,
+            allocation: None,
+            others: vec![],
+            packs: None,
+        };
         let allowance = Allowance::new(memory.shared.clone(), memory.bytes_max);
         let served = Transmission::new(stream, &Far, terms, BytesMut::new(), allowance).run();
         let mut begun = BytesMut::new();
-        let request = Request { command: Command::Write, flags: CommandFlags::default(), cookie: 1, offset: 0, len: 16 << 20 };
+        let request =
+            Request { command: Command::Write, flags: CommandFlags::default(), cookie: 1, offset: 0, len: 16 << 20 };
         request.encode(&mut begun);
         client.write_all(&begun).await.unwrap();
         let since = Instant::now();
