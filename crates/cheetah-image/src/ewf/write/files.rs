@@ -208,6 +208,11 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
+/// Removes the partial files of a set.
+pub fn discard(names: &Names) -> Result<()> {
+    remove_from(1, |number| names.partial(number))
+}
+
 /// Removes the files of segment `number` and those that follow without a gap; the last one first, so that none is
 /// overlooked should this be interrupted.
 fn remove_from(number: u16, name: impl Fn(u16) -> Result<PathBuf>) -> Result<()> {

@@ -180,6 +180,11 @@ impl E01Writer {
     }
 }
 
+/// Removes what there is of a set that was never finished, whose first segment was to be called `path`.
+pub fn discard_partial(path: &Path) -> Result<()> {
+    files::discard(&Names::new(path)?)
+}
+
 /// Bytes of evidence that are handed over at once: a whole number of chunks.
 fn run_bytes(shape: &Shape) -> u64 {
     let chunk_bytes = shape.chunk_bytes();
