@@ -2,5 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acquire;
 pub mod agent;
 pub mod custody;
+mod engine;
+mod journal;
+pub mod reader;
+mod report;
+mod sink;

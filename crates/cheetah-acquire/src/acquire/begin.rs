@@ -1,0 +1,230 @@
+//! How an acquisition begins: from nothing, or where the journal says it was.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use cheetah_device::DynDevice;
+use cheetah_image::ewf::write::E01Options;
+use cheetah_image::hash::Hashing;
+use cheetah_image::{Error, Identity, Result};
+
+use super::witness::Witness;
+use super::{Destination, Event, Evidence, Form, Request};
+use crate::custody;
+use crate::engine::{Pace, read_back, same_evidence};
+use crate::journal::{Journal, Past, Record, Start, VERSION};
+use crate::sink::{self, Setup, Sink};
+
+/// Everything a pass needs.
+pub struct Begun {
+    /// The journal, locked.
+    pub journal: Journal,
+    /// How far things are.
+    pub past: Past,
+    /// One for each destination, in order.
+    pub sinks: Vec<Box<dyn Sink>>,
+    /// Fed with what the sinks hold.
+    pub hashing: Hashing,
+}
+
+/// Begins, or goes on.
+pub async fn begin(request: &Request, evidence: &Evidence, witness: &mut Witness<'_>) -> Result<Begun> {
+    let path = request.destinations[0].beside("acquire");
+    if request.restart {
+        discard(&request.destinations, &path)?;
+    }
+    let start = start(request, &evidence.source.identity)?;
+    match Journal::open(&path)? {
+        None => begin_new(request, start, &path, witness).await,
+        Some((journal, past)) => {
+            past.start.same_wish(&start)?;
+            go_on(request, evidence, (journal, past), witness).await
+        }
+    }
+}
+
+async fn begin_new(request: &Request, start: Start, path: &Path, witness: &mut Witness<'_>) -> Result<Begun> {
+    let setup = setup(request, &start);
+    for destination in &request.destinations {
+        sink::check(destination, &setup).await?;
+    }
+    let journal = Journal::create(path, &start)?;
+    let begun = async {
+        keep_logs(request, witness)?;
+        witness.record(&started(&start)?)?;
+        create(request, &setup).await
+    };
+    let sinks = match begun.await {
+        Ok(sinks) => sinks,
+        Err(error) => {
+            witness.record_end(&error.to_string(), true);
+            journal.remove()?;
+            return Err(error);
+        }
+    };
+    witness.tell(Event::Started {
+        source: Box::new(start.source.clone()),
+        destinations: start.destinations.clone(),
+        resumed_at: 0,
+    })?;
+    let hashing = Hashing::start(request.hashes)?;
+    Ok(Begun { journal, past: Past::new(start)?, sinks, hashing })
+}
+
+/// Begins every destination, or none of them. Drives come last: how they were before cannot be brought back.
+async fn create(request: &Request, setup: &Setup) -> Result<Vec<Box<dyn Sink>>> {
+    let mut order: Vec<_> = request.destinations.iter().enumerate().collect();
+    order.sort_by_key(|(_, destination)| destination.form == Form::Drive);
+    let mut sinks = Vec::new();
+    for (index, destination) in &order {
+        match sink::create(destination, setup).await {
+            Ok(sink) => sinks.push((*index, sink)),
+            Err(error) => {
+                drop(sinks.split_off(0));
+                let begun = order.iter().take_while(|(other, _)| other != index);
+                begun.into_iter().try_for_each(|(_, destination)| sink::discard(destination))?;
+                return Err(error);
+            }
+        }
+    }
+    sinks.sort_by_key(|(index, _)| *index);
+    Ok(sinks.into_iter().map(|(_, sink)| sink).collect())
+}
+
+async fn go_on(
+    request: &Request,
+    evidence: &Evidence,
+    (mut journal, mut past): (Journal, Past),
+    witness: &mut Witness<'_>,
+) -> Result<Begun> {
+    keep_logs(request, witness)?;
+    if let Err(error) = same_evidence(&past, evidence).await {
+        if error.exit_code() == 3 {
+            witness.record(&custody::Event::SourceChanged { what: error.to_string() })?;
+        }
+        return Err(error);
+    }
+    let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    journal.append(&Record::Resume { at_s })?;
+    past.resumes += 1;
+    witness.record(&custody::Event::Resumed { at: past.at })?;
+    witness.tell(Event::Started {
+        source: Box::new(evidence.source.identity.clone()),
+        destinations: past.start.destinations.clone(),
+        resumed_at: past.at,
+    })?;
+    let hashing = Hashing::start(past.start.hash_choice()?)?;
+    let mut setup = setup(request, &past.start);
+    let Some(marks) = past.marks.clone().filter(|_| past.at > 0) else {
+        // Nothing was safe yet, and what there is of it is our own.
+        setup.restart = true;
+        let sinks = create(request, &setup).await?;
+        return Ok(Begun { journal, past, sinks, hashing });
+    };
+    let mut sinks = Vec::new();
+    let mut held = Vec::new();
+    for (destination, mark) in request.destinations.iter().zip(&marks) {
+        let resumed = sink::resume(destination, &setup, past.at, mark).await?;
+        sinks.push(resumed.sink);
+        held.push((destination, resumed.held));
+    }
+    read_held(&past, held, &hashing, witness).await?;
+    Ok(Begun { journal, past, sinks, hashing })
+}
+
+/// Reads what the sinks hold, compares all of it with the journal, and feeds it to the hashes.
+async fn read_held(
+    past: &Past,
+    held: Vec<(&Destination, DynDevice)>,
+    hashing: &Hashing,
+    witness: &mut Witness<'_>,
+) -> Result<()> {
+    let coverage = Arc::new(past.coverage());
+    let mut pace = Pace::new(past.at * held.len() as u64, 0);
+    let begun = Instant::now();
+    for (index, (destination, device)) in held.into_iter().enumerate() {
+        let hashing = (index == 0).then_some(hashing);
+        let name = destination.to_string();
+        let mut told = Ok(());
+        let known = (&past.digests, &coverage);
+        let read = read_back(&device, &name, past.at, known, hashing, |bytes| {
+            pace.step(bytes, 0, begun.elapsed());
+            told = std::mem::replace(&mut told, Ok(())).and_then(|()| witness.tell(Event::Checking(pace.progress())));
+        });
+        read.await.map_err(|error| match error {
+            Error::Evidence(what) => Error::Evidence(format!("{what}; begin again with --restart")),
+            error => error,
+        })?;
+        told?;
+    }
+    Ok(())
+}
+
+fn keep_logs(request: &Request, witness: &mut Witness<'_>) -> Result<()> {
+    request.key.as_ref().map_or(Ok(()), |key| witness.keep_logs(&request.destinations, key))
+}
+
+fn started(start: &Start) -> Result<custody::Event> {
+    let mut started = custody::Started::new(&start.source, &start.e01.case, start.destinations.clone())?;
+    let options = [("hash", start.hashes.clone()), ("level", start.e01.compression.to_string())];
+    started.options = options.map(|(name, value)| (name.to_owned(), value)).into();
+    Ok(custody::Event::Started(Box::new(started)))
+}
+
+/// How this acquisition begins, if it does now.
+fn start(request: &Request, source: &Identity) -> Result<Start> {
+    let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let given = &request.e01;
+    let mut made_up = [0; 16];
+    getrandom::fill(&mut made_up).map_err(|error| Error::failed(format!("getting random numbers: {error}")))?;
+    let e01 = E01Options {
+        sector_size: sector_size(source),
+        model: given.model.clone().or_else(|| source.model.clone()),
+        serial: given.serial.clone().or_else(|| source.serial.clone()),
+        write_blocked: given.write_blocked || source.write_protected == Some(true),
+        // Written down, so that whatever has to be begun again becomes the same file.
+        guid: given.guid.or(Some(made_up)),
+        force: request.force,
+        ..given.clone()
+    };
+    Ok(Start {
+        version: VERSION,
+        at_s,
+        source: source.clone(),
+        destinations: request.destinations.iter().map(ToString::to_string).collect(),
+        hashes: request.hashes.to_string(),
+        e01,
+    })
+}
+
+/// Bytes a sector: the source's, where it has any that make sense.
+pub fn sector_size(source: &Identity) -> u32 {
+    let known = source.sector_size.filter(|bytes| bytes.is_power_of_two() && (512..=4096).contains(bytes));
+    known.unwrap_or(512)
+}
+
+fn setup(request: &Request, start: &Start) -> Setup {
+    Setup {
+        size: start.source.size,
+        source: start.source.location.clone(),
+        e01: start.e01.clone(),
+        force: request.force,
+        restart: request.restart,
+        force_lease: request.force_lease,
+        timeout: request.timeout,
+    }
+}
+
+/// Forgets an acquisition that was interrupted.
+fn discard(destinations: &[Destination], journal: &Path) -> Result<()> {
+    match Journal::open(journal) {
+        Ok(Some((journal, _))) => journal.remove()?,
+        Ok(None) => {}
+        // One that is damaged can be thrown away, one that is in use cannot.
+        Err(error) if error.to_string().contains("--restart") => std::fs::remove_file(journal)
+            .map_err(|error| Error::io(format_args!("removing {}", journal.display()), &error))?,
+        Err(error) => return Err(error),
+    }
+    destinations.iter().try_for_each(sink::discard)
+}

@@ -1,0 +1,202 @@
+//! How an acquisition ends: images get their names, what is missing of them is written beside them, and all of it is
+//! read back if that was asked for.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cheetah_device::coverage::State;
+use cheetah_device::{Coverage, DynDevice};
+use cheetah_drive::DriveFile;
+use cheetah_drive::verify::{VerifyOptions, verify};
+use cheetah_image::ewf::Ewf;
+use cheetah_image::hash::Hashing;
+use cheetah_image::{Error, HashChoice, Hashes, RawFile, Result};
+
+use super::witness::Witness;
+use super::{Destination, Event, Form, Progress, Request};
+use crate::custody;
+use crate::engine::{Pace, read_back};
+use crate::journal::{Past, sync_directory_of};
+use crate::report::SinkReport;
+use crate::sink::{Sink, Whole};
+
+/// Completes every destination.
+pub async fn complete(
+    request: &Request,
+    past: &Past,
+    hashes: &Hashes,
+    sinks: Vec<Box<dyn Sink>>,
+    witness: &Witness<'_>,
+) -> Result<Vec<SinkReport>> {
+    let coverage = past.coverage();
+    let whole = Whole { hashes: hashes.clone(), digests: past.digests.clone(), coverage };
+    let mut reports = Vec::new();
+    for (index, (destination, sink)) in request.destinations.iter().zip(sinks).enumerate() {
+        // Before it has its name: what is not whole must never look as if it were.
+        let map = keep_map(destination, &whole.coverage)?;
+        let files = sink.finish(&whole).await?;
+        reports.push(SinkReport {
+            destination: destination.to_string(),
+            form: destination.form,
+            stored_bytes: stored(destination, &files),
+            files,
+            map,
+            custody: witness.log_path(index),
+            verified: None,
+            problems: Vec::new(),
+        });
+    }
+    Ok(reports)
+}
+
+/// Writes the coverage map beside an image that is not whole, and removes one that is there of one that is.
+pub fn keep_map(destination: &Destination, coverage: &Coverage) -> Result<Option<PathBuf>> {
+    let path = destination.beside("map");
+    if destination.form == Form::Drive {
+        // Written when the drive file records it.
+        return Ok((!coverage.is_whole()).then_some(path));
+    }
+    if !coverage.is_whole() {
+        write_file(&path, &coverage.to_string())?;
+        return Ok(Some(path));
+    }
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(format_args!("removing {}, the map of an image that is whole now", path.display()), &error))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Replaces the file at `path`, atomically.
+pub fn write_file(path: &Path, text: &str) -> Result<()> {
+    let write = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        sync_directory_of(path)
+    };
+    write().map_err(|error| Error::io(format_args!("writing {}", path.display()), &error))
+}
+
+fn stored(destination: &Destination, files: &[PathBuf]) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    match destination.form {
+        Form::Drive => DriveFile::load(&destination.path).map_or(0, |file| file.size),
+        Form::Raw | Form::E01 => {
+            // A block is 512 bytes here, whatever the file system has (stat(2)).
+            files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
+        }
+    }
+}
+
+/// Reads every destination back, and says in the reports what was found.
+pub async fn verify_all(
+    request: &Request,
+    past: &Past,
+    hashes: &Hashes,
+    reports: &mut [SinkReport],
+    witness: &mut Witness<'_>,
+) -> Result<()> {
+    let coverage = Arc::new(past.coverage());
+    for (index, (destination, report)) in request.destinations.iter().zip(reports).enumerate() {
+        let mut shown = Ok(());
+        let show = |progress: Progress| {
+            let event = Event::Verifying { destination: destination.to_string(), progress };
+            shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| witness.tell(event));
+        };
+        let found = match destination.form {
+            Form::Drive => verify_drive(request, destination, &coverage, show).await,
+            Form::Raw | Form::E01 => verify_image(destination, past, &coverage, hashes, show).await,
+        };
+        shown?;
+        // That it cannot even be read is a finding like any other.
+        let problems = found.unwrap_or_else(|error| vec![error.to_string()]);
+        report.verified = Some(problems.is_empty());
+        report.problems = problems;
+        let verified = custody::Verified {
+            ok: report.problems.is_empty() && coverage.is_whole(),
+            size: past.at,
+            unreadable_bytes: coverage.bytes(State::Unreadable),
+            hashes: hashes.clone(),
+            problems: report.problems.clone(),
+        };
+        witness.record_for(index, &custody::Event::Verified(Box::new(verified)))?;
+    }
+    Ok(())
+}
+
+async fn verify_image(
+    destination: &Destination,
+    past: &Past,
+    coverage: &Arc<Coverage>,
+    hashes: &Hashes,
+    mut show: impl FnMut(Progress) + Send,
+) -> Result<Vec<String>> {
+    let name = destination.to_string();
+    let path = destination.path.clone();
+    let form = destination.form;
+    let open = move || -> Result<DynDevice> {
+        forget_cached(&path);
+        Ok(match form {
+            Form::E01 => Arc::new(Ewf::open(&path)?),
+            Form::Raw | Form::Drive => Arc::new(RawFile::open(&path)?),
+        })
+    };
+    let device =
+        tokio::task::spawn_blocking(open).await.map_err(|error| Error::failed(format!("{name}: {error}")))??;
+    let size = device.geometry().size;
+    if size != past.at {
+        return Ok(vec![format!("{name} has {size} bytes, where {} were acquired", past.at)]);
+    }
+    let hashing = Hashing::start(hashes.choice())?;
+    let (mut pace, begun) = (Pace::new(size, 0), Instant::now());
+    let read = read_back(&device, &name, size, (&past.digests, coverage), Some(&hashing), |bytes| {
+        pace.step(bytes, 0, begun.elapsed());
+        show(pace.progress());
+    });
+    read.await?;
+    let again = hashing.finish().await?;
+    let differs = |(kind, digest): (cheetah_image::HashKind, &str)| {
+        let now = again.get(kind).filter(|now| *now != digest)?;
+        Some(format!("{name} has the {} {now}, where {digest} was acquired", kind.name()))
+    };
+    Ok(hashes.iter().filter_map(differs).collect())
+}
+
+/// Has the file read from its medium, as far as the system lets us: what is in memory proves nothing.
+fn forget_cached(path: &Path) {
+    if let Ok(file) = std::fs::File::open(path) {
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+}
+
+async fn verify_drive(
+    request: &Request,
+    destination: &Destination,
+    coverage: &Coverage,
+    mut show: impl FnMut(Progress) + Send,
+) -> Result<Vec<String>> {
+    let file = DriveFile::load(&destination.path)?;
+    // The chunks' digests are compared in any case, and are what the hashes are made of.
+    let options = VerifyOptions { hashes: HashChoice::NONE, timeout: request.timeout };
+    let (mut pace, begun) = (Pace::new(file.size, 0), Instant::now());
+    let mut last = 0;
+    let progress = |so_far: cheetah_drive::Progress| {
+        pace.step(so_far.done.saturating_sub(last), 0, begun.elapsed());
+        last = so_far.done;
+        show(pace.progress());
+    };
+    let report = verify(&file, options, progress).await?;
+    let expected = |range: cheetah_device::ByteRange| coverage.runs(range).all(|(_, state)| state == State::Unreadable);
+    let unreadable = report.unreadable.iter().filter(|found| !expected(found.range()));
+    let mut problems: Vec<_> =
+        unreadable.map(|found| format!("{destination}: {} is unreadable: {}", found.range(), found.why)).collect();
+    problems.extend(report.mismatched.iter().map(|found| format!("{destination}: {} {}", found.range(), found.why)));
+    Ok(problems)
+}

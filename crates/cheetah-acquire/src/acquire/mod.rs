@@ -1,0 +1,35 @@
+//! Acquisition: one pass over a source, into several images and drives at once, hashed.
+//!
+//! ```text
+//!                                     ┌▶ a thread a hash            MD5, SHA-1, SHA-256, BLAKE3
+//!  source ─▶ reader: many chunks ─────┼▶ a queue ▶ sink             raw
+//!            under way, in order,     ├▶ a queue ▶ sink             E01
+//!            bad sectors salvaged     └▶ a queue ▶ sink             drive
+//!                                            └──── all durable? ──▶ journal
+//! ```
+//!
+//! What must hold whatever happens:
+//!
+//! * **A byte is right, or recorded as unreadable.** Zeros stand for unreadable sectors in an image; the coverage map
+//!   beside it, the E01's error table, the report and the exit code say so.
+//! * **Nothing is done twice, nothing is forgotten.** The [`journal`](crate::journal) beside the first destination
+//!   says how far every sink is for good. The same command goes on from there: what the sinks hold is read back,
+//!   compared with the digests in the journal and hashed again; the source is read on from there.
+//! * **The same source.** Whenever it is opened again, its identity and a sample of the chunks that were read before
+//!   are compared.
+//! * **Done means done.** An image has its name only when it is whole and on stable storage.
+
+mod begin;
+mod complete;
+mod destination;
+mod event;
+mod request;
+mod run;
+mod witness;
+
+pub use destination::{Destination, Form};
+pub use event::{Event, Progress};
+pub use request::{ErrorsMax, Evidence, Opener, Request, Wire};
+pub use run::acquire;
+
+pub use crate::report::{Report, SinkReport};

@@ -1,0 +1,174 @@
+//! What is asked for.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_image::ewf::write::E01Options;
+use cheetah_image::{Error, HashChoice, Result, Source};
+use futures::future::BoxFuture;
+use serde::Serialize;
+
+use super::Destination;
+use crate::custody::SigningKey;
+
+/// Opens the source; called again whenever the link to it was lost.
+pub type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;
+
+/// A source that is open.
+pub struct Evidence {
+    /// The source.
+    pub source: Source,
+    /// What went over the link to it so far, if there is one.
+    pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
+}
+
+impl From<Source> for Evidence {
+    fn from(source: Source) -> Self {
+        Self { source, wire: None }
+    }
+}
+
+/// What went over a link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Wire {
+    /// Bytes received, with all headers.
+    pub received_bytes: u64,
+    /// Bytes of content that came of them, holes included.
+    pub content_bytes: u64,
+    /// How often a lost connection was replaced.
+    pub reconnects: u64,
+}
+
+impl Wire {
+    /// Bytes of content for each byte received.
+    pub fn compression(self) -> Option<f64> {
+        (self.received_bytes > 0).then(|| self.content_bytes as f64 / self.received_bytes as f64)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            received_bytes: self.received_bytes + other.received_bytes,
+            content_bytes: self.content_bytes + other.content_bytes,
+            reconnects: self.reconnects + other.reconnects,
+        }
+    }
+}
+
+/// How many unreadable ranges to put up with. Neighbouring sectors are one range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorsMax {
+    /// This many; the next one stops the acquisition.
+    Count(u64),
+    /// However many there are.
+    Unlimited,
+}
+
+impl ErrorsMax {
+    /// Whether `count` of them are too many.
+    pub const fn exceeded_by(self, count: u64) -> bool {
+        match self {
+            Self::Count(max) => count > max,
+            Self::Unlimited => false,
+        }
+    }
+}
+
+impl Default for ErrorsMax {
+    /// None: what to do with a bad disk is the examiner's decision.
+    fn default() -> Self {
+        Self::Count(0)
+    }
+}
+
+impl FromStr for ErrorsMax {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "unlimited" => Ok(Self::Unlimited),
+            _ => text
+                .parse()
+                .map(Self::Count)
+                .map_err(|_| Error::misuse(format!("'{text}' is no number of errors; say a number, or unlimited"))),
+        }
+    }
+}
+
+impl fmt::Display for ErrorsMax {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(f),
+            Self::Unlimited => f.write_str("unlimited"),
+        }
+    }
+}
+
+/// What to acquire, into what, and how.
+#[derive(Clone)]
+pub struct Request {
+    /// Opens the source.
+    pub source: Opener,
+    /// Where to: at least one. The journal lies beside the first.
+    pub destinations: Vec<Destination>,
+    /// Hashes of the whole.
+    pub hashes: HashChoice,
+    /// What an E01 is to be like, and the case data; model, serial number and sectors are filled in from the source,
+    /// unless they are given.
+    pub e01: E01Options,
+    /// How many unreadable ranges to put up with.
+    pub errors_max: ErrorsMax,
+    /// How often a sector that cannot be read is tried again.
+    pub retries: u32,
+    /// How long to go on trying when the link to the source is lost.
+    pub retry_for: Duration,
+    /// How long a node of a drive may be silent.
+    pub timeout: Duration,
+    /// Take the write lease of a drive from whoever holds it.
+    pub force_lease: bool,
+    /// Read every destination back in the end, and compare.
+    pub verify: bool,
+    /// Forget an acquisition that was interrupted, and begin again.
+    pub restart: bool,
+    /// Replace images that exist, and what a drive holds.
+    pub force: bool,
+    /// Who signs the custody logs beside the images; none are kept without.
+    pub key: Option<SigningKey>,
+}
+
+impl Request {
+    /// The usual: all hashes, one retry, no unreadable range, nothing replaced, no custody log.
+    pub fn new(source: Opener, destinations: Vec<Destination>) -> Self {
+        Self {
+            source,
+            destinations,
+            hashes: HashChoice::ALL,
+            e01: E01Options::default(),
+            errors_max: ErrorsMax::default(),
+            retries: 1,
+            retry_for: Duration::from_secs(60),
+            timeout: Duration::from_secs(10),
+            force_lease: false,
+            verify: false,
+            restart: false,
+            force: false,
+            key: None,
+        }
+    }
+
+    /// Fails unless it makes sense.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.destinations.is_empty() {
+            return Err(Error::misuse("say where to acquire to: x.raw, x.E01, x.drive"));
+        }
+        for (index, destination) in self.destinations.iter().enumerate() {
+            if self.destinations[..index].iter().any(|other| other.path == destination.path) {
+                return Err(Error::misuse(format!("{destination} is named twice as a destination")));
+            }
+        }
+        self.e01.check()
+    }
+}

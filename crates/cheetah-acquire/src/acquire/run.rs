@@ -1,0 +1,193 @@
+//! An acquisition from start to end.
+
+use std::time::{Duration, Instant};
+
+use cheetah_image::{Error, Result};
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::begin::{Begun, begin, sector_size};
+use super::complete::{complete, keep_map, verify_all, write_file};
+use super::witness::Witness;
+use super::{Event, Report, Request};
+use crate::custody;
+use crate::engine::{Checkpoints, Damage, End, Lanes, Pace, Pass, Stop, Tally};
+use crate::journal::{Journal, Past};
+use crate::reader::{Bad, Salvage};
+use crate::sink::Sink;
+
+/// Acquires what is asked for, or goes on with it where it was interrupted. `stop` is a signal that asks it to stop in
+/// good order; it may as well be killed.
+///
+/// Done means: every image has its name, and everything that was told is on stable storage, at the far end too. That
+/// parts of the source could not be read is no error here, but in the report ([`Report::is_whole`]).
+///
+/// # Errors
+///
+/// [`Error::Misuse`] for what cannot be begun like this, [`Error::Evidence`] for a source that has changed or is
+/// unreadable beyond what was asked to put up with, [`Error::Failed`] and [`Error::Device`] for everything that the
+/// same command may get over when it is repeated.
+pub async fn acquire(
+    request: Request,
+    stop: impl Future<Output = &'static str> + Send,
+    mut events: impl FnMut(Event) + Send,
+) -> Result<Report> {
+    request.check()?;
+    let mut stop = std::pin::pin!(stop);
+    let mut witness = Witness::new(&mut events);
+    let evidence = tokio::select! {
+        biased;
+        why = &mut stop => return Err(Error::failed(format!("stopped by {why} before anything was acquired"))),
+        evidence = (request.source)() => evidence?,
+    };
+    let begun = tokio::select! {
+        biased;
+        why = &mut stop => return Err(stopped(why)),
+        begun = begin(&request, &evidence, &mut witness) => begun?,
+    };
+    let salvage = Salvage { sector: sector_size(&evidence.source.identity).into(), retries: request.retries };
+    let Begun { journal, past, sinks, hashing } = begun;
+    let mut pass = Pass {
+        source: request.source.clone(),
+        salvage,
+        errors_max: request.errors_max,
+        retry_for: request.retry_for,
+        damage: Damage::of(&past.bad),
+        lanes: Lanes::start(sinks),
+        hashing,
+        checkpoints: Checkpoints::new(journal, past.at),
+        tell: &mut |event| witness.tell(event),
+        pace: Pace::new(past.start.source.size, past.at),
+        done: past,
+        begun: Instant::now(),
+        tally: Tally::default(),
+    };
+    let ended = pass.run(evidence, &mut stop as Stop<'_>).await;
+    let Pass { done, lanes, hashing, checkpoints, tally, begun, .. } = pass;
+    let active = Duration::from_millis(done.active_ms) + begun.elapsed();
+    let journal = checkpoints.close().await;
+    let sinks = lanes.stop().await;
+    match ended {
+        Ok(End::Whole) => {
+            let hashes = hashing.finish().await?;
+            witness.tell(Event::Completing { hashes: hashes.clone() })?;
+            let whole = Finished { done, hashes, active, tally };
+            let journal =
+                journal.ok_or_else(|| Error::failed("the journal was lost; run the same command to go on"))?;
+            whole.complete(&request, sinks?, journal, &mut witness).await
+        }
+        Ok(End::Stopped(why)) => give_up(&request, &done, sinks, stopped(why), &mut witness).await,
+        Ok(End::Lost(error)) => {
+            let source = &done.start.source.location;
+            let error = Error::failed(format!("{source} is lost: {error}; run the same command to go on"));
+            give_up(&request, &done, sinks, error, &mut witness).await
+        }
+        Err(error) => give_up(&request, &done, sinks, resumable(error), &mut witness).await,
+    }
+}
+
+fn stopped(why: &str) -> Error {
+    Error::failed(format!("stopped by {why}; run the same command to go on"))
+}
+
+/// What failed may succeed when it is repeated; the user should know that nothing is lost.
+fn resumable(error: Error) -> Error {
+    match error {
+        Error::Failed(what) if !what.contains("run ") => {
+            Error::Failed(format!("{what}; run the same command to go on"))
+        }
+        Error::Device { doing, error: cheetah_device::Error::NoSpace(why) } => {
+            Error::Failed(format!("{doing}: {why}; make room, and run the same command to go on"))
+        }
+        Error::Device { doing, error } => Error::Failed(format!("{doing}: {error}; run the same command to go on")),
+        error => error,
+    }
+}
+
+/// Ends in good order, to be gone on with.
+async fn give_up(
+    request: &Request,
+    done: &Past,
+    sinks: Result<Vec<Box<dyn Sink>>>,
+    error: Error,
+    witness: &mut Witness<'_>,
+) -> Result<Report> {
+    for sink in sinks.into_iter().flatten() {
+        if let Err(error) = sink.close().await {
+            tracing::warn!("{error}");
+        }
+    }
+    for destination in &request.destinations {
+        if let Err(error) = keep_map(destination, &done.coverage()) {
+            tracing::warn!("{error}");
+        }
+    }
+    witness.record_end(&error.to_string(), !error.to_string().starts_with("stopped by"));
+    Err(error)
+}
+
+/// A pass that got to the end.
+struct Finished {
+    done: Past,
+    hashes: cheetah_image::Hashes,
+    active: Duration,
+    tally: Tally,
+}
+
+impl Finished {
+    async fn complete(
+        self,
+        request: &Request,
+        sinks: Vec<Box<dyn Sink>>,
+        journal: Journal,
+        witness: &mut Witness<'_>,
+    ) -> Result<Report> {
+        let mut sinks = complete(request, &self.done, &self.hashes, sinks, witness).await?;
+        let unreadable_bytes = Damage::of(&self.done.bad).bytes;
+        let finished = custody::Finished { size: self.done.at, unreadable_bytes, hashes: self.hashes.clone() };
+        witness.record(&custody::Event::Finished(Box::new(finished)))?;
+        if request.verify {
+            verify_all(request, &self.done, &self.hashes, &mut sinks, witness).await?;
+        }
+        let report = self.report(sinks);
+        for destination in &request.destinations {
+            write_file(&destination.beside("report.txt"), &report.to_string())?;
+        }
+        journal.remove()?;
+        Ok(report)
+    }
+
+    fn report(self, sinks: Vec<super::SinkReport>) -> Report {
+        let Self { done, hashes, active, tally } = self;
+        let damage = Damage::of(&done.bad);
+        let mut unreadable = Vec::new();
+        done.bad.into_iter().for_each(|bad: Bad| bad.push(&mut unreadable));
+        let seconds = active.as_secs_f64();
+        Report {
+            tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
+            case: done.start.e01.case,
+            size: done.at,
+            hashes_differing: Report::differing(&done.start.source.hashes, &hashes),
+            hashes,
+            unreadable,
+            unreadable_bytes: damage.bytes,
+            retries: done.retries,
+            interruptions: done.resumes,
+            reconnects: tally.reopened,
+            started: rfc3339(OffsetDateTime::from_unix_timestamp(i64::try_from(done.start.at_s).unwrap_or(0)).ok()),
+            finished: rfc3339(Some(OffsetDateTime::now_utc())),
+            duration_s: seconds,
+            // Far below what would not fit.
+            rate_bytes_s: (done.at as f64 / seconds.max(0.001)) as u64,
+            wire: tally.wire(),
+            source: done.start.source,
+            sinks,
+        }
+    }
+}
+
+fn rfc3339(time: Option<OffsetDateTime>) -> String {
+    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+    // Fails only for years that need more than four digits.
+    time.and_then(|time| time.format(format).ok()).unwrap_or_default()
+}

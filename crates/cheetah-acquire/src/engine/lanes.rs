@@ -1,0 +1,108 @@
+//! A task and a queue for each sink. The slowest rules: when its queue is full, the source waits.
+
+use std::sync::Arc;
+
+use cheetah_image::{Error, Result};
+use futures::future::{join_all, try_join_all};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::reader::Chunk;
+use crate::sink::{Mark, Sink};
+
+/// Chunks a sink may lag behind before it holds up the source: 16 MiB, shared between the sinks.
+const QUEUE_MAX: usize = 16;
+
+/// All sinks at work.
+pub struct Lanes {
+    lanes: Vec<Lane>,
+}
+
+struct Lane {
+    orders: mpsc::Sender<Order>,
+    task: JoinHandle<Result<Box<dyn Sink>>>,
+}
+
+enum Order {
+    Push(Arc<Chunk>),
+    Checkpoint(oneshot::Sender<Result<Mark>>),
+}
+
+impl Lanes {
+    /// Sets the sinks to work.
+    pub fn start(sinks: Vec<Box<dyn Sink>>) -> Self {
+        let start = |sink| {
+            let (orders, queue) = mpsc::channel(QUEUE_MAX);
+            Lane { orders, task: tokio::spawn(work(sink, queue)) }
+        };
+        Self { lanes: sinks.into_iter().map(start).collect() }
+    }
+
+    /// Hands the next chunk to every sink; waits while one of them is too far behind. Fails as soon as one has failed,
+    /// with that sink's error.
+    pub async fn push(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
+        self.order(|| Order::Push(chunk.clone())).await
+    }
+
+    /// Asks every sink for a checkpoint behind what was pushed so far. The answer comes when all of them have it.
+    pub async fn checkpoint(&mut self) -> Result<impl Future<Output = Result<Vec<Mark>>> + Send + 'static + use<>> {
+        let mut answers = Vec::new();
+        self.order(|| {
+            let (answer, asked) = oneshot::channel();
+            answers.push(asked);
+            Order::Checkpoint(answer)
+        })
+        .await?;
+        let answered = |answer: oneshot::Receiver<Result<Mark>>| async move {
+            answer.await.unwrap_or_else(|_| Err(Error::failed("a destination was given up")))
+        };
+        Ok(async move { try_join_all(answers.into_iter().map(answered)).await })
+    }
+
+    async fn order(&mut self, mut order: impl FnMut() -> Order) -> Result<()> {
+        for index in 0..self.lanes.len() {
+            if self.lanes[index].orders.send(order()).await.is_err() {
+                return Err(self.error_of(index).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the lane ended before its time.
+    async fn error_of(&mut self, index: usize) -> Error {
+        let lane = self.lanes.swap_remove(index);
+        match lane.task.await {
+            Ok(Err(error)) => error,
+            Ok(Ok(_)) => Error::failed("a destination was given up"),
+            Err(error) => Error::failed(format!("writing: {error}")),
+        }
+    }
+
+    /// Lets the sinks finish what they have, and gives them back, in order.
+    pub async fn stop(self) -> Result<Vec<Box<dyn Sink>>> {
+        let (orders, tasks): (Vec<_>, Vec<_>) = self.lanes.into_iter().map(|lane| (lane.orders, lane.task)).unzip();
+        drop(orders);
+        let stopped = join_all(tasks).await;
+        let sink = |stopped: std::result::Result<_, tokio::task::JoinError>| {
+            stopped.unwrap_or_else(|error| Err(Error::failed(format!("writing: {error}"))))
+        };
+        stopped.into_iter().map(sink).collect()
+    }
+}
+
+async fn work(mut sink: Box<dyn Sink>, mut queue: mpsc::Receiver<Order>) -> Result<Box<dyn Sink>> {
+    while let Some(order) = queue.recv().await {
+        match order {
+            Order::Push(chunk) => sink.push(&chunk).await?,
+            Order::Checkpoint(answer) => match sink.checkpoint().await {
+                // Nobody need be there any more to hear it.
+                Ok(durable) => drop(tokio::spawn(async move { answer.send(durable.await) })),
+                Err(error) => {
+                    let _ = answer.send(Err(error.clone()));
+                    return Err(error);
+                }
+            },
+        }
+    }
+    Ok(sink)
+}

@@ -1,0 +1,22 @@
+//! One pass over a source: chunks go to the hashes and to every sink, and what is on stable storage everywhere goes to
+//! the journal.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Pass`] | the pass itself, from where the journal stands to the end, or to where it is stopped |
+//! | [`lanes`](Lanes) | a task and a queue for each sink, so that all of them work at once |
+//! | `checkpoint` | when to have one, and the one under way |
+//! | `pace` | how fast it goes and how long it will take (no I/O) |
+//! | `readback` | reading again what a sink holds |
+
+mod checkpoint;
+mod lanes;
+mod pace;
+mod pass;
+mod readback;
+
+pub use checkpoint::Checkpoints;
+pub use lanes::Lanes;
+pub use pace::Pace;
+pub use pass::{Damage, End, Pass, Stop, Tally, same_evidence};
+pub use readback::read_back;

@@ -1,0 +1,164 @@
+//! How fast it goes, and how long it will take, honestly: from what was done lately, not from the average of hours, and
+//! without taking zeros for speed.
+//!
+//! Zeros cost next to nothing: a stretch of them says nothing of how long content will take. So the rate of content
+//! is what counts, and of what is left the same share is taken to be content as of what is done.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::acquire::Progress;
+
+/// What counts as lately.
+const LATELY: Duration = Duration::from_secs(15);
+/// Samples are this far apart, which bounds how many there are.
+const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+/// Nothing is said of how long it will take before this.
+const KNOWN_AFTER: Duration = Duration::from_secs(2);
+/// With nothing done for so long, it has stalled.
+const STALLED_AFTER: Duration = Duration::from_secs(3);
+
+/// How far things were at one time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sample {
+    at: Duration,
+    done: u64,
+    content: u64,
+}
+
+/// The pace of a pass. Times are counted from any one beginning.
+#[derive(Debug)]
+pub struct Pace {
+    total: u64,
+    begun: Sample,
+    samples: VecDeque<Sample>,
+    now: Sample,
+    moved_at: Duration,
+}
+
+impl Pace {
+    /// Of `total` bytes, `done` are done at the beginning.
+    pub fn new(total: u64, done: u64) -> Self {
+        let begun = Sample { at: Duration::ZERO, done, content: 0 };
+        Self { total, begun, samples: VecDeque::from([begun]), now: begun, moved_at: Duration::ZERO }
+    }
+
+    /// `bytes` more are done, of which `zeros` were known to be zeros without being moved.
+    pub fn step(&mut self, bytes: u64, zeros: u64, at: Duration) {
+        self.now.done += bytes;
+        self.now.content += bytes.saturating_sub(zeros);
+        self.moved_at = at;
+        self.tick(at);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, at: Duration) {
+        self.now.at = self.now.at.max(at);
+        if self.samples.back().is_none_or(|last| self.now.at >= last.at + SAMPLE_EVERY) {
+            self.samples.push_back(self.now);
+        }
+        while self.samples.get(1).is_some_and(|second| second.at + LATELY <= self.now.at) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// All of it, as it is told.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            done_bytes: self.now.done,
+            total_bytes: self.total,
+            rate_bytes_s: self.rate(),
+            left_s: self.left_s(),
+            stalled: self.is_stalled(),
+            ..Progress::default()
+        }
+    }
+
+    /// Bytes a second, lately, zeros included.
+    pub fn rate(&self) -> u64 {
+        self.per_second(|sample| sample.done)
+    }
+
+    fn per_second(&self, of: impl Fn(&Sample) -> u64) -> u64 {
+        let Some(first) = self.samples.front() else { return 0 };
+        let took = self.now.at.saturating_sub(first.at).as_nanos();
+        let bytes = u128::from(of(&self.now) - of(first));
+        u64::try_from((bytes * 1_000_000_000).checked_div(took).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+
+    /// Whether nothing has moved for some seconds.
+    pub fn is_stalled(&self) -> bool {
+        self.now.done < self.total && self.now.at.saturating_sub(self.moved_at) >= STALLED_AFTER
+    }
+
+    /// Seconds left; `None` while there is no telling.
+    pub fn left_s(&self) -> Option<u64> {
+        let left = self.total - self.now.done.min(self.total);
+        if left == 0 {
+            return Some(0);
+        }
+        if self.is_stalled() || self.now.at < KNOWN_AFTER {
+            return None;
+        }
+        let done = self.now.done - self.begun.done;
+        let content = u128::from(left) * u128::from(self.now.content) / u128::from(done.max(1));
+        let lately = self.per_second(|sample| sample.content);
+        // Nothing but zeros lately: as fast as content was from the beginning.
+        let all = u128::from(self.now.content) * 1_000_000_000 / self.now.at.as_nanos().max(1);
+        let rate = if lately > 0 { u128::from(lately) } else { all };
+        match rate {
+            // Zeros all along: then they are what there is to go by.
+            0 => u64::try_from(u128::from(left) / u128::from(self.rate().max(1))).ok(),
+            rate => u64::try_from(content.div_ceil(rate)).ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn seconds(number: u64) -> Duration {
+        Duration::from_secs(number)
+    }
+
+    #[test]
+    fn an_even_pace_is_told_as_it_is() {
+        let mut pace = Pace::new(100 * MIB, 0);
+        (1..=20).for_each(|s| pace.step(MIB, 0, seconds(s)));
+        assert_eq!((pace.rate(), pace.left_s()), (MIB, Some(80)));
+    }
+
+    #[test]
+    fn zeros_are_not_taken_for_speed() {
+        let mut pace = Pace::new(400 * MIB, 0);
+        (1..=20).for_each(|s| pace.step(MIB, 0, seconds(s)));
+        // 180 MiB of zeros in no time, then content as before: a tenth is content, at 1 MiB/s.
+        pace.step(180 * MIB, 180 * MIB, seconds(20));
+        assert!(pace.left_s().is_some_and(|left| (18..=22).contains(&left)), "{:?}", pace.left_s());
+        pace.step(MIB, 0, seconds(21));
+        assert!(pace.left_s().is_some_and(|left| (18..=23).contains(&left)), "{:?}", pace.left_s());
+    }
+
+    #[test]
+    fn only_what_was_done_lately_counts() {
+        let mut pace = Pace::new(1000 * MIB, 500 * MIB);
+        (1..=20).for_each(|s| pace.step(10 * MIB, 0, seconds(s)));
+        (21..=60).for_each(|s| pace.step(MIB, 0, seconds(s)));
+        assert_eq!(pace.left_s(), Some(260));
+    }
+
+    #[test]
+    fn standing_still_is_said() {
+        let mut pace = Pace::new(100 * MIB, 0);
+        (1..=5).for_each(|s| pace.step(MIB, 0, seconds(s)));
+        pace.tick(seconds(7));
+        assert!(!pace.is_stalled());
+        pace.tick(seconds(8));
+        assert!(pace.is_stalled() && pace.left_s().is_none());
+        pace.step(MIB, 0, seconds(9));
+        assert!(!pace.is_stalled());
+    }
+}

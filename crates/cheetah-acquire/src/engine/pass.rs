@@ -1,0 +1,313 @@
+//! The pass itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cheetah_device::Error as DeviceError;
+use cheetah_device::data::Part;
+use cheetah_image::hash::Hashing;
+use cheetah_image::{Error, Result};
+use tokio::time::MissedTickBehavior;
+
+use super::checkpoint::Checkpoints;
+use super::readback::Sample;
+use super::{Lanes, Pace};
+use crate::acquire::{ErrorsMax, Event, Evidence, Opener, Wire};
+use crate::journal::{self, Past};
+use crate::reader::{Bad, Chunk, Reader, Salvage};
+
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+/// Between two tries to open a source that was lost.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+
+/// A pass over a source.
+pub struct Pass<'a> {
+    /// The source.
+    pub source: Opener,
+    /// How to read what cannot be read in one go.
+    pub salvage: Salvage,
+    /// Unreadable ranges to put up with.
+    pub errors_max: ErrorsMax,
+    /// How long to try when the source is lost.
+    pub retry_for: Duration,
+    /// What was done before, and is added to.
+    pub done: Past,
+    /// How much of that is unreadable.
+    pub damage: Damage,
+    /// The sinks, at work.
+    pub lanes: Lanes,
+    /// The hashes of the whole, fed with what was done before.
+    pub hashing: Hashing,
+    /// The journal.
+    pub checkpoints: Checkpoints,
+    /// Who is told. What they have to say about it stops the pass.
+    pub tell: Tell<'a>,
+    /// How fast it goes.
+    pub pace: Pace,
+    /// When it began.
+    pub begun: Instant,
+    /// Counts for the report.
+    pub tally: Tally,
+}
+
+/// Who is told what happens.
+pub type Tell<'a> = &'a mut (dyn FnMut(Event) -> Result<()> + Send);
+
+/// What asks a pass to stop, and which signal it was.
+pub type Stop<'a> = &'a mut (dyn Future<Output = &'static str> + Send + Unpin);
+
+/// How much is unreadable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Ranges, neighbours counted as one.
+    pub ranges: u64,
+    /// Bytes.
+    pub bytes: u64,
+    end: Option<u64>,
+}
+
+impl Damage {
+    /// Of these, which are in order.
+    pub fn of<'a>(bad: impl IntoIterator<Item = &'a Bad>) -> Self {
+        bad.into_iter().fold(Self::default(), Self::and)
+    }
+
+    /// And this one, behind all others.
+    #[must_use]
+    pub fn and(self, bad: &Bad) -> Self {
+        let ranges = self.ranges + u64::from(self.end != Some(bad.offset));
+        Self { ranges, bytes: self.bytes + bad.len, end: Some(bad.range().end()) }
+    }
+}
+
+/// What a pass counts.
+#[derive(Clone, Default)]
+pub struct Tally {
+    /// Bytes of the source this pass has dealt with.
+    pub passed_bytes: u64,
+    /// Of these, known to be zeros without being moved.
+    pub zero_bytes: u64,
+    /// What went over links that are gone.
+    pub wire_before: Wire,
+    /// What goes over the one there is.
+    pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
+    /// How often the source was lost and came back.
+    pub reopened: u64,
+}
+
+/// How a pass ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything was dealt with.
+    Whole,
+    /// It was told to stop.
+    Stopped(&'static str),
+    /// The source is gone.
+    Lost(DeviceError),
+}
+
+impl Tally {
+    /// What went over the link in all, if there is one.
+    pub fn wire(&self) -> Option<Wire> {
+        self.wire.as_ref().map(|wire| wire().plus(self.wire_before))
+    }
+}
+
+/// Why a pass cannot go on.
+enum Failed {
+    /// A sink, or the journal: what was not safe before cannot be made safe.
+    Hard(Error),
+    /// Anything else.
+    Soft(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Soft(error)
+    }
+}
+
+impl Pass<'_> {
+    /// Reads on, to the end of the source or to where it is stopped. Then, or after an error that is not of the sinks'
+    /// making, what was done is made safe.
+    pub async fn run(&mut self, evidence: Evidence, stop: Stop<'_>) -> Result<End> {
+        match self.go_on(evidence, stop).await {
+            Err(Failed::Hard(error)) => Err(error),
+            Err(Failed::Soft(error)) => self.make_safe().await.and(Err(error)),
+            Ok(end) => self.make_safe().await.map(|()| end),
+        }
+    }
+
+    async fn go_on(&mut self, mut evidence: Evidence, stop: Stop<'_>) -> std::result::Result<End, Failed> {
+        loop {
+            self.tally.wire = evidence.wire.clone();
+            let mut reader = Reader::new(evidence.source.device.clone(), self.done.at, self.salvage);
+            let lost = match self.read(&mut reader, stop).await? {
+                End::Lost(error) => error,
+                end => return Ok(end),
+            };
+            drop((reader, evidence));
+            // Nobody knows for how long.
+            self.make_safe().await.map_err(Failed::Hard)?;
+            evidence = tokio::select! {
+                biased;
+                why = &mut *stop => return Ok(End::Stopped(why)),
+                back = self.reopen(&lost) => match back? {
+                    Some(evidence) => evidence,
+                    None => return Ok(End::Lost(lost)),
+                },
+            };
+        }
+    }
+
+    async fn read(&mut self, reader: &mut Reader, stop: Stop<'_>) -> std::result::Result<End, Failed> {
+        let mut tick = tokio::time::interval(TELL_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.checkpoints.is_due(self.done.at) {
+                self.checkpoint().await.map_err(Failed::Hard)?;
+            }
+            let full = self.checkpoints.must_wait(self.done.at);
+            tokio::select! {
+                biased;
+                why = &mut *stop => return Ok(End::Stopped(why)),
+                done = self.checkpoints.done() => done.map_err(Failed::Hard)?,
+                _ = tick.tick() => self.tell_progress()?,
+                next = reader.next(), if !full => match next {
+                    None => {
+                        self.tell_progress()?;
+                        return Ok(End::Whole);
+                    }
+                    Some(Ok(chunk)) => self.take(chunk).await?,
+                    Some(Err(error)) if is_lost(&error) => return Ok(End::Lost(error)),
+                    Some(Err(error)) => return Err(Failed::Soft(self.unacquirable(error))),
+                },
+            }
+        }
+    }
+
+    /// Hands a chunk on.
+    async fn take(&mut self, chunk: Chunk) -> std::result::Result<(), Failed> {
+        let damage = chunk.bad.iter().fold(self.damage, Damage::and);
+        if let Some(bad) = chunk.bad.first().filter(|_| self.errors_max.exceeded_by(damage.ranges)) {
+            return Err(Failed::Soft(self.too_many(bad)));
+        }
+        for bad in &chunk.bad {
+            (self.tell)(Event::Unreadable(bad.clone()))?;
+        }
+        self.damage = damage;
+        self.done.bad.extend(chunk.bad.iter().cloned());
+        self.done.digests.set(chunk.range.offset, chunk.digest);
+        self.done.retries += chunk.retries;
+        self.checkpoints.note(&chunk);
+        self.hashing.push(&chunk.data).await.map_err(Failed::Hard)?;
+        let chunk = Arc::new(chunk);
+        self.lanes.push(&chunk).await.map_err(Failed::Hard)?;
+        self.done.at = chunk.range.end();
+        let zeros = chunk.data.parts().iter().map(|part| if let Part::Zeros(len) = part { *len } else { 0 }).sum();
+        self.tally.passed_bytes += chunk.range.len;
+        self.tally.zero_bytes += zeros;
+        self.pace.step(chunk.range.len, zeros, self.begun.elapsed());
+        Ok(())
+    }
+
+    /// How long it has been at work, without interruptions.
+    pub fn active(&self) -> Duration {
+        Duration::from_millis(self.done.active_ms) + self.begun.elapsed()
+    }
+
+    /// Begins a checkpoint here.
+    async fn checkpoint(&mut self) -> Result<()> {
+        let marks = self.lanes.checkpoint().await?;
+        self.checkpoints.begin(self.done.at, (self.done.retries, self.active()), marks);
+        Ok(())
+    }
+
+    /// Finishes when everything that was handed on is on stable storage, and in the journal.
+    async fn make_safe(&mut self) -> Result<()> {
+        self.checkpoints.settle().await?;
+        if self.checkpoints.asked_at() < self.done.at {
+            self.checkpoint().await?;
+            self.checkpoints.settle().await?;
+        }
+        Ok(())
+    }
+
+    /// Opens the source again; `None` if it does not come back in time.
+    async fn reopen(&mut self, lost: &DeviceError) -> std::result::Result<Option<Evidence>, Failed> {
+        self.tally.wire_before = self.tally.wire().unwrap_or(self.tally.wire_before);
+        self.tally.wire = None;
+        let since = Instant::now();
+        (self.tell)(Event::Lost { why: lost.to_string(), retry_for_s: self.retry_for.as_secs() })?;
+        while since.elapsed() < self.retry_for {
+            tokio::time::sleep(RETRY_EVERY.min(self.retry_for)).await;
+            self.tell_progress()?;
+            let evidence = match (self.source)().await {
+                Ok(evidence) => evidence,
+                Err(error) => {
+                    tracing::debug!("the source is not there yet: {error}");
+                    continue;
+                }
+            };
+            match same_evidence(&self.done, &evidence).await {
+                Ok(()) => {
+                    self.tally.reopened += 1;
+                    (self.tell)(Event::Back)?;
+                    return Ok(Some(evidence));
+                }
+                Err(Error::Device { error, .. }) if is_lost(&error) => {}
+                Err(error) => return Err(Failed::Soft(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn tell_progress(&mut self) -> Result<()> {
+        self.pace.tick(self.begun.elapsed());
+        let mut progress = self.pace.progress();
+        progress.unreadable_bytes = self.damage.bytes;
+        progress.retries = self.done.retries;
+        progress.compression = self.tally.wire().and_then(|wire| wire.compression());
+        (self.tell)(Event::Progress(progress))
+    }
+
+    /// The error for a source that failed in another way than by bad sectors.
+    fn unacquirable(&self, error: DeviceError) -> Error {
+        let source = &self.done.start.source.location;
+        match error {
+            // Its own checksums say so, or it was written to.
+            DeviceError::Corrupt { .. } | DeviceError::Invalid(_) => {
+                Error::Evidence(format!("{source} cannot be acquired: {error}"))
+            }
+            error => Error::Device { doing: format!("reading {source}"), error },
+        }
+    }
+
+    fn too_many(&self, bad: &Bad) -> Error {
+        let source = &self.done.start.source.location;
+        let (range, why) = (bad.range(), &bad.why);
+        let next = "to skip and record what cannot be read, run the same command with --max-errors N, or unlimited";
+        Error::Evidence(match self.errors_max {
+            ErrorsMax::Count(0) => format!("{source}: {range} is unreadable: {why}; {next}"),
+            max => format!("{source}: {range} is unreadable, too: {why}; that is more than --max-errors {max}; {next}"),
+        })
+    }
+}
+
+/// Whether the source may come back.
+fn is_lost(error: &DeviceError) -> bool {
+    matches!(error, DeviceError::Lost { .. })
+}
+
+/// Fails, with [`Error::Evidence`], unless this is the source of which a part was acquired before.
+pub async fn same_evidence(done: &Past, evidence: &Evidence) -> Result<()> {
+    journal::same_source(&done.start.source, &evidence.source.identity)?;
+    let location = &evidence.source.identity.location;
+    let sample = Sample::of(done.at, &done.coverage());
+    let differs = sample.differs(&evidence.source.device, &done.digests).await;
+    match differs.map_err(Error::device(format!("comparing {location} with what was acquired of it")))? {
+        None => Ok(()),
+        Some(range) => Err(journal::changed(location, format_args!("{range} has another content now"))),
+    }
+}

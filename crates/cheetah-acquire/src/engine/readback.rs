@@ -1,0 +1,121 @@
+//! Reading again what was acquired: before going on with it, and in the end, when it is verified.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage, Data, DynDevice};
+use cheetah_drive::copy::read_exactly;
+use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
+use cheetah_image::hash::Hashing;
+use cheetah_image::{Error, Result};
+use futures::{StreamExt as _, stream};
+
+/// Chunks read at once.
+const READ_AHEAD: usize = 8;
+/// Chunks of the source that are compared when it is opened again, besides the first and the last.
+const SAMPLES: u64 = 6;
+/// Differing ranges named in an error.
+const RANGES_SHOWN_MAX: usize = 8;
+
+/// Reads `range`, with zeros for what `coverage` has as unreadable, whatever the device says of that.
+pub async fn unreadable_are_zeros(
+    device: &DynDevice,
+    range: ByteRange,
+    coverage: &Coverage,
+) -> cheetah_device::Result<Data> {
+    let mut whole = Data::new();
+    for (run, state) in coverage.runs(range) {
+        whole.append(match state {
+            State::Unreadable => Data::zeros(run.len),
+            State::Read | State::Unread => read_exactly(device, run).await?,
+        });
+    }
+    Ok(whole)
+}
+
+/// Reads the first `size` bytes of `device`, which errors call `name`, compares every chunk with its digest, and hands
+/// them to `hashing`. Fails, with [`Error::Evidence`], naming the ranges that differ.
+pub async fn read_back(
+    device: &DynDevice,
+    name: &str,
+    size: u64,
+    (digests, coverage): (&Digests, &Arc<Coverage>),
+    hashing: Option<&Hashing>,
+    mut progress: impl FnMut(u64),
+) -> Result<()> {
+    let read = |range: ByteRange| {
+        let (device, coverage) = (device.clone(), coverage.clone());
+        let task = tokio::spawn(async move {
+            let data = unreadable_are_zeros(&device, range, &coverage).await?;
+            let digest = digest(&data);
+            Ok::<(Data, ChunkDigest), cheetah_device::Error>((data, digest))
+        });
+        async move { (range, task.await) }
+    };
+    let chunks = ByteRange::new(0, size).split_at_multiples(CHUNK_BYTES);
+    let mut chunks = std::pin::pin!(stream::iter(chunks).map(read).buffered(READ_AHEAD));
+    let mut differing: Vec<ByteRange> = Vec::new();
+    while let Some((range, read)) = chunks.next().await {
+        let read = read.map_err(|error| Error::failed(format!("reading {name}: {error}")))?;
+        let (data, digest) = read.map_err(Error::device(format!("reading {name} back")))?;
+        if digests.get(range.offset) != Some(&digest) {
+            match differing.last_mut() {
+                Some(last) if last.end() == range.offset => last.len += range.len,
+                _ => differing.push(range),
+            }
+        }
+        if let Some(hashing) = hashing {
+            hashing.push(&data).await?;
+        }
+        progress(range.len);
+    }
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let mut named: Vec<_> = differing.iter().take(RANGES_SHOWN_MAX).map(ToString::to_string).collect();
+    if differing.len() > RANGES_SHOWN_MAX {
+        named.push(format!("{} more", differing.len() - RANGES_SHOWN_MAX));
+    }
+    Err(Error::Evidence(format!(
+        "{name} does not hold what was acquired into it: {} differ; something changed it, or its medium is failing",
+        named.join(", ")
+    )))
+}
+
+/// A few chunks of what was acquired, to compare a source with that is opened again.
+#[derive(Debug)]
+pub struct Sample(Vec<ByteRange>);
+
+impl Sample {
+    /// Of the first `at` bytes: the first chunk, the last, and some between, others each time. None of them with
+    /// unreadable parts.
+    pub fn of(at: u64, coverage: &Coverage) -> Self {
+        let chunks = at.div_ceil(CHUNK_BYTES);
+        // What a forger cannot foresee: none of this needs to be a secret, only different each time.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        let step = chunks.div_ceil(SAMPLES + 1).max(1);
+        let between = (0..SAMPLES).map(|n| n * step + u64::from(now) % step);
+        let mut indices: Vec<_> =
+            between.chain([0, chunks.saturating_sub(1)]).filter(|index| *index < chunks).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let range = |index: u64| ByteRange::between(index * CHUNK_BYTES, ((index + 1) * CHUNK_BYTES).min(at));
+        let whole = |range: &ByteRange| coverage.runs(*range).all(|(_, state)| state == State::Read);
+        Self(indices.into_iter().map(range).filter(whole).collect())
+    }
+
+    /// Reads them from `device`; the first that differs from its digest, if one does. What cannot be read any more
+    /// does not count as different.
+    pub async fn differs(&self, device: &DynDevice, digests: &Digests) -> cheetah_device::Result<Option<ByteRange>> {
+        let reads = self.0.iter().map(|range| async move { (*range, read_exactly(device, *range).await) });
+        for (range, read) in futures::future::join_all(reads).await {
+            match read {
+                Ok(data) if digests.get(range.offset) != Some(&digest(&data)) => return Ok(Some(range)),
+                Err(error) if !crate::reader::is_bad_sector(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}

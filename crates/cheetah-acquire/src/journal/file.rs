@@ -1,0 +1,139 @@
+//! The journal on disk.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use cheetah_image::{Error, Result};
+use rustix::fs::FlockOperation;
+
+use super::{Past, Record, Start, VERSION};
+
+/// Bytes a record may have: a checkpoint with a million unreadable ranges.
+const RECORD_BYTES_MAX: u64 = 256 << 20;
+/// Digits of the check before each record.
+const CHECK_DIGITS: usize = 16;
+
+/// A journal open for appending, by this process alone.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Begins one at `path`, where there must be none.
+    pub fn create(path: &Path, start: &Start) -> Result<Self> {
+        let doing = |error: std::io::Error| Error::io(format_args!("making the journal {}", path.display()), &error);
+        let file = OpenOptions::new().read(true).append(true).create_new(true).open(path).map_err(doing)?;
+        lock(&file, path)?;
+        let mut journal = Self { file, path: path.to_owned() };
+        journal.append(&Record::Start(Box::new(start.clone())))?;
+        sync_directory_of(path).map_err(doing)?;
+        Ok(journal)
+    }
+
+    /// Opens the one at `path`, and reads how far things are; `None` if there is none, or it was cut off before it
+    /// said anything.
+    pub fn open(path: &Path) -> Result<Option<(Self, Past)>> {
+        let doing = |error: std::io::Error| Error::io(format_args!("reading the journal {}", path.display()), &error);
+        let file = match OpenOptions::new().read(true).append(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(doing(error)),
+        };
+        lock(&file, path)?;
+        let mut journal = Self { file, path: path.to_owned() };
+        let (past, end) = journal.read().map_err(doing)?.map_err(|(line, why)| {
+            Error::failed(format!(
+                "the journal {} is damaged: line {line} is {why}; begin again with --restart",
+                path.display()
+            ))
+        })?;
+        journal.file.set_len(end).map_err(doing)?;
+        match past {
+            Some(past) => Ok(Some((journal, past))),
+            None => journal.remove().map(|()| None),
+        }
+    }
+
+    /// Reads all there is; where it ends, without what a crash cut off. Or which line is bad, and why.
+    fn read(&mut self) -> std::io::Result<std::result::Result<(Option<Past>, u64), (u64, String)>> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let size = self.file.metadata()?.len();
+        let mut lines = BufReader::new(&self.file);
+        let (mut past, mut end, mut number) = (None::<Past>, 0, 0);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            number += 1;
+            let len = lines.by_ref().take(RECORD_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+            let is_last = end + len == size;
+            let Some(record) = parse(&line) else {
+                // Half a record at the end is what a crash leaves; elsewhere it is damage.
+                return Ok(if is_last { Ok((past, end)) } else { Err((number, "no record".into())) });
+            };
+            let applied = match (&mut past, record) {
+                (Some(past), record) => past.apply(record).map_err(str::to_owned),
+                (None, Record::Start(start)) => begin(*start).map(|begun| past = Some(begun)),
+                (None, _) => Err("not the beginning".to_owned()),
+            };
+            if let Err(why) = applied {
+                return Ok(Err((number, why)));
+            }
+            end += len;
+        }
+    }
+
+    /// Appends a record, and puts it on stable storage. Returns its bytes.
+    pub fn append(&mut self, record: &Record) -> Result<u64> {
+        let doing = |error: &dyn std::fmt::Display| {
+            Error::failed(format!("writing the journal {}: {error}", self.path.display()))
+        };
+        let json = serde_json::to_string(record).map_err(|error| doing(&error))?;
+        let line = format!("{} {json}\n", check(json.as_bytes()));
+        self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()).map_err(|error| doing(&error))?;
+        Ok(line.len() as u64)
+    }
+
+    /// Removes it: there is nothing to go on with any more.
+    pub fn remove(self) -> Result<()> {
+        std::fs::remove_file(&self.path)
+            .and_then(|()| sync_directory_of(&self.path))
+            .map_err(|error| Error::io(format_args!("removing the journal {}", self.path.display()), &error))
+    }
+}
+
+fn begin(start: Start) -> std::result::Result<Past, String> {
+    if start.version != VERSION {
+        return Err(format!("of version {}, which this program does not know", start.version));
+    }
+    Past::new(start).map_err(|error| error.to_string())
+}
+
+fn parse(line: &[u8]) -> Option<Record> {
+    let (checked, json) = line.strip_suffix(b"\n")?.split_at_checked(CHECK_DIGITS)?;
+    let json = json.strip_prefix(b" ")?;
+    if check(json).as_bytes() != checked {
+        return None;
+    }
+    serde_json::from_slice(json).ok()
+}
+
+fn check(json: &[u8]) -> String {
+    let mut digits = blake3::hash(json).to_hex().to_string();
+    digits.truncate(CHECK_DIGITS);
+    digits
+}
+
+fn lock(file: &File, path: &Path) -> Result<()> {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        Error::failed(format!("{} is in use: this acquisition is running already; wait for it", path.display()))
+    })
+}
+
+/// Puts the entries of the directory `path` lies in on stable storage.
+pub(crate) fn sync_directory_of(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,241 @@
+//! The journal: what an acquisition that was interrupted needs to go on.
+//!
+//! `NAME.acquire` lies beside the first destination while an acquisition is under way, and is removed when it is
+//! done. It is a text file, a record a line, only ever appended to:
+//!
+//! ```text
+//! CHECK {"start": …}         what is acquired, into what, how
+//! CHECK {"checkpoint": …}    everything up to `at` is on stable storage in every destination
+//! CHECK {"resume": …}        somebody went on here
+//! ```
+//!
+//! `CHECK` are the first 16 digits of the BLAKE3 of the rest of the line. A crash may leave half a record at the end,
+//! which is cut off; damage anywhere else is an error. A checkpoint carries the digest of every chunk since the one
+//! before it: 32 bytes a MiB.
+
+mod file;
+
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage};
+use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, Digests};
+use cheetah_image::ewf::write::E01Options;
+use cheetah_image::{Error, HashChoice, Identity, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::reader::Bad;
+
+pub use file::Journal;
+pub(crate) use file::sync_directory_of;
+
+/// The version of the format; a journal with another one is refused.
+pub const VERSION: u32 = 1;
+
+/// A line of the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Record {
+    /// The first line.
+    Start(Box<Start>),
+    /// Something is safe.
+    Checkpoint(Checkpoint),
+    /// Somebody went on.
+    Resume {
+        /// When, in seconds since 1970 (UTC).
+        at_s: u64,
+    },
+}
+
+/// How an acquisition began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// [`VERSION`].
+    pub version: u32,
+    /// When, in seconds since 1970 (UTC).
+    pub at_s: u64,
+    /// The source as it was found.
+    pub source: Identity,
+    /// As the user wrote them.
+    pub destinations: Vec<String>,
+    /// Hashes of the whole, by name.
+    pub hashes: String,
+    /// What an E01 is like.
+    pub e01: E01Options,
+}
+
+impl Start {
+    /// Fails, naming what differs, unless `now` asks for the same as this acquisition was begun with. The source's
+    /// identity is another matter ([`same_source`]).
+    pub fn same_wish(&self, now: &Self) -> Result<()> {
+        let differs = |what: &str, then: &dyn std::fmt::Display, now: &dyn std::fmt::Display| {
+            Err(Error::misuse(format!(
+                "this acquisition was begun with {what} {then}, not {now}; repeat the command it was begun with, or \
+                 begin again with --restart"
+            )))
+        };
+        let (then_to, now_to) = (self.destinations.join(" "), now.destinations.join(" "));
+        if then_to != now_to {
+            return differs("the destinations", &then_to, &now_to);
+        }
+        if self.hashes != now.hashes {
+            return differs("--hash", &self.hashes, &now.hashes);
+        }
+        if self.e01.compression != now.e01.compression {
+            return differs("--level", &self.e01.compression, &now.e01.compression);
+        }
+        if self.e01.segment_size != now.e01.segment_size {
+            let shown = |size: Option<u64>| size.map_or("the most there is".to_owned(), |size| size.to_string());
+            return differs("--segment-size", &shown(self.e01.segment_size), &shown(now.e01.segment_size));
+        }
+        if self.e01.case != now.e01.case {
+            return differs("other case data", &"(case number, examiner …)", &"those given now");
+        }
+        Ok(())
+    }
+
+    /// The hashes of the whole.
+    pub fn hash_choice(&self) -> Result<HashChoice> {
+        self.hashes.parse()
+    }
+}
+
+/// Fails, saying what differs, unless the source `now` can be the one that was found `then`. That its bytes are the
+/// same, only digests can tell.
+pub fn same_source(then: &Identity, now: &Identity) -> Result<()> {
+    let shown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
+    let sector = |size: Option<u32>| size.map_or("unknown".to_owned(), |size| size.to_string());
+    let facts = [
+        ("size", then.size.to_string(), now.size.to_string()),
+        ("serial number", shown(&then.serial), shown(&now.serial)),
+        ("model", shown(&then.model), shown(&now.model)),
+        ("sector size", sector(then.sector_size), sector(now.sector_size)),
+        ("hashes stored in the image", format!("{:?}", then.hashes), format!("{:?}", now.hashes)),
+    ];
+    match facts.iter().find(|(_, then, now)| then != now) {
+        None => Ok(()),
+        Some((what, was, is)) => Err(changed(&now.location, format_args!("its {what} was {was} and is now {is}"))),
+    }
+}
+
+/// The error for a source that is not what it was.
+pub fn changed(source: &str, how: impl std::fmt::Display) -> Error {
+    Error::Evidence(format!(
+        "{source} is not the source this acquisition was begun with: {how}; connect that one again, or begin again \
+         with --restart"
+    ))
+}
+
+/// Everything before `at` is on stable storage in every destination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Bytes from the start: a multiple of a chunk, or all there are.
+    pub at: u64,
+    /// The digests of the chunks since the last checkpoint.
+    #[serde(with = "base64_digests")]
+    pub digests: Vec<ChunkDigest>,
+    /// What could not be read since the last checkpoint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bad: Vec<Bad>,
+    /// Reads that had to be repeated, from the very start.
+    pub retries: u64,
+    /// How long it has been at work, from the very start, without interruptions: milliseconds.
+    pub active_ms: u64,
+    /// What each destination needs to go on from here: JSON, as text, since of all but the last it is never read.
+    pub marks: Vec<String>,
+}
+
+/// How far an acquisition has come for good.
+#[derive(Debug, Clone)]
+pub struct Past {
+    /// How it began.
+    pub start: Start,
+    /// Bytes that are safe.
+    pub at: u64,
+    /// The digests of the chunks before `at`.
+    pub digests: Digests,
+    /// What could not be read before `at`, in order; neighbours may touch.
+    pub bad: Vec<Bad>,
+    /// As in the last checkpoint.
+    pub retries: u64,
+    /// As in the last checkpoint.
+    pub active_ms: u64,
+    /// As in the last checkpoint; `None` if there is none.
+    pub marks: Option<Vec<String>>,
+    /// How often somebody went on.
+    pub resumes: u64,
+}
+
+impl Past {
+    /// Nothing has been done yet.
+    pub fn new(start: Start) -> Result<Self> {
+        let digests = Digests::new(start.source.size)?;
+        let (bad, marks) = (Vec::new(), None);
+        Ok(Self { start, at: 0, digests, bad, retries: 0, active_ms: 0, marks, resumes: 0 })
+    }
+
+    /// Takes in the next record; the reason if it makes no sense there.
+    fn apply(&mut self, record: Record) -> std::result::Result<(), &'static str> {
+        match record {
+            Record::Start(_) => Err("a second beginning"),
+            Record::Resume { .. } => {
+                self.resumes += 1;
+                Ok(())
+            }
+            Record::Checkpoint(checkpoint) => self.advance(checkpoint),
+        }
+    }
+
+    fn advance(&mut self, checkpoint: Checkpoint) -> std::result::Result<(), &'static str> {
+        let Checkpoint { at, digests, bad, retries, active_ms, marks } = checkpoint;
+        let size = self.start.source.size;
+        let new = at.checked_sub(self.at).ok_or("a step back")?;
+        if at > size || at != size && !at.is_multiple_of(CHUNK_BYTES) {
+            return Err("a step to where no chunk ends");
+        }
+        if digests.len() as u64 != new.div_ceil(CHUNK_BYTES) {
+            return Err("digests of more or fewer chunks than there are");
+        }
+        if marks.len() != self.start.destinations.len() {
+            return Err("more or fewer destinations than there are");
+        }
+        let step = ByteRange::between(self.at, at);
+        if !bad.iter().all(|bad| !bad.range().is_empty() && step.contains(bad.range())) {
+            return Err("unreadable ranges elsewhere");
+        }
+        for (chunk, digest) in step.split_at_multiples(CHUNK_BYTES).zip(digests) {
+            self.digests.set(chunk.offset, digest);
+        }
+        self.bad.extend(bad);
+        (self.at, self.retries, self.active_ms, self.marks) = (at, retries, active_ms, Some(marks));
+        Ok(())
+    }
+
+    /// What has been read, and what could not be.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = Coverage::new(self.start.source.size);
+        coverage.set(ByteRange::new(0, self.at), State::Read);
+        self.bad.iter().for_each(|bad| coverage.set(bad.range(), State::Unreadable));
+        coverage
+    }
+}
+
+/// Digests one behind the other, in base64.
+mod base64_digests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD_NO_PAD;
+    use cheetah_drive::digests::ChunkDigest;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub fn serialize<S: Serializer>(digests: &[ChunkDigest], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD_NO_PAD.encode(digests.as_flattened()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ChunkDigest>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = STANDARD_NO_PAD.decode(text).map_err(D::Error::custom)?;
+        let (digests, rest) = bytes.as_chunks();
+        if rest.is_empty() { Ok(digests.to_vec()) } else { Err(D::Error::custom("half a digest")) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use super::*;
+use cheetah_image::Kind;
+use proptest::prelude::*;
+
+const MIB: u64 = CHUNK_BYTES;
+
+fn start(size: u64) -> Start {
+    Start {
+        version: VERSION,
+        at_s: 1,
+        source: Identity::new(Kind::Raw, "disk.raw", size),
+        destinations: vec!["x.raw".into()],
+        hashes: "all".into(),
+        e01: E01Options::default(),
+    }
+}
+
+fn checkpoint(at: u64, chunks: u8, bad: Vec<Bad>) -> Checkpoint {
+    let digests = (0..chunks).map(|n| [n; 32]).collect();
+    Checkpoint { at, digests, bad, retries: 3, active_ms: 5, marks: vec![String::new()] }
+}
+
+fn bad(offset: u64, len: u64) -> Bad {
+    Bad { offset, len, why: "scratched".into() }
+}
+
+#[test]
+fn tells_what_it_was_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.raw.acquire");
+    assert!(Journal::open(&path).unwrap().is_none());
+    let size = 3 * MIB + 5;
+    let mut journal = Journal::create(&path, &start(size)).unwrap();
+    let busy = Journal::open(&path).unwrap_err().to_string();
+    assert!(busy.contains("running already"), "{busy}");
+    journal.append(&Record::Checkpoint(checkpoint(2 * MIB, 2, vec![bad(512, 512)]))).unwrap();
+    journal.append(&Record::Resume { at_s: 2 }).unwrap();
+    journal.append(&Record::Checkpoint(checkpoint(size, 2, Vec::new()))).unwrap();
+    drop(journal);
+    let (journal, past) = Journal::open(&path).unwrap().unwrap();
+    assert_eq!((past.at, past.resumes, past.retries), (size, 1, 3));
+    assert_eq!(past.digests.get(3 * MIB), Some(&[1; 32]));
+    assert_eq!(past.coverage().bytes(State::Unreadable), 512);
+    assert_eq!(past.start, start(size));
+    journal.remove().unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let nonsense = [
+        checkpoint(2 * MIB, 1, Vec::new()),
+        checkpoint(MIB + 1, 2, Vec::new()),
+        checkpoint(4 * MIB, 4, Vec::new()),
+        checkpoint(MIB, 1, vec![bad(MIB - 1, 2)]),
+        Checkpoint { marks: Vec::new(), ..checkpoint(MIB, 1, Vec::new()) },
+    ];
+    for checkpoint in nonsense {
+        let mut past = Past::new(start(3 * MIB)).unwrap();
+        assert!(past.apply(Record::Checkpoint(checkpoint.clone())).is_err(), "{checkpoint:?}");
+    }
+}
+
+#[test]
+fn another_wish_and_another_source_are_told_apart() {
+    let then = start(MIB);
+    then.same_wish(&then).unwrap();
+    let other = Start { hashes: "md5".into(), ..then.clone() };
+    let error = then.same_wish(&other).unwrap_err();
+    assert!(error.exit_code() == 2 && error.to_string().contains("--hash all, not md5"), "{error}");
+    let mut source = then.source.clone();
+    source.location = "/dev/sdc".into();
+    same_source(&then.source, &source).unwrap();
+    source.serial = Some("X1".into());
+    let error = same_source(&then.source, &source).unwrap_err();
+    assert!(error.exit_code() == 3 && error.to_string().contains("serial number was unknown and is now X1"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn cut_off_anywhere_it_tells_a_part_and_damaged_anywhere_no_lie(cut in 0usize..2000, flip in 0usize..2000) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let mut journal = Journal::create(&path, &start(8 * MIB)).unwrap();
+        for n in 1..=8 {
+            journal.append(&Record::Checkpoint(checkpoint(n * MIB, 1, Vec::new()))).unwrap();
+        }
+        drop(journal);
+        let bytes = std::fs::read(&path).unwrap();
+        let cut = cut % bytes.len();
+        std::fs::write(&path, &bytes[..cut]).unwrap();
+        let whole = bytes[..cut].iter().filter(|byte| **byte == b'\n').count() as u64;
+        match Journal::open(&path).unwrap() {
+            None => prop_assert!(whole == 0 && !path.exists()),
+            Some((mut journal, past)) => {
+                prop_assert_eq!(past.at, (whole - 1) * MIB);
+                // And it can be gone on with.
+                journal.append(&Record::Resume { at_s: 1 }).unwrap();
+                drop(journal);
+                prop_assert_eq!(Journal::open(&path).unwrap().unwrap().1.resumes, 1);
+            }
+        }
+        let mut damaged = bytes.clone();
+        damaged[flip % bytes.len()] ^= 4;
+        std::fs::write(&path, &damaged).unwrap();
+        match Journal::open(&path) {
+            Err(error) => prop_assert!(error.to_string().contains("--restart")),
+            // Only what may be the half of a record that was never finished goes unnoticed: the last.
+            Ok(read) => prop_assert!(read.is_some_and(|(_, past)| past.at == 7 * MIB)),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Reading a source once, from start to end: many chunks under way, handed on in order, bad sectors salvaged.
+
+mod salvage;
+mod window;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError};
+use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, digest};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+pub use salvage::{Salvage, is_bad_sector};
+use window::Window;
+
+/// A piece of the source: 1 MiB, except the last.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// Where it is.
+    pub range: ByteRange,
+    /// Its content; zeros stand for what is unreadable.
+    pub data: Data,
+    /// The digest of that.
+    pub digest: ChunkDigest,
+    /// What could not be read of it, in order and apart.
+    pub bad: Vec<Bad>,
+    /// How often parts of it were read again.
+    pub retries: u64,
+}
+
+/// A range that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bad {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// What the source said.
+    pub why: Arc<str>,
+}
+
+impl Bad {
+    /// Where it is.
+    pub const fn range(&self) -> ByteRange {
+        ByteRange::new(self.offset, self.len)
+    }
+
+    /// Appends to `list`, merging with its last where they touch.
+    pub fn push(self, list: &mut Vec<Self>) {
+        match list.last_mut() {
+            Some(last) if last.range().end() == self.offset => last.len += self.len,
+            _ => list.push(self),
+        }
+    }
+}
+
+/// The chunks of a source in order.
+pub struct Reader {
+    device: DynDevice,
+    salvage: Salvage,
+    size: u64,
+    /// The first byte nobody has asked for yet.
+    ahead: u64,
+    under_way: VecDeque<Task>,
+    window: Window,
+}
+
+struct Task {
+    handle: JoinHandle<cheetah_device::Result<Chunk>>,
+    asked: Instant,
+}
+
+impl Reader {
+    /// Reads `device` from `from`, a multiple of a chunk.
+    pub fn new(device: DynDevice, from: u64, salvage: Salvage) -> Self {
+        let size = device.geometry().size;
+        Self { device, salvage, size, ahead: from, under_way: VecDeque::new(), window: Window::default() }
+    }
+
+    /// The next chunk; `None` at the end. After an error there is nothing more to be had. May be dropped, and called
+    /// again.
+    pub async fn next(&mut self) -> Option<cheetah_device::Result<Chunk>> {
+        while self.under_way.len() < self.window.chunks() && self.ahead < self.size {
+            let range = ByteRange::between(self.ahead, (self.ahead + CHUNK_BYTES).min(self.size));
+            let handle = tokio::spawn(read(self.device.clone(), range, self.salvage));
+            self.under_way.push_back(Task { handle, asked: Instant::now() });
+            self.ahead = range.end();
+        }
+        let first = self.under_way.front_mut()?;
+        let starved = !first.handle.is_finished();
+        let read = (&mut first.handle).await;
+        // How long it took is known only if it was waited for.
+        if starved {
+            self.window.starved(first.asked.elapsed());
+        }
+        self.under_way.pop_front();
+        Some(read.unwrap_or_else(|error| Err(DeviceError::Invalid(format!("reading the source: {error}").into()))))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.under_way.iter().for_each(|task| task.handle.abort());
+    }
+}
+
+async fn read(device: DynDevice, range: ByteRange, salvage: Salvage) -> cheetah_device::Result<Chunk> {
+    let salvaged = salvage.read(&device, range).await?;
+    let digest = digest(&salvaged.data);
+    Ok(Chunk { range, data: salvaged.data, digest, bad: salvaged.bad, retries: salvaged.retries })
+}
+
+#[cfg(test)]
+mod tests;

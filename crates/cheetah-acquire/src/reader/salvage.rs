@@ -1,0 +1,109 @@
+//! Reading around bad sectors.
+
+use std::sync::Arc;
+
+use cheetah_device::error::EIO;
+use cheetah_device::{ByteRange, Data, DynDevice, Error, Result};
+use cheetah_drive::copy::read_exactly;
+
+use super::Bad;
+
+/// How to read what cannot be read in one go.
+#[derive(Debug, Clone, Copy)]
+pub struct Salvage {
+    /// Bytes a sector: what is given up at once. At least 1.
+    pub sector: u64,
+    /// How often a sector is tried again before it is given up.
+    pub retries: u32,
+}
+
+/// What was had of a range.
+#[derive(Debug, Default)]
+pub struct Salvaged {
+    /// As long as the range; zeros stand for what is unreadable.
+    pub data: Data,
+    /// What is unreadable.
+    pub bad: Vec<Bad>,
+    /// Reads beyond the first.
+    pub retries: u64,
+}
+
+impl Salvage {
+    /// Reads `range`. Where the source says that it cannot be read, both halves are read instead, and their halves,
+    /// down to single sectors. One after the other, from the start: a failing disk is not to be hurried.
+    ///
+    /// # Errors
+    ///
+    /// Every error that says nothing about the sectors themselves ([`is_bad_sector`]).
+    pub async fn read(self, device: &DynDevice, range: ByteRange) -> Result<Salvaged> {
+        let mut salvaged = Salvaged::default();
+        let mut reads: u64 = 0;
+        let mut pending = vec![range];
+        while let Some(piece) = pending.pop() {
+            let halves = self.halve(piece);
+            let tries = if halves.is_some() { 1 } else { u64::from(self.retries) + 1 };
+            let mut read = read_exactly(device, piece).await;
+            reads += 1;
+            for _ in 1..tries {
+                if !read.as_ref().is_err_and(is_bad_sector) {
+                    break;
+                }
+                read = read_exactly(device, piece).await;
+                reads += 1;
+            }
+            match (read, halves) {
+                (Ok(data), _) => salvaged.data.append(data),
+                (Err(error), _) if !is_bad_sector(&error) => return Err(error),
+                (Err(_), Some((left, right))) => pending.extend([right, left]),
+                (Err(error), None) => {
+                    Bad { offset: piece.offset, len: piece.len, why: cause(&error) }.push(&mut salvaged.bad);
+                    salvaged.data.append(Data::zeros(piece.len));
+                }
+            }
+        }
+        salvaged.retries = reads.saturating_sub(1);
+        Ok(salvaged)
+    }
+
+    /// The halves of a range, which touch at a multiple of a sector; `None` if it lies within one.
+    fn halve(self, range: ByteRange) -> Option<(ByteRange, ByteRange)> {
+        let middle = range.offset + range.len / 2;
+        let below = middle - middle % self.sector;
+        let cut = if below > range.offset { below } else { below.checked_add(self.sector)? };
+        (cut < range.end()).then(|| (ByteRange::between(range.offset, cut), ByteRange::between(cut, range.end())))
+    }
+}
+
+/// Whether an error says that the evidence itself cannot be read there, rather than that something is wrong with the
+/// way to it.
+pub fn is_bad_sector(error: &Error) -> bool {
+    matches!(error, Error::Unreadable { .. } | Error::Io { errno: EIO, .. })
+}
+
+/// What the source said, without where.
+fn cause(error: &Error) -> Arc<str> {
+    match error {
+        Error::Unreadable { why, .. } | Error::Io { why, .. } => why.clone(),
+        other => other.to_string().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn halves_make_the_whole_and_end_at_sectors(offset in 0u64..10_000, len in 1u64..10_000, sector in 1u64..600) {
+            let range = ByteRange::new(offset, len);
+            match (Salvage { sector, retries: 0 }).halve(range) {
+                Some((left, right)) => {
+                    prop_assert!(left.offset == offset && left.end() == right.offset && right.end() == range.end());
+                    prop_assert!(!left.is_empty() && !right.is_empty() && right.offset % sector == 0);
+                }
+                None => prop_assert_eq!(offset / sector, (range.end() - 1) / sector),
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The report for people.
+
+use std::fmt;
+
+use cheetah_device::Size;
+use cheetah_image::{CaseData, Identity};
+
+use super::Report;
+
+/// Unreadable ranges listed; the coverage map has all of them.
+const RANGES_SHOWN_MAX: usize = 100;
+/// Columns of the names.
+const NAMES: usize = 18;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Acquisition report, {}\n", self.tool)?;
+        case(f, &self.case)?;
+        source(f, &self.source)?;
+        writeln!(f)?;
+        line(f, "acquired", format_args!("{} ({} bytes)", Size(self.size), self.size))?;
+        line(f, "started", &self.started)?;
+        line(f, "finished", &self.finished)?;
+        let rate = Size(self.rate_bytes_s);
+        line(f, "at work", format_args!("{:.1} s, {rate} a second", self.duration_s))?;
+        line(f, "interruptions", self.interruptions)?;
+        if let Some(wire) = &self.wire {
+            let ratio = wire.compression().unwrap_or(1.0);
+            let content = Size(wire.content_bytes);
+            line(f, "over the link", format_args!("{} for {content} ({ratio:.2} to 1)", Size(wire.received_bytes)))?;
+            line(f, "links lost", self.reconnects + wire.reconnects)?;
+        }
+        line(f, "reads repeated", self.retries)?;
+        self.unreadable_ranges(f)?;
+        writeln!(f)?;
+        for (kind, digest) in self.hashes.iter() {
+            line(f, kind.name(), digest)?;
+        }
+        for differs in &self.hashes_differing {
+            line(f, "DIFFERS", format_args!("the source claims the {} {}", differs.hash, differs.claimed))?;
+        }
+        self.destinations(f)
+    }
+}
+
+impl Report {
+    fn unreadable_ranges(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unreadable.is_empty() {
+            return line(f, "unreadable", "nothing");
+        }
+        let count = self.unreadable.len();
+        line(f, "UNREADABLE", format_args!("{} bytes in {count} ranges; zeros stand for them", self.unreadable_bytes))?;
+        for bad in self.unreadable.iter().take(RANGES_SHOWN_MAX) {
+            line(f, "", format_args!("{} bytes at {}: {}", bad.len, bad.offset, bad.why))?;
+        }
+        if count > RANGES_SHOWN_MAX {
+            line(f, "", format_args!("and {} more: see the map", count - RANGES_SHOWN_MAX))?;
+        }
+        Ok(())
+    }
+
+    fn destinations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for sink in &self.sinks {
+            writeln!(f)?;
+            line(f, "destination", &sink.destination)?;
+            for file in sink.files.iter().skip(1) {
+                line(f, "", file.display())?;
+            }
+            line(f, "stored", Size(sink.stored_bytes))?;
+            if let Some(map) = &sink.map {
+                line(f, "coverage map", map.display())?;
+            }
+            if let Some(custody) = &sink.custody {
+                line(f, "custody log", custody.display())?;
+            }
+            match sink.verified {
+                Some(true) => line(f, "read back", "as acquired")?,
+                Some(false) => line(f, "READ BACK", "NOT as acquired")?,
+                None => line(f, "read back", "not asked for")?,
+            }
+            for problem in &sink.problems {
+                line(f, "PROBLEM", problem)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "{name:<NAMES$}{value}")
+}
+
+fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {
+    let said = [
+        ("case number", &case.case_number),
+        ("evidence number", &case.evidence_number),
+        ("examiner", &case.examiner),
+        ("description", &case.description),
+        ("notes", &case.notes),
+    ];
+    for (name, value) in said {
+        if let Some(value) = value {
+            line(f, name, value)?;
+        }
+    }
+    if case.is_empty() { Ok(()) } else { writeln!(f) }
+}
+
+fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
+    line(f, "source", &source.location)?;
+    line(f, "kind", source.kind)?;
+    for (name, value) in [("model", &source.model), ("serial number", &source.serial)] {
+        if let Some(value) = value {
+            line(f, name, value)?;
+        }
+    }
+    if let Some(bytes) = source.sector_size {
+        line(f, "sector", format_args!("{bytes} bytes"))?;
+    }
+    line(
+        f,
+        "write-protected",
+        match source.write_protected {
+            Some(true) => "yes",
+            Some(false) => "no; it was opened read-only, and never written to",
+            None => "unknown; it was opened read-only, and never written to",
+        },
+    )
+}

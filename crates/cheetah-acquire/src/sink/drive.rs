@@ -1,0 +1,114 @@
+//! A drive: an image loaded into the memory of nodes. `loading` until it is whole.
+
+use std::path::PathBuf;
+
+use cheetah_device::{Device as _, DynDevice, Size};
+use cheetah_drive::copy::Writer;
+use cheetah_drive::load::{LoadOptions, Loader};
+use cheetah_drive::{DriveFile, HashChoice, ImageState};
+use cheetah_image::{Error, Result};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use super::{Durable, Mark, Resumed, Setup, Sink, Whole, gone};
+use crate::acquire::Destination;
+use crate::reader::Chunk;
+
+struct Drive {
+    path: PathBuf,
+    loader: Loader,
+    device: DynDevice,
+    writer: Writer,
+}
+
+pub fn check(destination: &Destination, setup: &Setup) -> Result<()> {
+    let file = DriveFile::load(&destination.path)?;
+    if setup.size > file.size {
+        return Err(Error::failed(format!(
+            "the source has {}, {destination} only {}; enlarge the drive, or create one that is large enough",
+            Size(setup.size),
+            Size(file.size)
+        )));
+    }
+    match &file.image {
+        None => Ok(()),
+        Some(image) if image.state == ImageState::Loading && (setup.restart || setup.force) => Ok(()),
+        Some(image) if image.state == ImageState::Loading => Err(Error::misuse(format!(
+            "{destination} holds part of an image, of {}; repeat the command that was bringing it in, or begin again \
+             with --restart",
+            image.source
+        ))),
+        Some(_) if setup.force => Ok(()),
+        Some(image) => Err(Error::misuse(format!(
+            "{destination} holds an image already, of {}; use another drive, or --force to overwrite it",
+            image.source
+        ))),
+    }
+}
+
+fn options(setup: &Setup) -> LoadOptions {
+    LoadOptions {
+        source_name: setup.source.clone(),
+        // Made for all sinks at once.
+        hashes: HashChoice::NONE,
+        force_lease: setup.force_lease,
+        timeout: setup.timeout,
+    }
+}
+
+pub async fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>> {
+    let file = DriveFile::load(&destination.path)?;
+    let loader = Loader::begin(file, setup.size, &options(setup)).await?;
+    Ok(sink(destination, loader))
+}
+
+pub async fn resume(destination: &Destination, setup: &Setup) -> Result<Resumed> {
+    let file = DriveFile::load(&destination.path)?;
+    let Some(loader) = Loader::resume(file, setup.size, &options(setup)).await? else {
+        return Err(gone(destination, "the drive does not hold part of this image"));
+    };
+    let held = loader.device();
+    Ok(Resumed { sink: sink(destination, loader), held })
+}
+
+fn sink(destination: &Destination, loader: Loader) -> Box<dyn Sink> {
+    let device = loader.device();
+    let writer = Writer::new(device.clone(), destination.to_string());
+    Box::new(Drive { path: destination.path.clone(), loader, device, writer })
+}
+
+impl Sink for Drive {
+    fn push<'a>(&'a mut self, chunk: &'a Chunk) -> BoxFuture<'a, Result<()>> {
+        self.writer.write(chunk.range, chunk.data.clone()).boxed()
+    }
+
+    fn checkpoint(&mut self) -> BoxFuture<'_, Result<Durable>> {
+        async move {
+            self.writer.wait().await?;
+            let (device, name) = (self.device.clone(), self.path.display().to_string());
+            let durable = async move {
+                device.flush().await.map_err(Error::device(format!("flushing {name}")))?;
+                Ok(Mark::new())
+            };
+            Ok(durable.boxed())
+        }
+        .boxed()
+    }
+
+    fn finish<'a>(self: Box<Self>, whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>> {
+        let Self { path, loader, device, writer } = *self;
+        // Whoever holds the device would be writing under a lease that is given back.
+        drop((device, writer));
+        async move {
+            loader.finish(&whole.digests, whole.hashes.clone()).await?;
+            Ok(vec![path])
+        }
+        .boxed()
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let Self { loader, device, writer, .. } = *self;
+        drop((device, writer));
+        loader.close().boxed()
+    }
+}

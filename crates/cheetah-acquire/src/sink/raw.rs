@@ -1,0 +1,139 @@
+//! A raw image: a sparse file, `NAME.partial` until it is whole.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cheetah_device::{Device as _, DynDevice};
+use cheetah_drive::copy::Writer;
+use cheetah_drive::sparse::SparseFile;
+use cheetah_image::{Error, RawFile, Result};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+
+use super::{Durable, Mark, Resumed, Setup, Sink, Whole, exists, gone, half_made};
+use crate::acquire::Destination;
+use crate::journal::sync_directory_of;
+use crate::reader::Chunk;
+
+struct Raw {
+    destination: Destination,
+    partial: PathBuf,
+    file: DynDevice,
+    writer: Writer,
+    force: bool,
+}
+
+fn partial(destination: &Destination) -> PathBuf {
+    destination.beside("partial")
+}
+
+fn doing(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::io(format_args!("writing {}", path.display()), &error)
+}
+
+pub fn check(destination: &Destination, setup: &Setup) -> Result<()> {
+    if !setup.force && destination.path.symlink_metadata().is_ok() {
+        return Err(exists(destination));
+    }
+    let partial = partial(destination);
+    if !setup.restart && partial.symlink_metadata().is_ok() {
+        return Err(half_made(destination, &partial));
+    }
+    Ok(())
+}
+
+pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>> {
+    let partial = partial(destination);
+    discard(destination)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(&partial).map_err(doing(&partial))?;
+    file.set_len(setup.size).map_err(doing(&partial))?;
+    sync_directory_of(&partial).map_err(doing(&partial))?;
+    Ok(sink(destination, partial, file, setup))
+}
+
+pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resumed> {
+    let partial = partial(destination);
+    if !partial.exists() {
+        // Stopped after it had got its name, and before the journal was removed.
+        if !destination.path.exists() || at != setup.size {
+            return Err(gone(destination, &format!("{} is not there", partial.display())));
+        }
+        std::fs::rename(&destination.path, &partial).map_err(doing(&partial))?;
+    }
+    let file = OpenOptions::new().write(true).open(&partial).map_err(doing(&partial))?;
+    let len = file.metadata().map_err(doing(&partial))?.len();
+    if len < at {
+        return Err(gone(destination, &format!("{} was cut off", partial.display())));
+    }
+    // What was written behind the checkpoint may be anything; a sparse file is written only where it is a hole.
+    file.set_len(at).and_then(|()| file.set_len(setup.size)).map_err(doing(&partial))?;
+    let held = Arc::new(RawFile::open(&partial)?);
+    Ok(Resumed { sink: sink(destination, partial, file, setup), held })
+}
+
+pub fn discard(destination: &Destination) -> Result<()> {
+    let partial = partial(destination);
+    match std::fs::remove_file(&partial) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(format_args!("removing {}", partial.display()), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn sink(destination: &Destination, partial: PathBuf, file: File, setup: &Setup) -> Box<dyn Sink> {
+    let name = partial.display().to_string();
+    let file: DynDevice = Arc::new(SparseFile::new(file, name.as_str(), setup.size));
+    let writer = Writer::new(file.clone(), name);
+    Box::new(Raw { destination: destination.clone(), partial, file, writer, force: setup.force })
+}
+
+impl Sink for Raw {
+    fn push<'a>(&'a mut self, chunk: &'a Chunk) -> BoxFuture<'a, Result<()>> {
+        self.writer.write(chunk.range, chunk.data.clone()).boxed()
+    }
+
+    fn checkpoint(&mut self) -> BoxFuture<'_, Result<Durable>> {
+        async move {
+            self.writer.wait().await?;
+            let (file, name) = (self.file.clone(), self.partial.display().to_string());
+            let durable = async move {
+                file.flush().await.map_err(Error::device(format!("flushing {name}")))?;
+                Ok(Mark::new())
+            };
+            Ok(durable.boxed())
+        }
+        .boxed()
+    }
+
+    fn finish<'a>(self: Box<Self>, _whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>> {
+        async move {
+            let path = self.destination.path.clone();
+            rename(&self.partial, &self.destination, self.force)?;
+            sync_directory_of(&path).map_err(doing(&path))?;
+            Ok(vec![path])
+        }
+        .boxed()
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async { Ok(()) }.boxed()
+    }
+}
+
+fn rename(from: &Path, to: &Destination, replace: bool) -> Result<()> {
+    let doing = |errno: Errno| doing(&to.path)(errno.into());
+    if replace {
+        return rustix::fs::rename(from, &to.path).map_err(doing);
+    }
+    match rustix::fs::renameat_with(CWD, from, CWD, &to.path, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) => Err(exists(to)),
+        // Not every file system can do it in one step.
+        Err(Errno::INVAL | Errno::NOSYS) if to.path.symlink_metadata().is_ok() => Err(exists(to)),
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::rename(from, &to.path).map_err(doing),
+        renamed => renamed.map_err(doing),
+    }
+}
