@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
 use crate::failure::Result;
+use crate::signals::Stop;
 use crate::ui::Ui;
 
 /// What `enlarge` is told.
@@ -52,6 +53,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         SizeOrAll::All => Wanted::All,
     };
     let nodes = args.nodes.find(timeout, ui).await?;
+    // From here on it takes no longer than the nodes' timeout, and is not left half-done: no signal ends it.
+    let _caught = Stop::catch()?;
     enlarge(&mut file, EnlargeRequest { nodes, layout: args.layout.get(), size, thin: args.thin, timeout }).await?;
     ui.answer(
         format_args!("{}: {} now, {} before", args.drive.display(), Size(file.size), Size(before)),
