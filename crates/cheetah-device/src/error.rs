@@ -83,6 +83,12 @@ impl Error {
         Self::Io { context: context.into(), why: error.to_string().into(), errno: error.raw_os_error().unwrap_or(EIO) }
     }
 
+    /// Whether the evidence itself cannot be read just here, while the rest of it may well be: a bad sector, rather
+    /// than a source that is gone.
+    pub fn is_bad_sector(&self) -> bool {
+        matches!(self, Self::Unreadable { .. } | Self::Io { errno: EIO, .. })
+    }
+
     /// The errno (Linux numbering) a client of the device is told.
     pub fn errno(&self) -> i32 {
         match self {

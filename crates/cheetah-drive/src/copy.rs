@@ -173,7 +173,7 @@ async fn write(to: DynDevice, name: Arc<str>, range: ByteRange, data: Data) -> R
 }
 
 /// The data as runs that alternate between zeros and not, cut at multiples of [`ZERO_RUN_BYTES`].
-fn zero_runs(data: &Data) -> Vec<(ByteRange, bool)> {
+pub(crate) fn zero_runs(data: &Data) -> Vec<(ByteRange, bool)> {
     let mut runs: Vec<(ByteRange, bool)> = Vec::new();
     for piece in ByteRange::new(0, data.len()).split_at_multiples(ZERO_RUN_BYTES) {
         let zero = data.slice(piece.offset, piece.len).is_zero();

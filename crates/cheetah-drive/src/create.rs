@@ -62,8 +62,17 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     }
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = if stem.is_empty() { "drive".to_owned() } else { stem.chars().take(60).collect() };
-    let mut file =
-        DriveFile { path: path.clone(), version: VERSION, name, id: new_id()?, size: 0, sets: Vec::new(), image: None };
+    let mut file = DriveFile {
+        path: path.clone(),
+        version: VERSION,
+        name,
+        id: new_id()?,
+        size: 0,
+        sets: Vec::new(),
+        image: None,
+        fill: None,
+        map: None,
+    };
     let shares = plan(request.size, request.layout, &free(&request.nodes))?;
     let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
     file.size = match request.size {
@@ -102,6 +111,10 @@ fn exists(path: &Path) -> Error {
 /// Appends a set of further nodes to the drive; its file is replaced. Refused while anyone uses the drive, and while
 /// any of its nodes cannot tell.
 pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()> {
+    if let Some(fill) = &file.fill {
+        let (name, from) = (&file.name, &fill.location);
+        return Err(Error::failed(format!("{name} is still being filled from {from}; enlarge it once it is complete")));
+    }
     let shares = plan(request.size, request.layout, &free(&request.nodes))?;
     let nodes = unused(file, request.timeout).await?;
     if let Some(problem) = nodes.into_iter().find_map(|node| node.problem) {

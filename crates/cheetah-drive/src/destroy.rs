@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::export::Export;
 use crate::file::{DriveFile, SetNode};
+use crate::fill;
 use crate::lease::Leases;
 use crate::status::{NodeState, NodeStatus, status};
 use crate::usage::unused;
@@ -111,6 +112,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     });
     if file_removed {
         remove(&file.digests_path())?;
+        fill::remove_all(file)?;
         remove(&file.path)?;
     }
     Ok(Destroyed { nodes, file_removed })

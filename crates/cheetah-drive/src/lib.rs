@@ -17,6 +17,9 @@
 //! | [`DriveFile::load`]`(path)` | read and check a drive file |
 //! | [`Drive::open`]`(&DriveFile, OpenOptions) -> Drive` | assemble the device; [`Drive::device`], [`Drive::close`] |
 //! | [`load::load`]`(&mut DriveFile, DynDevice, LoadOptions, progress) -> Image` | copy an image in, hashed on the way |
+//! | [`fill::begin`]`(&mut DriveFile, spec, &Identity, HashChoice)` | mark a new drive as filling from a source |
+//! | [`fill::Filling::open`]`(&DriveFile, OpenSource, FillOptions) -> Option<Filling>` | read a drive while it is filled |
+//! | [`fill::partial::save_partial`]`(&DriveFile, &Path, force, timeout, progress) -> Option<Partial>` | copy out what is there, with a map |
 //! | [`verify::verify`]`(&DriveFile, VerifyOptions, progress) -> VerifyReport` | read everything back and compare |
 //! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
 //! | [`save::copy`]`(DynDevice, DynDevice, HashChoice, progress) -> Saved` | copy a device to another |
@@ -40,6 +43,7 @@ pub mod digests;
 mod export;
 mod fence;
 pub mod file;
+pub mod fill;
 pub mod find;
 pub mod gather;
 mod lease;

@@ -7,6 +7,7 @@ use cheetah_device::{ByteRange, DynDevice, Size, Zeroing};
 use crate::copy::{Copy, Progress};
 use crate::digests::Digests;
 use crate::file::{DriveFile, Image, ImageState};
+use crate::fill;
 use crate::open::{Drive, OpenOptions};
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
@@ -86,6 +87,7 @@ impl Loader {
             hashes: Hashes::default(),
         };
         file.image = Some(image.clone());
+        forget_fill(&mut file)?;
         let loader = Self { file, drive, image };
         match loader.prepare().await {
             Ok(()) => Ok(loader),
@@ -109,6 +111,7 @@ impl Loader {
         // It may have been stopped between the last of this and forgetting that it had to be done.
         image = Image { state: ImageState::Loading, digests: None, hashes: Hashes::default(), ..image };
         file.image = Some(image.clone());
+        forget_fill(&mut file)?;
         file.save()?;
         Ok(Some(Self { file, drive, image }))
     }
@@ -148,6 +151,12 @@ impl Loader {
     pub async fn close(self) -> Result<()> {
         self.drive.close().await
     }
+}
+
+/// What was known of another way in which the drive was being filled means nothing any more.
+fn forget_fill(file: &mut DriveFile) -> Result<()> {
+    (file.fill, file.map) = (None, None);
+    fill::remove_files(file)
 }
 
 async fn open(file: &DriveFile, options: &LoadOptions) -> Result<Drive> {

@@ -1,6 +1,7 @@
 //! Opening a drive: connecting its nodes and stacking the layers over them.
 //!
 //! ```text
+//!  gaps                          if parts of its image could not be read
 //!  prefetch                      if it has a budget
 //!  fence | read-only             writable | not
 //!  window                        the drive's exact size
@@ -9,6 +10,8 @@
 //!  window … a node               its share of the export
 //!  NBD client | lost             connected | gone, and that is allowed
 //! ```
+//!
+//! A drive that is still being filled is opened by [`fill`](crate::fill) only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +22,16 @@ use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::stripe::Stripe;
 use cheetah_device::window::Window;
-use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
+use cheetah_device::{ByteRange, Coverage, Device as _, DynDevice, Size};
 use futures::future::join_all;
 
 use crate::connect::{Connect, connect};
 use crate::fence::Fenced;
 use crate::file::{DriveFile, ImageState, Set, SetNode};
+use crate::fill::{self, Gaps, being_filled};
 use crate::lease::Leases;
 use crate::lost::Lost;
-use crate::status::{NodeState, node_status};
+use crate::status::{NodeState, node_status, status};
 use cheetah_image::error::{Error, Result};
 
 /// How to open a drive.
@@ -72,7 +76,11 @@ impl Drive {
     /// Connects to the drive's nodes, takes the write lease if asked to, and assembles the device. Every node that
     /// cannot be used is named in the error.
     pub async fn open(file: &DriveFile, options: OpenOptions) -> Result<Self> {
-        let drive = Self::open_unmarked(file, options).await?;
+        let gaps = gaps(file, &options).await?;
+        let mut drive = Self::open_unmarked(file, options).await?;
+        if let Some(coverage) = gaps {
+            drive.device = Arc::new(Gaps::new(drive.device, coverage, file.name.as_str()));
+        }
         match &file.image {
             Some(image) if drive.is_writable() && image.state == ImageState::Intact => {
                 let mut marked = file.clone();
@@ -143,6 +151,23 @@ impl Drive {
         leases.release().await;
         flushed
     }
+}
+
+/// What must not be read of the drive's image, if anything; refuses a drive that cannot be opened so.
+async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage>> {
+    let name = &file.name;
+    if file.fill.is_some() {
+        let nodes = status(file, options.timeout).await?.nodes;
+        let writer = nodes.into_iter().find_map(|node| node.writer);
+        return Err(Error::failed(being_filled(name, writer.as_deref())));
+    }
+    let covered = fill::covered(file)?;
+    if covered.is_some() && options.writable {
+        return Err(Error::misuse(format!(
+            "parts of {name} could not be read from its source, so it can only be read; let tools write to an overlay"
+        )));
+    }
+    Ok(covered.map(|covered| covered.coverage))
 }
 
 type Assembled = (DynDevice, Option<Arc<Prefetch>>, Vec<String>);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cheetah_device::coverage::State;
 use cheetah_node::control::api::{ExportStatus, Status};
 use cheetah_node::control::{ControlClient, ControlError};
 use futures::future::join_all;
@@ -9,6 +10,7 @@ use serde::Serialize;
 
 use crate::connect::{Connect, connect};
 use crate::file::{DriveFile, Image, SetNode};
+use crate::fill;
 use cheetah_image::error::Result;
 
 /// How a drive is.
@@ -24,10 +26,26 @@ pub struct DriveStatus {
     pub layout: Vec<String>,
     /// What was loaded, if anything.
     pub image: Option<Image>,
+    /// How much of the image is there; of one that is being filled, or could not be read in full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub covered: Option<CoveredStatus>,
     /// Whether every node is there with the bytes it was given.
     pub healthy: bool,
     /// For each node entry, in file order.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// How much of an image is there, as last recorded: somebody who fills the drive records it every few seconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CoveredStatus {
+    /// Bytes that are there.
+    pub read_bytes: u64,
+    /// Bytes that are not there yet.
+    pub unread_bytes: u64,
+    /// Bytes that the source could not read.
+    pub unreadable_bytes: u64,
+    /// Who fills the drive, if anyone does.
+    pub filler: Option<String>,
 }
 
 /// How one node's part of a drive is.
@@ -80,12 +98,19 @@ impl NodeState {
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
     let entries = file.sets.iter().enumerate().flat_map(|(set, content)| content.nodes.iter().map(move |n| (set, n)));
     let nodes = join_all(entries.map(|(set, node)| node_status(set, node, timeout))).await;
+    let covered = fill::covered(file)?.map(|covered| CoveredStatus {
+        read_bytes: covered.coverage.bytes(State::Read),
+        unread_bytes: covered.coverage.bytes(State::Unread),
+        unreadable_bytes: covered.coverage.bytes(State::Unreadable),
+        filler: nodes.iter().find_map(|node| node.writer.clone()).filter(|_| file.fill.is_some()),
+    });
     Ok(DriveStatus {
         name: file.name.clone(),
         id: file.id.clone(),
         size_bytes: file.size,
         layout: file.sets.iter().map(|set| set.describe()).collect(),
         image: file.image.clone(),
+        covered,
         healthy: nodes.iter().all(|node| node.state.is_healthy()),
         nodes,
     })

@@ -12,7 +12,7 @@ use crate::copy::{Chunk, Progress, chunks, read_exactly};
 use crate::digests::{ChunkDigest, Digests, digest};
 use crate::file::{DriveFile, ImageState};
 use crate::open::{Drive, OpenOptions};
-use cheetah_image::error::Result;
+use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 
 /// A chunk that cannot be read is asked for again in pieces of at most this many bytes, to tell what is lost.
@@ -137,7 +137,14 @@ pub async fn verify(
 fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
     let Some(image) = &file.image else { return Ok((Compared::Empty, None)) };
     let compared = match image.state {
-        ImageState::Intact => Compared::Digests,
+        ImageState::Intact | ImageState::Incomplete => Compared::Digests,
+        ImageState::Filling => {
+            let (name, from) = (&file.name, &image.source);
+            return Err(Error::Evidence(format!(
+                "{name} is incomplete: it is still being filled from {from}; `cheetah status` says how far it is, and \
+                 `cheetah load` without an image finishes it"
+            )));
+        }
         // Whoever opened it for writing need not have written.
         ImageState::Modified => Compared::Modified,
         ImageState::Loading => return Ok((Compared::Loading, None)),

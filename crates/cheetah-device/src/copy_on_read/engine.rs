@@ -9,7 +9,6 @@ use super::pace::Pace;
 use super::suspects::{Suspects, next_unit};
 use super::{CopyOnReadConfig, FETCH_BYTES_MAX, GRAIN, Progress};
 use crate::coverage::State;
-use crate::error::EIO;
 use crate::{ByteRange, Coverage, Data, Error, Result};
 
 /// Names a read that waits.
@@ -177,7 +176,7 @@ impl Engine {
                 let why = format!("{}: {range} was answered with {} bytes", self.source, data.len());
                 self.source_lost(id, Error::Invalid(why.into()), now, actions);
             }
-            Err(error) if is_bad_sector(&error) => {
+            Err(error) if error.is_bad_sector() => {
                 self.source_answered();
                 self.unreadable(id, &error, now, actions);
             }
@@ -420,9 +419,4 @@ impl Engine {
         self.next_id += 1;
         self.next_id
     }
-}
-
-/// Whether the source is there, and cannot read just this.
-fn is_bad_sector(error: &Error) -> bool {
-    matches!(error, Error::Unreadable { .. } | Error::Io { errno: EIO, .. })
 }

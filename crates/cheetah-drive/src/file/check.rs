@@ -2,9 +2,9 @@
 
 use cheetah_nbd::uri::NbdUri;
 
-use super::{DriveFile, Image, ImageState, LayoutName, Set, SetNode};
+use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode};
 use crate::digests::CHUNK_BYTES;
-use cheetah_image::hash::is_hex;
+use cheetah_image::hash::{HashChoice, is_hex};
 
 /// Nodes in all sets together.
 pub const NODES_MAX: usize = 1024;
@@ -31,7 +31,17 @@ impl DriveFile {
         let before_last = self.sets[..self.sets.len() - 1].iter().fold(0, |sum: u64, set| sum.saturating_add(set.size));
         let fits = before_last < self.size && self.size <= self.capacity() && self.capacity() <= SIZE_BYTES_MAX;
         ensure(fits, || format!("its size {} and its sets' {} do not add up", self.size, self.capacity()))?;
-        self.image.as_ref().map_or(Ok(()), |image| image.check(self.size))
+        self.image.as_ref().map_or(Ok(()), |image| image.check(self.size))?;
+        let state = self.image.as_ref().map(|image| image.state);
+        ensure(self.fill.is_some() == (state == Some(ImageState::Filling)), || {
+            "an image on its way has a source to fill it from, and no other has".into()
+        })?;
+        ensure(self.map.is_some() == (state == Some(ImageState::Incomplete)), || {
+            "an incomplete image has a map, and no other has".into()
+        })?;
+        let size = self.image.as_ref().map_or(0, |image| image.size);
+        self.fill.as_ref().map_or(Ok(()), |fill| fill.check(size))?;
+        self.map.as_ref().map_or(Ok(()), MapRef::check)
     }
 }
 
@@ -72,14 +82,38 @@ impl Image {
         ensure(self.size <= drive, || format!("its image of {} bytes is larger than the drive", self.size))?;
         let hashes = self.hashes.iter().all(|(kind, digest)| is_hex(digest, kind.digits()));
         ensure(hashes, || "a hash of the image has the wrong length".into())?;
-        let loaded = self.state != ImageState::Loading;
-        ensure(loaded == self.digests.is_some(), || "a loaded image has chunk digests, an unfinished one none".into())?;
+        ensure(self.state.is_loaded() == self.digests.is_some(), || {
+            "a loaded image has chunk digests, an unfinished one none".into()
+        })?;
         let Some(digests) = &self.digests else { return Ok(()) };
-        let plain = !digests.file.is_empty() && !digests.file.contains(['/', '\0']) && digests.file != "..";
-        ensure(plain, || "the file of digests must lie beside the drive file".into())?;
+        ensure(is_plain(&digests.file), || "the file of digests must lie beside the drive file".into())?;
         ensure(digests.chunk == CHUNK_BYTES, || format!("the digests' chunk is {}, not {CHUNK_BYTES}", digests.chunk))?;
         ensure(is_hex(&digests.blake3, 64), || "the digest of the digests is not 64 hexadecimal digits".into())
     }
+}
+
+impl Fill {
+    fn check(&self, size: u64) -> Check {
+        let texts = [Some(&self.kind), Some(&self.location), self.serial.as_ref()];
+        let short = texts.into_iter().flatten().all(|text| text.len() <= TEXT_BYTES_MAX);
+        ensure(short, || format!("what is said of the source is longer than {TEXT_BYTES_MAX} bytes"))?;
+        ensure(self.size == size, || format!("its source has {} bytes, its image {size}", self.size))?;
+        let sector = self.sector_size.is_none_or(|size| size.is_power_of_two() && (512..=65536).contains(&size));
+        ensure(sector, || "the size of the source's sectors is none that disks have".into())?;
+        ensure(self.hashes.parse::<HashChoice>().is_ok(), || format!("'{}' names no hashes", self.hashes))
+    }
+}
+
+impl MapRef {
+    fn check(&self) -> Check {
+        ensure(is_plain(&self.file), || "the map must lie beside the drive file".into())?;
+        ensure(is_hex(&self.blake3, 64), || "the digest of the map is not 64 hexadecimal digits".into())
+    }
+}
+
+/// Whether it names a file in the drive file's own directory.
+fn is_plain(file: &str) -> bool {
+    !file.is_empty() && !file.contains(['/', '\0']) && file != ".."
 }
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {

@@ -71,10 +71,31 @@ fn seal(body: &str) -> String {
 mod tests {
     use super::*;
     use crate::file::tests::example;
-    use crate::file::{ImageState, LayoutName, Set};
+    use crate::file::{Fill, ImageState, LayoutName, Set};
     use proptest::prelude::*;
 
     const PATH: &str = "dir/case42.drive";
+
+    fn fill(size: u64) -> Fill {
+        Fill {
+            kind: "nbd".into(),
+            location: "nbd://10.0.0.7/sda".into(),
+            size,
+            sector_size: Some(512),
+            serial: None,
+            modified_ns: None,
+            hashes: "md5,sha256".into(),
+        }
+    }
+
+    /// The example, its image still on its way.
+    fn filling() -> DriveFile {
+        let mut file = example();
+        let image = file.image.as_mut().unwrap();
+        (image.state, image.digests) = (ImageState::Filling, None);
+        file.fill = Some(fill(image.size));
+        file
+    }
 
     fn decode(text: &str) -> Result<DriveFile> {
         super::decode(text, Path::new(PATH))
@@ -98,6 +119,7 @@ mod tests {
         let text = encode(&example()).unwrap();
         assert_eq!(decode(&text).unwrap(), example());
         assert_eq!(decode(&text.replace('\n', "\r\n")).unwrap(), example());
+        assert_eq!(decode(&encode(&filling()).unwrap()).unwrap(), filling());
     }
 
     #[test]
@@ -122,7 +144,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_even_under_a_good_seal() {
         type Change = fn(&mut DriveFile);
-        let cases: [(&str, Change); 12] = [
+        let cases: [(&str, Change); 15] = [
             ("do not add up", |file| file.size = 1),
             ("do not add up", |file| file.size = 5 << 20),
             ("not the sum", |file| file.sets[0].size += 1),
@@ -137,6 +159,12 @@ mod tests {
                 file.image.as_mut().unwrap().digests.as_mut().unwrap().file = "../../etc/passwd".into();
             }),
             ("an unfinished one none", |file| file.image.as_mut().unwrap().state = ImageState::Loading),
+            ("an incomplete image has a map", |file| file.image.as_mut().unwrap().state = ImageState::Incomplete),
+            ("a source to fill it from", |file| {
+                let image = file.image.as_mut().unwrap();
+                (image.state, image.digests) = (ImageState::Filling, None);
+            }),
+            ("its source has 5 bytes", |file| *file = DriveFile { fill: Some(fill(5)), ..filling() }),
         ];
         for (why, change) in cases {
             let text = refusal(&sealed(change));

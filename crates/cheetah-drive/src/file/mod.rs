@@ -22,6 +22,12 @@
 //!
 //! [image]                        # once one has been loaded
 //! …
+//!
+//! [fill]                         # while the image is on its way, and the drive is read meanwhile
+//! …
+//!
+//! [map]                          # once it is known that parts of the image cannot be read
+//! …
 //! ```
 //!
 //! * [`codec`]: text to file and back, the seal and the limits.
@@ -67,6 +73,12 @@ pub struct DriveFile {
     /// The image that was loaded, if one was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
+    /// Where the image is on its way from; only while it is [`ImageState::Filling`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fill: Option<Fill>,
+    /// Which parts of the image could not be read; only where it is [`ImageState::Incomplete`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<MapRef>,
 }
 
 /// Nodes that came to the drive together, and how it lies over them.
@@ -131,6 +143,50 @@ pub enum ImageState {
     Intact,
     /// Opened for writing since it was loaded; there is nothing to verify it against.
     Modified,
+    /// On its way: what is not there yet is read from the source. A map beside the drive file says what is there.
+    Filling,
+    /// Loaded, but for ranges that the source could not read; not opened for writing since.
+    Incomplete,
+}
+
+impl ImageState {
+    /// Whether all that could be read of the image is there, so that there are digests of it.
+    pub const fn is_loaded(self) -> bool {
+        !matches!(self, Self::Loading | Self::Filling)
+    }
+}
+
+/// Where an image is on its way from, so that the source is known again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fill {
+    /// What the source is: `raw`, `e01`, `nbd` …
+    pub kind: String,
+    /// Its path, absolute, or its URI.
+    pub location: String,
+    /// Bytes in it.
+    pub size: u64,
+    /// Bytes in a sector of it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sector_size: Option<u32>,
+    /// Its serial number, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// When its (first) file was modified last: nanoseconds since 1970, of files only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modified_ns: Option<i64>,
+    /// Hashes to be made once it is complete, as [`HashChoice`](cheetah_image::HashChoice) prints them.
+    pub hashes: String,
+}
+
+/// The map of what could be read of an image, beside the drive file; in the format of GNU ddrescue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapRef {
+    /// File name, in the drive file's directory.
+    pub file: String,
+    /// BLAKE3 of the file.
+    pub blake3: String,
 }
 
 /// The file of chunk digests beside the drive file.
@@ -212,8 +268,13 @@ impl DriveFile {
 
 /// `case42.drive.digests` for `dir/case42.drive`.
 pub(crate) fn digests_name(path: &Path) -> String {
+    name_beside(path, "digests")
+}
+
+/// `case42.drive.EXTENSION` for `dir/case42.drive`.
+pub(crate) fn name_beside(path: &Path, extension: &str) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    format!("{name}.digests")
+    format!("{name}.{extension}")
 }
 
 #[cfg(test)]
@@ -251,6 +312,8 @@ pub(crate) mod tests {
                 }),
                 hashes: Hashes { md5: Some("9".repeat(32)), ..Hashes::default() },
             }),
+            fill: None,
+            map: None,
         }
     }
 }

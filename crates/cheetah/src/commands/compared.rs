@@ -34,5 +34,7 @@ pub const fn since_load(state: ImageState) -> Option<&'static str> {
         ImageState::Intact => None,
         ImageState::Modified => Some("opened for writing since it was loaded"),
         ImageState::Loading => Some("its load never finished"),
+        ImageState::Filling => Some("it is still being filled"),
+        ImageState::Incomplete => Some("parts of it could not be read from its source"),
     }
 }

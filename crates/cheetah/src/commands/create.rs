@@ -6,13 +6,16 @@ use cheetah_device::Size;
 use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
+use cheetah_drive::fill;
 use cheetah_drive::{DriveFile, HashChoice, Wanted};
+use cheetah_image::Identity;
 use serde_json::json;
 
 use super::load::{self, Source};
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
+use crate::source;
 use crate::ui::Ui;
 
 /// What `create` is told.
@@ -21,9 +24,12 @@ use crate::ui::Ui;
 #[command(long_about = "Makes a drive from the memory of nodes.
 
 The drive is described by the file written here; whoever has that file, and can reach the nodes, can open it. \
-The memory is reserved, unless --thin. With --from, an image is loaded at once, and the drive is as large as it.
+The memory is reserved, unless --thin. With --from, an image is loaded at once, and the drive is as large as it. \
+With --lazy too, the drive is there at once, and filled by whoever mounts or exports it: what is not there yet is \
+read from the source.
 
   cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw
+  cheetah create case42.drive --nodes lab1,lab2,lab3 --from nbd://10.0.0.7/sda --lazy
   cheetah create scratch.drive --nodes auto --size 20GiB
   cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --insecure --from disk.raw")]
 pub struct Args {
@@ -40,6 +46,10 @@ pub struct Args {
     /// Load this image: a raw file, a block device, an nbd:// URI or another drive
     #[arg(long, value_name = "SOURCE")]
     from: Option<String>,
+
+    /// Load nothing now: the drive is filled while it is used
+    #[arg(long, requires = "from")]
+    lazy: bool,
 
     #[command(flatten)]
     layout: LayoutArgs,
@@ -62,12 +72,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let timeout = args.timeout.get();
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // Opened first: without the image there is no point in asking anybody for memory.
-    let source = match &args.from {
-        Some(text) => Some(Source::open(text, timeout).await?),
+    let from = match &args.from {
+        Some(text) if args.lazy => Some(From::Filling(source::identified(text, timeout).await?.identity)),
+        Some(text) => Some(From::Loading(Source::open(text, timeout).await?)),
         None => None,
     };
-    let size = match (&source, args.size) {
-        (Some(source), _) => Wanted::Bytes(source.size()),
+    let size = match (&from, args.size) {
+        (Some(From::Filling(identity)), _) => Wanted::Bytes(identity.size),
+        (Some(From::Loading(source)), _) => Wanted::Bytes(source.size()),
         (None, Some(SizeOrAll::Size(size))) => Wanted::Bytes(size.0),
         (None, Some(SizeOrAll::All)) => Wanted::All,
         (None, None) => {
@@ -84,13 +96,15 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let request = CreateRequest { path, nodes, layout, size, thin, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
-    let Some(source) = source else {
-        answer(&file, ui);
-        return Ok(());
-    };
-    let loaded = tokio::select! {
-        loaded = load::load(&mut file, source, args.hash, false, timeout, ui) => loaded,
-        signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}"))),
+    let loaded = match (from, &args.from) {
+        (Some(From::Loading(source)), _) => tokio::select! {
+            loaded = load::load(&mut file, source, args.hash, false, timeout, ui) => loaded.map(drop),
+            signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}"))),
+        },
+        (Some(From::Filling(identity)), Some(spec)) => {
+            fill::begin(&mut file, spec, &identity, args.hash).map_err(Failure::from)
+        }
+        _ => Ok(()),
     };
     if let Err(failure) = loaded {
         undo(&file, &args, ui).await;
@@ -98,6 +112,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     answer(&file, ui);
     Ok(())
+}
+
+/// What is to be in the drive.
+enum From {
+    /// This, now.
+    Loading(Source),
+    /// This, while it is used.
+    Filling(Identity),
 }
 
 /// Nothing half-made is left behind.
@@ -115,13 +137,19 @@ fn answer(file: &DriveFile, ui: Ui) {
     let nodes: Vec<_> = file.nodes().map(|node| format!("{} {}", node.name, Size(node.size))).collect();
     let layout = file.sets.iter().map(Set::describe).collect::<Vec<_>>().join(", then ");
     let mut text = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
-    if let Some(image) = &file.image {
-        text.push_str(&format!("\n{}", load::describe(image)));
+    match (&file.image, &file.fill) {
+        (Some(image), Some(_)) => text.push_str(&format!(
+            "\nto be filled from {}: mount or export it, which fills it meanwhile, or fill it with `cheetah load {}`",
+            image.source,
+            file.path.display()
+        )),
+        (Some(image), None) => text.push_str(&format!("\n{}", load::describe(image))),
+        (None, _) => {}
     }
     let value = json!({
         "drive": file.path, "name": file.name, "id": file.id, "size_bytes": file.size, "layout": layout,
         "nodes": file.nodes().map(|node| json!({ "name": node.name, "size_bytes": node.size })).collect::<Vec<_>>(),
-        "hashes": file.image.as_ref().map(|image| &image.hashes),
+        "hashes": file.image.as_ref().map(|image| &image.hashes), "filling": file.fill.is_some(),
     });
     ui.answer(text, &value);
 }

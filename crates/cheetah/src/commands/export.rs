@@ -8,6 +8,7 @@ use cheetah_device::{DynDevice, Error, Size};
 use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
 use serde_json::json;
 
+use super::lazy;
 use super::options::AccessArgs;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
@@ -20,7 +21,8 @@ use crate::ui::Ui;
 #[command(long_about = "Serves a drive or an image over NBD, until it is stopped.
 
 Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. It is exported by the drive's name, and by \
-no name. Read-only, unless --writable; --overlay keeps what clients write apart.
+no name. Read-only, unless --writable; --overlay keeps what clients write apart. A drive created with --lazy is \
+filled from its source while it is exported.
 
   cheetah export case42.drive --unix /run/case42.sock
   cheetah export case42.drive --listen 127.0.0.1:10900
@@ -62,9 +64,12 @@ async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<
     let (listener, uri) = listen(args, &opened.name).await?;
     let size = Size(opened.size());
     let one = One { device: opened.device.clone(), name: opened.name.clone() };
-    let value = json!({ "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0 });
+    let value = json!({
+        "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
+    });
     ui.answer(format_args!("{}, {size}, is served at {uri}", args.source), &value);
     tokio::select! {
+        never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
         ended = serve(listener, Arc::new(one), ServerConfig::default()) => ended.context("serving ended"),
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");

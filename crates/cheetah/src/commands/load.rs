@@ -8,6 +8,7 @@ use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{DriveFile, HashChoice, Image, Progress};
 use serde_json::json;
 
+use super::lazy;
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -22,17 +23,21 @@ use crate::ui::Ui;
 The source is only read. A digest of every chunk is kept beside the drive file, so that verify can tell later \
 what has changed. Done means that every node has its part.
 
+Without a source, a drive that was created with --lazy is filled to the end; a load that is stopped goes on from \
+where it was. Exits with 3 if parts of the source could not be read.
+
   cheetah load case42.drive disk.raw
+  cheetah load case42.drive
   cheetah load case42.drive nbd://10.0.0.7/sda --hash sha256")]
 pub struct Args {
     /// The drive file
     drive: PathBuf,
 
-    /// A raw file, a block device, an nbd:// URI or another drive
-    source: String,
+    /// A raw file, a block device, an nbd:// URI or another drive; nothing to finish a drive created with --lazy
+    source: Option<String>,
 
     /// Hashes to make of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
-    #[arg(long, default_value_t)]
+    #[arg(long, default_value_t, requires = "source")]
     hash: HashChoice,
 
     /// Take the right to write away from whoever holds it
@@ -48,8 +53,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
     let mut file = DriveFile::load(&args.drive)?;
-    let source = Source::open(&args.source, timeout).await?;
     warn_of_foreign(&file, ui);
+    let Some(source) = &args.source else {
+        if file.fill.is_none() {
+            return Err(Failure::misused(format!(
+                "{} is not being filled from anywhere: say what to load into it",
+                args.drive.display()
+            )));
+        }
+        return lazy::fill_up(&file, args.force_lease, timeout, &mut stop, ui).await;
+    };
+    let source = Source::open(source, timeout).await?;
     let image = tokio::select! {
         image = load(&mut file, source, args.hash, args.force_lease, timeout, ui) => image?,
         signal = stop.asked() => return Err(Failure::failed(format!(

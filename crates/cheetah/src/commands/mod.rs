@@ -6,6 +6,7 @@ pub mod demo;
 pub mod destroy;
 pub mod enlarge;
 pub mod export;
+pub mod lazy;
 pub mod load;
 pub mod mount;
 pub mod node;

@@ -9,6 +9,7 @@ use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
 use serde_json::{Value, json};
 
+use super::lazy;
 use super::options::AccessArgs;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
@@ -22,7 +23,7 @@ use crate::ui::Ui;
 
 case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw: any tool that reads raw images \
 can work on them. Read-only, unless --writable. For tools that insist on writing, --overlay keeps what they write \
-apart, and the drive stays as it is.
+apart, and the drive stays as it is. A drive created with --lazy is filled from its source while it is mounted.
 
   cheetah mount case42.drive /mnt/case42
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB
@@ -78,6 +79,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let unmounted = tokio::select! {
         () = mount.wait() => Ok(()),
+        never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: unmounting");
             mount.unmount().await.map_err(Failure::failed)
@@ -93,9 +95,10 @@ fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
     let value = json!({
         "event": "ready", "dir": mount.dir(), "file": files.first(), "files": files, "size_bytes": size.0,
-        "pid": std::process::id(),
+        "pid": std::process::id(), "filling": opened.filled().is_some(),
     });
-    ui.answer(format_args!("{source}, {size}, is mounted:\n  {}", names.join("\n  ")), &value);
+    let filling = if opened.filled().is_some() { ", is being filled and" } else { "," };
+    ui.answer(format_args!("{source}, {size}{filling} is mounted:\n  {}", names.join("\n  ")), &value);
 }
 
 /// Whoever reads our stderr is waiting for its end, and the mount may last for days.

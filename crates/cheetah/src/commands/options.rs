@@ -137,8 +137,9 @@ pub struct AccessArgs {
     #[arg(long, value_name = "SIZE", default_value_t = Size(64 << 20))]
     prefetch: Size,
 
-    /// Take the right to write away from whoever holds it; that writer is refused from then on
-    #[arg(long, requires = "writable")]
+    /// Take the right to write, or to fill a drive that is not full yet, away from whoever holds it; they are refused
+    /// from then on
+    #[arg(long)]
     force_lease: bool,
 
     /// Open although nodes are lost; what they held cannot be read, the rest can
@@ -157,6 +158,7 @@ impl AccessArgs {
             overlay: self.overlay.clone(),
             prefetch_bytes: self.prefetch.0,
             force_lease: self.force_lease,
+            fill: true,
             allow_lost: self.allow_lost,
             timeout: self.timeout.get(),
         }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use cheetah_device::Size;
+use cheetah_device::coverage::State;
 use cheetah_drive::digests::Digests;
+use cheetah_drive::fill::partial::save_partial;
 use cheetah_drive::save::{SaveOptions, save};
 use cheetah_drive::{DriveFile, HashChoice, ImageState, Progress};
 use serde_json::json;
@@ -37,6 +39,11 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
+    /// Save what there is of an image that is not whole: holes where it is missing, and IMAGE.map says where. Exits
+    /// with 3
+    #[arg(long, conflicts_with_all = ["whole", "hash"])]
+    partial: bool,
+
     /// The whole drive, not only the part that its image takes
     #[arg(long)]
     whole: bool,
@@ -54,6 +61,16 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let file = DriveFile::load(&args.drive)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
+    if let Some(image) = file.image.as_ref().filter(|_| file.fill.is_some() || file.map.is_some()) {
+        if args.partial {
+            return partial(&args, &file, &mut stop, ui).await;
+        }
+        return Err(Failure::evidence(format!(
+            "{} has only a part of {}; `cheetah status` says how much, and save --partial writes that part, with a map",
+            args.drive.display(),
+            image.source
+        )));
+    }
     if image.is_some_and(|image| image.state == ImageState::Loading) {
         return Err(Failure::evidence(format!(
             "{} holds part of an image only: its load never finished; load it again, or save what is there with --whole",
@@ -84,4 +101,38 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let value = json!({ "image": args.image, "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared });
     ui.answer(text, &value);
     Ok(())
+}
+
+/// Saves what is there of an image that is not whole.
+async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let size = file.image.as_ref().map_or(0, |image| image.size);
+    let progress = ui.progress(format!("saving {}", args.image.display()), size);
+    let shown = |so_far: Progress| progress.set(so_far.done);
+    let saved = tokio::select! {
+        saved = save_partial(file, &args.image, args.force, args.timeout.get(), shown) => saved?,
+        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing was saved"))),
+    };
+    drop(progress);
+    let Some(saved) = saved else {
+        return Err(Failure::failed(format!("{} is whole by now; save it plainly", args.drive.display())));
+    };
+    let [read, unread, unreadable] =
+        [State::Read, State::Unread, State::Unreadable].map(|state| saved.coverage.bytes(state));
+    let (image, map) = (args.image.display(), saved.map.display());
+    let text = format!(
+        "{image}: {} of {}; {} unread, {} unreadable: holes, listed in {map}",
+        Size(read),
+        Size(size),
+        Size(unread),
+        Size(unreadable)
+    );
+    let value = json!({
+        "image": args.image, "map": saved.map, "size_bytes": size, "read_bytes": read, "unread_bytes": unread,
+        "unreadable_bytes": unreadable,
+    });
+    ui.answer(text, &value);
+    if saved.coverage.is_whole() {
+        return Ok(());
+    }
+    Err(Failure::evidence(format!("{image} is not a whole image: {map} says which parts are missing")))
 }

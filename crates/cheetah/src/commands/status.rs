@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use cheetah_device::Size;
-use cheetah_drive::status::{DriveStatus, NodeState, NodeStatus, status};
-use cheetah_drive::{DriveFile, ImageState};
+use cheetah_drive::status::{CoveredStatus, DriveStatus, NodeState, NodeStatus, status};
+use cheetah_drive::{DriveFile, Image, ImageState};
 
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
@@ -47,8 +47,13 @@ fn describe(found: &DriveStatus) -> String {
             ImageState::Intact => "intact",
             ImageState::Loading => "load never finished: PARTIAL",
             ImageState::Modified => "opened for writing since",
+            ImageState::Filling => "being filled: NOT WHOLE YET",
+            ImageState::Incomplete => "parts could not be read: PARTIAL",
         };
         text.push_str(&format!("\nimage {}, {}, {state}", image.source, Size(image.size)));
+        if let Some(covered) = &found.covered {
+            text.push_str(&describe_covered(covered, image));
+        }
     }
     let mut table = table(&["node", ">size", ">used", ">connections", "writer", "state"]);
     for node in &found.nodes {
@@ -62,6 +67,25 @@ fn describe(found: &DriveStatus) -> String {
         ]);
     }
     format!("{text}\n{table}")
+}
+
+fn describe_covered(covered: &CoveredStatus, image: &Image) -> String {
+    let share = |bytes: u64| {
+        // In tenths of a percent, rounded down: what is nearly whole is not whole.
+        let tenths = u128::from(bytes) * 1000 / u128::from(image.size.max(1));
+        format!("{} ({}.{}%)", Size(bytes), tenths / 10, tenths % 10)
+    };
+    let mut text = format!(
+        "\n  read {}, unread {}, unreadable {}",
+        share(covered.read_bytes),
+        share(covered.unread_bytes),
+        share(covered.unreadable_bytes)
+    );
+    if image.state == ImageState::Filling {
+        let filler = covered.filler.as_deref().map_or_else(|| "nobody just now".into(), |who| format!("by {who}"));
+        text.push_str(&format!("; filled {filler}"));
+    }
+    text
 }
 
 fn state(node: &NodeStatus) -> String {

@@ -1,0 +1,66 @@
+//! What is written down of a fill as it goes on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cheetah_device::copy_on_read::Ledger;
+use cheetah_device::{ByteRange, Coverage, Data, Error as DeviceError, Io};
+use cheetah_image::Result;
+
+use super::grains::{self, Grains};
+use super::map;
+use crate::file::{DriveFile, MapRef};
+
+/// The files beside the drive file: first the digests of what came, then the map that says it is there.
+pub(super) struct Account {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: String,
+    map: PathBuf,
+    grains: Grains,
+}
+
+impl Account {
+    /// Of a drive whose image has `size` bytes.
+    pub(super) fn open(file: &DriveFile, size: u64) -> Result<Self> {
+        let grains = Grains::open(&grains::path(file), size)?;
+        Ok(Self { inner: Arc::new(Inner { id: file.id.clone(), map: map::path(file), grains }) })
+    }
+
+    /// The digests of what came.
+    pub(super) fn grains(&self) -> &Grains {
+        &self.inner.grains
+    }
+
+    /// Writes the map. Blocks.
+    pub(super) fn save(&self, coverage: &Coverage) -> Result<MapRef> {
+        self.inner.save(coverage)
+    }
+}
+
+impl Inner {
+    fn save(&self, coverage: &Coverage) -> Result<MapRef> {
+        self.grains.sync()?;
+        map::save(&self.map, &self.id, coverage)
+    }
+}
+
+impl Ledger for Account {
+    fn passed(&self, range: ByteRange, data: &Data) {
+        self.inner.grains.note(range, data);
+    }
+
+    fn record(&self, coverage: Coverage) -> Io<'_, ()> {
+        let inner = self.inner.clone();
+        Io::later(async move {
+            let saving = tokio::task::spawn_blocking(move || inner.save(&coverage));
+            let failed = |why: String| DeviceError::Invalid(why.into());
+            match saving.await {
+                Ok(saved) => saved.map(drop).map_err(|error| failed(error.to_string())),
+                Err(died) => Err(failed(died.to_string())),
+            }
+        })
+    }
+}

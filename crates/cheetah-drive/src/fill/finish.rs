@@ -1,0 +1,108 @@
+//! The end of a fill: the drive is read in order, compared with what came from the source, hashed, and recorded as any
+//! loaded image is.
+
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage, DynDevice, Size};
+use cheetah_image::hash::Hashing;
+use cheetah_image::{Error, HashChoice, Hashes, Result};
+use futures::StreamExt as _;
+
+use super::account::Account;
+use super::remove_files;
+use crate::copy::{Chunk, Progress, chunks};
+use crate::digests::{CHUNK_BYTES, Digests};
+use crate::file::{DriveFile, Image, ImageState};
+
+/// Everything that finishing takes.
+pub(super) struct Finish<'a> {
+    /// The drive file, whose image is being filled.
+    pub file: DriveFile,
+    /// The drive, to be read.
+    pub drive: DynDevice,
+    /// What came from the source.
+    pub account: &'a Account,
+    /// What the drive has: nothing in it is unread.
+    pub coverage: Coverage,
+}
+
+impl Finish<'_> {
+    /// Reads everything, and records the image; returns the drive file as it was written.
+    ///
+    /// What differs from what came from the source is forgotten, so that it is read again by whoever fills next, and
+    /// is an error that says where.
+    pub(super) async fn run(self, progress: impl FnMut(Progress) + Send) -> Result<DriveFile> {
+        let Some(image) = self.file.image.clone() else {
+            return Err(Error::failed(format!("{} has no image to finish", self.file.name)));
+        };
+        let whole = self.coverage.is_whole();
+        let hashes = match &self.file.fill {
+            Some(fill) if whole => fill.hashes.parse()?,
+            // Hashes of the whole mean nothing where parts of it are unknown.
+            _ => HashChoice::NONE,
+        };
+        let (digests, hashes) = self.compare(image.size, hashes, progress).await?;
+        let Self { mut file, account, coverage, .. } = self;
+        let digests = digests.save(&file.path)?;
+        let state = if whole { ImageState::Intact } else { ImageState::Incomplete };
+        file.map = if whole { None } else { Some(account.save(&coverage)?) };
+        file.image = Some(Image { state, digests: Some(digests), hashes, ..image });
+        file.fill = None;
+        // Last, when everything is where it belongs: from now on the image counts as loaded.
+        file.save()?;
+        remove_files(&file)?;
+        Ok(file)
+    }
+
+    async fn compare(
+        &self,
+        size: u64,
+        hashes: HashChoice,
+        mut progress: impl FnMut(Progress) + Send,
+    ) -> Result<(Digests, Hashes)> {
+        let hashing = Hashing::start(hashes)?;
+        let mut digests = Digests::new(size)?;
+        let (mut differing, mut unproven) = (Vec::new(), 0);
+        let mut reads = std::pin::pin!(chunks(self.drive.clone(), size, size));
+        while let Some(Chunk { range, read }) = reads.next().await {
+            let (data, digest) = read.map_err(Error::device(format!("reading {} back", self.file.name)))?;
+            hashing.push(&data).await?;
+            // Some hundred bytes of a file that is in memory, as likely as not.
+            let known = self.account.grains().digest(range.offset)?;
+            match (known, digest) {
+                _ if !self.is_read(range) => {}
+                (Some(known), Some(digest)) if known != digest => differing.push(range),
+                (known, Some(digest)) => {
+                    unproven += if known.is_none() { range.len } else { 0 };
+                    digests.set(range.offset, digest);
+                }
+                (_, None) => return Err(Error::failed("a chunk was read without its digest; this is a bug")),
+            }
+            progress(Progress { done: range.end(), total: size });
+        }
+        if unproven > 0 {
+            let (name, unproven) = (&self.file.name, Size(unproven));
+            tracing::warn!("{name}: {unproven} came in pieces, and could not be compared with what the source sent");
+        }
+        self.refuse(&differing)?;
+        Ok((digests, hashing.finish().await?))
+    }
+
+    /// Whether all of a chunk was read.
+    fn is_read(&self, range: ByteRange) -> bool {
+        self.coverage.runs(range).all(|(_, state)| state == State::Read)
+    }
+
+    fn refuse(&self, differing: &[ByteRange]) -> Result<()> {
+        let Some(first) = differing.first() else { return Ok(()) };
+        let mut coverage = self.coverage.clone();
+        differing.iter().for_each(|range| coverage.set(*range, State::Unread));
+        self.account.save(&coverage)?;
+        Err(Error::Evidence(format!(
+            "{}: {} chunks of {} are not what the source sent, the first at {first}; they count as unread again: fill \
+             the drive again, and have the nodes' memory tested",
+            self.file.name,
+            differing.len(),
+            Size(CHUNK_BYTES)
+        )))
+    }
+}

@@ -1,0 +1,187 @@
+//! Digests of the source's bytes, made as they pass, in whatever order they come.
+//!
+//! A drive's digests are BLAKE3 of whole chunks of 1 MiB, but a chunk may come in pieces, with hours and a restart
+//! between them. BLAKE3 is a tree: the *chaining value* of each aligned 64 KiB grain can be made by itself, and a
+//! chunk's digest is those of its grains, merged ("BLAKE3", section 2.1, and `blake3::hazmat`). So what was recorded
+//! of a grain when it came from the source is in the end part of the chunk's digest, and what the drive reads back is
+//! compared with that: from the source's connection to the last read, end to end.
+//!
+//! The file beside the drive file is 32 bytes a grain, in order, written in place before a map says that the grain is
+//! there; it is sparse until then. A grain that came in smaller pieces, around a bad sector, has none: zeros.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use cheetah_device::copy_on_read::GRAIN;
+use cheetah_device::{ByteRange, Data};
+use cheetah_image::hash::feed;
+use cheetah_image::{Error, Result};
+use parking_lot::Mutex;
+
+use crate::digests::{CHUNK_BYTES, ChunkDigest};
+use crate::file::{DriveFile, name_beside};
+
+/// Bytes of one entry.
+const ENTRY_BYTES: usize = 32;
+/// What stands for an entry that was never made.
+const NONE: ChainingValue = [0; ENTRY_BYTES];
+
+/// The chaining values of an image's grains.
+pub(super) struct Grains {
+    file: File,
+    path: PathBuf,
+    size: u64,
+    /// Those made since the last [`Grains::sync`].
+    fresh: Mutex<BTreeMap<u64, ChainingValue>>,
+}
+
+/// Where a drive's file of grains is, or would be.
+pub(super) fn path(file: &DriveFile) -> PathBuf {
+    file.path.with_file_name(name_beside(&file.path, "grains"))
+}
+
+impl Grains {
+    /// Opens the file at `path`, or makes it, for an image of `size` bytes.
+    pub(super) fn open(path: &Path, size: u64) -> Result<Self> {
+        let failed = |error| Error::io(format_args!("opening {}", path.display()), &error);
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        file.set_len(size.div_ceil(GRAIN) * ENTRY_BYTES as u64).map_err(failed)?;
+        Ok(Self { file, path: path.to_owned(), size, fresh: Mutex::default() })
+    }
+
+    /// Notes what came from the source. Only whole grains count.
+    pub(super) fn note(&self, range: ByteRange, data: &Data) {
+        for grain in range.split_at_multiples(GRAIN).filter(|grain| self.is_whole(*grain)) {
+            let content = data.slice(grain.offset - range.offset, grain.len);
+            let value = self.value(grain, &content);
+            self.fresh.lock().insert(grain.offset / GRAIN, value);
+        }
+    }
+
+    fn is_whole(&self, grain: ByteRange) -> bool {
+        grain.offset.is_multiple_of(GRAIN) && (grain.len == GRAIN || grain.end() == self.size)
+    }
+
+    /// The chunk that a byte is in.
+    fn chunk(&self, offset: u64) -> ByteRange {
+        let start = offset - offset % CHUNK_BYTES;
+        ByteRange::between(start, (start + CHUNK_BYTES).min(self.size))
+    }
+
+    fn value(&self, grain: ByteRange, content: &Data) -> ChainingValue {
+        let chunk = self.chunk(grain.offset);
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(grain.offset - chunk.offset);
+        feed(content, |bytes| {
+            hasher.update(bytes);
+        });
+        // A chunk of a single grain is its own root.
+        if chunk.len == grain.len { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }
+    }
+
+    /// Puts on stable storage what has been noted. Blocks.
+    pub(super) fn sync(&self) -> Result<()> {
+        let fresh = std::mem::take(&mut *self.fresh.lock());
+        let written = fresh
+            .iter()
+            .try_for_each(|(grain, value)| self.file.write_all_at(value, grain * ENTRY_BYTES as u64))
+            .and_then(|()| self.file.sync_data());
+        written.map_err(|error| {
+            let mut newer = self.fresh.lock();
+            for (grain, value) in fresh {
+                newer.entry(grain).or_insert(value);
+            }
+            Error::io(format_args!("writing {}", self.path.display()), &error)
+        })
+    }
+
+    /// The digest of the chunk that starts at `offset`, of the source's bytes; `None` if not all of its grains were
+    /// noted. Of what was synced. Blocks.
+    pub(super) fn digest(&self, offset: u64) -> Result<Option<ChunkDigest>> {
+        let chunk = self.chunk(offset);
+        let mut values = [NONE; (CHUNK_BYTES / GRAIN) as usize];
+        // At most sixteen.
+        let values = &mut values[..chunk.len.div_ceil(GRAIN) as usize];
+        self.file
+            .read_exact_at(values.as_flattened_mut(), chunk.offset / GRAIN * ENTRY_BYTES as u64)
+            .map_err(|error| Error::io(format_args!("reading {}", self.path.display()), &error))?;
+        Ok((!values.contains(&NONE)).then(|| merged(values)))
+    }
+}
+
+/// The digest of a chunk out of its grains' values.
+fn merged(values: &[ChainingValue]) -> ChunkDigest {
+    match values {
+        [only] => *only,
+        _ => {
+            let (left, right) = halves(values);
+            *merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash).as_bytes()
+        }
+    }
+}
+
+fn subtree(values: &[ChainingValue]) -> ChainingValue {
+    match values {
+        [only] => *only,
+        _ => {
+            let (left, right) = halves(values);
+            merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash)
+        }
+    }
+}
+
+/// A subtree's left half is the largest power of two that leaves something for the right.
+fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
+    values.split_at(values.len().next_power_of_two() / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digests::digest;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn grains_in_any_order_make_the_digests_of_the_chunks(
+            size in prop_oneof![1u64..2000, (1u64 << 20) - 3..(1 << 20) + 70_000, 1u64..3 << 20],
+            order in any::<u64>(),
+        ) {
+            let bytes: Vec<u8> = (0..size).map(|at| (at * 31 % 251) as u8).collect();
+            let data = Data::from(bytes);
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("grains");
+            let mut pieces: Vec<_> = ByteRange::new(0, size).split_at_multiples(GRAIN * (1 + order % 3)).collect();
+            pieces.sort_by_key(|piece| (piece.offset ^ order).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            for half in pieces.chunks(pieces.len().div_ceil(2)) {
+                // Each half by another process.
+                let grains = Grains::open(&path, size).unwrap();
+                half.iter().for_each(|piece| grains.note(*piece, &data.slice(piece.offset, piece.len)));
+                grains.sync().unwrap();
+            }
+            let grains = Grains::open(&path, size).unwrap();
+            for chunk in ByteRange::new(0, size).split_at_multiples(CHUNK_BYTES) {
+                let expected = digest(&data.slice(chunk.offset, chunk.len));
+                prop_assert_eq!(grains.digest(chunk.offset).unwrap(), Some(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn a_grain_in_pieces_leaves_its_chunk_without_a_digest() {
+        let dir = tempfile::tempdir().unwrap();
+        let grains = Grains::open(&dir.path().join("grains"), 3 * GRAIN).unwrap();
+        grains.note(ByteRange::new(0, GRAIN), &Data::zeros(GRAIN));
+        grains.note(ByteRange::new(GRAIN, 512), &Data::zeros(512));
+        grains.note(ByteRange::new(GRAIN + 512, 2 * GRAIN - 512), &Data::zeros(2 * GRAIN - 512));
+        grains.sync().unwrap();
+        assert_eq!(grains.digest(0).unwrap(), None);
+        grains.note(ByteRange::new(GRAIN, GRAIN), &Data::zeros(GRAIN));
+        grains.sync().unwrap();
+        assert_eq!(grains.digest(0).unwrap(), Some(digest(&Data::zeros(3 * GRAIN))));
+    }
+}

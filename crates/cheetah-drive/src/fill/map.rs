@@ -1,0 +1,119 @@
+//! The map file beside a drive file: which parts of the image the drive has.
+//!
+//! It is a ddrescue mapfile, with the drive's id in a comment: a map left behind by another drive of the same name
+//! says nothing of this one. What it calls read has been flushed by the nodes; so the worst a lost or an old map can
+//! do is to have something read from the source once more.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use cheetah_device::Coverage;
+use cheetah_image::{Error, Result};
+
+use crate::file::disk::write_atomically;
+use crate::file::{DriveFile, MapRef, name_beside};
+
+/// The most a map file may weigh, in bytes: millions of runs.
+const MAP_BYTES_MAX: u64 = 256 << 20;
+
+/// Where the map of a drive is, or would be.
+pub(crate) fn path(file: &DriveFile) -> PathBuf {
+    file.path.with_file_name(name_beside(&file.path, "map"))
+}
+
+/// The map of a drive whose image has `size` bytes; of nothing read, where there is none.
+pub(crate) fn load(file: &DriveFile, size: u64) -> Result<Coverage> {
+    let path = path(file);
+    let Some(text) = read(&path)? else { return Ok(Coverage::new(size)) };
+    if !text.lines().any(|line| line == stamp(&file.id)) {
+        return Err(Error::Evidence(format!(
+            "{}: the map of another drive than {}; remove it, and what the drive has is read from the source again",
+            path.display(),
+            file.name
+        )));
+    }
+    parse(&path, &text, size)
+}
+
+/// The map that the drive file records, unchanged.
+pub(crate) fn load_recorded(file: &DriveFile, recorded: &MapRef, size: u64) -> Result<Coverage> {
+    let path = file.path.with_file_name(&recorded.file);
+    let text = read(&path)?.filter(|text| blake3::hash(text.as_bytes()).to_hex().as_str() == recorded.blake3);
+    let Some(text) = text else {
+        return Err(Error::Evidence(format!(
+            "{}: not the map of what could be read of {}; put the original back beside the drive file",
+            path.display(),
+            file.name
+        )));
+    };
+    parse(&path, &text, size)
+}
+
+/// Replaces the map of the drive with this id, atomically.
+pub(super) fn save(path: &Path, id: &str, coverage: &Coverage) -> Result<MapRef> {
+    let text = format!("{}\n{coverage}", stamp(id));
+    write_atomically(path, text.as_bytes(), true)?;
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(MapRef { file, blake3: blake3::hash(text.as_bytes()).to_hex().to_string() })
+}
+
+fn stamp(id: &str) -> String {
+    format!("# Cheetah drive {id}")
+}
+
+fn read(path: &Path) -> Result<Option<String>> {
+    let reading = |error: std::io::Error| Error::io(format_args!("reading the map {}", path.display()), &error);
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(reading(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAP_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(reading)?;
+    match String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MAP_BYTES_MAX) {
+        Some(text) => Ok(Some(text)),
+        None => Err(Error::Evidence(format!("{}: not a map file; remove it to read everything again", path.display()))),
+    }
+}
+
+fn parse(path: &Path, text: &str, size: u64) -> Result<Coverage> {
+    let refuse = |why: String| {
+        Error::Evidence(format!("{}: {why}; remove it, and everything is read from the source again", path.display()))
+    };
+    let coverage: Coverage = text.parse().map_err(|error| refuse(format!("{error}")))?;
+    if coverage.size() != size {
+        return Err(refuse(format!("a map of {} bytes, and the image has {size}", coverage.size())));
+    }
+    Ok(coverage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::example;
+    use cheetah_device::ByteRange;
+    use cheetah_device::coverage::State;
+
+    #[test]
+    fn a_map_is_of_one_drive_and_of_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = DriveFile { path: dir.path().join("case42.drive"), ..example() };
+        let mut coverage = Coverage::new(1 << 20);
+        assert_eq!(load(&file, 1 << 20).unwrap(), coverage, "nothing is known yet");
+        coverage.set(ByteRange::new(65536, 65536), State::Read);
+        coverage.set(ByteRange::new(512, 512), State::Unreadable);
+        let recorded = save(&path(&file), &file.id, &coverage).unwrap();
+        assert_eq!(load(&file, 1 << 20).unwrap(), coverage);
+        assert_eq!(load_recorded(&file, &recorded, 1 << 20).unwrap(), coverage);
+
+        assert!(load(&file, 2 << 20).unwrap_err().to_string().contains("a map of 1048576 bytes"));
+        let other = DriveFile { id: "f".repeat(32), ..file.clone() };
+        assert!(load(&other, 1 << 20).unwrap_err().to_string().contains("the map of another drive"));
+        let edited = std::fs::read_to_string(path(&file)).unwrap().replace("-\n", "+\n");
+        std::fs::write(path(&file), edited).unwrap();
+        assert_eq!(load_recorded(&file, &recorded, 1 << 20).unwrap_err().exit_code(), 3);
+        std::fs::write(path(&file), [0xff, 0xfe]).unwrap();
+        assert!(load(&file, 1 << 20).unwrap_err().to_string().contains("not a map file"));
+    }
+}

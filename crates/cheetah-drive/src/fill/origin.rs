@@ -1,0 +1,107 @@
+//! Knowing a source again: what a drive file remembers of it, and whether it is still the same.
+
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use cheetah_device::Size;
+use cheetah_image::{Error, HashChoice, Identity, Result};
+
+use crate::file::Fill;
+
+/// What is to be remembered of a source that was opened as `spec`.
+pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> Result<Fill> {
+    let location = if spec.contains("://") {
+        spec.to_owned()
+    } else {
+        let path = std::path::absolute(spec).map_err(|error| Error::io(format_args!("placing {spec}"), &error))?;
+        path.into_os_string().into_string().map_err(|path| {
+            Error::failed(format!("{}: its path cannot be written down; rename it in UTF-8", path.display()))
+        })?
+    };
+    Ok(Fill {
+        kind: identity.kind.name().to_owned(),
+        modified_ns: modified_ns(Path::new(&location)),
+        location,
+        size: identity.size,
+        sector_size: identity.sector_size,
+        serial: identity.serial.clone(),
+        hashes: hashes.to_string(),
+    })
+}
+
+/// Fails unless what was opened at the remembered place is what was there before.
+pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
+    let differs = |what: &str, then: &str, now: &str| {
+        Err(Error::Evidence(format!(
+            "{} is not what the drive is being filled from: its {what} was {then} and is {now}; bring the source back \
+             as it was, or create the drive anew",
+            fill.location
+        )))
+    };
+    let shown = |text: Option<&String>| text.cloned().unwrap_or_else(|| "none".into());
+    if fill.size != identity.size {
+        return differs("size", &Size(fill.size).to_string(), &Size(identity.size).to_string());
+    }
+    if fill.kind != identity.kind.name() {
+        return differs("kind", &fill.kind, identity.kind.name());
+    }
+    if fill.serial != identity.serial {
+        return differs("serial number", &shown(fill.serial.as_ref()), &shown(identity.serial.as_ref()));
+    }
+    let modified_ns = modified_ns(Path::new(&fill.location));
+    if fill.modified_ns != modified_ns {
+        let seconds = |ns: Option<i64>| {
+            ns.map_or_else(|| "unknown".into(), |ns| format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000))
+        };
+        return differs("time of modification", &seconds(fill.modified_ns), &seconds(modified_ns));
+    }
+    Ok(())
+}
+
+/// When the regular file at `path` was modified; `None` for anything else.
+fn modified_ns(path: &Path) -> Option<i64> {
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let since = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_nanos()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_image::Kind;
+
+    #[test]
+    fn a_changed_source_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk.raw");
+        std::fs::write(&path, [1; 1000]).unwrap();
+        let spec = path.to_str().unwrap();
+        let mut identity = Identity::new(Kind::Raw, spec, 1000);
+        identity.serial = Some("WD-1".into());
+        let fill = remember(spec, &identity, HashChoice::ALL).unwrap();
+        recognise(&fill, &identity).unwrap();
+
+        type Change = fn(&mut Identity);
+        let changes: [(&str, Change); 3] = [
+            ("size", |identity| identity.size += 1),
+            ("kind", |identity| identity.kind = Kind::E01),
+            ("serial number was WD-1 and is none", |identity| identity.serial = None),
+        ];
+        for (what, change) in changes {
+            let mut other = identity.clone();
+            change(&mut other);
+            let refusal = recognise(&fill, &other).unwrap_err();
+            assert!(refusal.to_string().contains(what) && refusal.exit_code() == 3, "{refusal}");
+        }
+        std::fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        assert!(recognise(&fill, &identity).unwrap_err().to_string().contains("time of modification"));
+    }
+
+    #[test]
+    fn a_uri_is_remembered_as_it_is_and_a_path_from_the_root() {
+        let identity = Identity::new(Kind::Nbd, "nbd://h/x", 1);
+        assert_eq!(remember("nbd://h/x", &identity, HashChoice::NONE).unwrap().location, "nbd://h/x");
+        let fill = remember("disk.raw", &identity, HashChoice::NONE).unwrap();
+        assert!(fill.location.starts_with('/') && fill.location.ends_with("/disk.raw"));
+    }
+}

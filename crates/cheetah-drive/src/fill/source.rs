@@ -1,0 +1,187 @@
+//! A source that may go away and come back: opened again when it has failed, and used only if it is the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::error::EIO;
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io};
+use cheetah_image::{Error, Result, Source};
+use futures::future::BoxFuture;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use super::origin::recognise;
+use crate::file::Fill;
+
+/// Opens whatever a path or a URI stands for.
+pub type OpenSource = Arc<dyn Fn(String) -> BoxFuture<'static, Result<Source>> + Send + Sync>;
+
+/// Requests that fail together ask for the source to be opened once: so long what came of it holds for all of them.
+const ATTEMPT_HOLDS: Duration = Duration::from_millis(500);
+
+/// The source of a drive that is being filled, as often as it must be opened.
+pub(super) struct Returning {
+    open: OpenSource,
+    fill: Fill,
+    name: Arc<str>,
+    /// How long a read may take to find the source again.
+    patience: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<DynDevice>,
+    /// The last attempt that failed, and why.
+    failed: Option<(Instant, Arc<str>)>,
+}
+
+impl Returning {
+    /// The source that `fill` describes, not open yet.
+    pub(super) fn new(open: OpenSource, fill: Fill, patience: Duration) -> Self {
+        let name = fill.location.as_str().into();
+        Self { open, fill, name, patience, state: Mutex::default() }
+    }
+
+    /// Opens it now. An error that is evidence (exit code 3) says that it is not the same any more.
+    pub(super) async fn connect(&self) -> Result<()> {
+        let mut state = self.state.lock().await;
+        state.open = Some(self.open_again().await?);
+        Ok(())
+    }
+
+    async fn open_again(&self) -> Result<DynDevice> {
+        let opening = timeout(self.patience, (self.open)(self.fill.location.clone()));
+        let silent = |_| Error::failed(format!("{}: no answer for {:?}", self.name, self.patience));
+        let source = opening.await.unwrap_or_else(|elapsed| Err(silent(elapsed)))?;
+        recognise(&self.fill, &source.identity)?;
+        Ok(source.device)
+    }
+
+    /// It as it is open now; opened again if it is not.
+    async fn device(&self) -> std::result::Result<DynDevice, Arc<str>> {
+        let mut state = self.state.lock().await;
+        if let Some(device) = &state.open {
+            return Ok(device.clone());
+        }
+        if let Some((at, why)) = &state.failed
+            && at.elapsed() < ATTEMPT_HOLDS
+        {
+            return Err(why.clone());
+        }
+        match self.open_again().await {
+            Ok(device) => {
+                tracing::info!("{}: the source is back", self.name);
+                state.open = Some(device.clone());
+                Ok(device)
+            }
+            Err(error) => {
+                let why: Arc<str> = error.to_string().into();
+                state.failed = Some((Instant::now(), why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    async fn read_or_reopen(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+        let lost = |why| DeviceError::Lost { device: self.name.clone(), range, why };
+        let device = match timeout(self.patience, self.device()).await {
+            Ok(device) => device.map_err(lost)?,
+            Err(_) => return Err(lost(format!("no answer for {:?}", self.patience).into())),
+        };
+        let error = match device.read(range).await {
+            Ok(data) => return Ok(data),
+            Err(error) => self.diagnose(range, error).await,
+        };
+        if !error.is_bad_sector() {
+            let mut state = self.state.lock().await;
+            // Unless somebody else has opened it again already.
+            if state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, &device)) {
+                tracing::warn!("{}: the source failed, and is opened anew: {error}", self.name);
+                state.open = None;
+            }
+        }
+        Err(error)
+    }
+
+    /// A disk that was pulled out fails every read just as a bad sector does. The two are told apart by opening it
+    /// once more: a whole disk must not be called unreadable because of a cable.
+    async fn diagnose(&self, range: ByteRange, error: DeviceError) -> DeviceError {
+        if !matches!(error, DeviceError::Io { errno: EIO, .. }) {
+            return error;
+        }
+        match self.open_again().await {
+            Ok(_) => error,
+            Err(why) => DeviceError::Lost { device: self.name.clone(), range, why: why.to_string().into() },
+        }
+    }
+}
+
+impl Device for Returning {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.fill.size, writable: false, block_preferred: 4096 }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match self.check(range) {
+            Ok(()) => Io::later(self.read_or_reopen(range)),
+            Err(error) => Io::fail(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_device::memory::Memory;
+    use cheetah_image::{HashChoice, Identity, Kind};
+    use futures::FutureExt as _;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    /// Fails every read from the second on.
+    struct Once(Memory, AtomicUsize);
+
+    impl Device for Once {
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            match self.1.fetch_add(1, Ordering::Relaxed) {
+                0 => self.0.read(range),
+                _ => Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "pulled".into() }),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_opened_again_after_it_failed_and_only_if_it_is_the_same() {
+        let (opened, size) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(100)));
+        let open: OpenSource = {
+            let (opened, size) = (opened.clone(), size.clone());
+            Arc::new(move |spec| {
+                opened.fetch_add(1, Ordering::Relaxed);
+                let identity = Identity::new(Kind::Nbd, spec, size.load(Ordering::Relaxed));
+                let device = Arc::new(Once(Memory::new(vec![7; 100]), AtomicUsize::new(0)));
+                async move { Ok(Source { device, identity, name: "disk".into() }) }.boxed()
+            })
+        };
+        let identity = Identity::new(Kind::Nbd, "nbd://h", 100);
+        let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
+        let source = Returning::new(open, fill, Duration::from_secs(1));
+        let read = || source.read(ByteRange::new(0, 10));
+        assert!(read().await.unwrap() == [7; 10][..]);
+        assert!(read().await.unwrap_err().to_string().contains("pulled"));
+        assert!(read().await.is_ok(), "opened again");
+        assert_eq!(opened.load(Ordering::Relaxed), 2);
+
+        size.store(200, Ordering::Relaxed);
+        assert!(read().await.is_err());
+        let refusal = read().await.unwrap_err().to_string();
+        assert!(refusal.contains("its size was 100B and is 200B"), "{refusal}");
+        assert_eq!(read().await.unwrap_err().to_string(), refusal);
+        assert_eq!(opened.load(Ordering::Relaxed), 3, "who asks at once is told the same");
+        size.store(100, Ordering::Relaxed);
+        tokio::time::advance(ATTEMPT_HOLDS).await;
+        assert!(read().await.is_ok());
+    }
+}

@@ -1,0 +1,117 @@
+//! Drives that are filled while they are used: what `create --lazy`, `load`, `mount` and `export` share.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::Size;
+use cheetah_drive::fill::{FillOptions, Filling, OpenSource, Stage};
+use cheetah_drive::{DriveFile, Image, ImageState};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::source;
+use crate::ui::Ui;
+
+/// How a drive opens its source, whenever it must.
+pub fn opener(timeout: Duration) -> OpenSource {
+    Arc::new(move |spec| Box::pin(async move { source::identified(&spec, timeout).await }))
+}
+
+/// `cheetah load` without an image: fills the drive to the end.
+pub async fn fill_up(file: &DriveFile, force_lease: bool, timeout: Duration, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let name = file.path.display();
+    let options = FillOptions { force_lease, without_source: false, timeout, prefetch_budget: 0 };
+    let Some(filling) = Filling::open(file, opener(timeout), options).await? else {
+        return Err(Failure::misused(format!("{name} is complete by now: somebody else has finished it meanwhile")));
+    };
+    let outcome = tokio::select! {
+        outcome = finished(&filling, ui) => outcome,
+        signal = stop.asked() => Err(Failure::failed(format!(
+            "stopped by {signal}: {name} has part of the image, and says so; the same command goes on from there"
+        ))),
+    };
+    filling.close().await?;
+    let image = outcome?;
+    say_complete(&file.path, &image, ui);
+    match image.state {
+        ImageState::Incomplete => Err(Failure::evidence(format!(
+            "parts of {} could not be read; `cheetah status {name}` says how much, and {name}.map which",
+            image.source
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Follows a fill to its end, on a progress bar.
+async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
+    let mut stages = filling.stage();
+    let mut shown: Option<(bool, crate::ui::Progress)> = None;
+    let mut warned = false;
+    loop {
+        let stage = stages.borrow_and_update().clone();
+        let (checking, done, total) = match stage {
+            Stage::Complete(image) => return Ok(image),
+            Stage::Failed(error) => return Err(error.into()),
+            Stage::Checking(progress) => (true, progress.done, progress.total),
+            Stage::Copying(progress) => {
+                if let Some(error) = progress.drive_trouble {
+                    return Err(Failure::failed(format!("the nodes do not take what they are given: {error}")));
+                }
+                match progress.source_trouble {
+                    Some(error) if !warned => ui.warn(format_args!("{error}; waiting for the source to come back")),
+                    _ => {}
+                }
+                (false, progress.read + progress.unreadable, progress.size)
+            }
+        };
+        warned = matches!(&*stages.borrow(), Stage::Copying(progress) if progress.source_trouble.is_some());
+        if shown.as_ref().is_none_or(|(then, _)| *then != checking) {
+            let what = if checking { "checking what the nodes have" } else { "filling" };
+            shown = Some((checking, ui.progress(what, total)));
+        }
+        if let Some((_, progress)) = &shown {
+            progress.set(done);
+        }
+        if stages.changed().await.is_err() {
+            return Err(Failure::failed("the filling ended without a word; this is a bug, please report it"));
+        }
+    }
+}
+
+/// Says when the drive at `path` is complete, or that it will not be; while it is mounted or exported.
+pub async fn tell(stages: Option<watch::Receiver<Stage>>, path: &str, ui: Ui) -> Infallible {
+    if let Some(mut stages) = stages {
+        let over = |stage: &Stage| matches!(stage, Stage::Complete(_) | Stage::Failed(_));
+        let last = stages.wait_for(over).await.map(|stage| stage.clone());
+        match last {
+            Ok(Stage::Complete(image)) => say_complete(Path::new(path), &image, ui),
+            Ok(Stage::Failed(error)) => ui.warn(format_args!("{path} is not complete, and will not be: {error}")),
+            _ => {}
+        }
+    }
+    std::future::pending().await
+}
+
+fn say_complete(path: &Path, image: &Image, ui: Ui) {
+    let path = path.display();
+    let size = Size(image.size);
+    let mut text = match image.state {
+        ImageState::Incomplete => format!(
+            "{path}: everything that can be read of {} is there ({size}); what cannot is in {path}.map",
+            image.source
+        ),
+        _ => format!("{path}: complete, {size}: identical to a plain acquisition of {}", image.source),
+    };
+    for (kind, digest) in image.hashes.iter() {
+        text.push_str(&format!("\n  {:<7} {digest}", kind.name()));
+    }
+    let value = json!({
+        "event": "complete", "drive": path.to_string(), "source": image.source, "size_bytes": image.size,
+        "state": image.state, "hashes": image.hashes,
+    });
+    ui.answer(text, &value);
+}
