@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{create, demo, destroy, enlarge, export, load, mount, node, save, status, verify};
+use crate::commands::{acquire, create, demo, destroy, enlarge, export, load, mount, node, save, status, verify};
 use crate::failure::Result;
 use crate::ui::Ui;
 
@@ -39,6 +39,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Demo(demo::Args),
+    Acquire(acquire::Args),
     Node(node::Args),
     Create(create::Args),
     Enlarge(enlarge::Args),
@@ -57,6 +58,7 @@ impl Command {
         let ui = *ui;
         match self {
             Self::Demo(args) => demo::run(args, ui).await,
+            Self::Acquire(args) => acquire::run(args, ui).await,
             Self::Node(args) => node::run(args, ui).await,
             Self::Create(args) => create::run(args, ui).await,
             Self::Enlarge(args) => enlarge::run(args, ui).await,

@@ -23,12 +23,14 @@ mod begin;
 mod complete;
 mod destination;
 mod event;
+mod remote;
 mod request;
 mod run;
 mod witness;
 
 pub use destination::{Destination, Form};
 pub use event::{Event, Progress};
+pub use remote::open_nbd;
 pub use request::{ErrorsMax, Evidence, Opener, Request, Wire};
 pub use run::acquire;
 

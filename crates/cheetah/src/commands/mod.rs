@@ -1,5 +1,6 @@
 //! The verbs, one a file: its options, its help, and what it does.
 
+pub mod acquire;
 pub mod compared;
 pub mod create;
 pub mod demo;

@@ -72,6 +72,16 @@ impl Ui {
         Progress::new(what.into(), total_bytes, self.terminal)
     }
 
+    /// The same, for work that itself says how it goes ([`Progress::show`]).
+    pub fn detailed(self, what: impl Into<String>, total_bytes: u64) -> Progress {
+        Progress::detailed(what.into(), total_bytes, self.terminal)
+    }
+
+    /// Whether a program reads the answer.
+    pub fn is_json(self) -> bool {
+        self.json
+    }
+
     /// Shows that something is under way whose length nobody knows.
     pub fn spinner(self, what: impl Into<String>) -> Progress {
         Progress::spinner(what.into(), self.terminal)

@@ -1,5 +1,6 @@
 //! A bar on a terminal, a plain line every few seconds in a pipe.
 
+use std::fmt::Display;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -38,6 +39,18 @@ impl Progress {
         Self::bar(bar, what, style.ok().map(|style| style.progress_chars("━━╌")))
     }
 
+    /// Where whoever does the work knows best how it goes, and says so ([`Progress::show`]).
+    pub(super) fn detailed(what: String, total_bytes: u64, terminal: bool) -> Self {
+        if !terminal {
+            return Self::plain(what, total_bytes);
+        }
+        let style = ProgressStyle::with_template(
+            "{msg:.bold} {bar:24.cyan/black.bright} {binary_bytes:>10} / {binary_total_bytes}  {prefix}",
+        );
+        let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
+        Self::bar(bar, what, style.ok().map(|style| style.progress_chars("━━╌")))
+    }
+
     pub(super) fn spinner(what: String, terminal: bool) -> Self {
         if !terminal {
             return Self::plain(what, 0);
@@ -64,7 +77,26 @@ impl Progress {
     pub fn set(&self, done_bytes: u64) {
         match &self.0 {
             Show::Bar(bar) => bar.set_position(done_bytes),
-            Show::Plain(plain) => plain.set(done_bytes),
+            Show::Plain(plain) => plain.set(done_bytes, None),
+        }
+    }
+
+    /// This many bytes are done, and this is how it goes: rate, time left and the like.
+    pub fn show(&self, done_bytes: u64, details: impl FnOnce() -> String) {
+        match &self.0 {
+            Show::Bar(bar) => {
+                bar.set_position(done_bytes);
+                bar.set_prefix(details());
+            }
+            Show::Plain(plain) => plain.set(done_bytes, Some(&details())),
+        }
+    }
+
+    /// Something to be said above the bar.
+    pub fn say(&self, line: impl Display) {
+        match &self.0 {
+            Show::Bar(bar) => bar.suspend(|| super::put(std::io::stderr(), line)),
+            Show::Plain(_) => super::put(std::io::stderr(), line),
         }
     }
 }
@@ -78,20 +110,24 @@ impl Drop for Progress {
 }
 
 impl Plain {
-    fn set(&self, done: u64) {
+    fn set(&self, done: u64, details: Option<&str>) {
         self.done.store(done, Ordering::Relaxed);
         let Ok(mut last) = self.last.try_lock() else { return };
         if self.total == 0 || last.elapsed() < PLAIN_INTERVAL {
             return;
         }
         *last = Instant::now();
-        super::put(std::io::stderr(), self.line(done));
+        super::put(std::io::stderr(), self.line(done, details));
     }
 
-    fn line(&self, done: u64) -> String {
+    fn line(&self, done: u64, details: Option<&str>) -> String {
         let percent = u128::from(done) * 100 / u128::from(self.total.max(1));
+        let so_far = format!("{}: {} of {} ({percent}%)", self.what, Size(done), Size(self.total));
+        if let Some(details) = details {
+            return format!("{so_far}, {details}");
+        }
         let rate = done as f64 / self.started.elapsed().as_secs_f64().max(0.001) / f64::from(1 << 20);
-        format!("{}: {} of {} ({percent}%), {rate:.0} MiB/s", self.what, Size(done), Size(self.total))
+        format!("{so_far}, {rate:.0} MiB/s")
     }
 }
 
@@ -103,6 +139,7 @@ mod tests {
     fn a_plain_line_says_what_and_how_far() {
         let progress = Progress::new("loading".into(), 4 << 30, false);
         let Show::Plain(plain) = &progress.0 else { panic!("no terminal here") };
-        assert!(plain.line(1 << 30).starts_with("loading: 1GiB of 4GiB (25%), "));
+        assert_eq!(plain.line(1 << 30, Some("stalled")), "loading: 1GiB of 4GiB (25%), stalled");
+        assert!(plain.line(1 << 30, None).starts_with("loading: 1GiB of 4GiB (25%), "));
     }
 }
