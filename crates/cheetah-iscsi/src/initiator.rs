@@ -247,7 +247,7 @@ impl Device for Initiator {
 /// An identifier for our sessions that others are not likely to use: of the random kind (RFC 7143, 11.12.5).
 fn isid() -> std::io::Result<[u8; 6]> {
     let mut isid = [0x80, 0, 0, 0, 0, 0];
-    getrandom::fill(&mut isid[1..]).map_err(std::io::Error::from)?;
+    getrandom::fill(&mut isid[1..]).map_err(std::io::Error::other)?;
     Ok(isid)
 }
 

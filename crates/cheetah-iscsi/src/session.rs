@@ -354,3 +354,6 @@ pub enum Over {
     #[error("{0}")]
     Asked(&'static str),
 }
+
+#[cfg(test)]
+mod tests;

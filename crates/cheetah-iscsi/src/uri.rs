@@ -244,7 +244,7 @@ mod tests {
             .into_iter()
             .chain(["iscsi://[::1/t/0", "iscsi://[::1]x/t/0", "iscsi://::1/t/0", "iscsi://a/t", "iscsi://a/t/x"])
             .chain(["iscsi://a/t/16384", "iscsi://a//0", "iscsi://a/t%0/0", "iscsi://@a/t/0", "iscsi://a/t/0?x=y"])
-            .chain(["iscsi://a/t%00x/0", "iscsi://u%x@a/t/0"])
+            .chain(["iscsi://a/t%00x/0", "iscsi://u%p%x@a/t/0"])
         {
             let error = bad.parse::<IscsiUri>().unwrap_err().to_string();
             assert!(error.contains("iscsi://[user%password@]host[:port]/target/lun"), "{error}");

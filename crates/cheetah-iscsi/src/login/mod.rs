@@ -274,3 +274,6 @@ fn refusal(class: u8, detail: u8, data: &[u8]) -> LoginError {
     };
     LoginError::Refused(format!("{why} (status {class:02x}{detail:02x})"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! What a target may say about a read, and what the reader is told.
+
+use std::time::Duration;
+
+use cheetah_device::error::{EINVAL, EIO};
+use cheetah_device::{ByteRange, Device, Error};
+use cheetah_iscsi::pdu::Digests;
+
+use crate::fake::{Act, Fake, Plan};
+use crate::{connect, pattern, read};
+
+/// Long: nothing here waits for it.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn any_range_is_read_whatever_the_digests() {
+    let disk = pattern(5 << 20);
+    for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
+        let plan = Plan { digests: Digests { header, data }, ..Plan::new(&disk, |_| Act::Answer) };
+        let fake = Fake::start(plan).await;
+        let device = connect(&fake.uri(), TIMEOUT).await.unwrap();
+        let inquiry = device.inquiry();
+        assert_eq!((&*inquiry.vendor, &*inquiry.product, &*inquiry.revision), ("ACME", "FAKE DISK", "1.0"));
+        assert_eq!((inquiry.serial.as_deref(), inquiry.write_protected), (Some("S1"), Some(true)));
+        assert_eq!((inquiry.block_bytes, inquiry.physical_block_bytes), (512, 4096));
+        assert_eq!((device.geometry().size, device.geometry().writable), (5 << 20, false));
+        for (offset, len) in [(0, 5 << 20), (1, 1), (511, 2), (513, 1 << 20), ((5 << 20) - 1, 1), (77, 0)] {
+            let expected = &disk[offset as usize..(offset + len) as usize];
+            assert!(read(&device, offset, len).await.unwrap() == expected, "{offset}+{len}");
+        }
+        let beyond = read(&device, 5 << 20, 1).await;
+        assert!(matches!(beyond, Err(Error::OutOfBounds { .. })), "{beyond:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_ever_written() {
+    let fake = Fake::start(Plan::new(&pattern(1 << 20), |_| Act::Answer)).await;
+    let device = connect(&fake.uri(), TIMEOUT).await.unwrap();
+    let range = ByteRange::new(0, 512);
+    assert_eq!(device.write(0, vec![1; 512].into(), true).await, Err(Error::ReadOnly));
+    assert_eq!(device.zero(range, Default::default()).await, Err(Error::ReadOnly));
+    assert_eq!(device.trim(range).await, Err(Error::ReadOnly));
+}
+
+#[tokio::test]
+async fn the_window_limits_what_is_under_way() {
+    let disk = pattern(8 << 20);
+    let fake = Fake::start(Plan { window: 3, ..Plan::new(&disk, |_| Act::Answer) }).await;
+    let device = connect(&fake.uri(), TIMEOUT).await.unwrap();
+    // The target asserts that no more come than it has room for.
+    assert!(read(&device, 0, 8 << 20).await.unwrap()[..] == disk[..]);
+    assert_eq!(fake.connections(), 1);
+}
+
+/// Reads 64 KiB from a target that does `act` the first time; the result, and how many connections it took.
+async fn once(act: Act) -> (Result<Vec<u8>, Error>, usize) {
+    let disk = pattern(1 << 20);
+    let plan = Plan::new(&disk, move |seen| if seen.number == 0 { act.clone() } else { Act::Answer });
+    let fake = Fake::start(plan).await;
+    let device = connect(&fake.uri(), TIMEOUT).await.unwrap();
+    let result = read(&device, 100, 64 << 10).await;
+    if let Ok(data) = &result {
+        assert!(data[..] == disk[100..100 + (64 << 10)]);
+    }
+    // Whatever it was, the next read works.
+    assert!(read(&device, 4096, 4096).await.unwrap() == disk[4096..8192]);
+    (result, fake.connections())
+}
+
+#[tokio::test]
+async fn what_is_no_failure_is_none() {
+    for act in [Act::StatusApart, Act::AfterPing, Act::Recovered] {
+        let (result, connections) = once(act.clone()).await;
+        assert!(result.is_ok() && connections == 1, "{act:?}: {connections} connections");
+    }
+}
+
+#[tokio::test]
+async fn what_passes_is_tried_again() {
+    let attention = Act::Sense(6, (0x29, 0), None);
+    let aborted = Act::Sense(0xB, (0x47, 0), None);
+    let becoming_ready = Act::Sense(2, (4, 1), None);
+    for act in [attention, aborted, becoming_ready, Act::Status(0x08), Act::Status(0x28), Act::Failed(1)] {
+        let (result, connections) = once(act.clone()).await;
+        assert!(result.is_ok() && connections == 1, "{act:?}: {connections} connections");
+    }
+}
+
+#[tokio::test]
+async fn whatever_breaks_the_protocol_is_answered_by_a_new_connection() {
+    for act in [
+        Act::HangUpAfter(0),
+        Act::HangUpAfter(1),
+        Act::BadDigest,
+        Act::TooMuch,
+        Act::Twice,
+        Act::Gap,
+        Act::WrongTag,
+        Act::WantsToWrite,
+        Act::Reject,
+        Act::Event(1),
+        Act::Event(3),
+        // Its size may have changed: one looks.
+        Act::Sense(6, (0x2A, 9), None),
+    ] {
+        let (result, connections) = once(act.clone()).await;
+        assert!(result.is_ok() && connections == 2, "{act:?}: {connections} connections");
+    }
+}
+
+#[tokio::test]
+async fn a_medium_error_names_the_block() {
+    // The read is of 64 KiB from 100, which is blocks 0 to 128.
+    for (block, expected) in [
+        (Some(17), ByteRange::new(17 * 512, 512)),
+        (Some(0), ByteRange::new(100, 412)),
+        (Some(128), ByteRange::new(65536, 100)),
+        (Some(129), ByteRange::new(100, 65536)),
+        (None, ByteRange::new(100, 65536)),
+    ] {
+        match once(Act::Sense(3, (0x11, 0), block)).await.0 {
+            Err(Error::Unreadable { range, why, .. }) => {
+                assert_eq!(range, expected, "{block:?}");
+                assert!(why.contains("unrecovered read error"), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn other_errors_say_what_they_are() {
+    for (act, expected, words) in [
+        (Act::Sense(4, (0x44, 0), None), EIO, "hardware error"),
+        (Act::Sense(5, (0x21, 0), None), EINVAL, "address out of range"),
+        (Act::Status(0x18), cheetah_device::error::EPERM, "reserved"),
+        (Act::Short, EIO, "called it success"),
+    ] {
+        match once(act).await.0 {
+            Err(error @ Error::Io { errno, .. }) => {
+                assert_eq!(errno, expected, "{error}");
+                assert!(error.to_string().contains(words), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    match once(Act::Sense(2, (0x3A, 0), None)).await.0 {
+        Err(Error::Lost { why, .. }) => assert!(why.contains("no medium"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_refused_login_says_why() {
+    for (status, words) in [
+        ((1, 1), "has moved to '10.9.8.7:3260,1'"),
+        ((2, 1), "asks for a user and a password"),
+        ((2, 2), "access list"),
+        ((2, 3), "no target of that name"),
+        ((3, 1), "unavailable"),
+    ] {
+        let fake = Fake::start(Plan { status, ..Plan::new(&pattern(4096), |_| Act::Answer) }).await;
+        let error = connect(&fake.uri(), TIMEOUT).await.err().unwrap().to_string();
+        assert!(error.contains(words) && error.contains("disk: connecting to iscsi://127.0.0.1"), "{error}");
+    }
+}

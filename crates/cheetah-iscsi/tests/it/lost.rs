@@ -1,0 +1,95 @@
+//! Targets that go away, for a while or for good.
+
+use std::time::{Duration, Instant};
+
+use cheetah_device::Error;
+use cheetah_iscsi::Initiator;
+
+use crate::fake::{Act, BLOCK, Fake, Plan};
+use crate::{connect, pattern, read};
+
+const SHORT: Duration = Duration::from_millis(400);
+
+/// Reads what must be lost, and not before, nor much after, the timeout; why.
+async fn lost(device: &Initiator) -> String {
+    let begin = Instant::now();
+    match read(device, 1000, 100_000).await {
+        Err(Error::Lost { device, why, .. }) => {
+            assert_eq!(&*device, "disk");
+            // A generous upper limit: the machine may be busy.
+            assert!(begin.elapsed() >= SHORT && begin.elapsed() < SHORT * 20, "{:?}", begin.elapsed());
+            why.to_string()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_never_answers_is_lost() {
+    let fake = Fake::start(Plan::new(&pattern(1 << 20), |_| Act::Ignore)).await;
+    let device = connect(&fake.uri(), SHORT).await.unwrap();
+    assert_eq!(lost(&device).await, "no answer for 400ms");
+    // It answers pings, so there was no reason to doubt the connection.
+    assert_eq!(fake.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_target_whose_digests_are_always_wrong_is_lost() {
+    let fake = Fake::start(Plan::new(&pattern(1 << 20), |_| Act::BadDigest)).await;
+    let device = connect(&fake.uri(), SHORT).await.unwrap();
+    let why = lost(&device).await;
+    assert!(why.contains("digest does not match"), "{why}");
+}
+
+#[tokio::test]
+async fn a_target_that_hangs_up_again_and_again_gets_on_if_it_answers_a_little() {
+    // One read a connection.
+    let disk = pattern(4 << 20);
+    let plan = Plan::new(&disk, |seen| if seen.number % 2 == 0 { Act::Answer } else { Act::HangUpAfter(3) });
+    let fake = Fake::start(plan).await;
+    let device = connect(&fake.uri(), Duration::from_secs(20)).await.unwrap();
+    assert!(read(&device, 0, 4 << 20).await.unwrap()[..] == disk[..]);
+    assert!(fake.connections() > 1);
+}
+
+#[tokio::test]
+async fn another_disk_in_its_place_is_refused() {
+    let disk = pattern(1 << 20);
+    let hang_up =
+        || Plan::new(&pattern(1 << 20), |seen| if seen.number == 0 { Act::HangUpAfter(1) } else { Act::Answer });
+    let serial = Plan { serial: |connection| ["S1", "S2", "S1"][connection.min(2)], ..hang_up() };
+    let size = Plan { blocks: |connection, blocks| blocks - connection, ..hang_up() };
+    for (plan, words) in [(serial, "serial number was S1 and now is S2"), (size, "and now has 2047 blocks")] {
+        let fake = Fake::start(plan).await;
+        let device = connect(&fake.uri(), Duration::from_secs(20)).await.unwrap();
+        // The second time, too: though the right disk may be back, who knows what happened to it.
+        for _ in 0..2 {
+            match read(&device, 0, disk.len() as u64 / 2).await {
+                Err(Error::Lost { why, .. }) => assert!(why.contains(words), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(fake.connections(), 2);
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_at_once() {
+    let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let error = connect(&format!("iscsi://127.0.0.1:{port}/t/0"), SHORT).await.err().unwrap().to_string();
+    assert!(error.contains("nothing listens there"), "{error}");
+}
+
+#[tokio::test]
+async fn readers_that_go_away_leave_the_rest_undisturbed() {
+    let disk = pattern(8 << 20);
+    let fake = Fake::start(Plan::new(&disk, |_| Act::Answer)).await;
+    let device = connect(&fake.uri(), Duration::from_secs(20)).await.unwrap();
+    for at in 0..20 {
+        let gone = tokio::time::timeout(Duration::from_micros(at * 50), read(&device, 0, 8 << 20)).await;
+        drop(gone);
+        let at = at * BLOCK as u64 * 3;
+        assert!(read(&device, at, 70_000).await.unwrap() == disk[at as usize..][..70_000]);
+    }
+    assert_eq!(fake.connections(), 1);
+}

@@ -1,0 +1,271 @@
+//! tgtd, a target made by others.
+
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use cheetah_device::{ByteRange, Device};
+use cheetah_iscsi::Initiator;
+use cheetah_iscsi::login::{Agreement, Login, Step, Wish};
+use cheetah_iscsi::pdu::Digests;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{connect, pattern, read};
+
+const TARGET: &str = "iqn.2001-04.com.example:case42";
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A tgtd of the test's own. It listens to no signal but the last while it has targets, so that is how it ends.
+struct Tgtd {
+    child: Child,
+    port: u16,
+    desk: TempDir,
+}
+
+impl Tgtd {
+    /// `None`, having said so, where there is no tgtd to be run.
+    fn start() -> Option<Self> {
+        let skip = |why: &str| {
+            // Past the test harness, which would keep it to itself; scripts/test-summary counts it.
+            let line = format!("\nSKIPPED: {}: {why}\n", std::thread::current().name().unwrap_or("a test"));
+            std::io::stderr().write_all(line.as_bytes()).unwrap();
+            None
+        };
+        let found = |name: &str| {
+            ["/usr/sbin", "/usr/bin", "/usr/local/sbin"].iter().any(|dir| Path::new(dir).join(name).exists())
+        };
+        if !(found("tgtd") && found("tgtadm")) {
+            return skip("needs tgt (make test installs it)");
+        }
+        if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+            return skip("needs root, which tgtd wants");
+        }
+        let desk = tempfile::tempdir().unwrap();
+        // Another process may take the port in between; then this one tries another.
+        for _ in 0..5 {
+            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let mut child = Command::new("tgtd")
+                .args(["-f", "-C", "1", "--iscsi", &format!("portal=127.0.0.1:{port}")])
+                .env("TGT_IPC_SOCKET", desk.path().join("control"))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+            while child.try_wait().unwrap().is_none() && !listens() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            if child.try_wait().unwrap().is_none() {
+                return Some(Self { child, port, desk });
+            }
+        }
+        panic!("tgtd does not start");
+    }
+
+    fn admin(&self, mode: &str, op: &str, args: &[&str]) -> String {
+        let output = Command::new("tgtadm")
+            .args(["-C", "1", "--lld", "iscsi", "--mode", mode, "--op", op])
+            .args(args)
+            .env("TGT_IPC_SOCKET", self.desk.path().join("control"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{mode} {op} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Adds a target that lets everyone in.
+    fn target(&self) {
+        self.admin("target", "new", &["--tid", "1", "-T", TARGET]);
+        self.admin("target", "bind", &["--tid", "1", "-I", "ALL"]);
+    }
+
+    /// Adds a logical unit with this content.
+    fn unit(&self, lun: u16, content: &[u8], args: &[&str]) -> PathBuf {
+        let file = self.desk.path().join(format!("lun{lun}"));
+        std::fs::write(&file, content).unwrap();
+        let lun = lun.to_string();
+        let new = [&["--tid", "1", "--lun", &lun, "-b", file.to_str().unwrap()], args].concat();
+        self.admin("logicalunit", "new", &new);
+        file
+    }
+
+    fn update(&self, lun: u16, params: &str) {
+        self.admin("logicalunit", "update", &["--tid", "1", "--lun", &lun.to_string(), "--params", params]);
+    }
+
+    fn uri(&self, lun: u16) -> String {
+        format!("iscsi://127.0.0.1:{}/{TARGET}/{lun}", self.port)
+    }
+
+    /// What comes of a login.
+    async fn log_in(&self) -> Agreement {
+        let wish = Wish {
+            initiator: "iqn.2001-04.com.example:test".into(),
+            target: Some(TARGET.into()),
+            credentials: None,
+            isid: [0x80, 1, 2, 3, 4, 5],
+        };
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
+        let mut login = Login::start(wish, &mut out);
+        loop {
+            stream.write_all_buf(&mut out).await.unwrap();
+            assert_ne!(stream.read_buf(&mut input).await.unwrap(), 0);
+            if let Step::Done(agreement) = login.advance(&mut input, &mut out).unwrap() {
+                return agreement;
+            }
+        }
+    }
+
+    async fn connect(&self, lun: u16) -> Initiator {
+        connect(&self.uri(lun), TIMEOUT).await.unwrap()
+    }
+}
+
+impl Drop for Tgtd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Many reads at once, at places and of lengths that look random.
+async fn read_all_over(device: Initiator, content: Arc<[u8]>) {
+    let device = Arc::new(device);
+    let size = content.len() as u64;
+    let mut readers = Vec::new();
+    for reader in 0..32u64 {
+        let (device, content) = (Arc::clone(&device), Arc::clone(&content));
+        readers.push(tokio::spawn(async move {
+            let mut seed = reader + 1;
+            for _ in 0..16 {
+                // Knuth's MMIX generator; its high bits are the good ones.
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let offset = (seed >> 33) % size;
+                let len = ((seed >> 20) % (300 << 10)).min(size - offset);
+                let data = device.read(ByteRange::new(offset, len)).await.unwrap().into_bytes();
+                assert!(data[..] == content[offset as usize..(offset + len) as usize], "{offset}+{len}");
+            }
+        }));
+    }
+    for reader in readers {
+        reader.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_units_are_read_whole_and_all_over() {
+    let Some(tgtd) = Tgtd::start() else { return };
+    tgtd.target();
+    let content = pattern(24 << 20);
+    tgtd.unit(1, &content, &[]);
+    tgtd.unit(2, &content[7..(3 << 20) + 7], &["--blocksize", "4096"]);
+    tgtd.update(1, "readonly=1,vendor_id=ACME,product_id=EVIDENCE,scsi_sn=case42-1");
+
+    let first = tgtd.connect(1).await;
+    let inquiry = first.inquiry().clone();
+    assert_eq!((&*inquiry.vendor, &*inquiry.product), ("ACME", "EVIDENCE"));
+    assert_eq!(inquiry.serial.as_deref(), Some("case42-1"));
+    assert_eq!((inquiry.block_bytes, inquiry.blocks, inquiry.write_protected), (512, 48 << 10, Some(true)));
+    let second = tgtd.connect(2).await;
+    assert_eq!((second.inquiry().block_bytes, second.inquiry().write_protected), (4096, Some(false)));
+
+    assert!(read(&first, 0, 24 << 20).await.unwrap()[..] == content[..]);
+    assert!(read(&second, 0, 3 << 20).await.unwrap()[..] == content[7..(3 << 20) + 7]);
+    assert!(read(&second, 4095, 2).await.unwrap()[..] == content[7 + 4095..7 + 4097]);
+    read_all_over(first, content).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn digests_are_used_where_the_target_has_them() {
+    let Some(tgtd) = Tgtd::start() else { return };
+    tgtd.target();
+    for digest in ["HeaderDigest", "DataDigest"] {
+        tgtd.admin("target", "update", &["--tid", "1", "--name", digest, "--value", "CRC32C"]);
+    }
+    let content = pattern(4 << 20);
+    tgtd.unit(1, &content, &[]);
+    assert_eq!(tgtd.log_in().await.digests, Digests { header: true, data: true });
+    read_all_over(tgtd.connect(1).await, content).await;
+}
+
+#[tokio::test]
+async fn chap_lets_in_who_knows_the_secret() {
+    let Some(tgtd) = Tgtd::start() else { return };
+    tgtd.target();
+    let content = pattern(1 << 20);
+    tgtd.unit(1, &content, &[]);
+    tgtd.admin("account", "new", &["--user", "ann", "--password", "p@ss/100%"]);
+    tgtd.admin("account", "bind", &["--tid", "1", "--user", "ann"]);
+    let uri = |user: &str| tgtd.uri(1).replace("iscsi://", &format!("iscsi://{user}@"));
+
+    let device = connect(&uri("ann%p%40ss%2F100%25"), TIMEOUT).await.unwrap();
+    assert!(read(&device, 0, 1 << 20).await.unwrap()[..] == content[..]);
+    for (uri, words) in [
+        (uri("ann%wrong"), "authentication failed"),
+        (uri("bob%p%40ss%2F100%25"), "authentication failed"),
+        (uri("ann"), "asks for a user and a password"),
+        (tgtd.uri(1), "asks for a user and a password"),
+    ] {
+        let error = connect(&uri, TIMEOUT).await.err().unwrap().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(!error.contains("wrong") && !error.contains("ss%2F"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said() {
+    let Some(tgtd) = Tgtd::start() else { return };
+    tgtd.target();
+    tgtd.unit(1, &pattern(1 << 20), &[]);
+    let host = format!("iscsi://127.0.0.1:{}", tgtd.port);
+    for (uri, words) in [
+        (host.clone(), format!("give one of these, and a LUN, as /target/lun: '{TARGET}'")),
+        (format!("{host}/iqn.2001-04.com.example:other/1"), "no target of that name".into()),
+        (tgtd.uri(9), "check the LUN".into()),
+        // tgtd's own LUN 0.
+        (tgtd.uri(0), "no disk but a storage array controller".into()),
+    ] {
+        let error = connect(&uri, TIMEOUT).await.err().unwrap().to_string();
+        assert!(error.contains(&words), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_go_on_when_the_target_throws_us_out() {
+    let Some(tgtd) = Tgtd::start() else { return };
+    tgtd.target();
+    let content = pattern(16 << 20);
+    tgtd.unit(1, &content, &[]);
+    let device = Arc::new(tgtd.connect(1).await);
+    let over = Arc::new(AtomicBool::new(false));
+    let reader = tokio::spawn({
+        let (device, content, over) = (Arc::clone(&device), Arc::clone(&content), Arc::clone(&over));
+        async move {
+            while !over.load(Ordering::Relaxed) {
+                for at in (0..16 << 20).step_by(1 << 18) {
+                    let data = read(&device, at as u64, 1 << 18).await.unwrap();
+                    assert!(data[..] == content[at..at + (1 << 18)], "at {at}");
+                }
+            }
+        }
+    });
+    let mut thrown_out = 0;
+    while thrown_out < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        // Lines such as "Session: 2", each followed by its connections.
+        let sessions = tgtd.admin("conn", "show", &["--tid", "1"]);
+        for sid in sessions.lines().filter_map(|line| line.strip_prefix("Session: ")) {
+            tgtd.admin("conn", "delete", &["--tid", "1", "--sid", sid.trim(), "--cid", "0"]);
+            thrown_out += 1;
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    reader.await.unwrap();
+}
