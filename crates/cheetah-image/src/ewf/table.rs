@@ -264,3 +264,86 @@ pub(super) fn io(segments: &dyn Segments, segment: usize, at: u64, error: &std::
         None => DeviceError::Invalid(format!("reading {name} at offset {at}: {error}").into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A segment of which only the table is there.
+    struct OnlyTable {
+        len: u64,
+        at: u64,
+        entries: Vec<u8>,
+    }
+
+    impl Segments for OnlyTable {
+        fn count(&self) -> usize {
+            1
+        }
+
+        fn name(&self, _: usize) -> String {
+            "only a table".to_owned()
+        }
+
+        fn len(&self, _: usize) -> u64 {
+            self.len
+        }
+
+        fn read(&self, _: usize, offset: u64, buf: &mut [u8], _: Patience) -> std::io::Result<bool> {
+            let from = (offset - self.at) as usize;
+            buf.copy_from_slice(&self.entries[from..from + buf.len()]);
+            Ok(true)
+        }
+    }
+
+    const AT: u64 = 0x9000_0000;
+
+    fn check(offsets: &[u32], base: u64) -> Result<(OnlyTable, Table)> {
+        let mut entries: Vec<_> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+        entries.extend(libdeflater::adler32(&entries).to_le_bytes());
+        let segments = OnlyTable { len: AT + 4096, at: AT, entries };
+        let segment = Segment { all: &segments, number: 0 };
+        let table = Table::check_v1(segment, AT, offsets.len() as u32, base, true, AT - 100..AT + 4096)?;
+        Ok((segments, table))
+    }
+
+    fn located(offsets: &[u32], base: u64) -> Vec<(u64, u64, Packing)> {
+        let (segments, table) = check(offsets, base).unwrap();
+        let mut all = Vec::new();
+        let every = 0..offsets.len() as u64;
+        assert!(table.locate(&segments, every.clone(), Patience::Now, &mut all).unwrap());
+        // One by one is the same.
+        let mut single = Vec::new();
+        every.for_each(|chunk| {
+            assert!(table.locate(&segments, chunk..chunk + 1, Patience::Now, &mut single).unwrap());
+        });
+        assert_eq!(all, single);
+        all.into_iter().map(|at| (at.offset, at.len, at.packing)).collect()
+    }
+
+    #[test]
+    fn offsets_beyond_two_gib_have_32_bits_and_their_chunks_are_stored() {
+        let narrow = located(&[0x8000_1000, 0x0000_1100, 0x8000_9104], 0x10);
+        let end = AT - 100;
+        assert_eq!(narrow[0], (0x1010, 0x100, Packing::Zlib));
+        assert_eq!(narrow[1], (0x1110, 0x8004, Packing::Summed));
+        assert_eq!(narrow[2], (0x9114, end - 0x9114, Packing::Zlib));
+
+        let wide = located(&[0xffff_0000, 0x7fff_8000, 0x8000_0004, 0x8000_8008], 0);
+        assert_eq!(wide[0], (0x7fff_0000, 0x8000, Packing::Zlib));
+        assert_eq!(wide[1], (0x7fff_8000, 0x8004, Packing::Summed));
+        assert_eq!(wide[2], (0x8000_0004, 0x8004, Packing::Summed));
+        assert_eq!(wide[3], (0x8000_8008, end - 0x8000_8008, Packing::Summed));
+    }
+
+    #[test]
+    fn chunks_out_of_order_are_refused() {
+        for offsets in [&[100, 100][..], &[200, 100], &[0xffff_0000, 0x8000_0004, 0x8000_0003], &[0x9000_0100]] {
+            let base = if offsets.len() == 1 { AT } else { 0 };
+            assert!(check(offsets, base).is_err(), "{offsets:x?}");
+        }
+        let (segments, _) = check(&[1, 2, 3], 0).unwrap();
+        let segment = Segment { all: &segments, number: 0 };
+        assert!(Table::check_v1(segment, AT, 2, 0, true, AT - 100..AT + 4096).is_err(), "checksum");
+    }
+}

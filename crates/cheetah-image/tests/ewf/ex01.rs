@@ -26,7 +26,7 @@ impl Method {
         match self {
             Self::None => content.to_vec(),
             Self::Zlib => {
-                let mut packer = libdeflater::Compressor::new(libdeflater::CompressionLvl::fastest());
+                let mut packer = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
                 let mut packed = vec![0; packer.zlib_compress_bound(content.len())];
                 let used = packer.zlib_compress(content, &mut packed).unwrap();
                 packed.truncate(used);
@@ -182,6 +182,8 @@ fn every_method_reads_alike() {
         let dir = tempfile::tempdir().unwrap();
         let segments = encode(&raw, method, 12, &[]);
         assert_eq!(segments.len(), 3);
+        let packed = segments.concat().len() < raw.len() / 2;
+        assert_eq!(packed, method != Method::None, "it should be chunks of that kind that are read");
         for (index, segment) in segments.iter().enumerate() {
             std::fs::write(dir.path().join(format!("disk.Ex0{}", index + 1)), segment).unwrap();
         }
