@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use cheetah_device::ByteRange;
+use cheetah_nbd::Method;
 use cheetah_nbd::client::inflight::{Answer, Ask, Inflight, Woken};
 use cheetah_nbd::client::receive::{Receiver, Target};
 use cheetah_nbd::handshake::BlockSizes;
@@ -34,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
         blocks: BlockSizes::default(),
         structured,
         allocation: structured.then_some(1),
-        packed: None,
+        packed: (choice & 1 == 0 && choice & 4 != 0).then_some(Method::Auto),
         description: None,
     };
     let (mut receiver, mut table, mut input) = (Receiver::new(&agreement), Inflight::default(), BytesMut::new());

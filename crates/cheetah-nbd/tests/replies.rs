@@ -6,11 +6,14 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Extent};
-use cheetah_nbd::client::inflight::{Answer, Ask, Cookie, Failed, Inflight, Woken};
+use cheetah_nbd::Method;
+use cheetah_nbd::client::inflight::{Answer, Ask, Cookie, Failed, Inflight, Piece, Pieces, Woken};
 use cheetah_nbd::client::receive::{Receiver, Target};
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::Agreement;
+use cheetah_nbd::proto::packed::{self, How, Press};
 use cheetah_nbd::proto::{Command, ErrorCode, TransmissionFlags, Violation, reply};
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -33,6 +36,12 @@ struct Core {
 impl Core {
     fn new(structured: bool) -> Self {
         Self { receiver: Receiver::new(&agreement(structured)), table: Inflight::default(), input: BytesMut::new() }
+    }
+
+    /// Where packed reads were agreed.
+    fn packed() -> Self {
+        let agreement = Agreement { packed: Some(Method::Auto), ..agreement(true) };
+        Self { receiver: Receiver::new(&agreement), ..Self::new(true) }
     }
 
     fn ask(&mut self, command: Command, offset: u64, len: u64) -> Cookie {
@@ -79,6 +88,7 @@ impl Core {
     fn bytes(&mut self, cookie: Cookie) -> Bytes {
         match self.result(cookie) {
             Some(Ok(Answer::Data(data))) => data.into_bytes(),
+            Some(Ok(Answer::Packed(pieces))) => unpacked(&pieces),
             other => panic!("{other:?}"),
         }
     }
@@ -87,6 +97,30 @@ impl Core {
 /// What the export holds at an offset.
 fn content(offset: u64, len: u64) -> Vec<u8> {
     (offset..offset + len).map(|at| if at / 1000 % 3 == 0 { 0 } else { (at % 251) as u8 }).collect()
+}
+
+fn unpacked(pieces: &Pieces) -> Bytes {
+    let mut out = BytesMut::new();
+    for (_, piece) in pieces {
+        match piece {
+            Piece::Plain(Part::Bytes(bytes)) => out.extend_from_slice(bytes),
+            Piece::Plain(Part::Zeros(len)) => out.resize(out.len() + *len as usize, 0),
+            Piece::Packed(packed) => {
+                let start = out.len();
+                out.resize(start + packed.0.len as usize, 0);
+                packed::unpack(&packed.0, &packed.1, &mut out[start..]).unwrap();
+            }
+        }
+    }
+    out.freeze()
+}
+
+/// A chunk with this part of the content, packed.
+fn put_packed(out: &mut BytesMut, cookie: Cookie, done: bool, offset: u64, len: u64) {
+    let how = [How::Stored, How::Lz4, How::Zstd(1)][(offset % 3) as usize];
+    let (head, packed) = Press::default().pack(offset, &content(offset, len).into(), how);
+    head.encode(out, cookie.0, done, packed.len() as u32);
+    out.extend_from_slice(&packed);
 }
 
 /// A chunk with this part of the content: as a hole where it is all zeros.
@@ -108,8 +142,9 @@ proptest! {
         reads in prop::collection::vec((0u64..1 << 20, 1u64..60_000, prop::collection::vec(any::<prop::sample::Index>(), 0..4)), 1..12),
         order in prop::collection::vec(any::<prop::sample::Index>(), 60),
         at_once in prop_oneof![1usize..40, 1000usize..300_000],
+        packs: bool,
     ) {
-        let mut core = Core::new(true);
+        let mut core = if packs { Core::packed() } else { Core::new(true) };
         let mut replies = Vec::new();
         for (offset, len, cuts) in &reads {
             let cookie = core.read(*offset, *len);
@@ -129,7 +164,10 @@ proptest! {
             let which = order.next().unwrap().index(replies.len());
             let (cookie, chunks) = &mut replies[which];
             let (offset, len) = chunks.remove(0);
-            put_chunk(&mut out, *cookie, chunks.is_empty(), offset, len);
+            match packs && len > 1 && offset % 4 > 0 {
+                true => put_packed(&mut out, *cookie, chunks.is_empty(), offset, len),
+                false => put_chunk(&mut out, *cookie, chunks.is_empty(), offset, len),
+            }
             if chunks.is_empty() {
                 replies.swap_remove(which);
             }
@@ -302,4 +340,25 @@ fn losing_the_connection_fails_everything_under_way() {
     assert!(matches!(core.result(first), Some(Err(Failed::Disconnected))));
     assert!(matches!(core.result(third), Some(Err(Failed::Disconnected))));
     assert!(core.table.is_empty());
+}
+
+#[test]
+fn packed_content_that_was_not_agreed_or_not_asked_for_is_refused() {
+    let packed = |core: &mut Core, offset, len| {
+        let cookie = core.read(1 << 20, 5000);
+        let mut out = BytesMut::new();
+        put_packed(&mut out, cookie, true, offset, len);
+        core.feed(&out, 1000)
+    };
+    assert_eq!(packed(&mut Core::packed(), 1 << 20, 5000), Ok(()));
+    assert!(packed(&mut Core::new(true), 1 << 20, 5000).is_err());
+    assert!(packed(&mut Core::packed(), 1 << 20, 4999).is_err());
+    assert!(packed(&mut Core::packed(), 1 << 20, 5001).is_err());
+    assert!(packed(&mut Core::packed(), (1 << 20) + 1, 5000).is_err());
+    // Nor in reply to anything but a read.
+    let mut core = Core::packed();
+    let cookie = core.ask(Command::BlockStatus, 0, 5000);
+    let mut out = BytesMut::new();
+    put_packed(&mut out, cookie, true, 0, 5000);
+    assert!(core.feed(&out, 1000).is_err());
 }

@@ -1,32 +1,46 @@
 //! The agent: a disk, served over NBD to whoever acquires it, read-only by construction.
 //!
 //! It listens, or calls the examiner and serves over the connections it makes. Stock NBD clients are served like any;
-//! our own are also told what it is they read, and get content packed if they ask for it.
+//! our own are also told what it is they read (its [`Identity`], as the export's description), and get content packed
+//! and digested if they ask for it ([`cheetah_nbd::packing`]).
+//!
+//! Nothing here can write to the device: it is opened for reading only, what is served is a
+//! [`ReadOnly`] layer over it, and the server refuses every request to change
+//! something before it gets that far. Where the device is a disk that nothing uses, the kernel is told to refuse writes
+//! as well ([`protect`]).
 
 mod config;
+mod export;
+mod protect;
+mod setro;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
-use cheetah_image::{Error, Identity, Result};
+use cheetah_device::readonly::ReadOnly;
+use cheetah_image::{Error, Identity, OpenOptions, Result};
+use cheetah_nbd::packing::{Packer, PackerConfig};
+use cheetah_nbd::server::{Listener, Server, ServerConfig};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
+use export::{One, Turns};
+pub use protect::Protection;
+
+/// Memory for requests and replies under way. What packing and reading take comes on top, and must stay within 128 MiB
+/// with it.
+const MEMORY_BYTES_MAX: usize = 40 << 20;
+/// The most clients, each of which takes some memory of its own.
+const CONNECTIONS_MAX: usize = 16;
 
 /// A device that is open, to be served.
 pub struct Agent {
     identity: Identity,
     protection: Protection,
-    address: Option<SocketAddr>,
-}
-
-/// What was done to keep the device from being written to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Protection {
-    /// The kernel refused writes to it already.
-    Found,
-    /// The kernel refuses writes to it from now on, until it is told otherwise or restarted.
-    Set,
-    /// Nothing beyond opening it read-only, and why.
-    Not(String),
+    name: String,
+    server: Server,
+    listener: Option<Listener>,
+    connect: Option<String>,
 }
 
 impl Agent {
@@ -36,8 +50,35 @@ impl Agent {
     ///
     /// If the device cannot be read, the address cannot be had, or either goes beyond loopback without leave.
     pub async fn start(config: AgentConfig) -> Result<Self> {
-        let _ = config;
-        Err(Error::failed("not built yet"))
+        check(&config)?;
+        let device = config.device.display().to_string();
+        if device.contains("://") {
+            return Err(Error::misuse(format!("{device}: an agent serves what is on its own machine; give a path")));
+        }
+        let listener = match config.listen {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        // First, so that the identity has it.
+        let protection = protect::protect(&config.device, config.protect);
+        let source = cheetah_image::open(&device, &OpenOptions::default()).await?;
+        let packer = Packer::start(packing(&config)).map_err(|error| Error::io("starting threads", &error))?;
+        let name = if config.name.is_empty() { source.name } else { config.name };
+        let exported = One {
+            name: name.clone(),
+            description: export::describe(&source.identity),
+            device: Arc::new(ReadOnly::new(Arc::new(Turns::new(source.device)))),
+            packer,
+        };
+        let limits = ServerConfig {
+            connections_max: config.connections_max.clamp(1, CONNECTIONS_MAX),
+            memory_bytes_max: MEMORY_BYTES_MAX,
+            rate_max: config.rate_max,
+            watch: true,
+            ..ServerConfig::default()
+        };
+        let server = Server::new(Arc::new(exported), limits);
+        Ok(Self { identity: source.identity, protection, name, server, listener, connect: config.connect })
     }
 
     /// What is served.
@@ -50,9 +91,14 @@ impl Agent {
         &self.protection
     }
 
+    /// What it is called to clients.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Where it listens, if it does.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.address
+        self.listener.as_ref().and_then(Listener::tcp_address)
     }
 
     /// Serves until it is dropped.
@@ -61,6 +107,120 @@ impl Agent {
     ///
     /// If it cannot accept clients any more.
     pub async fn run(self) -> Result<()> {
-        std::future::pending().await
+        let Self { server, listener, connect, .. } = self;
+        let listening = async {
+            match listener {
+                Some(listener) => server.listen(listener).await,
+                None => std::future::pending().await,
+            }
+        };
+        let calling = async {
+            match connect {
+                Some(examiner) => server.call(&examiner).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = listening => ended.map_err(|error| Error::io("accepting clients", &error)),
+            never = calling => match never {},
+        }
+    }
+}
+
+/// Refuses what makes no sense, or goes further than the user said.
+fn check(config: &AgentConfig) -> Result<()> {
+    if config.listen.is_none() && config.connect.is_none() {
+        return Err(Error::misuse("say where to listen, or whom to call"));
+    }
+    if let Some(address) = config.listen.filter(|address| !address.ip().is_loopback() && !config.insecure) {
+        return Err(Error::misuse(format!(
+            "{address} can be reached by other machines, and connections cannot be encrypted yet; on a network you \
+             trust, say --insecure"
+        )));
+    }
+    let Some(examiner) = &config.connect else { return Ok(()) };
+    let Some(host) = host_of(examiner) else {
+        return Err(Error::misuse(format!("'{examiner}' is no address to call; write HOST:PORT")));
+    };
+    let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    if !is_here && !config.insecure {
+        return Err(Error::misuse(format!(
+            "{examiner} is another machine, and connections cannot be encrypted yet; over a network you trust, say \
+             --insecure"
+        )));
+    }
+    Ok(())
+}
+
+/// The host in `HOST:PORT`, an IPv6 address without its brackets.
+fn host_of(text: &str) -> Option<&str> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = match host.strip_prefix('[') {
+        Some(v6) => v6.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    let port: u16 = port.parse().ok()?;
+    (!host.is_empty() && port != 0).then_some(host)
+}
+
+async fn listen(address: SocketAddr) -> Result<Listener> {
+    Listener::tcp(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            Error::failed(format!("{address} is taken by another program: stop it, or choose another port"))
+        }
+        _ => Error::failed(format!("cannot listen on {address}: {error}")),
+    })
+}
+
+/// Threads, and how much of their time they may work.
+fn packing(config: &AgentConfig) -> PackerConfig {
+    let whole = PackerConfig { rate_max: config.rate_max, ..PackerConfig::default() };
+    match config.cpu_max {
+        CpuMax::All => whole,
+        CpuMax::Low => PackerConfig { threads: NonZeroUsize::MIN, nice: true, ..whole },
+        CpuMax::Percent(percent) => {
+            let allowed = usize::from(percent) * whole.threads.get();
+            let threads = NonZeroUsize::new(allowed.div_ceil(100)).unwrap_or(NonZeroUsize::MIN);
+            PackerConfig { threads, share: allowed as f64 / 100.0 / threads.get() as f64, ..whole }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_loopback_takes_leave() {
+        let with = |listen: Option<&str>, connect: Option<&str>, insecure| {
+            let (listen, connect) = (listen.map(|text| text.parse().unwrap()), connect.map(str::to_owned));
+            check(&AgentConfig { listen, connect, insecure, ..AgentConfig::new("/dev/null") })
+        };
+        assert!(with(None, None, true).is_err());
+        assert!(with(Some("127.0.0.1:1"), Some("localhost:2"), false).is_ok());
+        assert!(with(None, Some("[::1]:2"), false).is_ok());
+        for (listen, connect) in
+            [(Some("0.0.0.0:1"), None), (None, Some("examiner:1")), (Some("[::]:1"), None), (None, Some("10.0.0.1:1"))]
+        {
+            let error = with(listen, connect, false).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains("--insecure"), "{error}");
+            assert!(with(listen, connect, true).is_ok());
+        }
+        for bad in ["examiner", "examiner:0", ":1", "a:b", "::1:5", "[::1:5"] {
+            assert!(with(None, Some(bad), true).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_percentage_is_of_all_processors() {
+        let of = |cpu_max| packing(&AgentConfig { cpu_max, ..AgentConfig::new("/dev/null") });
+        let all = of(CpuMax::All).threads.get() as f64;
+        for percent in [1, 30, 50, 99, 100] {
+            let part = of(CpuMax::Percent(percent));
+            let total = part.threads.get() as f64 * part.share;
+            assert!((total - all * f64::from(percent) / 100.0).abs() < 1e-6 && part.share <= 1.0, "{part:?}");
+        }
+        assert!(of(CpuMax::Low).nice);
     }
 }

@@ -1,0 +1,113 @@
+//! What clients of an agent get to see.
+
+use std::sync::Arc;
+
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io};
+use cheetah_image::Identity;
+use cheetah_nbd::Method;
+use cheetah_nbd::packing::Packer;
+use cheetah_nbd::proto::{STRING_LEN_MAX, X_CHEETAH};
+use cheetah_nbd::server::{Export, Exports};
+use tokio::sync::Semaphore;
+
+/// Reads of the device under way at once. More gain little on any disk, and each takes a thread.
+const READS_MAX: usize = 16;
+
+/// One device, by its name and by none.
+pub(super) struct One {
+    pub name: String,
+    pub description: String,
+    /// Refuses to be written.
+    pub device: DynDevice,
+    pub packer: Arc<Packer>,
+}
+
+impl Exports for One {
+    fn list(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+
+    fn open(&self, name: &str, contexts: &[String]) -> Result<Export, Error> {
+        if !name.is_empty() && name != self.name {
+            return Err(Error::Invalid(format!("there is no export '{name}' here, only '{}'", self.name).into()));
+        }
+        // Of several methods, the first that is known.
+        let packed = contexts.iter().find(|context| Method::of_context(context).is_some());
+        Ok(Export {
+            device: Arc::clone(&self.device),
+            description: self.description.clone(),
+            contexts: packed.into_iter().cloned().collect(),
+            packer: Some(Arc::clone(&self.packer)),
+        })
+    }
+}
+
+/// A device of which only so much is read at once.
+pub(super) struct Turns {
+    inner: DynDevice,
+    turns: Semaphore,
+}
+
+impl Turns {
+    pub fn new(inner: DynDevice) -> Self {
+        Self { inner, turns: Semaphore::new(READS_MAX) }
+    }
+}
+
+/// What changes the device is left to the trait's defaults, which refuse it.
+impl Device for Turns {
+    fn geometry(&self) -> Geometry {
+        Geometry { writable: false, ..self.inner.geometry() }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        Io::later(async move {
+            // The semaphore is never closed.
+            let _turn = self.turns.acquire().await;
+            self.inner.read(range).await
+        })
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        Io::later(async move {
+            let _turn = self.turns.acquire().await;
+            self.inner.extents(range).await
+        })
+    }
+}
+
+/// The identity, and the host it is on, as one line.
+pub(super) fn describe(identity: &Identity) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let line = |identity: &Identity| {
+        let mut value = serde_json::json!(identity);
+        value["host"] = host.as_str().into();
+        format!("{X_CHEETAH}{value}")
+    };
+    let all = line(identity);
+    if all.len() <= STRING_LEN_MAX {
+        return all;
+    }
+    // An image may have much to say; who it is comes first.
+    let (unreadable, case) = Default::default();
+    let short = line(&Identity { unreadable, case, ..identity.clone() });
+    if short.len() <= STRING_LEN_MAX { short } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_image::Kind;
+
+    #[test]
+    fn the_description_is_the_identity_and_never_too_long() {
+        let mut identity = Identity::new(Kind::Block, "/dev/sda", 1 << 40);
+        identity.serial = Some("S1\n\"2".into());
+        let read = |text: &str| -> Identity { serde_json::from_str(text.strip_prefix(X_CHEETAH).unwrap()).unwrap() };
+        assert_eq!(read(&describe(&identity)), identity);
+        assert!(!describe(&identity).contains('\n'));
+        identity.unreadable = (0..1000).map(|at| ByteRange::new(at * 1024, 512)).collect();
+        let short = describe(&identity);
+        assert!(short.len() <= STRING_LEN_MAX && read(&short).serial == identity.serial);
+    }
+}

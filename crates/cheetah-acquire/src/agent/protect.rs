@@ -1,0 +1,113 @@
+//! Having the kernel refuse writes to a disk.
+//!
+//! An agent never writes; but the machine it runs on might. Where the device is a disk that nothing uses, the kernel is
+//! told to treat it as read-only (`blockdev --setro`). A disk in use is left alone: the running system would lose what it
+//! writes, and an examiner of a live machine does not want that.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use super::setro::set_read_only;
+
+/// What was done to keep the device from being written to, beyond opening it for reading only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Protection {
+    /// The kernel refused writes to it already.
+    Found,
+    /// The kernel refuses writes to it from now on, until it is told otherwise or restarted.
+    Set,
+    /// Nothing, and why.
+    Not(String),
+}
+
+/// Protects `device` if that is `wanted` and nothing speaks against it.
+pub(super) fn protect(device: &Path, wanted: bool) -> Protection {
+    let not = |why: &str| Protection::Not(why.to_owned());
+    let Ok(metadata) = fs::metadata(device) else { return not("it cannot be looked at") };
+    if !metadata.file_type().is_block_device() {
+        return not("it is a file, not a disk");
+    }
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let folder = cheetah_image::disk::folder(major, minor);
+    if number(&folder.join("ro")) == Some(1) {
+        return Protection::Found;
+    }
+    if !wanted {
+        return not("it was not asked for");
+    }
+    if let Some(user) = user(&folder) {
+        return Protection::Not(format!("it is in use: {user}"));
+    }
+    match set_read_only(device) {
+        // What the kernel says counts, not what it was told.
+        Ok(()) if number(&folder.join("ro")) == Some(1) => Protection::Set,
+        Ok(()) => not("the kernel did not take it"),
+        Err(error) => Protection::Not(format!("the kernel refused: {error}")),
+    }
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// Who uses the disk or one of its partitions, if anybody.
+fn user(folder: &Path) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    parts(folder).into_iter().find_map(|part| user_of(&part, &mounts, &swaps))
+}
+
+/// The device itself and its partitions.
+fn parts(folder: &Path) -> Vec<PathBuf> {
+    let inner = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    std::iter::once(folder.to_path_buf()).chain(inner.filter(|path| path.join("partition").exists())).collect()
+}
+
+fn user_of(part: &Path, mounts: &str, swaps: &str) -> Option<String> {
+    let name = fs::canonicalize(part).ok()?.file_name()?.to_string_lossy().into_owned();
+    let numbers = fs::read_to_string(part.join("dev")).ok()?;
+    // Fields of a line: ID, parent's ID, device, root, mount point (proc_pid_mountinfo(5)).
+    let mounted = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    if let Some(mount) = mounted.into_iter().find(|fields| fields.get(2) == Some(&numbers.trim())) {
+        return Some(format!("{name} is mounted on {}", mount.get(4).unwrap_or(&"?")));
+    }
+    if swaps.lines().any(|line| line.split_whitespace().next() == Some(&format!("/dev/{name}"))) {
+        return Some(format!("{name} is swapped to"));
+    }
+    let mut holders = fs::read_dir(part.join("holders")).ok()?.flatten();
+    holders.next().map(|holder| format!("{name} is part of {}", holder.file_name().to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_whose_partition_is_mounted_swapped_to_or_held_is_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, content: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        put("sdz/dev", "8:400\n");
+        put("sdz/sdz1/partition", "1\n");
+        put("sdz/sdz1/dev", "8:401\n");
+        put("sdz/queue/dev", "no partition");
+        let disk = dir.path().join("sdz");
+        let user = |mounts: &str, swaps: &str| parts(&disk).iter().find_map(|part| user_of(part, mounts, swaps));
+        assert_eq!(user("25 1 8:4011 / /x rw - ext4 /dev/sdy rw\n", "Filename Type\n"), None);
+        let mounted = user("25 1 8:401 / /mnt/x rw - ext4 /dev/sdz1 rw\n", "").unwrap();
+        assert_eq!(mounted, "sdz1 is mounted on /mnt/x");
+        assert_eq!(user("", "Filename Type\n/dev/sdz partition 1 0 -2\n").unwrap(), "sdz is swapped to");
+        put("sdz/sdz1/holders/dm-0", "");
+        assert_eq!(user("", "").unwrap(), "sdz1 is part of dm-0");
+    }
+
+    #[test]
+    fn a_file_is_not_protected() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(matches!(protect(file.path(), true), Protection::Not(why) if why.contains("not a disk")));
+    }
+}
