@@ -42,7 +42,7 @@ def commit():
 def call(argv, enter=list):
     """Runs a verb to its end and returns what it answered."""
     printed = run(enter([binary(), "--json", *argv]))
-    return _last_json(printed)
+    return last_json(printed)
 
 
 def _json_lines(printed):
@@ -55,7 +55,8 @@ def _json_lines(printed):
             yield value
 
 
-def _last_json(printed):
+def last_json(printed):
+    """The last JSON object that a verb printed: its answer."""
     values = list(_json_lines(printed))
     return values[-1] if values else {}
 
@@ -140,8 +141,24 @@ def export(scratch, drive, writable=False, tcp=True, enter=list, name="cheetah e
     return Endpoint(name, ready["uri"], [process])
 
 
+def agent(scratch, image, address, enter=list):
+    """Serves an image, read-only, as the agent on a suspect's machine does."""
+    process, _ = serve(scratch, "cheetah serve", ["serve", image, "--listen", address, "--insecure"], enter)
+    return process
+
+
+def acquire_argv(source, target, hashes, options=()):
+    """The command line of an acquisition."""
+    return [binary(), "--json", "acquire", source, target, "--hash", hashes, *options]
+
+
+def acquire(source, target, hashes, options=(), enter=list):
+    """Acquires a source into an image; returns what it answered."""
+    return last_json(run(enter(acquire_argv(source, target, hashes, options))))
+
+
 def mount(scratch, drive, writable=False, enter=list):
-    """Mounts a drive; returns the process and the path of the file that is the whole drive."""
+    """Mounts a drive or an image; returns the process and the path of the file that is the whole drive."""
     directory = scratch.make_dir("mount")
     argv = ["mount", drive, directory, *(["--writable"] if writable else [])]
     process, ready = serve(scratch, "cheetah mount", argv, enter)

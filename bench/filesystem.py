@@ -34,9 +34,9 @@ def ext4_on(scratch, path):
     return directory
 
 
-def image_of(scratch, tree, size_bytes):
+def image_of(scratch, tree, size_bytes, name="image.raw"):
     """An image file on disk with one ext4 file system that holds the tree."""
-    path = os.path.join(scratch.disk_dir, "image.raw")
+    path = os.path.join(scratch.disk_dir, name)
     with open(path, "wb") as file:
         file.truncate(size_bytes)
     run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", tree, path])

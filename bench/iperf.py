@@ -18,9 +18,9 @@ def start_servers(scratch, lab):
         process.wait_until(lambda process=process: "listening" in process.printed(), "word that it listens")
 
 
-def link_rate(lab, node, towards_examiner, seconds):
-    """MiB/s of one TCP stream over one node's link, nothing else going on."""
-    argv = ["iperf3", "--client", node.address, "--json", f"--time={math.ceil(seconds)}"]
+def link_rate(lab, node, towards_examiner, seconds, omit_s=0):
+    """MiB/s of one TCP stream over one node's link, nothing else going on; the first `omit_s` seconds not counted."""
+    argv = ["iperf3", "--client", node.address, "--json", f"--time={math.ceil(seconds)}", f"--omit={omit_s}"]
     argv += ["--reverse"] if towards_examiner else []
     # A server takes a moment to be done with the client before.
     for _ in range(ATTEMPTS):

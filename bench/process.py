@@ -1,6 +1,7 @@
 """Children of the harness: started, watched, measured and always ended, by their own process id."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -52,6 +53,15 @@ class Process:
             self._child.kill()
             self._child.wait()
 
+    def wait_end(self, timeout_s=900):
+        """Waits until it has ended by itself; a failure is an error."""
+        try:
+            status = self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"{self.name}: not done after {timeout_s} s: {self.last_words()}") from None
+        if status != 0:
+            raise BenchError(f"{self.name}: exit status {status}: {self.last_words()}")
+
     def cpu_s(self):
         """Processor time of all its threads so far, user and system, those that have ended included."""
         with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as file:
@@ -96,6 +106,18 @@ def timed(argv, timeout_s=1800):
     start = time.perf_counter()
     run(argv, timeout_s)
     return time.perf_counter() - start
+
+
+def measured(argv, timeout_s=1800):
+    """Runs a command to its end; returns the seconds it took, those of the processors, and what it printed."""
+
+    def cpu_s():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before_s, start = cpu_s(), time.perf_counter()
+    printed = run(argv, timeout_s)
+    return time.perf_counter() - start, cpu_s() - before_s, printed
 
 
 def free_port(count=1):
