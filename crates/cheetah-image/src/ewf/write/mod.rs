@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::hash::Hashes;
 
 mod checkpoint;
+mod deflate;
 mod files;
 mod names;
 mod options;

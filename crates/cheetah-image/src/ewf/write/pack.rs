@@ -4,6 +4,7 @@ use cheetah_device::Data;
 use cheetah_device::data::{Part, is_zero};
 use libdeflater::{CompressionLvl, Compressor, adler32};
 
+use super::deflate::Deflater;
 use super::options::Compression;
 use super::sections::COMPRESSED;
 use crate::error::{Error, Result};
@@ -17,11 +18,29 @@ pub struct Packed {
     pub lens: Vec<u32>,
 }
 
+/// How chunks are compressed.
+enum Method {
+    /// Not, except for zeros.
+    Stored,
+    Fast(Deflater),
+    Level(Compressor),
+}
+
+impl Method {
+    /// Writes `bytes` to `out` as a zlib stream and returns its length; `None` if there is not enough room.
+    fn zlib(&mut self, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Stored => None,
+            Self::Fast(deflater) => deflater.zlib(bytes, out),
+            Self::Level(compressor) => compressor.zlib_compress(bytes, out).ok(),
+        }
+    }
+}
+
 /// Compresses chunks; one a thread.
 pub struct Packer {
     chunk_bytes: usize,
-    /// `None` to store what is not zero.
-    compressor: Option<Compressor>,
+    method: Method,
     /// A whole chunk of zeros, compressed.
     zeros: Vec<u8>,
     /// For chunks that do not lie in one piece.
@@ -31,14 +50,15 @@ pub struct Packer {
 impl Packer {
     /// For chunks of `chunk_bytes`.
     pub fn new(chunk_bytes: usize, compression: Compression) -> Result<Self> {
-        let compressor = match compression.level() {
-            0 => None,
+        let method = match compression.level() {
+            _ if compression == Compression::FAST => Method::Fast(Deflater::default()),
+            0 => Method::Stored,
             level => {
                 let level = CompressionLvl::new(level.into()).map_err(|error| Error::misuse(format!("{error:?}")))?;
-                Some(Compressor::new(level))
+                Method::Level(Compressor::new(level))
             }
         };
-        let mut packer = Self { chunk_bytes, compressor, zeros: Vec::new(), scratch: vec![0; chunk_bytes] };
+        let mut packer = Self { chunk_bytes, method, zeros: Vec::new(), scratch: vec![0; chunk_bytes] };
         let mut zeros = vec![0; chunk_bytes];
         let len = Compressor::new(CompressionLvl::best())
             .zlib_compress(&packer.scratch, &mut zeros)
@@ -84,15 +104,13 @@ impl Packer {
             return true;
         }
         let start = out.len();
-        if let Some(compressor) = &mut self.compressor {
-            // Room for less than the chunk itself: what does not shrink is stored.
-            out.resize(start + len.saturating_sub(1), 0);
-            if let Ok(packed) = compressor.zlib_compress(bytes, &mut out[start..]) {
-                out.truncate(start + packed);
-                return true;
-            }
-            out.truncate(start);
+        // Room for less than the chunk itself: what does not shrink is stored.
+        out.resize(start + len.saturating_sub(1), 0);
+        if let Some(packed) = self.method.zlib(bytes, &mut out[start..]) {
+            out.truncate(start + packed);
+            return true;
         }
+        out.truncate(start);
         out.extend_from_slice(bytes);
         out.extend_from_slice(&adler32(bytes).to_le_bytes());
         false

@@ -1,0 +1,153 @@
+//! Huffman codes for one block (RFC 1951, section 3.2.2).
+
+/// Deepest tree the frequencies in one window can make, and some.
+const DEPTHS: usize = 32;
+/// Symbols in the largest alphabet.
+const SYMBOLS_MAX: usize = 286;
+/// Longest code there is.
+const BITS_MAX: usize = 15;
+
+/// A code as it is written.
+#[derive(Clone, Copy, Default)]
+pub struct Code {
+    /// Lowest first.
+    pub bits: u32,
+    /// How many there are; 0 for a symbol that does not occur.
+    pub count: u32,
+}
+
+/// Lengths of codes for symbols that occur as often as `freqs` says (each below 2^16), none longer than `bits_max`; 0
+/// for what does not occur. At least two symbols get a code, as decoders want a code to be complete.
+pub fn lengths<const N: usize>(freqs: &[u32; N], bits_max: usize) -> [u8; N] {
+    let mut lengths = [0; N];
+    // Frequency and symbol in one word, to be sorted at once. Symbols are below 2^9.
+    let mut sorted = [0; SYMBOLS_MAX];
+    let mut used = 0;
+    for (symbol, freq) in (0u32..).zip(freqs).filter(|(_, freq)| **freq > 0) {
+        sorted[used] = freq << 9 | symbol;
+        used += 1;
+    }
+    let symbol = |entry: u32| entry as usize & 511;
+    if used < 2 {
+        let only = symbol(sorted[0]);
+        lengths[only] = 1;
+        lengths[usize::from(only == 0)] = 1;
+        return lengths;
+    }
+    let sorted = &mut sorted[..used];
+    sorted.sort_unstable();
+    let mut leaves = leaves(sorted);
+    limit(&mut leaves, bits_max);
+    // The rarest get the longest.
+    let mut entries = sorted.iter();
+    for bits in (1..=bits_max).rev() {
+        for entry in entries.by_ref().take(leaves[bits] as usize) {
+            // At most 15.
+            lengths[symbol(*entry)] = bits as u8;
+        }
+    }
+    lengths
+}
+
+/// How many leaves the tree has at each depth: Moffat and Katajainen, "In-place calculation of minimum-redundancy codes"
+/// (1995), for at least two entries in ascending order.
+fn leaves(sorted: &[u32]) -> [u32; DEPTHS] {
+    let len = sorted.len();
+    let mut nodes = [0; SYMBOLS_MAX];
+    nodes.iter_mut().zip(sorted).for_each(|(node, entry)| *node = entry >> 9);
+    // Leaves become inner nodes from the left: first their weights, then, once they have one, their parents' indices.
+    nodes[0] += nodes[1];
+    let (mut inner, mut leaf) = (0, 2);
+    for next in 1..len - 1 {
+        let mut weight = 0;
+        for _ in 0..2 {
+            if leaf >= len || (inner < next && nodes[inner] < nodes[leaf]) {
+                weight += std::mem::replace(&mut nodes[inner], next as u32);
+                inner += 1;
+            } else {
+                weight += nodes[leaf];
+                leaf += 1;
+            }
+        }
+        nodes[next] = weight;
+    }
+    // From the root on, which comes last, parents' indices become depths.
+    let mut inners = [0; DEPTHS];
+    inners[0] = 1;
+    nodes[len - 2] = 0;
+    for next in (0..len - 2).rev() {
+        let depth = (nodes[nodes[next] as usize] + 1).min(DEPTHS as u32 - 1);
+        nodes[next] = depth;
+        inners[depth as usize] += 1;
+    }
+    // Places at a depth are twice the inner nodes above; those without an inner node are leaves.
+    let mut places = 1;
+    inners.map(|inner| {
+        let leaves = places - inner;
+        places = 2 * inner;
+        leaves
+    })
+}
+
+/// Moves leaves up until none is deeper than `bits_max`, at the price of others that move down.
+fn limit(leaves: &mut [u32; DEPTHS], bits_max: usize) {
+    let deep: u32 = leaves[bits_max + 1..].iter().sum();
+    leaves[bits_max + 1..].fill(0);
+    leaves[bits_max] += deep;
+    // In units of the deepest level's places (Kraft's inequality).
+    let mut taken: u32 = (1..=bits_max).map(|bits| leaves[bits] << (bits_max - bits)).sum();
+    while taken > 1 << bits_max {
+        // A leaf above goes one down, and one of the deepest goes beside it. There always is one above: all symbols at
+        // the deepest level would take less room than there is.
+        let Some(above) = (1..bits_max).rev().find(|bits| leaves[*bits] > 0) else { break };
+        leaves[above] -= 1;
+        leaves[above + 1] += 2;
+        leaves[bits_max] -= 1;
+        taken -= 1;
+    }
+}
+
+/// The codes that go with `lengths`.
+pub fn codes<const N: usize>(lengths: &[u8; N]) -> [Code; N] {
+    let mut counts = [0; BITS_MAX + 1];
+    lengths.iter().for_each(|bits| counts[usize::from(*bits & 15)] += 1);
+    counts[0] = 0;
+    let mut next = [0u16; BITS_MAX + 1];
+    for bits in 1..=BITS_MAX {
+        next[bits] = (next[bits - 1] + counts[bits - 1]) << 1;
+    }
+    lengths.map(|bits| {
+        if bits == 0 {
+            return Code::default();
+        }
+        let code = &mut next[usize::from(bits & 15)];
+        *code += 1;
+        // Huffman codes are written highest bit first, unlike everything else.
+        Code { bits: ((*code - 1).reverse_bits() >> (16 - bits)).into(), count: bits.into() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn codes_are_complete_and_no_longer_than_allowed(
+            freqs in prop::collection::vec(prop_oneof![Just(0u32), 1u32..4, 1u32..32_000], 286),
+            bits_max in 9usize..16,
+        ) {
+            let freqs: [u32; 286] = freqs.try_into().unwrap();
+            let lengths = lengths(&freqs, bits_max);
+            let used = freqs.iter().filter(|freq| **freq > 0).count();
+            prop_assert_eq!(lengths.iter().filter(|bits| **bits > 0).count(), used.max(2));
+            let taken: usize = lengths.iter().filter(|bits| **bits > 0).map(|bits| 1 << (bits_max - usize::from(*bits))).sum();
+            prop_assert_eq!(taken, 1 << bits_max);
+            // The more frequent is never longer.
+            for (a, b) in (0..286).zip(1..286).filter(|(a, b)| freqs[*a] > freqs[*b] && freqs[*b] > 0) {
+                prop_assert!(lengths[a] <= lengths[b]);
+            }
+        }
+    }
+}
