@@ -39,5 +39,5 @@ def image_of(scratch, tree, size_bytes, name="image.raw"):
     path = os.path.join(scratch.disk_dir, name)
     with open(path, "wb") as file:
         file.truncate(size_bytes)
-    run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", tree, path])
+    run(["mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", tree, path])
     return path
