@@ -92,7 +92,8 @@ impl ImageStream {
         let hashes = BlockHash::ALL.into_iter().find_map(|hash| {
             let names = [format!("{name}.blockHash.{}", hash.name()), format!("{name}.{}", hash.name())];
             let member = names.iter().find_map(|name| volume.find(name))?;
-            let whole = volume.is_stored(member) && volume.len(member) >= chunks.saturating_mul(hash.digest_len() as u64);
+            let whole =
+                volume.is_stored(member) && volume.len(member) >= chunks.saturating_mul(hash.digest_len() as u64);
             whole.then_some((hash, member))
         });
         Ok(Bevy { data, index, hashes })
