@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{acquire, create, demo, destroy, enlarge, export, load, mount, node, save, status, verify};
+use crate::commands::{
+    acquire, create, demo, destroy, enlarge, export, load, mount, node, save, serve, status, verify,
+};
 use crate::failure::Result;
 use crate::ui::Ui;
 
@@ -50,6 +52,7 @@ pub enum Command {
     Destroy(destroy::Args),
     Mount(mount::Args),
     Export(export::Args),
+    Serve(serve::Args),
 }
 
 impl Command {
@@ -69,6 +72,7 @@ impl Command {
             Self::Destroy(args) => destroy::run(args, ui).await,
             Self::Mount(args) => mount::run(args, ui).await,
             Self::Export(args) => export::run(args, ui).await,
+            Self::Serve(args) => serve::run(args, ui).await,
         }
     }
 }

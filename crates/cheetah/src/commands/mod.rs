@@ -13,5 +13,6 @@ pub mod mount;
 pub mod node;
 pub mod options;
 pub mod save;
+pub mod serve;
 pub mod status;
 pub mod verify;

@@ -1,0 +1,133 @@
+//! `cheetah serve`: a disk for whoever acquires it, from the machine it is in.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use cheetah_acquire::agent::{Agent, AgentConfig, CpuMax, Protection};
+use cheetah_device::Size;
+use serde_json::json;
+
+use crate::failure::Result;
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// Where it listens unless told otherwise: NBD's own port, on loopback.
+const LISTEN: &str = "127.0.0.1:10809";
+
+/// What `serve` is told.
+#[derive(Debug, clap::Args)]
+#[command(about = "Serve a disk of this machine to be acquired, read-only")]
+#[command(long_about = "Serves a disk of this machine, read-only, until it is stopped: the agent on the suspect's \
+machine.
+
+It is opened for reading only, and where nothing uses it the kernel is told to refuse writes to it. Any NBD client can \
+read it; cheetah acquire also gets what it reads packed and digested here, at the source. Where the examiner cannot \
+reach this machine, the agent calls: with --connect it keeps connections to the examiner's acquire --listen, and goes \
+on calling until it is stopped.
+
+  cheetah serve /dev/sda --listen 192.168.1.9:10809 --insecure
+  cheetah serve /dev/sda --connect examiner:10809 --insecure
+  cheetah serve /dev/sda --connect examiner:10809 --insecure --cpu-max low --rate-max 2MiB")]
+pub struct Args {
+    /// The disk, or an image
+    device: PathBuf,
+
+    /// Where to listen [default: 127.0.0.1:10809, unless it is to call]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+
+    /// Call the examiner, who waits there with acquire --listen
+    #[arg(long, value_name = "HOST:PORT")]
+    connect: Option<String>,
+
+    /// Listen beyond loopback or call another machine, although nothing is encrypted yet: whoever is on the way can read
+    #[arg(long)]
+    insecure: bool,
+
+    /// What to call the disk to clients; the file's name unless told
+    #[arg(long, default_value = "", hide_default_value = true)]
+    name: String,
+
+    /// The most to send, a second
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
+    rate_max: Option<Size>,
+
+    /// The most to take of the processors for packing: a percentage of all of them, or 'low' for what nobody else
+    /// wants of one
+    #[arg(long, value_name = "PERCENT|low", value_parser = str::parse::<CpuMax>)]
+    cpu_max: Option<CpuMax>,
+
+    /// Clients' connections served at once
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=16))]
+    connections_max: u8,
+
+    /// Do not tell the kernel to refuse writes to the disk
+    #[arg(long)]
+    no_setro: bool,
+}
+
+/// A rate: a size that is not nothing.
+fn rate(text: &str) -> Result<Size, String> {
+    match text.strip_suffix("/s").unwrap_or(text).parse::<Size>() {
+        Ok(size) if size.0 >= 1024 => Ok(size),
+        Ok(_) => Err("at least 1KiB a second, or nothing would arrive in time".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    let by_default = || args.connect.is_none().then(|| LISTEN.parse().ok()).flatten();
+    let config = AgentConfig {
+        name: args.name,
+        listen: args.listen.or_else(by_default),
+        insecure: args.insecure,
+        connections_max: args.connections_max.into(),
+        rate_max: args.rate_max.map(|size| size.0),
+        cpu_max: args.cpu_max.unwrap_or_default(),
+        protect: !args.no_setro,
+        connect: args.connect.clone(),
+        ..AgentConfig::new(&args.device)
+    };
+    let agent = Agent::start(config).await?;
+    say_ready(&agent, args.connect.as_deref(), ui);
+    tokio::select! {
+        ended = agent.run() => Ok(ended?),
+        signal = stop.asked() => {
+            tracing::info!("{signal}: no longer serving");
+            Ok(())
+        }
+    }
+}
+
+fn say_ready(agent: &Agent, connect: Option<&str>, ui: Ui) {
+    let (identity, name) = (agent.identity(), agent.name());
+    let uri = agent.address().map(|address| format!("nbd://{address}/{name}"));
+    let value = json!({
+        "event": "ready", "uri": uri, "connect": connect, "name": name, "size_bytes": identity.size,
+        "identity": identity, "read_only": state(agent.protection()).0,
+    });
+    let disk: Vec<&str> = [&identity.model, &identity.serial].into_iter().flatten().map(String::as_str).collect();
+    let disk = if disk.is_empty() { String::new() } else { format!(" ({})", disk.join(", serial ")) };
+    let places = [uri.map(|uri| format!("at {uri}")), connect.map(|examiner| format!("to {examiner}, who is called"))];
+    let places: Vec<_> = places.into_iter().flatten().collect();
+    let (location, size) = (&identity.location, Size(identity.size));
+    ui.answer(
+        format_args!(
+            "{location}{disk}, {size}, is served read-only {}\nwrites by this machine: {}",
+            places.join(" and "),
+            state(agent.protection()).1
+        ),
+        &value,
+    );
+}
+
+/// What keeps this machine from writing to the disk: for programs, and for people.
+fn state(protection: &Protection) -> (&'static str, String) {
+    match protection {
+        Protection::Found => ("found", "refused by the kernel, which had it read-only already".into()),
+        Protection::Set => ("set", "refused by the kernel from now on (blockdev --setrw undoes it)".into()),
+        Protection::Not(why) => ("not-set", format!("not refused by the kernel: {why}")),
+    }
+}
