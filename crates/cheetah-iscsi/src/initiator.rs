@@ -85,7 +85,7 @@ impl Initiator {
         };
         let in_flight_max = in_flight_max.clamp(1, IN_FLIGHT_MAX);
         let route = Route { uri: uri.clone(), unit, wish, name: Arc::clone(&name), timeout: limit, in_flight_max };
-        let (link, identity) = route.open().await.map_err(fail)?;
+        let (link, identity) = route.open(limit).await.map_err(fail)?;
         let (calls, receiver) = mpsc::unbounded_channel();
         tokio::spawn(Keeper::new(route, identity.clone(), receiver).keep(link));
         let (inquiry, transfer_blocks_max) = (identity.inquiry, identity.transfer_blocks_max);

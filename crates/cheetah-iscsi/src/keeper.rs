@@ -39,9 +39,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Connects, logs in, and asks the logical unit what it is.
-    pub async fn open(&self) -> Result<(Link, Identity), LinkError> {
-        let limit = self.timeout.max(PAUSE_MAX);
+    /// Connects, logs in, and asks the logical unit what it is, all within `limit`.
+    pub async fn open(&self, limit: Duration) -> Result<(Link, Identity), LinkError> {
         let open = async {
             let mut link = Link::open(&self.uri, self.wish.clone(), self.unit.lun, self.in_flight_max).await?;
             let identity = identify(&mut link).await?;
@@ -280,7 +279,8 @@ impl Keeper {
             self.pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
             self.watching(sleep(pause)).await?;
             let route = self.route.clone();
-            match self.watching(route.open()).await? {
+            // With a short timeout whoever waits now is lost, but whoever comes later need not be.
+            match self.watching(route.open(route.timeout.max(PAUSE_MAX))).await? {
                 Ok((link, identity)) => match self.identity.inquiry.difference(&identity.inquiry) {
                     None => {
                         tracing::info!("{}: connected again", self.route.name);

@@ -107,8 +107,8 @@ fn parse_credentials(text: &str) -> Result<Credentials, &'static str> {
         Some((user, password)) => (user, Some(Password(decode(password)?))),
         None => (text, None),
     };
-    if user.is_empty() {
-        return Err("the user's name is missing");
+    if user.is_empty() || user.contains(char::is_control) {
+        return Err("the user's name is missing or malformed");
     }
     Ok(Credentials { user: user.to_owned(), password })
 }

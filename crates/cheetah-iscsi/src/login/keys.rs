@@ -23,9 +23,9 @@ enum Rule {
     Declared,
 }
 
-/// Keys, what is offered for them, and how they are decided. Digests come first that have them, since nothing else
-/// between the target's memory and ours is sure to notice a flipped bit: TCP's sum is weak, and network cards and
-/// middle boxes make it anew.
+/// Keys, what is offered for them, and how they are decided. Digests are preferred to none, since nothing else between
+/// the target's memory and ours is sure to notice a flipped bit: TCP's sum is weak, and network cards and middle boxes
+/// make it anew.
 const OFFERS: [(&str, &str, Rule); 14] = [
     ("HeaderDigest", "CRC32C,None", Rule::Choice),
     ("DataDigest", "CRC32C,None", Rule::Choice),
