@@ -19,4 +19,5 @@ mod foreign;
 mod lifecycle;
 mod misuse;
 mod mount;
+mod sources;
 mod static_binary;
