@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cheetah_device::{ByteRange, DynDevice, Size, Zeroing};
+use cheetah_device::{ByteRange, Coverage, DynDevice, Size, Zeroing};
 
 use crate::copy::{Copy, Progress};
 use crate::digests::Digests;
@@ -49,7 +49,7 @@ pub async fn load(
         hashes: options.hashes,
     };
     *file = match copy.run(Some(&mut digests), progress).await {
-        Ok(hashes) => loader.finish(&digests, hashes).await?,
+        Ok(hashes) => loader.finish(&digests, hashes, None).await?,
         Err(error) => {
             file.image = Some(loader.image.clone());
             loader.close().await?;
@@ -103,7 +103,7 @@ impl Loader {
     pub async fn resume(mut file: DriveFile, size: u64, options: &LoadOptions) -> Result<Option<Self>> {
         let Some(mut image) = file.image.clone() else { return Ok(None) };
         if (image.size, image.source.as_str()) != (size, options.source_name.as_str())
-            || image.state == ImageState::Modified
+            || matches!(image.state, ImageState::Modified | ImageState::Filling)
         {
             return Ok(None);
         }
@@ -131,9 +131,14 @@ impl Loader {
         self.drive.device()
     }
 
-    /// Flushes, and records that the image is there, whole. Returns the drive file as it was written.
-    pub async fn finish(self, digests: &Digests, hashes: Hashes) -> Result<DriveFile> {
+    /// Flushes, and records that the image is there: whole, or where `coverage` is not, incomplete, and with a map of
+    /// what is missing. Returns the drive file as it was written.
+    pub async fn finish(self, digests: &Digests, hashes: Hashes, coverage: Option<&Coverage>) -> Result<DriveFile> {
         let Self { mut file, drive, image } = self;
+        let gaps = coverage.filter(|coverage| !coverage.is_whole());
+        if let Some(coverage) = gaps {
+            file.map = Some(fill::map::save(&fill::map::path(&file), &file.id, coverage)?);
+        }
         let saved = match drive.device().flush().await {
             Ok(()) => digests.save(&file.path),
             Err(error) => Err(Error::device(format!("flushing {}", file.name))(error)),
@@ -142,7 +147,8 @@ impl Loader {
         let digests = saved?;
         closed?;
         // Last, when everything is where it belongs: from now on the image counts as loaded.
-        file.image = Some(Image { digests: Some(digests), hashes, state: ImageState::Intact, ..image });
+        let state = if gaps.is_some() { ImageState::Incomplete } else { ImageState::Intact };
+        file.image = Some(Image { digests: Some(digests), hashes, state, ..image });
         file.save()?;
         Ok(file)
     }

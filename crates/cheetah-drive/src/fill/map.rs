@@ -51,7 +51,7 @@ pub(crate) fn load_recorded(file: &DriveFile, recorded: &MapRef, size: u64) -> R
 }
 
 /// Replaces the map of the drive with this id, atomically.
-pub(super) fn save(path: &Path, id: &str, coverage: &Coverage) -> Result<MapRef> {
+pub(crate) fn save(path: &Path, id: &str, coverage: &Coverage) -> Result<MapRef> {
     let text = format!("{}\n{coverage}", stamp(id));
     write_atomically(path, text.as_bytes(), true)?;
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
