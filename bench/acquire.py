@@ -17,7 +17,7 @@ CACHES = ("warm", "cold")
 
 # gzip and bzip2 take minutes a GiB at the same few MiB/s all along: they get a smaller image of the same kind.
 SLOW = {"gzip | nc": 256 * MIB, "bzip2 | nc": 64 * MIB}
-QUICK_BYTES = 16 * MIB
+QUICK_BYTES = 32 * MIB
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,7 +38,7 @@ def acquire(image, stem, hashes):
     path = f"{stem}.E01"
     argv = cheetah.acquire_argv(image.path, path, hashes, ["--level", "fast"])
     seconds, cpu_s, printed = measured(argv)
-    return path, cheetah.last_json(printed)["hashes"]["md5"], seconds, cpu_s
+    return path, cheetah.acquired(printed)["hashes"]["md5"], seconds, cpu_s
 
 
 def write(scratch, image, how, *arguments):

@@ -28,10 +28,10 @@ def by_cheetah(scratch, lab, uri, image):
     with scratch.child() as turn:
         target = os.path.join(turn.disk_dir, "acquired.raw")
         start = time.perf_counter()
-        answer = cheetah.acquire(uri, target, "md5", [], lab.examiner.command)
+        report = cheetah.acquire(uri, target, "md5", [], lab.examiner.command)
         seconds = time.perf_counter() - start
-        if answer["hashes"]["md5"] != image.md5:
-            raise BenchError(f"{uri}: acquired with MD5 {answer['hashes']['md5']}, not {image.md5}")
+        if report["hashes"]["md5"] != image.md5:
+            raise BenchError(f"{uri}: acquired with MD5 {report['hashes']['md5']}, not {image.md5}")
         return {"rate": image.size_bytes / MIB / seconds}
 
 

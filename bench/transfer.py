@@ -118,7 +118,7 @@ def by_cheetah(scratch, between, method, image):
         cheetah.agent(turn, image.path, address, between.sender)
         sent = between.sent_bytes()
         start = time.perf_counter()
-        answer = cheetah.acquire(f"nbd://{address}/", target, "md5", ["--compress", method], between.receiver)
+        report = cheetah.acquire(f"nbd://{address}/", target, "md5", ["--compress", method], between.receiver)
         seconds = time.perf_counter() - start
-        _check(f"cheetah acquire --compress {method}", image, answer["hashes"]["md5"])
+        _check(f"cheetah acquire --compress {method}", image, report["hashes"]["md5"])
         return _told(image, seconds, sent, between.sent_bytes())
