@@ -10,7 +10,6 @@
 
 use std::sync::Arc;
 
-use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use tokio::time::Instant;
 
@@ -123,8 +122,8 @@ impl Shared {
             ErrorCode::Perm if order.command.modifies() => Error::Fenced(format!("{context}: {why}").into()),
             ErrorCode::NoSpc => Error::NoSpace(format!("{context}: {why}").into()),
             ErrorCode::NotSup => Error::Unsupported("the NBD server has no fast way"),
-            // Says more about the server than about the bytes; whoever asked sees an error in reading.
-            ErrorCode::Shutdown => Error::Io { context: context.into(), why: why.into(), errno: EIO },
+            // Says something about the server, and nothing about the bytes: they must not be taken for a bad sector.
+            ErrorCode::Shutdown => self.lost(order.range, why.into()),
             code => Error::Io { context: context.into(), why: why.into(), errno: code.errno() },
         }
     }
