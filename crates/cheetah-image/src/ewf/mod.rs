@@ -1,9 +1,8 @@
 //! The Expert Witness Compression Format: E01, S01 and Ex01 images.
 //!
 //! An image is a set of segments, each a chain of sections. Opening reads all section descriptors and chunk tables,
-//! checks them, and refuses an image of which a part is missing or damaged ([`v1`], [`v2`]); the chunks themselves are
-//! checked as they are read ([`chunk`]). Reads unpack chunks on all processors, no chunk twice at once ([`cache`]), and
-//! one that is answered by a single chunk whose packed bytes are in the page cache is answered on the spot.
+//! checks them, and refuses an image of which a part is missing or damaged; the chunks themselves are checked as they
+//! are read. Reads unpack chunks on all processors, no chunk twice at once; one that is answered by a single chunk whose packed bytes are in the page cache is answered on the spot.
 
 use std::path::Path;
 use std::sync::Arc;

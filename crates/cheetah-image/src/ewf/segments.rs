@@ -215,3 +215,30 @@ impl Segment<'_> {
         Error::misuse(format!("{}: {what}", self.name()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_may_have_more_segments_than_files_are_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = dir.path().join("x.E01");
+        std::fs::write(&first, 0u32.to_le_bytes()).unwrap();
+        for number in 1..3 * OPEN_MAX as u32 {
+            let (_, missing) = naming::find(&first).unwrap();
+            std::fs::write(missing, number.to_le_bytes()).unwrap();
+        }
+        let files = Files::find(&first).unwrap();
+        assert_eq!(files.count(), 3 * OPEN_MAX);
+        for step in [1, 7, OPEN_MAX / 2, OPEN_MAX + 1] {
+            for segment in (0..files.count()).step_by(step).chain([0, 0]) {
+                let mut number = [0; 4];
+                assert!(files.read(segment, 0, &mut number, Patience::Wait).unwrap());
+                assert_eq!(u32::from_le_bytes(number) as usize, segment);
+                assert!(files.open.lock().len() <= OPEN_MAX);
+            }
+        }
+        assert!(files.read(0, 1, &mut [0; 4], Patience::Wait).is_err());
+    }
+}

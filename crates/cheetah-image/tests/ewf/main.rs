@@ -1,5 +1,7 @@
 //! Reading E01, S01 and Ex01 images: those other programs make, damaged ones, and real ones.
 
+#![allow(clippy::unwrap_used)]
+
 #[allow(dead_code)]
 #[path = "../../../cheetah/tests/it/support/need.rs"]
 mod need;
@@ -10,4 +12,5 @@ mod evidence;
 mod ex01;
 mod sections;
 mod support;
+mod together;
 mod unreadable;
