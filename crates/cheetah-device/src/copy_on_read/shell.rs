@@ -86,28 +86,40 @@ impl Shared {
 
     /// Somebody wants a range.
     pub(super) fn read(self: &Arc<Self>, range: ByteRange) -> Asked {
-        self.happen(|state, now, actions| match state.engine.read(range, now, actions) {
-            Plan::Now(answer) => Asked::Now(answer),
-            Plan::Wait(id) => {
-                let (sender, receiver) = oneshot::channel();
-                state.waiting.insert(id, sender);
-                Asked::Later(Waiting { shared: Arc::clone(self), id, receiver })
-            }
-        })
+        let (now, mut actions) = (self.started.elapsed(), Vec::new());
+        let mut state = self.state.lock();
+        let id = match state.engine.read(range, now, &mut actions) {
+            // Nothing has changed by that, so there is nothing else to do.
+            Plan::Now(answer) => return Asked::Now(answer),
+            Plan::Wait(id) => id,
+        };
+        let (sender, receiver) = oneshot::channel();
+        state.waiting.insert(id, sender);
+        self.settle(&mut state, now, actions);
+        drop(state);
+        self.happened.notify_one();
+        Asked::Later(Waiting { shared: Arc::clone(self), id, receiver })
     }
 
     /// Lets an event happen, and does what comes of it.
-    fn happen<T>(self: &Arc<Self>, event: impl FnOnce(&mut State, Duration, &mut Vec<Action>) -> T) -> T {
-        let answer = self.step(event);
+    fn happen(self: &Arc<Self>, event: impl FnOnce(&mut Engine, Duration, &mut Vec<Action>)) {
+        let (now, mut actions) = (self.started.elapsed(), Vec::new());
+        let mut state = self.state.lock();
+        event(&mut state.engine, now, &mut actions);
+        self.settle(&mut state, now, actions);
+        drop(state);
         self.happened.notify_one();
-        answer
     }
 
-    fn step<T>(self: &Arc<Self>, event: impl FnOnce(&mut State, Duration, &mut Vec<Action>) -> T) -> T {
+    /// Starts what can be started, until when there is nothing to do unless something happens.
+    fn pump(self: &Arc<Self>) -> Option<Instant> {
         let now = self.started.elapsed();
-        let mut actions = Vec::new();
         let mut state = self.state.lock();
-        let answer = event(&mut state, now, &mut actions);
+        self.settle(&mut state, now, Vec::new());
+        state.engine.wakes_at(now).map(|at| self.started + at)
+    }
+
+    fn settle(self: &Arc<Self>, state: &mut State, now: Duration, mut actions: Vec<Action>) {
         state.engine.pump(now, &mut actions);
         let progress = state.engine.progress();
         self.whole.store(progress.read == progress.size, Ordering::Release);
@@ -119,9 +131,8 @@ impl Shared {
             news
         });
         for action in actions {
-            self.perform(action, &mut state);
+            self.perform(action, state);
         }
-        answer
     }
 
     fn perform(self: &Arc<Self>, action: Action, state: &mut State) {
@@ -151,7 +162,7 @@ impl Shared {
         if let Some(data) = outcome.as_ref().ok().filter(|data| data.len() == range.len) {
             self.ledger.passed(range, data);
         }
-        self.happen(|state, now, actions| state.engine.fetched(id, outcome, now, actions));
+        self.happen(|engine, now, actions| engine.fetched(id, outcome, now, actions));
     }
 
     async fn write(self: Arc<Self>, id: FlightId, range: ByteRange, data: Data) {
@@ -159,13 +170,13 @@ impl Shared {
         if let Err(error) = &outcome {
             tracing::warn!("copying {range}: {error}");
         }
-        self.happen(|state, now, actions| state.engine.written(id, outcome, now, actions));
+        self.happen(|engine, now, actions| engine.written(id, outcome, now, actions));
         self.written.notify_waiters();
     }
 
     async fn flush(self: Arc<Self>) {
         let outcome = self.drive.flush().await;
-        self.happen(|state, now, actions| state.engine.flushed(outcome, now, actions));
+        self.happen(|engine, now, actions| engine.flushed(outcome, now, actions));
     }
 
     async fn record(self: Arc<Self>, coverage: Coverage) {
@@ -177,13 +188,13 @@ impl Shared {
         if let Err(error) = &outcome {
             tracing::warn!("what has been copied could not be recorded: {error}");
         }
-        self.happen(|state, now, _| state.engine.recorded(&outcome, now));
+        self.happen(|engine, now, _| engine.recorded(&outcome, now));
     }
 
     /// Fetches nothing more.
     pub(super) fn stop(self: &Arc<Self>) {
         let why = Error::Invalid("the drive is being closed".into());
-        self.happen(|state, _, actions| state.engine.stop(why, actions));
+        self.happen(|engine, _, actions| engine.stop(why, actions));
         self.over.send_replace(true);
     }
 
@@ -212,7 +223,7 @@ impl Shared {
 async fn keep_going(shared: Arc<Shared>) {
     let mut over = shared.over.subscribe();
     loop {
-        let wakes_at = shared.step(|state, now, _| state.engine.wakes_at(now)).map(|at| shared.started + at);
+        let wakes_at = shared.pump();
         let alarm = async {
             match wakes_at {
                 Some(at) => tokio::time::sleep_until(at).await,

@@ -145,6 +145,11 @@ impl Mounted {
         assert!(!is_mounted(&self.dir), "{} is still mounted", self.dir.display());
     }
 
+    /// The process that mounts it.
+    pub fn service(&self) -> &Service {
+        self.service.as_ref().unwrap()
+    }
+
     /// Reads all of the file.
     pub fn read(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -1,0 +1,373 @@
+//! Drives that are used before they are full: nothing read twice, nothing made up, and in the end what a plain load
+//! makes. The sources are nbdkit's, whose log says what was asked of them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::service::PATIENCE;
+use crate::support::{Desk, KIB, MIB, Mounted, Node, Peer, Service, cheetah, need, noise, number, text, three, tool};
+
+/// The time-out drives are opened with where something is going to be silent, in seconds.
+const TIMEOUT: [&str; 2] = ["--timeout", "2"];
+
+/// nbdkit over a file, always at the same address: what it is asked for is logged.
+fn serve(desk: &Desk, image: &str, log: &str, filters: &[&str], settings: &[&str]) -> Peer {
+    let _ = std::fs::remove_file(desk.at("nbdkit.sock"));
+    let log = format!("logfile={}", desk.arg(log));
+    let mut args = vec!["-r", "--filter=log"];
+    args.extend(filters);
+    args.extend(["file", image, &log]);
+    args.extend(settings);
+    Peer::nbdkit_unix(desk, &args)
+}
+
+/// So slow that it takes some seconds to copy 12 MiB.
+const SLOWLY: (&[&str], &[&str]) = (&["--filter=rate"], &["rate=20M"]);
+
+/// The ranges that nbdkit has given, as offset and length, in the order of asking.
+fn given(desk: &Desk, log: &str) -> Vec<(u64, u64)> {
+    let log = std::fs::read_to_string(desk.at(log)).unwrap();
+    let field = |line: &str, name: &str| {
+        let value = line.split_whitespace().find_map(|word| word.strip_prefix(name).map(str::to_owned));
+        value.unwrap_or_else(|| panic!("no {name} in {line}"))
+    };
+    let number = |text: String| match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).unwrap(),
+        None => text.parse().unwrap(),
+    };
+    let mut asked = BTreeMap::new();
+    let mut given = Vec::new();
+    for line in log.lines().filter(|line| line.contains("Read id=")) {
+        let id = (field(line, "connection="), field(line, "id="));
+        if !line.contains("return=") {
+            asked.insert(id, (number(field(line, "offset=")), number(field(line, "count="))));
+        } else if line.contains("return=0") {
+            given.push(asked[&id]);
+        }
+    }
+    given
+}
+
+/// No two of them have a byte in common.
+#[track_caller]
+fn assert_once(given: &[(u64, u64)]) {
+    let mut sorted = given.to_vec();
+    sorted.sort_unstable();
+    for pair in sorted.windows(2) {
+        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "read twice: {pair:?}");
+    }
+}
+
+fn bytes(given: &[(u64, u64)]) -> u64 {
+    given.iter().map(|(_, len)| len).sum()
+}
+
+fn create(desk: &Desk, nodes: &[Node; 3], source: &str) -> String {
+    let drive = desk.arg("case.drive");
+    let list = crate::support::node::list(&nodes.each_ref());
+    let made = cheetah(&["create", &drive, "--nodes", &list, "--from", source, "--lazy"]).ok().json();
+    assert_eq!(made["filling"], true);
+    drive
+}
+
+fn export(desk: &Desk, drive: &str, more: &[&str]) -> Service {
+    let socket = desk.arg("case.sock");
+    let mut args = vec!["export", drive, "--unix", &socket];
+    args.extend(more);
+    Service::start(&args)
+}
+
+/// Waits until a service says that its drive is complete.
+fn completed(service: &Service) -> Value {
+    let line = service.next_line().unwrap_or_else(|| panic!("it ended: {}", service.stderr()));
+    let value: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(value["event"], "complete", "{value} {}", service.stderr());
+    value
+}
+
+fn md5(path: &str) -> String {
+    tool("md5sum", &[path]).ok().out()[..32].to_owned()
+}
+
+fn read_at(file: &Path, offset: u64, len: usize) -> Result<Vec<u8>, Option<i32>> {
+    let mut out = vec![0; len];
+    let file = File::open(file).unwrap();
+    file.read_exact_at(&mut out, offset).map(|()| out).map_err(|error| error.raw_os_error())
+}
+
+/// The runs of a map file in a state.
+fn mapped(path: &Path, state: &str) -> Vec<(u64, u64)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+    let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let runs = words.filter(|words| words.len() == 3 && words[1].starts_with("0x") && words[2] == state);
+    runs.map(|words| (number(words[0]), number(words[1]))).collect()
+}
+
+fn names(desk: &Desk) -> Vec<String> {
+    let entries = std::fs::read_dir(desk.path()).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn used_at_once_filled_once_and_in_the_end_as_loaded() {
+    if !need::programs(&["nbdkit", "md5sum"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    let (image, content) = desk.image("disk.raw", 12 * MIB + 512);
+    let source = serve(&desk, &image, "log", SLOWLY.0, SLOWLY.1);
+    let drive = create(&desk, &nodes, &source.uri);
+    assert!(bytes(&given(&desk, "log")) <= MIB, "creating it reads next to nothing");
+    let covered = cheetah(&["status", &drive]).ok().json()["covered"].clone();
+    assert_eq!((number(&covered, "read_bytes"), number(&covered, "unread_bytes")), (0, 12 * MIB + 512));
+    assert_eq!(covered["filler"], Value::Null);
+
+    let filler = export(&desk, &drive, &[]);
+    assert_eq!((&filler.ready["filling"], number(&filler.ready, "size_bytes")), (&true.into(), 12 * MIB + 512));
+    // While somebody fills it, nobody takes it for whole, and everybody is told who has it.
+    cheetah(&["save", &drive, &desk.arg("x.raw")]).says(3, &["only a part", "--partial"]);
+    cheetah(&["verify", &drive]).says(3, &["incomplete"]);
+    cheetah(&["mount", &drive, &desk.dir("mnt")]).says(1, &["being filled by", "process", "cheetah export"]);
+    cheetah(&["load", &drive]).says(1, &["being filled by"]);
+    cheetah(&["mount", &drive, &desk.arg("mnt"), "--writable"]).says(2, &["still being filled", "--overlay"]);
+    cheetah(&["create", &desk.arg("y.drive"), "--nodes", nodes[0].address(), "--from", &drive])
+        .says(1, &["being filled"]);
+    let status = cheetah(&["status", &drive]).ok().json();
+    assert!(text(&status["covered"], "filler").contains("process"), "{status}");
+    let saved = cheetah(&["save", &drive, &desk.arg("part.raw"), "--partial"]);
+    saved.says(3, &["not a whole image", "part.raw.map"]);
+
+    let complete = completed(&filler);
+    assert_eq!(text(&complete["hashes"], "md5"), md5(&image));
+    assert_eq!(text(&complete, "state"), "intact");
+    assert_once(&given(&desk, "log"));
+    assert_eq!(bytes(&given(&desk, "log")), content.len() as u64, "every byte, and every byte once");
+    let (code, _) = filler.stop(Signal::TERM);
+    assert_eq!(code, Some(0));
+
+    // The source is not needed any more, and nothing is left of how it came.
+    drop(source);
+    assert_eq!(cheetah(&["verify", &drive]).ok().json()["compared"], "digests");
+    cheetah(&["save", &drive, &desk.arg("whole.raw")]).ok();
+    assert!(std::fs::read(desk.at("whole.raw")).unwrap() == content);
+    let left = names(&desk);
+    assert!(!left.iter().any(|name| name == "case.drive.map" || name == "case.drive.grains"), "{left:?}");
+    cheetah(&["load", &drive]).says(2, &["not being filled"]);
+    cheetah(&["destroy", &drive]).ok();
+}
+
+#[test]
+fn read_in_any_order_while_it_fills() {
+    if !need::fuse() || !need::programs(&["nbdkit", "mmls", "fls", "mke2fs"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    // A file system in the second half, which the background comes to last.
+    let image = desk.arg("disk.raw");
+    let mut content = crate::support::bytes::partitioned(6 * MIB);
+    let volume = desk.file("volume.raw", &vec![0; 6 * MIB as usize]);
+    tool("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &desk.dir("empty"), &volume]).ok();
+    content.truncate(7 * MIB as usize);
+    content.extend(std::fs::read(&volume).unwrap());
+    std::fs::write(&image, &content).unwrap();
+    let source = serve(&desk, &image, "log", SLOWLY.0, SLOWLY.1);
+    let drive = create(&desk, &nodes, &source.uri);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &[]);
+    assert_eq!(mount.file.metadata().unwrap().len(), content.len() as u64);
+    assert!(tool("mmls", &[mount.file.to_str().unwrap()]).ok().out().contains("0000014336"));
+    let listing = tool("fls", &["-o", "14336", mount.file.to_str().unwrap()]).ok().out();
+    assert!(listing.contains("lost+found"), "{listing}");
+    let mut state = 0x5eed_u64;
+    for _ in 0..60 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let len = 1 + (state >> 40) as usize % 100_000;
+        let offset = (state >> 16) % (content.len() - len) as u64;
+        let read = read_at(&mount.file, offset, len).unwrap();
+        assert!(read == content[offset as usize..][..len], "wrong bytes at {offset}+{len}");
+    }
+    completed(mount.service());
+    assert!(mount.read() == content);
+    mount.unmount();
+    assert_once(&given(&desk, "log"));
+    assert_eq!(bytes(&given(&desk, "log")), content.len() as u64);
+    cheetah(&["verify", &drive]).ok();
+}
+
+#[test]
+fn killed_it_goes_on_from_what_was_recorded() {
+    if !need::programs(&["nbdkit", "md5sum"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    let (image, content) = desk.image("disk.raw", 16 * MIB);
+    let source = serve(&desk, &image, "first", SLOWLY.0, SLOWLY.1);
+    let drive = create(&desk, &nodes, &source.uri);
+    let filler = export(&desk, &drive, &[]);
+    let map = desk.at("case.drive.map");
+    let started = Instant::now();
+    while mapped(&map, "+").is_empty() {
+        assert!(started.elapsed() < PATIENCE, "nothing is ever recorded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    filler.kill();
+    let recorded = mapped(&map, "+");
+    assert!(bytes(&recorded) < 16 * MIB, "killed before it was complete");
+    drop(source);
+    let source = serve(&desk, &image, "second", &[], &[]);
+    let partial = desk.arg("part.raw");
+    let said = cheetah(&["save", &drive, &partial, "--partial"]).ended_with(3).out();
+    let said: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(number(&said, "read_bytes"), bytes(&recorded));
+    let (part, missing) = (std::fs::read(&partial).unwrap(), mapped(&desk.at("part.raw.map"), "?"));
+    assert_eq!(mapped(&desk.at("part.raw.map"), "+"), recorded);
+    for (offset, len) in recorded.iter().copied() {
+        let range = offset as usize..(offset + len) as usize;
+        assert!(part[range.clone()] == content[range], "what is there is right");
+    }
+    assert_eq!(bytes(&missing) + bytes(&recorded), 16 * MIB);
+
+    // The lease of the dead lives on for half a minute.
+    let loaded = cheetah(&["load", &drive, "--force-lease"]).ok().json();
+    assert_eq!(text(&loaded["hashes"], "md5"), md5(&image));
+    let again = given(&desk, "second");
+    assert_once(&again);
+    for (offset, len) in &again {
+        let known = recorded.iter().find(|(at, size)| *at < offset + len && *offset < at + size);
+        assert_eq!(known, None, "{offset}+{len} was recorded, and read again");
+    }
+    assert_eq!(bytes(&again), 16 * MIB - bytes(&recorded));
+    drop(source);
+    cheetah(&["verify", &drive]).ok();
+}
+
+#[test]
+fn a_source_that_goes_away_and_comes_back() {
+    if !need::fuse() || !need::programs(&["nbdkit", "md5sum"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    let (image, content) = desk.image("disk.raw", 16 * MIB);
+    let source = serve(&desk, &image, "first", SLOWLY.0, SLOWLY.1);
+    let drive = create(&desk, &nodes, &source.uri);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &[&TIMEOUT[..], &["--prefetch", "0"]].concat());
+    let near = read_at(&mount.file, 11 * MIB, 1000).unwrap();
+    drop(source);
+    // Past the page cache: an answer can only be the nodes'.
+    rustix::fs::fadvise(File::open(&mount.file).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    assert!(near == content[11 * MIB as usize..][..1000]);
+    assert!(read_at(&mount.file, 11 * MIB + 100, 1000).unwrap() == content[11 * MIB as usize + 100..][..1000]);
+    let started = Instant::now();
+    assert_eq!(read_at(&mount.file, 15 * MIB, 1000), Err(Some(5)), "neither zeros nor a hang");
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    mount.unmount();
+
+    // Without its source it can still be mounted, and what is there is right.
+    let mount = Mounted::new(&drive, &desk.arg("mnt"), &[&TIMEOUT[..], &["--prefetch", "0"]].concat());
+    assert!(read_at(&mount.file, 11 * MIB, 1000).unwrap() == near);
+    assert_eq!(read_at(&mount.file, 15 * MIB, 1000), Err(Some(5)));
+    cheetah(&["status", &drive]).ok();
+    let source = serve(&desk, &image, "second", &[], &[]);
+    let complete = completed(mount.service());
+    assert_eq!(text(&complete["hashes"], "md5"), md5(&image));
+    assert!(mount.read() == content);
+    mount.unmount();
+    let mut all = given(&desk, "first");
+    all.extend(given(&desk, "second"));
+    // Closed in good order both times, so that nothing but what was on its way can have been given twice.
+    assert!(bytes(&all) < 16 * MIB + 3 * MIB, "{} bytes were read", bytes(&all));
+    assert_once(&given(&desk, "second"));
+    drop(source);
+}
+
+#[test]
+fn bad_sectors_are_errors_for_ever_and_never_zeros() {
+    if !need::programs(&["nbdkit", "nbdinfo"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    let (image, content) = desk.image("disk.raw", 3 * MIB);
+    // In the format that nbdkit's filter reads, which is that of our own maps.
+    let bad = [(MIB + 512, 1024), (2 * MIB + 200 * KIB, 512)];
+    let map = format!(
+        "# Mapfile\n0x0 + 1\n0x0 {:#x} +\n{:#x} {:#x} -\n{:#x} {:#x} +\n{:#x} {:#x} -\n{:#x} {:#x} +\n",
+        bad[0].0,
+        bad[0].0,
+        bad[0].1,
+        bad[0].0 + bad[0].1,
+        bad[1].0 - bad[0].0 - bad[0].1,
+        bad[1].0,
+        bad[1].1,
+        bad[1].0 + bad[1].1,
+        3 * MIB - bad[1].0 - bad[1].1,
+    );
+    let setting = format!("ddrescue-mapfile={}", desk.file("bad.map", map.as_bytes()));
+    let source = serve(&desk, &image, "log", &["--filter=ddrescue"], &[&setting]);
+    let drive = create(&desk, &nodes, &source.uri);
+    cheetah(&["load", &drive]).says(3, &["could not be read", "case.drive.map"]);
+    assert_once(&given(&desk, "log"));
+    drop(source);
+    let status = cheetah(&["status", &drive]).ok().json();
+    assert_eq!(number(&status["covered"], "unreadable_bytes"), 1536, "{status}");
+    assert_eq!(text(&status["image"], "state"), "incomplete");
+    assert_eq!(mapped(&desk.at("case.drive.map"), "-"), bad);
+
+    let verified = cheetah(&["verify", &drive]).ended_with(3).out();
+    let report: Value = serde_json::from_str(verified.lines().next().unwrap()).unwrap();
+    let unreadable: u64 = report["unreadable"].as_array().unwrap().iter().map(|range| number(range, "len")).sum();
+    assert!((1536..=3 * 4096).contains(&unreadable), "{report}");
+    assert_eq!(report["mismatched"], Value::Array(vec![]));
+    cheetah(&["save", &drive, &desk.arg("x.raw")]).says(3, &["--partial"]);
+    cheetah(&["save", &drive, &desk.arg("x.raw"), "--partial"]).says(3, &["x.raw.map"]);
+    assert_eq!(mapped(&desk.at("x.raw.map"), "-"), bad);
+
+    let served = export(&desk, &drive, &[]);
+    let device = File::open(&image).unwrap();
+    let part = std::fs::read(desk.at("x.raw")).unwrap();
+    for (offset, len) in bad {
+        let mut sector = vec![0; len as usize];
+        device.read_exact_at(&mut sector, offset).unwrap();
+        assert!(sector != vec![0; len as usize] && part[offset as usize..][..len as usize] == vec![0; len as usize]);
+    }
+    let readable = content.iter().zip(&part).filter(|(a, b)| a == b).count() as u64;
+    assert!(readable >= 3 * MIB - 1536);
+    let copy = desk.arg("copy.raw");
+    assert_ne!(tool("nbdcopy", &[text(&served.ready, "uri"), &copy]).code, Some(0), "a copy of all of it fails");
+    served.stop(Signal::TERM);
+    cheetah(&["export", &drive, "--unix", &desk.arg("w.sock"), "--writable"])
+        .says(2, &["could not be read", "overlay"]);
+    cheetah(&["destroy", &drive]).ok();
+    assert!(!names(&desk).iter().any(|name| name.starts_with("case.drive")), "{:?}", names(&desk));
+}
+
+#[test]
+fn a_source_that_is_not_the_same_any_more() {
+    let desk = Desk::new();
+    let nodes = three("16MiB");
+    let (image, _) = desk.image("disk.raw", 3 * MIB);
+    let drive = create(&desk, &nodes, &image);
+    std::fs::write(&image, noise(3 * MIB, 99)).unwrap();
+    cheetah(&["load", &drive]).says(3, &["disk.raw", "time of modification"]);
+    std::fs::write(&image, noise(2 * MIB, 99)).unwrap();
+    let socket = desk.arg("case.sock");
+    cheetah(&["export", &drive, "--unix", &socket]).says(3, &["its size was 3MiB and is 2MiB"]);
+    std::fs::remove_file(&image).unwrap();
+    cheetah(&["load", &drive]).says(1, &["no such image"]);
+    // A plain load starts over.
+    let (other, content) = desk.image("other.raw", 3 * MIB);
+    cheetah(&["load", &drive, &other]).ok();
+    cheetah(&["save", &drive, &desk.arg("saved.raw")]).ok();
+    assert!(std::fs::read(desk.at("saved.raw")).unwrap() == content);
+    assert_eq!(cheetah(&["status", &drive]).ok().json()["covered"], Value::Null);
+}
