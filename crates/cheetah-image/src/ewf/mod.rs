@@ -2,7 +2,8 @@
 //!
 //! An image is a set of segments, each a chain of sections. Opening reads all section descriptors and chunk tables,
 //! checks them, and refuses an image of which a part is missing or damaged; the chunks themselves are checked as they
-//! are read. Reads unpack chunks on all processors, no chunk twice at once; one that is answered by a single chunk whose packed bytes are in the page cache is answered on the spot.
+//! are read. Reads unpack chunks on all processors, no chunk twice at once; a read of one small chunk whose packed bytes
+//! are in the page cache is answered on the spot.
 
 use std::path::Path;
 use std::sync::Arc;
