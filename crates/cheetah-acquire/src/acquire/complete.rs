@@ -28,7 +28,7 @@ pub async fn complete(
     past: &Past,
     hashes: &Hashes,
     sinks: Vec<Box<dyn Sink>>,
-    witness: &Witness<'_>,
+    witness: &mut Witness<'_>,
 ) -> Result<Vec<SinkReport>> {
     let coverage = past.coverage();
     let whole = Whole { hashes: hashes.clone(), digests: past.digests.clone(), coverage };

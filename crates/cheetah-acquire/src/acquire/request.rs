@@ -13,6 +13,9 @@ use serde::Serialize;
 use super::Destination;
 use crate::custody::SigningKey;
 
+/// How much is acquired between two checkpoints, unless told otherwise: bytes.
+pub const CHECKPOINT_BYTES_DEFAULT: u64 = 64 << 20;
+
 /// Opens the source; called again whenever the link to it was lost.
 pub type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;
 
@@ -125,6 +128,8 @@ pub struct Request {
     pub retries: u32,
     /// How long to go on trying when the link to the source is lost.
     pub retry_for: Duration,
+    /// After so many bytes, what was acquired is made safe; at most twice as many are read again after an interruption.
+    pub checkpoint_bytes: u64,
     /// How long a node of a drive may be silent.
     pub timeout: Duration,
     /// Take the write lease of a drive from whoever holds it.
@@ -150,6 +155,7 @@ impl Request {
             errors_max: ErrorsMax::default(),
             retries: 1,
             retry_for: Duration::from_secs(60),
+            checkpoint_bytes: CHECKPOINT_BYTES_DEFAULT,
             timeout: Duration::from_secs(10),
             force_lease: false,
             verify: false,

@@ -55,7 +55,7 @@ pub async fn acquire(
         damage: Damage::of(&past.bad),
         lanes: Lanes::start(sinks),
         hashing,
-        checkpoints: Checkpoints::new(journal, past.at),
+        checkpoints: Checkpoints::new(journal, past.at, request.checkpoint_bytes),
         tell: &mut |event| witness.tell(event),
         pace: Pace::new(past.start.source.size, past.at),
         done: past,

@@ -10,14 +10,10 @@ use crate::journal::{Checkpoint, Journal, Record};
 use crate::reader::{Bad, Chunk};
 use crate::sink::Mark;
 
-/// A checkpoint is due after so many bytes …
-const EVERY_BYTES: u64 = 64 << 20;
-/// … or so much time, so that on slow links, too, no more than that is done again.
+/// A checkpoint is due after so much time in any case, so that on slow links, too, no more than that is done again.
 const EVERY: Duration = Duration::from_secs(1);
 /// Long records make checkpoints rarer: the journal may take up this fraction of what it covers.
 const RECORD_SHARE: u64 = 256;
-/// With so much more behind a checkpoint that is under way, it is waited for. Bounds what is done again.
-const UNSAFE_BYTES_MAX: u64 = 64 << 20;
 
 /// What was done since the last checkpoint was asked for, and who writes the journal.
 pub struct Checkpoints {
@@ -27,6 +23,8 @@ pub struct Checkpoints {
     asked_at: u64,
     asked: Instant,
     record_bytes: u64,
+    /// One is due after so many bytes; and with so many more behind one that is under way, it is waited for.
+    every_bytes: u64,
 }
 
 enum State {
@@ -45,10 +43,10 @@ struct Since {
 }
 
 impl Checkpoints {
-    /// Nothing done since `at`.
-    pub fn new(journal: Journal, at: u64) -> Self {
+    /// Nothing done since `at`. No more than twice `every_bytes` will ever have to be done again.
+    pub fn new(journal: Journal, at: u64, every_bytes: u64) -> Self {
         let (since, asked) = (Since::default(), Instant::now());
-        Self { journal: State::Idle(journal), since, asked_at: at, asked, record_bytes: 0 }
+        Self { journal: State::Idle(journal), since, asked_at: at, asked, record_bytes: 0, every_bytes }
     }
 
     /// A chunk was handed to every sink.
@@ -62,12 +60,12 @@ impl Checkpoints {
         let bytes = at - self.asked_at;
         let idle = matches!(self.journal, State::Idle(_));
         let worth_it = bytes > 0 && bytes >= self.record_bytes.saturating_mul(RECORD_SHARE);
-        idle && worth_it && (bytes >= EVERY_BYTES || self.asked.elapsed() >= EVERY)
+        idle && worth_it && (bytes >= self.every_bytes || self.asked.elapsed() >= EVERY)
     }
 
     /// Whether too much has been done since the one that is under way.
     pub fn must_wait(&self, at: u64) -> bool {
-        matches!(self.journal, State::Busy(_)) && at - self.asked_at >= UNSAFE_BYTES_MAX
+        matches!(self.journal, State::Busy(_)) && at - self.asked_at >= self.every_bytes
     }
 
     /// Begins one at `at`: written once `marks` are there. None may be under way.

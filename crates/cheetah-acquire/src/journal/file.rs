@@ -14,6 +14,9 @@ const RECORD_BYTES_MAX: u64 = 256 << 20;
 /// Digits of the check before each record.
 const CHECK_DIGITS: usize = 16;
 
+/// What a journal tells, and where it ends without what a crash cut off; or which line is bad, and why.
+type Told = std::result::Result<(Option<Past>, u64), (u64, String)>;
+
 /// A journal open for appending, by this process alone.
 #[derive(Debug)]
 pub struct Journal {
@@ -57,8 +60,8 @@ impl Journal {
         }
     }
 
-    /// Reads all there is; where it ends, without what a crash cut off. Or which line is bad, and why.
-    fn read(&mut self) -> std::io::Result<std::result::Result<(Option<Past>, u64), (u64, String)>> {
+    /// Reads all there is.
+    fn read(&mut self) -> std::io::Result<Told> {
         self.file.seek(SeekFrom::Start(0))?;
         let size = self.file.metadata()?.len();
         let mut lines = BufReader::new(&self.file);

@@ -100,7 +100,7 @@ impl Sink for Drive {
         // Whoever holds the device would be writing under a lease that is given back.
         drop((device, writer));
         async move {
-            loader.finish(&whole.digests, whole.hashes.clone()).await?;
+            loader.finish(&whole.digests, whole.hashes.clone(), Some(&whole.coverage)).await?;
             Ok(vec![path])
         }
         .boxed()

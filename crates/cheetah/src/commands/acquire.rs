@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{Destination, ErrorsMax, Evidence, Opener, Request, acquire, open_nbd};
+use cheetah_acquire::acquire::{
+    CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Evidence, Opener, Request, acquire, open_nbd,
+};
 use cheetah_acquire::custody::SigningKey;
 use cheetah_device::{Device as _, Size};
 use cheetah_image::ewf::write::{Compression, E01Options};
@@ -80,6 +82,10 @@ pub struct Args {
     /// When the link to the source is lost, how many seconds to go on trying
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     retry_for: u64,
+
+    /// Make what was acquired safe after this much, to go on from there after an interruption
+    #[arg(long, value_name = "SIZE", default_value_t = Size(CHECKPOINT_BYTES_DEFAULT))]
+    checkpoint: Size,
 
     /// Forget an acquisition that was interrupted, and begin again
     #[arg(long)]
@@ -162,6 +168,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         errors_max: args.max_errors,
         retries: args.retries,
         retry_for: Duration::from_secs(args.retry_for),
+        checkpoint_bytes: args.checkpoint.0,
         timeout,
         force_lease: args.force_lease,
         verify: args.verify,

@@ -1,0 +1,320 @@
+//! Acquisitions in process: every kind of failure, and the result always that of an undisturbed run.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cheetah_acquire::acquire::{ErrorsMax, Event, Report, Request};
+use cheetah_acquire::custody::{SigningKey, verify_log};
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage};
+use cheetah_image::{HashChoice, HashKind};
+use common::source::{Disk, MIB, SECTOR, opener, opener_with_cuts};
+use common::{names, read_e01, request, run, run_telling, run_until_it_hangs};
+use proptest::prelude::*;
+use tempfile::tempdir;
+
+/// Checks the images in `dir` against the disk.
+#[track_caller]
+fn check(disk: &Disk, dir: &Path, report: &Report) {
+    let (image, unreadable) = (disk.image(), disk.unreadable());
+    assert!(std::fs::read(dir.join("x.raw")).unwrap() == image);
+    let (e01, listed) = read_e01(&dir.join("x.E01"));
+    assert!(e01 == image);
+    assert_eq!(listed, unreadable);
+    assert_eq!(report.unreadable.iter().map(|bad| bad.range()).collect::<Vec<_>>(), unreadable);
+    assert_eq!(report.hashes.blake3.as_deref(), Some(blake3::hash(&image).to_hex().as_str()));
+    assert_eq!(report.hashes.choice(), HashChoice::ALL);
+    for name in ["x.raw.map", "x.E01.map"] {
+        match std::fs::read_to_string(dir.join(name)) {
+            Ok(map) => {
+                let coverage: Coverage = map.parse().unwrap();
+                assert_eq!(coverage.in_state(State::Unreadable).collect::<Vec<_>>(), unreadable);
+                assert_eq!(coverage.bytes(State::Unread), 0);
+            }
+            Err(_) => assert!(unreadable.is_empty()),
+        }
+    }
+    assert!(names(dir).iter().all(|name| !name.ends_with(".partial") && !name.ends_with(".acquire")));
+}
+
+#[test]
+fn a_whole_disk_into_several_images_at_once() {
+    let dir = tempdir().unwrap();
+    let disk = Arc::new(Disk::noisy(5 * MIB + 512));
+    let report = run(Request { verify: true, ..request(&disk, dir.path(), &["x.raw", "x.E01"]) }).unwrap();
+    check(&disk, dir.path(), &report);
+    assert_eq!(disk.read_so_far(), 5 * MIB + 512, "every byte is read once");
+    assert!(report.is_whole());
+    assert!(report.sinks.iter().all(|sink| sink.verified == Some(true)));
+    let text = std::fs::read_to_string(dir.path().join("x.E01.report.txt")).unwrap();
+    assert!(text.contains(report.hashes.md5.as_deref().unwrap()) && text.contains("/dev/sdx"), "{text}");
+    assert_eq!(names(dir.path()), ["x.E01", "x.E01.report.txt", "x.raw", "x.raw.report.txt"]);
+    // What is there is not replaced, unless that is asked for.
+    let again = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
+    assert!(again.exit_code() == 2 && again.to_string().contains("--force"), "{again}");
+    let forced = Request { force: true, ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
+    check(&disk, dir.path(), &run(forced).unwrap());
+}
+
+#[test]
+fn bad_sectors_stop_it_unless_told_otherwise() {
+    let dir = tempdir().unwrap();
+    let mut disk = Disk::noisy(4 * MIB);
+    disk.bad.extend([100, 101, 5000]);
+    let disk = Arc::new(disk);
+    let names_of = ["x.raw", "x.E01"];
+    let first = run(Request { errors_max: ErrorsMax::Count(0), ..request(&disk, dir.path(), &names_of) }).unwrap_err();
+    assert!(first.exit_code() == 3 && first.to_string().contains("--max-errors"), "{first}");
+    assert!(first.to_string().contains("51200+1024"), "{first}");
+    let second = run(Request { errors_max: ErrorsMax::Count(1), ..request(&disk, dir.path(), &names_of) }).unwrap_err();
+    assert!(second.to_string().contains(&format!("{}+512", 5000 * SECTOR)), "{second}");
+    let read = disk.read_so_far();
+    let mut told = Vec::new();
+    let request = Request { errors_max: ErrorsMax::Count(2), verify: true, ..request(&disk, dir.path(), &names_of) };
+    let report = run_telling(request, |event| told.push(event)).unwrap();
+    check(&disk, dir.path(), &report);
+    assert!(!report.is_whole() && report.unreadable_bytes == 3 * SECTOR && report.interruptions == 2);
+    assert!(report.sinks.iter().all(|sink| sink.verified == Some(true) && sink.map.is_some()), "{report}");
+    let bad: Vec<_> = told.iter().filter(|event| matches!(event, Event::Unreadable(_))).collect();
+    assert_eq!(bad.len(), 1, "the first was dealt with before");
+    assert!(disk.read_so_far() - read <= 4 * MIB, "what was safe was not read again");
+}
+
+#[test]
+fn killed_anywhere_it_goes_on_and_the_e01_is_the_same_file() {
+    let undisturbed = tempdir().unwrap();
+    let mut disk = Disk::noisy(40 * MIB + 1024);
+    disk.bad.extend([7, 9000, 9001, 40_000]);
+    let disk = Arc::new(disk);
+    run(request(&disk, undisturbed.path(), &["x.raw", "x.E01"])).unwrap();
+    let dir = tempdir().unwrap();
+    let size = disk.bytes.len() as u64;
+    let mut kills = 0;
+    disk.read_bytes.store(0, Ordering::SeqCst);
+    let report = loop {
+        // Always a little further, so that it comes to an end; never at a place that was chosen beforehand.
+        let hang_at = disk.read_so_far() + 13 * MIB + kills * 777_777;
+        disk.hang_at.store(hang_at, Ordering::SeqCst);
+        match run_until_it_hangs(&disk, request(&disk, dir.path(), &["x.raw", "x.E01"])) {
+            Some(done) => break done.unwrap(),
+            None => kills += 1,
+        }
+        assert!(names(dir.path()).iter().all(|name| name != "x.raw" && name != "x.E01"), "half an image has a name");
+        assert!(kills < 20);
+    };
+    eprintln!("{kills} kills, {} bytes read again", disk.read_so_far() - size);
+    assert!(kills >= 3, "{kills}");
+    assert_eq!(report.interruptions, kills);
+    check(&disk, dir.path(), &report);
+    for name in ["x.raw", "x.E01"] {
+        let read = |dir: &Path| std::fs::read(dir.join(name)).unwrap();
+        assert!(read(dir.path()) == read(undisturbed.path()), "{name} is another file");
+    }
+    // The chunks in flight, those not yet safe, and the sample by which the source is known again.
+    let again = disk.read_so_far() - size;
+    assert!(again <= kills * (12 + 2 * 2 + 8) * MIB, "{again} bytes were read again after {kills} kills");
+}
+
+#[test]
+fn a_link_that_is_cut_is_waited_for_and_the_source_known_again() {
+    let dir = tempdir().unwrap();
+    let disk = Arc::new(Disk::noisy(12 * MIB));
+    let mut request = request(&disk, dir.path(), &["x.raw", "x.E01"]);
+    request.source = opener_with_cuts(&disk, vec![3 * MIB, 5 * MIB]);
+    request.retry_for = std::time::Duration::from_secs(30);
+    let mut told = Vec::new();
+    let report = run_telling(request, |event| told.push(event)).unwrap();
+    check(&disk, dir.path(), &report);
+    assert_eq!((report.reconnects, report.interruptions), (2, 0));
+    assert_eq!(told.iter().filter(|event| matches!(event, Event::Lost { .. })).count(), 2);
+}
+
+#[test]
+fn without_patience_a_cut_ends_it_and_the_same_command_goes_on() {
+    let dir = tempdir().unwrap();
+    let disk = Arc::new(Disk::noisy(12 * MIB));
+    let cut = opener_with_cuts(&disk, vec![6 * MIB]);
+    let cut = Request { source: cut, ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
+    let error = run(cut.clone()).unwrap_err();
+    assert_eq!(error.exit_code(), 1);
+    assert!(error.to_string().contains("run the same command"), "{error}");
+    // Wanting something else by the way is refused.
+    let other = Request { hashes: HashChoice::NONE.with(HashKind::Md5), ..cut.clone() };
+    let refused = run(other).unwrap_err();
+    assert!(refused.exit_code() == 2 && refused.to_string().contains("--hash"), "{refused}");
+    let report = run(cut).unwrap();
+    check(&disk, dir.path(), &report);
+    assert_eq!(report.interruptions, 1);
+}
+
+/// Half an acquisition, cut after 6 MiB.
+fn half(disk: &Arc<Disk>, dir: &Path) {
+    let cut = opener_with_cuts(disk, vec![6 * MIB]);
+    run(Request { source: cut, ..request(disk, dir, &["x.raw", "x.E01"]) }).unwrap_err();
+}
+
+#[test]
+fn another_source_in_its_place_is_noticed() {
+    let other_serial = Disk { serial: Some("S2".into()), ..Disk::noisy(12 * MIB) };
+    let truncated = Disk::noisy(12 * MIB - 512);
+    let mut content = Disk::noisy(12 * MIB);
+    content.bytes[4711] ^= 1;
+    for (other, word) in [(other_serial, "serial"), (truncated, "size"), (content, "another content")] {
+        let dir = tempdir().unwrap();
+        half(&Arc::new(Disk::noisy(12 * MIB)), dir.path());
+        let other = Arc::new(other);
+        let changed = run(request(&other, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
+        assert!(changed.exit_code() == 3 && changed.to_string().contains(word), "{changed}");
+        // Begun again, it is as good as any.
+        let restarted = Request { restart: true, ..request(&other, dir.path(), &["x.raw", "x.E01"]) };
+        check(&other, dir.path(), &run(restarted).unwrap());
+    }
+}
+
+#[test]
+fn what_happened_to_the_half_made_image_is_noticed() {
+    let disk = Arc::new(Disk::noisy(12 * MIB));
+    let dir = tempdir().unwrap();
+    half(&disk, dir.path());
+    let partial = dir.path().join("x.raw.partial");
+    let mut bytes = std::fs::read(&partial).unwrap();
+    bytes[1_000_000] ^= 1;
+    std::fs::write(&partial, &bytes).unwrap();
+    let error = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
+    assert!(error.exit_code() == 3 && error.to_string().contains("0+1048576"), "{error}");
+    std::fs::remove_file(&partial).unwrap();
+    let error = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
+    assert!(error.exit_code() == 3 && error.to_string().contains("is not there"), "{error}");
+    // Without its journal, nobody knows whose it is.
+    std::fs::write(&partial, b"").unwrap();
+    std::fs::remove_file(dir.path().join("x.raw.acquire")).unwrap();
+    let error = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
+    assert!(error.exit_code() == 2 && error.to_string().contains("--restart"), "{error}");
+}
+
+#[test]
+fn stopped_between_naming_the_images_and_forgetting_the_journal() {
+    let disk = Arc::new(Disk::noisy(5 * MIB));
+    let dir = tempdir().unwrap();
+    // Everything is safe, and then it is cut: the journal as it is just before the images get their names.
+    let journal = dir.path().join("x.raw.acquire");
+    let mut saved = None;
+    let request = || request(&disk, dir.path(), &["x.raw", "x.E01"]);
+    run_telling(request(), |event| {
+        if matches!(event, Event::Completing { .. }) {
+            saved = Some(std::fs::read(&journal).unwrap());
+        }
+    })
+    .unwrap();
+    std::fs::write(&journal, saved.unwrap()).unwrap();
+    let read = disk.read_so_far();
+    let report = run(request()).unwrap();
+    check(&disk, dir.path(), &report);
+    assert!(disk.read_so_far() - read <= 5 * MIB, "only a sample is read again");
+}
+
+#[test]
+fn everything_is_on_record() {
+    let dir = tempdir().unwrap();
+    let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
+    let mut disk = Disk::noisy(12 * MIB);
+    disk.bad.insert(3);
+    let disk = Arc::new(disk);
+    let wanted = Request { key: Some(key.clone()), verify: true, ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
+    run(Request { source: opener_with_cuts(&disk, vec![6 * MIB]), ..wanted.clone() }).unwrap_err();
+    let other = Arc::new(Disk::noisy(13 * MIB));
+    run(Request { source: opener(&other), ..wanted.clone() }).unwrap_err();
+    let report = run(wanted).unwrap();
+    for (name, sink) in ["x.raw", "x.E01"].iter().zip(&report.sinks) {
+        let path = dir.path().join(format!("{name}.custody"));
+        assert_eq!(sink.custody.as_deref(), Some(&*path));
+        assert!(verify_log(&path, &[key.public()]).unwrap().is_ok());
+        let log = std::fs::read_to_string(&path).unwrap();
+        for event in ["started", "error", "stopped", "source_changed", "resumed", "unreadable", "finished", "verified"]
+        {
+            assert!(log.contains(&format!("\"event\":\"{event}\"")), "no {event} in {log}");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_can_be_gone_on_with() {
+    // A file system full from the start, whatever the user may do: /dev/full by another name.
+    let dir = tempdir().unwrap();
+    let disk = Arc::new(Disk::noisy(5 * MIB));
+    let limited = dir.path().join("limited");
+    std::fs::create_dir(&limited).unwrap();
+    if !rustix::process::geteuid().is_root() || !mount_tmpfs(&limited, "size=3m") {
+        eprintln!("SKIPPED: needs root and tmpfs");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        let error = run(request(&disk, &limited, &["x.raw"])).unwrap_err();
+        assert!(error.exit_code() == 1 && error.to_string().contains("x.raw.partial"), "{error}");
+        assert!(error.to_string().contains("run the same command"), "{error}");
+        assert!(mount_tmpfs(&limited, "remount,size=30m"));
+        let report = run(request(&disk, &limited, &["x.raw"])).unwrap();
+        assert!(std::fs::read(limited.join("x.raw")).unwrap() == disk.bytes && report.is_whole());
+    });
+    std::process::Command::new("umount").arg(&limited).status().unwrap();
+    result.unwrap();
+}
+
+fn mount_tmpfs(dir: &Path, options: &str) -> bool {
+    let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir).status();
+    mount.is_ok_and(|status| status.success())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn whatever_goes_wrong_the_images_are_those_of_an_undisturbed_run(
+        size in 1u64..10 * MIB,
+        bad in prop::collection::vec((0u64..20_480, 1u64..20), 0..5),
+        cuts in prop::collection::vec(0u64..6 * MIB, 0..3),
+        kills in prop::collection::vec(0u64..12 * MIB, 0..4),
+    ) {
+        let dir = tempdir().unwrap();
+        let mut disk = Disk::noisy(size);
+        let sectors = size.div_ceil(SECTOR);
+        disk.bad = bad.iter().flat_map(|(from, len)| *from..from + len).map(|sector| sector % sectors).collect();
+        let disk = Arc::new(disk);
+        let wanted = Request {
+            source: opener_with_cuts(&disk, cuts.clone()),
+            ..request(&disk, dir.path(), &["x.raw", "x.E01"])
+        };
+        let mut done = None;
+        for kill in kills {
+            disk.hang_at.store(disk.read_so_far() + kill, Ordering::SeqCst);
+            match run_until_it_hangs(&disk, wanted.clone()) {
+                Some(Ok(report)) => {
+                    done = Some(report);
+                    break;
+                }
+                Some(Err(error)) => prop_assert!(error.to_string().contains("lost"), "{}", error),
+                None => {}
+            }
+        }
+        disk.hang_at.store(u64::MAX, Ordering::SeqCst);
+        let mut tries = 0;
+        let report = loop {
+            if let Some(report) = done.take() {
+                break report;
+            }
+            tries += 1;
+            prop_assert!(tries <= cuts.len() + 2);
+            match run(wanted.clone()) {
+                Ok(report) => break report,
+                Err(error) => prop_assert!(error.to_string().contains("lost"), "{}", error),
+            }
+        };
+        check(&disk, dir.path(), &report);
+        let whole: Vec<ByteRange> = disk.unreadable();
+        prop_assert_eq!(report.is_whole(), whole.is_empty());
+    }
+}
