@@ -1,5 +1,7 @@
 //! E01 images as others see them: libewf's tools and The Sleuth Kit. And what becomes of them when writing stops.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

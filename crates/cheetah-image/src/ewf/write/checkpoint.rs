@@ -70,7 +70,7 @@ impl Shape {
             guid,
         };
         // The format counts sectors. A size that is not a whole number of them takes smaller ones, not made-up bytes.
-        while size % u64::from(shape.sector_size) != 0 {
+        while !size.is_multiple_of(u64::from(shape.sector_size)) {
             shape.sector_size /= 2;
             shape.chunk_sectors *= 2;
         }

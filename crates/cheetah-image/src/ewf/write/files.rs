@@ -46,13 +46,14 @@ impl Files {
 
     /// Opens segment `number`, cut to `end` bytes, and removes those behind it.
     pub fn resume(names: Names, number: u16, end: u64, guid: [u8; 16], force: bool) -> Result<Self> {
-        take_back(&names, guid)?;
-        let first = Current::open(names.partial(1)?)?;
+        let first =
+            Current::open(names.partial(1)?).or_else(|error| Current::open(names.whole(1)?).map_err(|_| error))?;
         if walk::guid(&first.file) != Some(guid) {
             let path = first.path.display();
             return Err(Error::Evidence(format!("{path}: belongs to another image than the one to go on with")));
         }
         let lock = lock(&first)?;
+        take_back(&names, guid)?;
         let current = Current::open(names.partial(number)?)?;
         let len = current.file.metadata().map_err(|error| current.failed("looking at", &error))?.len();
         if len < end {

@@ -87,7 +87,8 @@ impl E01Writer {
     pub fn resume(path: &Path, size: u64, options: E01Options, checkpoint: &Checkpoint) -> Result<Self> {
         let Checkpoint { offset, shape, open, .. } = checkpoint;
         shape.check(size, &options)?;
-        if *offset > size || (*offset % shape.chunk_bytes() != 0 && *offset != size) {
+        let at_a_chunk = offset.is_multiple_of(shape.chunk_bytes()) || *offset == size;
+        if *offset > size || !at_a_chunk || open.section > open.end {
             return Err(Error::Evidence(format!("{offset} is no place to go on with an image of {size} bytes")));
         }
         let volume = sections::volume(&options, shape)?;

@@ -11,7 +11,7 @@ use crate::identity::CaseData;
 /// Largest segment: offsets within a table have 31 bits.
 const SEGMENT_SIZE_MAX: u64 = (1 << 31) - (1 << 20);
 /// Largest chunk: what every reader takes.
-const CHUNK_BYTES_MAX: u64 = 32768 * 512;
+pub(super) const CHUNK_BYTES_MAX: u64 = 32768 * 512;
 /// More than what a segment holds besides chunks and their entries in tables.
 const SEGMENT_OVERHEAD_MAX: u64 = 256 << 10;
 /// Characters EnCase shows of a text.

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::checkpoint::Checkpoint;
 use super::names::Names;
+use super::options::CHUNK_BYTES_MAX;
 use super::sections::{COMPRESSED, ENTRIES_MAX, TABLE_HEADER_BYTES};
 use super::walk::{self, walk};
 use crate::error::{Error, Result};
@@ -61,9 +62,12 @@ impl Partial {
     /// Opens the partial set that is to be called `path` in the end.
     pub fn open(path: &Path, checkpoint: &Checkpoint) -> Result<Self> {
         let names = Names::new(path)?;
+        if !(1..=CHUNK_BYTES_MAX).contains(&checkpoint.shape.chunk_bytes()) {
+            return Err(Error::Evidence("the checkpoint to go on from is damaged; start again".to_owned()));
+        }
         let mut inner = Inner {
             size: checkpoint.offset,
-            chunk_bytes: checkpoint.shape.chunk_bytes().max(1),
+            chunk_bytes: checkpoint.shape.chunk_bytes(),
             segments: Vec::new(),
             tables: Vec::new(),
             recent: Mutex::default(),
@@ -177,7 +181,7 @@ impl Inner {
         // Less than the entries there are, or there is no such entry.
         let within = (index - table.chunk) as usize;
         let entry = *entries.get(within).ok_or_else(outside)?;
-        let place = |entry: u32| table.base + u64::from(entry & !COMPRESSED);
+        let place = |entry: u32| table.base.saturating_add(u64::from(entry & !COMPRESSED));
         let end = entries.get(within + 1).map_or(table.end, |next| place(*next));
         let (start, compressed) = (place(entry), entry & COMPRESSED != 0);
         Ok((&self.segments[table.segment], start, end.saturating_sub(start), compressed))

@@ -22,7 +22,7 @@ const ZLIB: [u8; 2] = [0x78, 0x01];
 /// The encoder; one a thread. What it makes depends on nothing but its input.
 #[derive(Default)]
 pub struct Deflater {
-    tokens: Tokens,
+    tokens: Box<Tokens>,
 }
 
 impl Deflater {
@@ -100,7 +100,7 @@ mod tests {
         let mut deflater = Deflater::default();
         for len in [1, 2, 3, 4, 5, 11, 12, 13, 20, 258, 259, WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW] {
             there_and_back(&mut deflater, &vec![0; len]);
-            there_and_back(&mut deflater, &(0..len).map(|at| (at / 256 ^ at * 7) as u8).collect::<Vec<_>>());
+            there_and_back(&mut deflater, &(0..len).map(|at| ((at / 256) ^ (at * 7)) as u8).collect::<Vec<_>>());
             // Frequencies like Fibonacci's numbers, which make the longest codes there are.
             let mut fibonacci = Vec::new();
             let (mut now, mut next) = (1, 1);
