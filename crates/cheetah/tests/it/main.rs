@@ -8,6 +8,7 @@
 
 mod support;
 
+mod acquire;
 mod custody;
 mod demo;
 mod evidence;
