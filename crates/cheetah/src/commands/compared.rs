@@ -32,7 +32,7 @@ pub fn range_lines<W: Display>(what: &str, ranges: impl ExactSizeIterator<Item =
 pub const fn since_load(state: ImageState) -> Option<&'static str> {
     match state {
         ImageState::Intact => None,
-        ImageState::Modified => Some("opened for writing since it was loaded"),
+        ImageState::Modified => Some("it was opened for writing since it was loaded"),
         ImageState::Loading => Some("its load never finished"),
         ImageState::Filling => Some("it is still being filled"),
         ImageState::Incomplete => Some("parts of it could not be read from its source"),

@@ -38,8 +38,9 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     drop(progress);
     let log_path = log_beside(path);
     let log = log_path.as_deref().map(|path| verify_log(path, &keys.trusted)).transpose()?;
-    let problems = problems(&report, log.as_ref());
-    let mut lines = vec![describe(&name, &report)];
+    let state = file.image.as_ref().map(|image| image.state);
+    let problems = problems(&report, state, log.as_ref());
+    let mut lines = vec![describe(&name, &report, state.and_then(since_load).unwrap_or_default())];
     if let (Some(path), Some(log)) = (&log_path, &log) {
         lines.push(custody::describe(&path.display().to_string(), log));
         lines.extend(log.problems().iter().map(|problem| format!("  {problem}")));
@@ -57,12 +58,11 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
 }
 
 /// All that is wrong; each reads on from the drive's name.
-fn problems(report: &VerifyReport, log: Option<&LogReport>) -> Vec<String> {
-    let since = match report.compared {
-        Compared::Modified => since_load(ImageState::Modified).map(|since| format!(": it was {since}")),
-        _ => None,
-    };
-    let drive = (!report.is_ok()).then(|| format!("is not what was loaded{}; see above", since.unwrap_or_default()));
+fn problems(report: &VerifyReport, state: Option<ImageState>, log: Option<&LogReport>) -> Vec<String> {
+    let since = state.and_then(since_load).map(|since| format!(": {since}")).unwrap_or_default();
+    // What could not be read of the source is missing, however intact the rest is.
+    let bad = !report.is_ok() || state == Some(ImageState::Incomplete);
+    let drive = bad.then(|| format!("is not what was loaded{since}; see above"));
     let finished = log.and_then(|log| log.finished.as_ref());
     let differing = finished.into_iter().flat_map(|at| {
         let differs = move |(kind, then): &(_, &str)| report.hashes.get(*kind).is_some_and(|now| now != *then);
@@ -84,18 +84,13 @@ fn verdict(report: &VerifyReport, problems: &[String]) -> Verified {
     }
 }
 
-fn describe(name: &str, report: &VerifyReport) -> String {
+/// What was found, for people; `since` is why it may differ from what was loaded.
+fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
     let size = Size(report.size);
     let behind = match report.size - report.image_size.min(report.size) {
         0 => String::new(),
         rest => format!(", counting {} behind the image, which need only be readable", Size(rest)),
     };
-    let state = match report.compared {
-        Compared::Modified => ImageState::Modified,
-        Compared::Loading => ImageState::Loading,
-        Compared::Digests | Compared::Empty => ImageState::Intact,
-    };
-    let since = since_load(state).unwrap_or_default();
     let mut lines = vec![match report.compared {
         Compared::Digests if report.is_ok() => format!("{name}: all {size} are as loaded{behind}"),
         Compared::Digests => format!("{name}: {} of {size} are as loaded{behind}", Size(report.ok_bytes)),
