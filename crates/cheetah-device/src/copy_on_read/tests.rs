@@ -299,6 +299,19 @@ fn a_reader_is_answered_as_soon_as_the_source_has_answered() {
 }
 
 #[test]
+fn a_reader_near_a_bad_sector_does_not_wait_for_everything_else_to_be_copied() {
+    let mut world = World::new(vec![5 * GRAIN / SECTOR], Coverage::new(SIZE));
+    world.step(Step::Read { offset: 5 * GRAIN + 5000, len: 10 });
+    world.step(Step::Fetched(0, Outcome::Answered));
+    let asked = world.fetches.iter().position(|(_, range)| *range == ByteRange::new(5 * GRAIN + 4096, 4096));
+    world.step(Step::Fetched(
+        asked.expect("its part is asked for again at once, in a smaller piece"),
+        Outcome::Answered,
+    ));
+    assert!(world.reads.is_empty());
+}
+
+#[test]
 fn a_lease_that_is_lost_ends_the_copy_and_not_the_reading_of_what_is_there() {
     let mut world = World::new(vec![], Coverage::new(SIZE));
     world.step(Step::Read { offset: 0, len: GRAIN });
