@@ -8,8 +8,14 @@ use cheetah_nbd::Method;
 use cheetah_nbd::packing::Packer;
 use cheetah_nbd::proto::{STRING_LEN_MAX, X_CHEETAH};
 use cheetah_nbd::server::{Export, Exports};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::sync::Semaphore;
 
+/// What is read at once. Longer reads are cut: memory that comes in pieces of one size is used again, and what is asked
+/// for in one go would have to be had in one piece.
+const PIECE_LEN: u64 = 1 << 20;
+/// Pieces of one read under way at once.
+const PIECES_AT_ONCE: usize = 4;
 /// Reads of the device under way at once. More gain little on any disk, and each takes a thread.
 const READS_MAX: usize = 16;
 
@@ -62,9 +68,18 @@ impl Device for Turns {
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
         Io::later(async move {
-            // The semaphore is never closed.
-            let _turn = self.turns.acquire().await;
-            self.inner.read(range).await
+            stream::iter(range.split_at_multiples(PIECE_LEN))
+                .map(|piece| async move {
+                    // The semaphore is never closed.
+                    let _turn = self.turns.acquire().await;
+                    self.inner.read(piece).await
+                })
+                .buffered(PIECES_AT_ONCE)
+                .try_fold(Data::new(), |mut all, piece| async move {
+                    all.append(piece);
+                    Ok(all)
+                })
+                .await
         })
     }
 

@@ -21,15 +21,15 @@ use crate::proto::packed::{Head, How, Press};
 
 /// Less than this is packed where it was read: a thread could not be woken up in the same time.
 const INLINE_LEN_MAX: u64 = 16 << 10;
-/// More threads would take more memory than an agent may have; eight pack faster than most links carry.
-const THREADS_MAX: usize = 8;
+/// Each takes up to 8 MiB; more pack faster than any link carries.
+const THREADS_MAX: usize = 64;
 /// The level that `zstd` stands for.
 const ZSTD_LEVEL: u8 = 3;
 
 /// How much of the machine a [`Packer`] may take.
 #[derive(Debug, Clone, Copy)]
 pub struct PackerConfig {
-    /// Threads, 1 to 8.
+    /// Threads, 1 to 64. Each takes up to 8 MiB.
     pub threads: NonZeroUsize,
     /// How much of its time each of them may work: above 0, at most 1.
     pub share: f64,

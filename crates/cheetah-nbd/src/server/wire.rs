@@ -130,16 +130,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         runs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let sent = if this.limit.is_none() {
-            let sent = Pin::new(&mut this.stream).poll_write_vectored(cx, runs);
-            this.note(0, &sent);
-            sent
-        } else {
-            let granted = ready!(this.poll_leave(runs.iter().map(|run| run.len()).sum(), cx));
-            let sent = Pin::new(&mut this.stream).poll_write_vectored(cx, &first(runs, granted));
-            this.note(granted, &sent);
-            sent
+        let (granted, sent) = match this.limit.is_none() {
+            true => (0, Pin::new(&mut this.stream).poll_write_vectored(cx, runs)),
+            false => {
+                let granted = ready!(this.poll_leave(runs.iter().map(|run| run.len()).sum(), cx));
+                (granted, Pin::new(&mut this.stream).poll_write_vectored(cx, &first(runs, granted)))
+            }
         };
+        this.note(granted, &sent);
         sent
     }
 
