@@ -144,6 +144,9 @@ fn a_disk_that_nothing_uses_is_protected_by_the_kernel() {
     let desk = Desk::new();
     let (disk, content) = image(&desk, 4 * MIB);
     let device = tool("losetup", &["--find", "--show", &disk]).ok().out().trim().to_owned();
+    // Loop devices remember how they were flagged for whoever gets them next.
+    let unprotect = || tool("blockdev", &["--setrw", &device]).ok();
+    unprotect();
     let result = std::panic::catch_unwind(|| {
         let (service, uri) = serve(&device, &LISTEN);
         assert_eq!(text(&service.ready, "read_only"), "set", "{}", service.ready);
@@ -158,6 +161,7 @@ fn a_disk_that_nothing_uses_is_protected_by_the_kernel() {
         let (service, _) = serve(&device, &LISTEN);
         assert_eq!(text(&service.ready, "read_only"), "found");
     });
+    unprotect();
     tool("losetup", &["--detach", &device]).ok();
     result.unwrap();
 }
