@@ -112,8 +112,11 @@ impl Inner {
                 let stream = stream.ok_or_else(|| DeviceError::Invalid("a stream that was never opened".into()))?;
                 let read = stream.read(&self.volume, &self.cache, ByteRange::new(run.offset, run.range.len));
                 read.map_err(|error| match error {
-                    // The stream's bytes mean nothing to anybody; the image's do.
+                    // Where in the stream or in the file means nothing to anybody; where in the image does.
                     DeviceError::Corrupt { device, .. } => DeviceError::Corrupt { device, range: run.range },
+                    DeviceError::Unreadable { device, why, .. } => {
+                        DeviceError::Unreadable { device, range: run.range, why }
+                    }
                     other => other,
                 })
             }

@@ -43,7 +43,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE|all", conflicts_with = "from")]
     size: Option<SizeOrAll>,
 
-    /// Load this image: a raw file, a block device, an nbd:// URI or another drive
+    /// Load this: an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or
+    /// another drive
     #[arg(long, value_name = "SOURCE")]
     from: Option<String>,
 

@@ -29,7 +29,7 @@ filled from its source while it is exported.
   qemu-img convert -f raw -O qcow2 nbd://127.0.0.1:10900/case42 case42.qcow2")]
 #[command(group = clap::ArgGroup::new("place").required(true).args(["listen", "unix"]))]
 pub struct Args {
-    /// A drive file, a raw image, a block device or an nbd:// URI
+    /// A drive file, an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or iscsi:// URI
     source: String,
 
     /// Where to listen

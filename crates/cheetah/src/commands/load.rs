@@ -33,7 +33,8 @@ pub struct Args {
     /// The drive file
     drive: PathBuf,
 
-    /// A raw file, a block device, an nbd:// URI or another drive; nothing to finish a drive created with --lazy
+    /// An image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or another drive;
+    /// nothing to finish a drive created with --lazy
     source: Option<String>,
 
     /// Hashes to make of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none

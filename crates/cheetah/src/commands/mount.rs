@@ -29,7 +29,7 @@ apart, and the drive stays as it is. A drive created with --lazy is filled from 
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB
   cheetah mount disk.raw /mnt/disk --background")]
 pub struct Args {
-    /// A drive file, a raw image, a block device or an nbd:// URI
+    /// A drive file, an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or iscsi:// URI
     source: String,
 
     /// An empty directory
