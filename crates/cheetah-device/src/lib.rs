@@ -17,7 +17,6 @@ pub mod device;
 pub mod error;
 pub mod io;
 pub mod linear;
-mod link;
 pub mod memory;
 pub mod overlay;
 pub mod placement;

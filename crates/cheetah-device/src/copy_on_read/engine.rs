@@ -164,7 +164,7 @@ impl Engine {
         let Some(flight) = self.flights.get_mut(id) else { return };
         let Stage::Fetching(sent) = flight.stage else { return };
         let range = flight.range;
-        self.pace.done(sent, flight.ahead, outcome.is_ok(), calm, now);
+        self.pace.done(sent, outcome.is_ok(), calm, now);
         match outcome {
             Ok(data) if data.len() == range.len => {
                 flight.stage = Stage::Writing(data.clone());
@@ -360,7 +360,7 @@ impl Engine {
         let id = FlightId(self.new_id());
         let sent = self.pace.send(range.len, ahead, now);
         self.asked.set(range, State::Read);
-        self.flights.insert(Flight { id, range, unit, ahead, stage: Stage::Fetching(sent) });
+        self.flights.insert(Flight { id, range, unit, stage: Stage::Fetching(sent) });
         actions.push(Action::Fetch(id, range));
     }
 

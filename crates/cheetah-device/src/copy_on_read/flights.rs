@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::link::Sent;
+use super::pace::Sent;
 use crate::{ByteRange, Data};
 
 /// Names a flight.
@@ -16,8 +16,6 @@ pub(super) struct Flight {
     pub(super) range: ByteRange,
     /// The pieces it was to be read in, if something near it could not be read.
     pub(super) unit: Option<u64>,
-    /// In the background, rather than because somebody waits.
-    pub(super) ahead: bool,
     pub(super) stage: Stage,
 }
 

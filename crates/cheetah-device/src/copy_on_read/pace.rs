@@ -5,14 +5,22 @@
 //! somebody waits, the background has one small request under way and no more; when nobody does, it starts as small,
 //! and grows by what arrives, which doubles it each round trip, up to what keeps the link busy: a reader that thinks
 //! for a moment between two reads finds the queue as short as it left it.
+//!
+//! What keeps the link busy follows from Little's law: so many bytes arrive in a second, and a request takes so long
+//! when nothing is before it. More than the product of both only makes the queue longer, so half as much again is
+//! the limit. (The shortest time counts, as in TCP Vegas and LEDBAT, RFC 6817: a request at the beginning of a
+//! connection takes several round trips, and an average would go on believing in them.)
 
 use std::time::Duration;
 
 use super::{FETCH_BYTES_MAX, GRAIN};
-use crate::link::{Link, Sent};
 
-/// Bytes of background requests under way when it starts, and nobody waits.
+/// Bytes of background requests under way when it starts, and nobody waits. However slow the source, as much is
+/// allowed in the end.
 const START_BYTES: u64 = 4 * GRAIN;
+/// The time a source and two schedulers take to turn a request round; on a fast link it is most of what there is to
+/// hide.
+const TURNAROUND: Duration = Duration::from_millis(2);
 /// Background requests under way at once, however small they are.
 const REQUESTS_MAX: usize = 64;
 /// How long to leave a source or a drive alone that failed; doubled each time it fails again.
@@ -22,46 +30,76 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 
 /// The background's share of the link.
 pub(super) struct Pace {
-    link: Link,
     allowed: u64,
     ahead_bytes: u64,
     ahead_requests: usize,
+    /// Bytes that have arrived in all, whoever they were for.
+    delivered: u64,
+    /// The least time a request took.
+    shortest: Option<Duration>,
+    /// Bytes a second, lately.
+    rate: u64,
     source: BackOff,
     drive: BackOff,
+}
+
+/// A request under way; hand it back to [`Pace::done`] exactly once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sent {
+    bytes: u64,
+    ahead: bool,
+    at: Duration,
+    delivered: u64,
 }
 
 impl Pace {
     pub(super) fn new() -> Self {
         Self {
-            link: Link::new(),
             allowed: START_BYTES,
             ahead_bytes: 0,
             ahead_requests: 0,
+            delivered: 0,
+            shortest: None,
+            rate: 0,
             source: BackOff::default(),
             drive: BackOff::default(),
         }
     }
 
-    /// A request of `bytes` leaves: one of the background, or one that somebody waits for.
+    /// A request of `bytes` leaves: one of the background (`ahead`), or one that somebody waits for.
     pub(super) fn send(&mut self, bytes: u64, ahead: bool, now: Duration) -> Sent {
         if ahead {
             self.ahead_bytes += bytes;
             self.ahead_requests += 1;
         }
-        self.link.send(bytes, ahead, now)
+        Sent { bytes, ahead, at: now, delivered: self.delivered }
     }
 
     /// It is over; `arrived` unless it failed. `calm` if nobody waits for anything.
-    pub(super) fn done(&mut self, sent: Sent, ahead: bool, arrived: bool, calm: bool, now: Duration) {
-        self.link.done(sent, arrived, now);
-        if !ahead {
+    pub(super) fn done(&mut self, sent: Sent, arrived: bool, calm: bool, now: Duration) {
+        if sent.ahead {
+            self.ahead_bytes = self.ahead_bytes.saturating_sub(sent.bytes);
+            self.ahead_requests = self.ahead_requests.saturating_sub(1);
+        }
+        if !arrived {
             return;
         }
-        self.ahead_bytes = self.ahead_bytes.saturating_sub(sent.bytes());
-        self.ahead_requests = self.ahead_requests.saturating_sub(1);
-        if arrived && calm {
-            self.allowed = (self.allowed + sent.bytes()).min(self.link.window().max(START_BYTES));
+        self.delivered = self.delivered.wrapping_add(sent.bytes);
+        let took = now.saturating_sub(sent.at);
+        self.shortest = Some(self.shortest.map_or(took, |shortest| shortest.min(took)));
+        let sample = bytes_per_second(self.delivered.wrapping_sub(sent.delivered), took);
+        // Up at once, because what limits the rate may be what is under way; down slowly.
+        self.rate = sample.max(self.rate - self.rate / 8 + sample / 8);
+        if sent.ahead && calm {
+            self.allowed = (self.allowed + sent.bytes).min(self.busy_bytes().max(START_BYTES));
         }
+    }
+
+    /// What is to be under way to keep the link busy.
+    fn busy_bytes(&self) -> u64 {
+        let shortest = self.shortest.unwrap_or_default();
+        let time = shortest + (shortest / 2).max(TURNAROUND);
+        u64::try_from(u128::from(self.rate) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
     }
 
     /// Somebody waits for the source.
@@ -102,6 +140,11 @@ impl Pace {
     pub(super) fn resumes_at(&self) -> Option<Duration> {
         self.source.until.max(self.drive.until)
     }
+}
+
+fn bytes_per_second(bytes: u64, time: Duration) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000_000 / time.as_nanos().max(1);
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 /// Leaves something that fails alone for a while; then a single request tries it.
@@ -159,7 +202,7 @@ mod tests {
         assert_eq!(bytes, GRAIN);
         let sent = pace.send(bytes, true, now);
         assert_eq!(pace.next_request(now), None);
-        pace.done(sent, true, true, true, now + Duration::from_millis(20));
+        pace.done(sent, true, true, now + Duration::from_millis(20));
         assert_eq!(pace.allowed, 2 * GRAIN, "and grows again once nobody waits");
     }
 }

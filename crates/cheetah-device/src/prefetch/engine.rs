@@ -8,10 +8,10 @@ use super::chunk::{FetchId, Landing};
 use super::cursor::CursorId;
 use super::cursors::Cursors;
 use super::hints::Hints;
+use super::link::{Link, Sent};
 use super::stats::PrefetchStats;
 use super::writes::{WriteId, Writes};
 use super::{MIB, PrefetchConfig};
-use crate::link::{Link, Sent};
 use crate::{ByteRange, Data};
 
 /// Fetches to start.

@@ -45,7 +45,7 @@
 //! # The parts
 //!
 //! `engine` is the whole of it as a state machine that does no I/O and reads no clock; its parts are
-//! `cursors` (with `cursor` and `history`), `cache` (with `chunk`), `writes` and `hints`, and the crate's `link`.
+//! `cursors` (with `cursor` and `history`), `cache` (with `chunk`), `link`, `writes` and `hints`.
 //! This file and `shell` are what is thin around it.
 
 mod cache;
@@ -55,6 +55,7 @@ mod cursors;
 mod engine;
 mod hints;
 mod history;
+mod link;
 mod shell;
 #[cfg(test)]
 mod simulation;

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::cache::{Piece, Pieces};
 use super::engine::{Engine, Fetch, Fetches, Outcome};
+use super::link::Sent;
 use super::stats::PrefetchStats;
 use super::writes::WriteId;
-use crate::link::Sent;
 use crate::{ByteRange, Data, DynDevice, Error, Io, Result};
 
 /// What the layer, the reads and the fetches under way share.
