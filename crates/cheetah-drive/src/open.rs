@@ -43,6 +43,8 @@ pub struct OpenOptions {
     pub force_lease: bool,
     /// Open although nodes are lost; their ranges fail to read. Not together with `writable`.
     pub allow_lost: bool,
+    /// Open to read although the load of its image never finished: what is missing reads as zeros.
+    pub half_loaded: bool,
     /// How long a node may be silent before its bytes count as lost.
     pub timeout: Duration,
     /// Bytes of memory for read-ahead; 0 for none.
@@ -57,6 +59,7 @@ impl Default for OpenOptions {
             writable: false,
             force_lease: false,
             allow_lost: false,
+            half_loaded: false,
             timeout: Duration::from_secs(10),
             prefetch_budget: 64 << 20,
             connections: 2,
@@ -160,6 +163,13 @@ async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage
         let nodes = status(file, options.timeout).await?.nodes;
         let writer = nodes.into_iter().find_map(|node| node.writer);
         return Err(Error::failed(being_filled(name, writer.as_deref())));
+    }
+    let half = file.image.as_ref().filter(|image| image.state == ImageState::Loading);
+    if let Some(image) = half.filter(|_| !options.writable && !options.half_loaded) {
+        return Err(Error::Evidence(format!(
+            "{name} holds a part of {} only: its load never finished, and what is missing would read as zeros; load it again",
+            image.source
+        )));
     }
     let covered = fill::covered(file)?;
     if covered.is_some() && options.writable {

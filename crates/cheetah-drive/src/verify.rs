@@ -113,7 +113,13 @@ pub async fn verify(
     progress: impl FnMut(Progress) + Send,
 ) -> Result<VerifyReport> {
     let (compared, expected) = expected(file)?;
-    let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
+    let open = OpenOptions {
+        allow_lost: true,
+        half_loaded: true,
+        timeout: options.timeout,
+        prefetch_budget: 0,
+        ..OpenOptions::default()
+    };
     let drive = Drive::open(file, open).await?;
     let recorded = file.image.as_ref().filter(|_| expected.is_some());
     let hashes = recorded.map(|image| image.hashes.clone()).unwrap_or_default();

@@ -231,6 +231,8 @@ async fn half_an_image_is_never_taken_for_the_whole() {
     assert_eq!(file.image.as_ref().map(|image| image.state), Some(ImageState::Loading));
     let report = verified(&file).await;
     assert!(!report.is_ok() && report.compared == Compared::Loading);
+    let refusal = Drive::open(&file, options(false)).await.err().unwrap();
+    assert!(refusal.exit_code() == 3 && refusal.to_string().contains("never finished"), "{refusal}");
     // The lease is free again: another try may start at once.
     let mut file = file;
     load(&mut file, device(&image(8 * MIB)), load_options(), |_| {}).await.unwrap();

@@ -37,6 +37,8 @@ pub struct Access {
     pub fill: bool,
     /// Open a drive although nodes are lost.
     pub allow_lost: bool,
+    /// Open a drive although the load of its image never finished.
+    pub half_loaded: bool,
     /// How long a node may be silent.
     pub timeout: Duration,
 }
@@ -44,8 +46,8 @@ pub struct Access {
 impl Access {
     /// To be read once, from start to end.
     pub fn read_once(timeout: Duration) -> Self {
-        let (writable, force_lease, fill, allow_lost) = (false, false, false, false);
-        Self { writable, overlay: None, prefetch_bytes: 0, force_lease, fill, allow_lost, timeout }
+        let (writable, force_lease, fill, allow_lost, half_loaded) = (false, false, false, false, false);
+        Self { writable, overlay: None, prefetch_bytes: 0, force_lease, fill, allow_lost, half_loaded, timeout }
     }
 }
 
@@ -170,6 +172,7 @@ impl Opened {
             writable: access.writable,
             force_lease: access.force_lease,
             allow_lost: access.allow_lost,
+            half_loaded: access.half_loaded,
             timeout: access.timeout,
             prefetch_budget: access.prefetch_bytes,
             ..OpenOptions::default()

@@ -154,6 +154,7 @@ impl AccessArgs {
     /// The same, for [`crate::source::Opened::open`].
     pub fn get(&self) -> Access {
         Access {
+            half_loaded: false,
             writable: self.writable,
             overlay: self.overlay.clone(),
             prefetch_bytes: self.prefetch.0,

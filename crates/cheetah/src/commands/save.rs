@@ -78,7 +78,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         )));
     }
     let size = image.map(|image| image.size);
-    let source = Opened::open(&args.drive.to_string_lossy(), &Access::read_once(args.timeout.get())).await?;
+    let access = Access { half_loaded: args.whole, ..Access::read_once(args.timeout.get()) };
+    let source = Opened::open(&args.drive.to_string_lossy(), &access).await?;
     let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
     // What is still as it was loaded must have the digests and hashes it was loaded with.
     let intact = file.image.as_ref().filter(|image| image.state == ImageState::Intact);
@@ -100,7 +101,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let value = json!({ "image": args.image, "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared });
     ui.answer(text, &value);
-    Ok(())
+    match &file.image {
+        Some(image) if image.state == ImageState::Loading => Err(Failure::evidence(format!(
+            "{} is a part of {} only, whose load never finished; what is missing is zeros there",
+            args.image.display(),
+            image.source
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Saves what is there of an image that is not whole.
