@@ -37,7 +37,13 @@ impl Pages {
     /// its reader cannot ask for more.
     pub(super) fn store_after(&self, read: ByteRange, ino: INodeNo, view: &View) {
         let (Some(notifier), Some(_storing)) = (self.notifier.get(), self.storing.try_lock()) else { return };
+        // Its own pages are locked until it is answered, which is up to this very thread.
+        let page = rustix::param::page_size() as u64;
+        let locked = read.aligned_to(page);
         for (offset, data) in view.device.upcoming(read) {
+            if ByteRange::new(offset, data.len()).aligned_to(page).intersection(locked).is_some() {
+                continue;
+            }
             let stored = in_one_piece(&data, |bytes| notifier.store(ino, offset, bytes));
             if let Err(error) = stored {
                 // It will be asked for, then.

@@ -79,7 +79,9 @@ impl History {
             let before = self.starts[slot];
             let step = before.abs_diff(range.offset);
             let back = |from: u64| if before < range.offset { from.checked_sub(step) } else { from.checked_add(step) };
-            let Some(second) = back(before).filter(|at| (1..=STEP_MAX).contains(&step) && same(*at)) else { continue };
+            // Records that overlap are no records.
+            let possible = (range.len..=STEP_MAX).contains(&step);
+            let Some(second) = back(before).filter(|at| possible && same(*at)) else { continue };
             let Some(first) = back(second).filter(|at| same(*at)) else { continue };
             let direction = if before < range.offset { Direction::Up } else { Direction::Down };
             let hull = ByteRange::between(first.min(range.offset), first.max(range.offset).saturating_add(range.len));
