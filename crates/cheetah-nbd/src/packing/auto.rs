@@ -1,24 +1,25 @@
 //! Which way of packing is fastest, piece by piece. No I/O, no clock.
 //!
 //! A piece is packed by one of the processors and then sent; with many pieces under way both go on at once, so all of
-//! it takes as long as the slower of the two. For each way of packing that is known from what it did so far: how fast
-//! it is, and how far it packs content that a [`Sample`] says so much of. The way with the least time wins, if it
-//! gains enough over not packing at all.
+//! it takes as long as the slower of the two. What was packed so far tells how fast each way of packing is, and how far
+//! content shrinks of which a [`Sample`] says so much. The way with the least time wins, if it gains enough over not
+//! packing at all.
 
 use std::time::Duration;
 
 use super::sample::Sample;
 use crate::proto::packed::How;
 
-/// What there is to choose from, with the speed of one processor in bytes a second, and what becomes of a sample's
-/// size in the whole, until something better is known.
+/// What there is to choose from; the speed of one processor in bytes a second, until something better is known; and what
+/// becomes of a sample's size in the whole. The last differs from content to content, and is corrected for all ways alike:
+/// ways tried on different content must not be ranked by that.
 const WAYS: [(How, f64, f64); 5] = [
     (How::Stored, 2e9, 1.0),
     (How::Lz4, 500e6, 0.9),
     (How::Zstd(1), 250e6, 0.75),
     (How::Zstd(3), 130e6, 0.7),
     // Beyond this level, what is gained in a piece of 1 MiB is not worth the memory its tables take.
-    (How::Zstd(6), 50e6, 0.65),
+    (How::Zstd(6), 50e6, 0.67),
 ];
 
 /// What is known is an average over so many pieces, the last ones counting most.
@@ -26,22 +27,30 @@ const MEMORY_PIECES: u32 = 10;
 /// One piece of so many is packed the way next to the best, lest better is never known of it.
 const TRIAL_EVERY: u32 = 64;
 /// Packing must take less than this of the time that not packing takes.
-const GAIN_MIN: f64 = 0.85;
+const GAIN_MIN: f64 = 0.93;
+/// Where a link is so many times slower than the lightest of Zstandard's levels, what a sample says is hopeless is tried
+/// nonetheless: a piece of a disk may hold files of several kinds, and the processors have nothing else to do.
+const IDLE_MIN: f64 = 16.0;
+/// The index of that level.
+const LIGHT: usize = 2;
 
 /// What the choice depends on besides the content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conditions {
     /// Bytes a second that the link takes.
     pub link_rate: f64,
-    /// Processors that pack at the same time: 1 where there is one piece, which then is packed *and* sent before the
-    /// next.
+    /// Processors that pack at the same time.
     pub processors: f64,
+    /// Whether other pieces are packed or sent meanwhile. A piece by itself takes the time of packing *and* sending.
+    pub overlaps: bool,
 }
 
 /// What is known of each way.
 #[derive(Debug, Clone)]
 pub struct Auto {
     known: [Known; WAYS.len()],
+    /// What corrects the size of what is packed.
+    correction: f64,
     /// Pieces chosen for since the last trial.
     since_trial: u32,
     /// Whether the next trial is of the way that packs less.
@@ -59,29 +68,19 @@ struct Known {
     pieces: u32,
 }
 
-impl Known {
-    /// What part of the content is left.
-    fn ratio(&self, sample: Sample) -> f64 {
-        let of_sample = match self.how {
-            How::Stored => 1.0,
-            How::Lz4 => sample.lz4,
-            How::Zstd(_) => sample.lz4.min(sample.entropy),
-        };
-        (of_sample * self.scale).min(1.0)
-    }
-
-    /// Seconds for a byte of content.
-    fn time(&self, sample: Sample, conditions: Conditions) -> f64 {
-        let wire = self.ratio(sample) / conditions.link_rate;
-        let work = 1.0 / (self.speed * conditions.processors.max(0.01));
-        if conditions.processors > 1.0 { wire.max(work) } else { wire + work }
+/// What the sample has to say of this way of packing.
+fn of_sample(how: How, sample: Sample) -> Option<f64> {
+    match how {
+        How::Stored => None,
+        How::Lz4 => Some(sample.lz4),
+        How::Zstd(_) => Some(sample.lz4.min(sample.entropy)),
     }
 }
 
 impl Default for Auto {
     fn default() -> Self {
         let known = WAYS.map(|(how, speed, scale)| Known { how, speed, scale, pieces: 0 });
-        Self { known, since_trial: 0, try_lighter: false }
+        Self { known, correction: 1.0, since_trial: 0, try_lighter: false }
     }
 }
 
@@ -89,7 +88,9 @@ impl Auto {
     /// The way to pack content of which this is a sample.
     pub fn choose(&mut self, sample: Sample, conditions: Conditions) -> How {
         if sample.is_hopeless() {
-            return How::Stored;
+            let light = &self.known[LIGHT];
+            let idle = light.speed * conditions.processors > IDLE_MIN * conditions.link_rate;
+            return if idle { light.how } else { How::Stored };
         }
         let best = self.best(sample, conditions);
         self.since_trial += 1;
@@ -104,9 +105,17 @@ impl Auto {
     }
 
     fn best(&self, sample: Sample, conditions: Conditions) -> usize {
-        let time = |index: &usize| self.known[*index].time(sample, conditions);
+        let time = |index: &usize| self.time(&self.known[*index], sample, conditions);
         let best = (1..WAYS.len()).min_by(|a, b| time(a).total_cmp(&time(b)));
         best.filter(|best| time(best) < GAIN_MIN * time(&0)).unwrap_or(0)
+    }
+
+    /// Seconds for a byte of content.
+    fn time(&self, way: &Known, sample: Sample, conditions: Conditions) -> f64 {
+        let ratio = of_sample(way.how, sample).map_or(1.0, |size| size * way.scale * self.correction);
+        let wire = ratio.min(1.0) / conditions.link_rate;
+        let work = 1.0 / (way.speed * conditions.processors.max(0.01));
+        if conditions.overlaps { wire.max(work) } else { wire + 1.0 / way.speed }
     }
 
     /// One processor packed `len` bytes this way into `packed_len`, in this time.
@@ -118,10 +127,9 @@ impl Auto {
             let seen = len / took.as_secs_f64().max(1e-6);
             // Times are averaged, not speeds: a piece that took ten times as long counts as ten.
             known.speed = 1.0 / ((1.0 - learning) / known.speed + learning / seen);
-            let of_sample = known.ratio(sample) / known.scale;
-            if how != How::Stored && of_sample > 0.0 {
-                let seen = (packed_len / len / of_sample).clamp(0.1, 1.5);
-                known.scale += (seen - known.scale) * learning;
+            if let Some(size) = of_sample(how, sample).filter(|size| *size > 0.0 && !sample.is_hopeless()) {
+                let seen = (packed_len / len / (size * known.scale)).clamp(0.1, 2.0);
+                self.correction += (seen - self.correction) / f64::from(MEMORY_PIECES);
             }
         }
     }
@@ -178,7 +186,7 @@ mod tests {
             let (mut auto, mut link) = (Auto::default(), LinkRate::default());
             let (mut total, mut how) = (0.0, How::Stored);
             for _ in 0..pieces {
-                let conditions = Conditions { link_rate: link.rate(), processors: self.processors };
+                let conditions = Conditions { link_rate: link.rate(), processors: self.processors, overlaps: true };
                 how = auto.choose(TEXT, conditions);
                 let packed = (PIECE as f64 * self.ratio(how)) as usize;
                 let took = Duration::from_secs_f64(PIECE as f64 / self.speed(how));
@@ -219,8 +227,11 @@ mod tests {
 
     #[test]
     fn what_does_not_shrink_is_given_up_at_once() {
-        let conditions = Conditions { link_rate: 1e6, processors: 4.0 };
+        let conditions = Conditions { link_rate: 118e6, processors: 4.0, overlaps: true };
         assert_eq!(Auto::default().choose(NOISE, conditions), How::Stored);
+        // Unless there is nothing else to do.
+        let idle = Conditions { link_rate: 12e6, ..conditions };
+        assert_eq!(Auto::default().choose(NOISE, idle), How::Zstd(1));
         // Nothing repeats in Base64, but single bytes of it tell little.
         let base64 = Sample { lz4: 1.0, entropy: 0.75 };
         assert!(matches!(Auto::default().choose(base64, conditions), How::Zstd(_)));
@@ -228,8 +239,9 @@ mod tests {
 
     #[test]
     fn a_single_piece_is_both_packed_and_sent() {
-        // As fast as two processors could pack, one piece after the other is sooner there as it is.
-        let conditions = Conditions { link_rate: 1e9, processors: 1.0 };
-        assert_eq!(Auto::default().choose(TEXT, conditions), How::Stored);
+        // While others are sent there is time to pack; one piece after the other is sooner there as it is.
+        let conditions = |overlaps| Conditions { link_rate: 600e6, processors: 2.0, overlaps };
+        assert!(Auto::default().choose(TEXT, conditions(true)) != How::Stored);
+        assert_eq!(Auto::default().choose(TEXT, conditions(false)), How::Stored);
     }
 }

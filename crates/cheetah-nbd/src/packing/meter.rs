@@ -25,6 +25,11 @@ impl Meter {
     pub fn rate(&self) -> f64 {
         self.0.lock().link.rate()
     }
+
+    /// Whether some socket takes no more.
+    pub fn is_full(&self) -> bool {
+        self.0.lock().full > 0
+    }
 }
 
 /// One socket's side of a [`Meter`].

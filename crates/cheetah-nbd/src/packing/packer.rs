@@ -199,8 +199,10 @@ impl Shared {
     fn choose_and_pack(&self, press: &mut Press, offset: u64, content: &Bytes) -> (Head, Bytes) {
         let sample = Sample::of(content);
         let link_rate = self.meter.rate().min(self.rate_max.map_or(f64::INFINITY, |max| max as f64));
-        let together = (self.under_way.load(Ordering::Relaxed) as f64).max(1.0);
-        let conditions = Conditions { link_rate, processors: self.processors.min(together) };
+        // While sockets are full, what is packed now has the time until they are not.
+        let waits = self.meter.is_full() || self.rate_max.is_some();
+        let overlaps = waits || self.under_way.load(Ordering::Relaxed) > 1;
+        let conditions = Conditions { link_rate, processors: self.processors, overlaps };
         let how = self.auto.lock().choose(sample, conditions);
         let began = Instant::now();
         let (head, packed) = press.pack(offset, content, how);
