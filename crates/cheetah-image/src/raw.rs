@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
 use rustix::fs::SeekFrom;
@@ -13,10 +13,15 @@ use rustix::io::Errno;
 use crate::disk::{self, Disk};
 use crate::error::{Error, Result};
 
+mod direct;
+
+use direct::Direct;
+
 /// A raw image file or block device. Opened read-only: nothing ever writes to a source.
 ///
 /// A file that changes size or is modified while it is read makes reads fail: a copy of it would be a mixture. What the
-/// medium cannot give is [`Unreadable`](DeviceError::Unreadable), over the whole range that was asked for.
+/// medium cannot give is [`Unreadable`](DeviceError::Unreadable), over the whole range that was asked for; good sectors
+/// can be read right up to a bad one.
 #[derive(Clone)]
 pub struct RawFile {
     inner: Arc<Inner>,
@@ -30,6 +35,8 @@ struct Inner {
     stamp: Option<Stamp>,
     /// A block device's folder in sysfs, gone when the device is.
     folder: Option<PathBuf>,
+    /// A block device once more, opened when first a read of it failed.
+    direct: OnceLock<Direct>,
 }
 
 /// Length, and modification time in seconds and nanoseconds.
@@ -64,7 +71,7 @@ impl RawFile {
         if size == 0 {
             return Err(Error::failed(format!("{name}: the image is empty; was it copied completely?")));
         }
-        Ok(Self { inner: Arc::new(Inner { file, name, size, stamp, folder }) })
+        Ok(Self { inner: Arc::new(Inner { file, name, size, stamp, folder, direct: OnceLock::new() }) })
     }
 
     /// Whether it is a block device rather than a file.
@@ -114,23 +121,36 @@ fn stamp(file: &File) -> std::io::Result<Stamp> {
 
 impl Inner {
     fn read(&self, range: ByteRange) -> cheetah_device::Result<Data> {
-        let data = if self.next_data(range) == range.end() {
-            Data::zeros(range.len)
-        } else {
-            let len =
-                usize::try_from(range.len).map_err(|_| DeviceError::Invalid("a read larger than memory".into()))?;
-            let mut bytes = vec![0; len];
-            self.file.read_exact_at(&mut bytes, range.offset).map_err(|error| match error.kind() {
-                ErrorKind::UnexpectedEof => self.changed(),
-                _ => self.failed(range, &error),
-            })?;
-            bytes.into()
-        };
+        let data = if self.next_data(range) == range.end() { Data::zeros(range.len) } else { self.content(range)? };
         match self.stamp {
             Some(stamp_then) if stamp(&self.file).map_err(|error| self.failed(range, &error))? != stamp_then => {
                 Err(self.changed())
             }
             _ => Ok(data),
+        }
+    }
+
+    fn content(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+        let len = usize::try_from(range.len).map_err(|_| DeviceError::Invalid("a read larger than memory".into()))?;
+        let mut bytes = vec![0; len];
+        match self.file.read_exact_at(&mut bytes, range.offset) {
+            Ok(()) => Ok(bytes.into()),
+            Err(error) if self.stamp.is_none() && is_medium_error(&error) && direct::helps(range, self.size) => {
+                tracing::debug!(device = %self.name, %range, %error, "reading again, past the page cache");
+                let again = self.direct().and_then(|direct| direct.read(range));
+                again.map(Data::from).map_err(|error| self.failed(range, &error))
+            }
+            Err(error) => Err(self.failed(range, &error)),
+        }
+    }
+
+    fn direct(&self) -> std::io::Result<&Direct> {
+        match self.direct.get() {
+            Some(direct) => Ok(direct),
+            None => {
+                let direct = Direct::open(&self.file)?;
+                Ok(self.direct.get_or_init(|| direct))
+            }
         }
     }
 
@@ -165,14 +185,15 @@ impl Inner {
     }
 
     fn failed(&self, range: ByteRange, error: &std::io::Error) -> DeviceError {
-        if !is_medium_error(error) {
-            return DeviceError::io(format!("{}, range {range}", self.name), error);
+        if error.kind() == ErrorKind::UnexpectedEof {
+            return self.changed();
         }
-        let (device, why) = (self.name.clone(), error.to_string().into());
+        let device = self.name.clone();
         match &self.folder {
             // A disk that was pulled out fails like one big bad sector; it is none.
             Some(folder) if !folder.exists() => DeviceError::Lost { device, range, why: "the disk is gone".into() },
-            _ => DeviceError::Unreadable { device, range, why },
+            _ if is_medium_error(error) => DeviceError::Unreadable { device, range, why: error.to_string().into() },
+            _ => DeviceError::io(format!("{device}, range {range}"), error),
         }
     }
 

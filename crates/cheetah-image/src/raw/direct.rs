@@ -1,0 +1,102 @@
+//! Reading a block device past the page cache.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
+
+use bytes::Bytes;
+use cheetah_device::ByteRange;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// Bytes in the largest block in which the page cache reads a disk (BLK_MAX_BLOCK_SIZE in include/linux/blkdev.h;
+/// before Linux had that, a page). 4 KiB is usual.
+const CACHE_BLOCK_BYTES_MAX: u64 = 64 << 10;
+/// What memory is aligned to at least: no disk is known to want more than that and its sectors.
+const MEMORY_ALIGNMENT_MIN: u64 = 4096;
+
+/// A block device, open for reading just the sectors that are asked for.
+///
+/// The page cache reads a disk in blocks of several sectors, and a bad one makes all of its block fail. The good ones
+/// beside it can only be had past the cache.
+pub(super) struct Direct {
+    file: File,
+    /// Bytes in a logical sector.
+    sector: u64,
+}
+
+impl Direct {
+    /// Opens the device that is open already: that one, whatever its path leads to by now.
+    pub fn open(device: &File) -> io::Result<Self> {
+        let path = format!("/proc/self/fd/{}", device.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let sector = u64::from(rustix::fs::ioctl_blksszget(&file)?.max(512));
+        Ok(Self { file, sector })
+    }
+
+    /// Reads a range within the device, and of what is around it no more than the rest of its first and last sectors.
+    pub fn read(&self, range: ByteRange) -> io::Result<Bytes> {
+        let wide = range.aligned_to(self.sector);
+        let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| Errno::NOMEM);
+        let (len, alignment) = (in_memory(wide.len)?, in_memory(self.sector.max(MEMORY_ALIGNMENT_MIN))?);
+        let mut buffer = vec![0; len.checked_add(alignment).ok_or(Errno::NOMEM)?];
+        let start = buffer.as_ptr().align_offset(alignment);
+        // Never out of bounds: to the next multiple of the alignment it is less than the alignment.
+        let aligned = buffer.get_mut(start..).and_then(|rest| rest.get_mut(..len)).ok_or(Errno::NOMEM)?;
+        self.file.read_exact_at(aligned, wide.offset)?;
+        let from = start + in_memory(range.offset - wide.offset)?;
+        Ok(Bytes::from(buffer).slice(from..from + in_memory(range.len)?))
+    }
+}
+
+/// Whether a range that failed through the page cache may have failed because of what is beside it, on a device of
+/// `size` bytes. One of whole blocks failed by itself, and a failing disk is spared another try.
+pub(super) fn helps(range: ByteRange, size: u64) -> bool {
+    let blocks = range.aligned_to(CACHE_BLOCK_BYTES_MAX);
+    ByteRange::between(blocks.offset, blocks.end().min(size)) != range
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZE: usize = 64 << 10;
+
+    proptest! {
+        #[test]
+        fn what_is_asked_for_comes_back_however_it_lies_in_sectors(
+            offset in 0..SIZE, len in 1..SIZE, sector in prop::sample::select(vec![512, 2048, 4096]),
+        ) {
+            let content: Vec<u8> = (0..SIZE).map(|at| (at * 31 / 7) as u8).collect();
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), &content).unwrap();
+            let len = len.min(SIZE - offset);
+            let direct = Direct { file: file.reopen().unwrap(), sector };
+            let read = direct.read(ByteRange::new(offset as u64, len as u64)).unwrap();
+            prop_assert!(read[..] == content[offset..offset + len]);
+        }
+    }
+
+    #[test]
+    fn whole_blocks_are_not_read_twice() {
+        let (size, block) = ((1 << 20) + 512, 64 << 10);
+        for (offset, len) in [(0, size), (block, block), (1 << 20, 512)] {
+            assert!(!helps(ByteRange::new(offset, len), size), "{offset}+{len}");
+        }
+        for (offset, len) in [(0, 512), (4096, 4096), (block, block + 512), (block - 512, block + 512)] {
+            assert!(helps(ByteRange::new(offset, len), size), "{offset}+{len}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_shrank_is_no_bad_sector() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4096).unwrap();
+        let direct = Direct { file: file.reopen().unwrap(), sector: 512 };
+        let error = direct.read(ByteRange::new(4000, 200)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}
