@@ -51,6 +51,11 @@ impl Shape {
         u64::from(self.chunk_sectors) * u64::from(self.sector_size)
     }
 
+    /// Bytes of evidence, from its start, whose sectors have numbers that fit the list of unreadable ones: 32 bits.
+    pub fn listable_bytes(&self) -> u64 {
+        u64::from(self.sector_size) << 32
+    }
+
     /// The shape of a new set.
     pub fn new(size: u64, options: &E01Options) -> Result<Self> {
         options.check()?;
@@ -69,7 +74,10 @@ impl Shape {
             segment_size: options.segment_bytes(),
             guid,
         };
-        // The format counts sectors. A size that is not a whole number of them takes smaller ones, not made-up bytes.
+        // The format counts sectors, and readers take the size to be a whole number of them: of the 300001 bytes that
+        // `ewfacquire` puts into an image of 512 bytes a sector, `ewfexport` gives back 299520. So another size takes
+        // smaller sectors, and neither loses bytes nor gets made-up ones. Halves, as unreadable ranges then still start
+        // and end where sectors do.
         while !size.is_multiple_of(u64::from(shape.sector_size)) {
             shape.sector_size /= 2;
             shape.chunk_sectors *= 2;

@@ -60,6 +60,8 @@ pub struct E01Writer {
     /// Where the next push goes.
     offset: u64,
     unreadable: Vec<ByteRange>,
+    /// The first of those that have no place in the image's list.
+    unlistable: Option<ByteRange>,
 }
 
 impl E01Writer {
@@ -78,7 +80,7 @@ impl E01Writer {
         let head = sections::first_head(&options, &volume)?;
         let files = Files::create(names, segments_max, options.force)?;
         let set = Set::create(files, &shape, volume, &head)?;
-        Self::start(set, shape, 0, Vec::new())
+        Self::start(set, shape, 0)
     }
 
     /// Goes on behind `checkpoint` as if nothing had happened; whatever was written after it is discarded. Size and
@@ -94,18 +96,21 @@ impl E01Writer {
         let volume = sections::volume(&options, shape)?;
         let files = Files::resume(Names::new(path)?, open.segment, open.end, shape.guid, options.force)?;
         let set = Set::resume(files, shape, volume, open.clone());
-        let unreadable = checkpoint.unreadable.iter().map(|(offset, len)| ByteRange::new(*offset, *len)).collect();
-        Self::start(set, shape.clone(), *offset, unreadable)
+        let mut writer = Self::start(set, shape.clone(), *offset)?;
+        checkpoint.unreadable.iter().for_each(|(offset, len)| writer.unreadable(ByteRange::new(*offset, *len)));
+        writer.check_listable()?;
+        Ok(writer)
     }
 
-    fn start(set: Set, shape: Shape, offset: u64, unreadable: Vec<ByteRange>) -> Result<Self> {
+    fn start(set: Set, shape: Shape, offset: u64) -> Result<Self> {
         // A chunk has at most 16 MiB.
         let pool = Pool::start(shape.chunk_bytes() as usize, shape.compression)?;
         // What waits holds a run, or what became of it; what is under way both.
         let slots_max = (WAITING_BYTES_MAX / (2 * run_bytes(&shape))) as usize;
         let slots = (2 * pool.threads() + 2).min(slots_max).max(1);
         let shell = Shell::start(set, slots, pool.spare())?;
-        Ok(Self { shape, shell, pool, pending: Data::new(), offset, unreadable })
+        let (pending, unreadable) = (Data::new(), Vec::new());
+        Ok(Self { shape, shell, pool, pending, offset, unreadable, unlistable: None })
     }
 
     /// Bytes of evidence pushed so far, those before the checkpoint included: where the next push goes.
@@ -119,8 +124,10 @@ impl E01Writer {
     }
 
     /// Appends the next bytes of the evidence; waits while compression or the disk is too far behind. An error is
-    /// final: what was durable can be resumed.
+    /// final: what was durable can be resumed. It is an error, too, that an [`unreadable`](Self::unreadable) range
+    /// cannot be recorded: the image would pass stand-ins off as evidence.
     pub async fn push(&mut self, data: Data) -> Result<()> {
+        self.check_listable()?;
         if data.len() > self.shape.size - self.offset {
             let (size, end) = (self.shape.size, self.offset.saturating_add(data.len()));
             return Err(Error::misuse(format!("the evidence has {size} bytes, but {end} were pushed")));
@@ -149,8 +156,13 @@ impl E01Writer {
     }
 
     /// Says that the evidence cannot be read there; what is pushed for it is but a stand-in. Rounded out to sectors.
+    /// The format numbers unreadable sectors with 32 bits, which with 512 bytes a sector covers 2 TiB, and 4 GiB of a
+    /// size that is odd. Beyond that nothing can be recorded, and whatever is called next fails.
     pub fn unreadable(&mut self, range: ByteRange) {
         let range = ByteRange::between(range.offset.min(self.shape.size), range.end().min(self.shape.size));
+        if range.end() > self.shape.listable_bytes() {
+            self.unlistable.get_or_insert(range);
+        }
         match self.unreadable.last_mut() {
             _ if range.is_empty() => {}
             Some(last) if last.end() == range.offset => last.len += range.len,
@@ -158,8 +170,19 @@ impl E01Writer {
         }
     }
 
+    /// Fails if there is anything unreadable that the image cannot say is so.
+    fn check_listable(&self) -> Result<()> {
+        let Some(range) = self.unlistable else { return Ok(()) };
+        let (sector_size, end) = (self.shape.sector_size, self.shape.listable_bytes());
+        Err(Error::failed(format!(
+            "range {range} is unreadable, but an E01 cannot record it: its list of unreadable sectors, here of \
+             {sector_size} bytes, ends at byte {end}; acquire to raw or a drive"
+        )))
+    }
+
     /// Finishes when what was pushed before, but for a begun chunk, is on stable storage.
     pub async fn checkpoint(&mut self) -> Result<Checkpoint> {
+        self.check_listable()?;
         self.hand_over(self.shape.chunk_bytes()).await?;
         let offset = self.offset - self.pending.len();
         let open = self.shell.ask(Command::Sync).await?;
@@ -172,11 +195,12 @@ impl E01Writer {
     /// Writes the rest, with MD5 and SHA-1 where known, makes it durable, and gives the files their names, the first
     /// segment last. Returns the paths, first segment first.
     pub async fn finish(self, hashes: &Hashes) -> Result<Vec<PathBuf>> {
+        self.check_listable()?;
         let (size, offset) = (self.shape.size, self.offset);
         if offset != size {
             return Err(Error::failed(format!("only {offset} of {size} bytes were pushed, so the image is not whole")));
         }
-        let unreadable = sectors(&merged(&self.unreadable), u64::from(self.shape.sector_size));
+        let unreadable = sectors(&merged(&self.unreadable), u64::from(self.shape.sector_size))?;
         let hashes = Box::new(hashes.clone());
         self.shell.ask(|reply| Command::Finish(hashes, unreadable, reply)).await
     }
@@ -209,17 +233,88 @@ fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
     merged
 }
 
-/// As first sector and number of sectors. The format has 32 bits for each; what lies beyond cannot be listed.
-fn sectors(ranges: &[ByteRange], sector_size: u64) -> Vec<(u32, u32)> {
+/// As first sector and number of sectors. The format has 32 bits for each; an error if that is not enough.
+fn sectors(ranges: &[ByteRange], sector_size: u64) -> Result<Vec<(u32, u32)>> {
     let ranges: Vec<_> = ranges.iter().map(|range| range.aligned_to(sector_size)).collect();
     let ranges = merged(&ranges);
-    let listed = ranges.iter().filter_map(|range| {
-        let first = u32::try_from(range.offset / sector_size).ok()?;
-        Some((first, u32::try_from(range.len / sector_size).ok()?))
+    // So that the number of sectors fits even where they are all unreadable.
+    let ranges = ranges.iter().flat_map(|range| range.split_at_multiples(sector_size << 31));
+    let number = |bytes: u64| u32::try_from(bytes / sector_size);
+    let listed = ranges.map(|range| match (number(range.offset), number(range.len)) {
+        (Ok(first), Ok(count)) => Ok((first, count)),
+        _ => Err(Error::failed(format!("range {range} is unreadable, but an E01 cannot record it"))),
     });
-    let listed: Vec<_> = listed.collect();
-    if listed.len() < ranges.len() {
-        tracing::warn!(missing = ranges.len() - listed.len(), "unreadable ranges beyond what an E01 image can list");
+    listed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ewf::Ewf;
+
+    const GIB: u64 = 1 << 30;
+
+    fn create(folder: &tempfile::TempDir, size: u64) -> E01Writer {
+        E01Writer::create(&folder.path().join("x.E01"), size, E01Options::default()).unwrap()
     }
-    listed
+
+    #[tokio::test]
+    async fn what_cannot_be_recorded_as_unreadable_ends_it_at_once() {
+        // 32 bits count sectors of 512 bytes; and single bytes, where the size is odd.
+        for (size, listable) in [(3072 * GIB, 2048 * GIB), (5 * GIB + 1, 4 * GIB)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = create(&folder, size);
+            writer.unreadable(ByteRange::new(listable - 512, 512));
+            writer.push(Data::zeros(512)).await.unwrap();
+            let good = writer.checkpoint().await.unwrap();
+            // It touches the one before, and still is what is complained of.
+            let bad = ByteRange::new(listable, 512);
+            writer.unreadable(bad);
+            writer.unreadable(ByteRange::new(0, 512));
+            let errors = [
+                writer.push(Data::zeros(512)).await.unwrap_err(),
+                writer.checkpoint().await.unwrap_err(),
+                writer.finish(&Hashes::default()).await.unwrap_err(),
+            ];
+            for error in errors.map(|error| error.to_string()) {
+                let words = [&format!("range {bad} "), "an E01 cannot record it", "acquire to raw or a drive"];
+                assert!(words.iter().all(|word| error.contains(*word)), "{error}");
+            }
+            // As one that only warned may have left it.
+            let old = Checkpoint { unreadable: vec![(bad.offset, bad.len)], ..good };
+            let resumed = E01Writer::resume(&folder.path().join("x.E01"), size, E01Options::default(), &old);
+            assert!(resumed.err().unwrap().to_string().contains("an E01 cannot record it"));
+        }
+    }
+
+    #[tokio::test]
+    async fn odd_sizes_lose_nothing_of_what_is_unreadable() {
+        // Odd, even, and a whole number of sectors.
+        for size in [300_001, 300_004, 300_032] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = create(&folder, size);
+            let bad = [ByteRange::new(512, 512), ByteRange::between(size - size % 512 - 512, size)];
+            bad.iter().for_each(|range| writer.unreadable(*range));
+            writer.push(Data::zeros(size)).await.unwrap();
+            let paths = writer.finish(&Hashes::default()).await.unwrap();
+            let info = Ewf::open(&paths[0]).unwrap().info().clone();
+            assert_eq!((info.size, &info.unreadable[..]), (size, &bad[..]));
+        }
+    }
+
+    #[test]
+    fn ranges_are_listed_as_sectors_or_not_at_all() {
+        let list = |ranges: &[(u64, u64)], sector_size| {
+            let ranges: Vec<_> = ranges.iter().map(|(offset, len)| ByteRange::new(*offset, *len)).collect();
+            sectors(&ranges, sector_size).ok()
+        };
+        assert_eq!(list(&[(5000, 1), (512, 512), (1024, 3)], 512), Some(vec![(1, 2), (9, 1)]));
+        assert_eq!(list(&[(5001, 2)], 1), Some(vec![(5001, 2)]));
+        // All of what can be listed: one more than 32 bits can say.
+        let half = 1 << 31;
+        assert_eq!(list(&[(0, 2048 * GIB)], 512), Some(vec![(0, half), (half, half)]));
+        assert_eq!(list(&[(4 * GIB - 1, 1)], 1), Some(vec![(u32::MAX, 1)]));
+        assert_eq!(list(&[(512, 512), (2048 * GIB, 1)], 512), None);
+        assert_eq!(list(&[(4 * GIB - 1, 2)], 1), None);
+    }
 }
