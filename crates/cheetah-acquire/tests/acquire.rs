@@ -143,6 +143,8 @@ fn without_patience_a_cut_ends_it_and_the_same_command_goes_on() {
     let error = run(cut.clone()).unwrap_err();
     assert_eq!(error.exit_code(), 1);
     assert!(error.to_string().contains("run the same command"), "{error}");
+    let map: Coverage = std::fs::read_to_string(dir.path().join("x.E01.map")).unwrap().parse().unwrap();
+    assert!(map.bytes(State::Read) >= MIB && map.bytes(State::Unread) >= MIB, "{map}");
     // Wanting something else by the way is refused.
     let other = Request { hashes: HashChoice::NONE.with(HashKind::Md5), ..cut.clone() };
     let refused = run(other).unwrap_err();
@@ -235,7 +237,8 @@ fn everything_is_on_record() {
         assert_eq!(sink.custody.as_deref(), Some(&*path));
         assert!(verify_log(&path, &[key.public()]).unwrap().is_ok());
         let log = std::fs::read_to_string(&path).unwrap();
-        for event in ["started", "error", "stopped", "source_changed", "resumed", "unreadable", "finished", "verified"]
+        for event in
+            ["started", "error", "stopped", "source_changed", "resumed", "retry", "unreadable", "finished", "verified"]
         {
             assert!(log.contains(&format!("\"event\":\"{event}\"")), "no {event} in {log}");
         }
@@ -256,7 +259,7 @@ fn a_full_disk_is_said_and_can_be_gone_on_with() {
     let result = std::panic::catch_unwind(|| {
         let error = run(request(&disk, &limited, &["x.raw"])).unwrap_err();
         assert!(error.exit_code() == 1 && error.to_string().contains("x.raw.partial"), "{error}");
-        assert!(error.to_string().contains("run the same command"), "{error}");
+        assert!(error.to_string().contains("make room, and run the same command"), "{error}");
         assert!(mount_tmpfs(&limited, "remount,size=30m"));
         let report = run(request(&disk, &limited, &["x.raw"])).unwrap();
         assert!(std::fs::read(limited.join("x.raw")).unwrap() == disk.bytes && report.is_whole());

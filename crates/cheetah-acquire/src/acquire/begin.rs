@@ -1,5 +1,6 @@
 //! How an acquisition begins: from nothing, or where the journal says it was.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -31,6 +32,10 @@ pub struct Begun {
 /// Begins, or goes on.
 pub async fn begin(request: &Request, evidence: &Evidence, witness: &mut Witness<'_>) -> Result<Begun> {
     let path = request.destinations[0].beside("acquire");
+    let source = &evidence.source.identity.location;
+    if let Some(same) = request.destinations.iter().find(|destination| is_same_file(source, destination)) {
+        return Err(Error::misuse(format!("{same} is the source itself, which is never written; choose another name")));
+    }
     if request.restart {
         discard(&request.destinations, &path)?;
     }
@@ -42,6 +47,13 @@ pub async fn begin(request: &Request, evidence: &Evidence, witness: &mut Witness
             go_on(request, evidence, (journal, past), witness).await
         }
     }
+}
+
+/// Whether a destination is the file the source is read from, by whatever name.
+fn is_same_file(source: &str, destination: &Destination) -> bool {
+    let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let source = id(Path::new(source.strip_prefix("raw:").unwrap_or(source)));
+    source.is_some() && source == id(&destination.path)
 }
 
 async fn begin_new(request: &Request, start: Start, path: &Path, witness: &mut Witness<'_>) -> Result<Begun> {

@@ -22,6 +22,15 @@ pub enum Event {
     Checking(Progress),
     /// How far the pass over the source has come. Told several times a second, also while nothing moves.
     Progress(Progress),
+    /// A range could be read, in whole or in part, only after it was tried again.
+    Retried {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// How often parts of it were read again.
+        retries: u64,
+    },
     /// A range could not be read, and is skipped.
     Unreadable(Bad),
     /// The link to the source is lost; it is being tried again.

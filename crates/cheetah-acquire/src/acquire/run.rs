@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_image::{Error, Result};
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -65,25 +67,34 @@ pub async fn acquire(
     let ended = pass.run(evidence, &mut stop as Stop<'_>).await;
     let Pass { done, lanes, hashing, checkpoints, tally, begun, .. } = pass;
     let active = Duration::from_millis(done.active_ms) + begun.elapsed();
+    let mut checkpoints = checkpoints;
+    // Whatever it says, `ended` has said it already, or cannot be helped any more.
+    let _ = checkpoints.settle().await;
+    let safe_at = checkpoints.safe_at();
     let journal = checkpoints.close().await;
     let sinks = lanes.stop().await;
-    match ended {
+    let error = match ended {
         Ok(End::Whole) => {
             let hashes = hashing.finish().await?;
             witness.tell(Event::Completing { hashes: hashes.clone() })?;
             let whole = Finished { done, hashes, active, tally };
             let journal =
                 journal.ok_or_else(|| Error::failed("the journal was lost; run the same command to go on"))?;
-            whole.complete(&request, sinks?, journal, &mut witness).await
+            return tokio::select! {
+                biased;
+                why = &mut stop => Err(stopped(why)),
+                report = whole.complete(&request, sinks?, journal, &mut witness) => report,
+            };
         }
-        Ok(End::Stopped(why)) => give_up(&request, &done, sinks, stopped(why), &mut witness).await,
+        Ok(End::Stopped(why)) => stopped(why),
         Ok(End::Lost(error)) => {
             let source = &done.start.source.location;
-            let error = Error::failed(format!("{source} is lost: {error}; run the same command to go on"));
-            give_up(&request, &done, sinks, error, &mut witness).await
+            Error::failed(format!("{source} is lost: {error}; run the same command to go on"))
         }
-        Err(error) => give_up(&request, &done, sinks, resumable(error), &mut witness).await,
-    }
+        Err(error) => resumable(error),
+    };
+    give_up(&request, &done, safe_at, sinks, &error, &mut witness).await;
+    Err(error)
 }
 
 fn stopped(why: &str) -> Error {
@@ -92,38 +103,39 @@ fn stopped(why: &str) -> Error {
 
 /// What failed may succeed when it is repeated; the user should know that nothing is lost.
 fn resumable(error: Error) -> Error {
-    match error {
-        Error::Failed(what) if !what.contains("run ") => {
-            Error::Failed(format!("{what}; run the same command to go on"))
-        }
-        Error::Device { doing, error: cheetah_device::Error::NoSpace(why) } => {
-            Error::Failed(format!("{doing}: {why}; make room, and run the same command to go on"))
-        }
-        Error::Device { doing, error } => Error::Failed(format!("{doing}: {error}; run the same command to go on")),
-        error => error,
-    }
+    let (what, next) = match error {
+        Error::Misuse(_) | Error::Evidence(_) => return error,
+        Error::Device { doing, error: DeviceError::NoSpace(why) } => (format!("{doing}: {why}"), "make room, and "),
+        Error::Device { doing, error } => (format!("{doing}: {error}"), ""),
+        Error::Failed(what) if what.ends_with("it goes on where it was") => return Error::Failed(what),
+        Error::Failed(what) => (what, ""),
+    };
+    Error::Failed(format!("{what}; {next}run the same command to go on"))
 }
 
-/// Ends in good order, to be gone on with.
+/// Ends in good order, to be gone on with. What fails now is not what the user must hear of.
 async fn give_up(
     request: &Request,
     done: &Past,
+    safe_at: u64,
     sinks: Result<Vec<Box<dyn Sink>>>,
-    error: Error,
+    error: &Error,
     witness: &mut Witness<'_>,
-) -> Result<Report> {
+) {
     for sink in sinks.into_iter().flatten() {
         if let Err(error) = sink.close().await {
             tracing::warn!("{error}");
         }
     }
+    let mut coverage = done.coverage();
+    coverage.set(ByteRange::between(safe_at, coverage.size()), State::Unread);
     for destination in &request.destinations {
-        if let Err(error) = keep_map(destination, &done.coverage()) {
+        if let Err(error) = keep_map(destination, &coverage) {
             tracing::warn!("{error}");
         }
     }
-    witness.record_end(&error.to_string(), !error.to_string().starts_with("stopped by"));
-    Err(error)
+    let why = error.to_string();
+    witness.record_end(&why, !why.starts_with("stopped by"));
 }
 
 /// A pass that got to the end.

@@ -8,21 +8,21 @@ use cheetah_image::Result;
 use super::{Destination, Event};
 use crate::custody::{self, CustodyLog, SigningKey, Span};
 
-/// Unreadable ranges that go into a custody log one by one; the coverage map has all of them, and the end of the log
-/// says how many bytes they are.
-const UNREADABLE_LOGGED_MAX: u64 = 10_000;
+/// Unreadable ranges, and retries, that go into a custody log one by one. The coverage map has all of them, and the end
+/// of the log says how many bytes they are.
+const TROUBLES_LOGGED_MAX: u64 = 10_000;
 
 /// Tells everyone.
 pub struct Witness<'a> {
     events: &'a mut (dyn FnMut(Event) + Send),
     logs: Vec<CustodyLog>,
-    unreadable: u64,
+    troubles: u64,
 }
 
 impl<'a> Witness<'a> {
     /// Tells `events`, so far.
     pub fn new(events: &'a mut (dyn FnMut(Event) + Send)) -> Self {
-        Self { events, logs: Vec::new(), unreadable: 0 }
+        Self { events, logs: Vec::new(), troubles: 0 }
     }
 
     /// And from now on the logs beside the destinations, signed with `key`.
@@ -59,8 +59,14 @@ impl<'a> Witness<'a> {
     /// Tells the caller, and puts on record what belongs there.
     pub fn tell(&mut self, event: Event) -> Result<()> {
         let recorded = match &event {
-            Event::Unreadable(bad) if self.unreadable < UNREADABLE_LOGGED_MAX => {
-                self.unreadable += 1;
+            Event::Retried { offset, len, retries } if self.troubles < TROUBLES_LOGGED_MAX => {
+                self.troubles += 1;
+                let (range, attempts) =
+                    (Span { offset: *offset, len: *len }, u32::try_from(*retries).unwrap_or(u32::MAX));
+                self.record(&custody::Event::Retry { range, attempts })
+            }
+            Event::Unreadable(bad) if self.troubles < TROUBLES_LOGGED_MAX => {
+                self.troubles += 1;
                 let range = Span::from(ByteRange::new(bad.offset, bad.len));
                 self.record(&custody::Event::Unreadable { range, why: bad.why.to_string() })
             }

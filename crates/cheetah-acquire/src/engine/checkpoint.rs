@@ -21,6 +21,8 @@ pub struct Checkpoints {
     since: Since,
     /// Where the last one was, or is going to be.
     asked_at: u64,
+    /// Where the last one that is in the journal is.
+    safe_at: u64,
     asked: Instant,
     record_bytes: u64,
     /// One is due after so many bytes; and with so many more behind one that is under way, it is waited for.
@@ -46,7 +48,7 @@ impl Checkpoints {
     /// Nothing done since `at`. No more than twice `every_bytes` will ever have to be done again.
     pub fn new(journal: Journal, at: u64, every_bytes: u64) -> Self {
         let (since, asked) = (Since::default(), Instant::now());
-        Self { journal: State::Idle(journal), since, asked_at: at, asked, record_bytes: 0, every_bytes }
+        Self { journal: State::Idle(journal), since, asked_at: at, safe_at: at, asked, record_bytes: 0, every_bytes }
     }
 
     /// A chunk was handed to every sink.
@@ -101,6 +103,7 @@ impl Checkpoints {
         let (journal, written) = joined.map_err(|error| died(&error))??;
         self.journal = State::Idle(journal);
         self.record_bytes = written?;
+        self.safe_at = self.asked_at;
         Ok(())
     }
 
@@ -114,9 +117,13 @@ impl Checkpoints {
         self.asked_at
     }
 
-    /// Gives the journal back; `None` if it broke.
-    pub async fn close(mut self) -> Option<Journal> {
-        let _ = self.settle().await;
+    /// Where everything before is safe.
+    pub const fn safe_at(&self) -> u64 {
+        self.safe_at
+    }
+
+    /// Gives the journal back, with nothing under way; `None` if it broke.
+    pub async fn close(self) -> Option<Journal> {
         match self.journal {
             State::Idle(journal) => Some(journal),
             State::Busy(_) | State::Broken => None,

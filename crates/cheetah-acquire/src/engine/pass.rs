@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cheetah_device::Error as DeviceError;
 use cheetah_device::data::Part;
+use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_image::hash::Hashing;
 use cheetah_image::{Error, Result};
 use tokio::time::MissedTickBehavior;
@@ -84,10 +84,6 @@ impl Damage {
 /// What a pass counts.
 #[derive(Clone, Default)]
 pub struct Tally {
-    /// Bytes of the source this pass has dealt with.
-    pub passed_bytes: u64,
-    /// Of these, known to be zeros without being moved.
-    pub zero_bytes: u64,
     /// What went over links that are gone.
     pub wire_before: Wire,
     /// What goes over the one there is.
@@ -193,12 +189,16 @@ impl Pass<'_> {
         if let Some(bad) = chunk.bad.first().filter(|_| self.errors_max.exceeded_by(damage.ranges)) {
             return Err(Failed::Soft(self.too_many(bad)));
         }
+        let ByteRange { offset, len } = chunk.range;
+        if chunk.retries > 0 {
+            (self.tell)(Event::Retried { offset, len, retries: chunk.retries })?;
+        }
         for bad in &chunk.bad {
             (self.tell)(Event::Unreadable(bad.clone()))?;
         }
         self.damage = damage;
         self.done.bad.extend(chunk.bad.iter().cloned());
-        self.done.digests.set(chunk.range.offset, chunk.digest);
+        self.done.digests.set(offset, chunk.digest);
         self.done.retries += chunk.retries;
         self.checkpoints.note(&chunk);
         self.hashing.push(&chunk.data).await.map_err(Failed::Hard)?;
@@ -206,9 +206,7 @@ impl Pass<'_> {
         self.lanes.push(&chunk).await.map_err(Failed::Hard)?;
         self.done.at = chunk.range.end();
         let zeros = chunk.data.parts().iter().map(|part| if let Part::Zeros(len) = part { *len } else { 0 }).sum();
-        self.tally.passed_bytes += chunk.range.len;
-        self.tally.zero_bytes += zeros;
-        self.pace.step(chunk.range.len, zeros, self.begun.elapsed());
+        self.pace.step(len, zeros, self.begun.elapsed());
         Ok(())
     }
 

@@ -95,7 +95,12 @@ impl Journal {
         };
         let json = serde_json::to_string(record).map_err(|error| doing(&error))?;
         let line = format!("{} {json}\n", check(json.as_bytes()));
-        self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()).map_err(|error| doing(&error))?;
+        let end = self.file.metadata().map_err(|error| doing(&error))?.len();
+        if let Err(error) = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()) {
+            // Half a record may only ever be the last.
+            let _ = self.file.set_len(end);
+            return Err(doing(&error));
+        }
         Ok(line.len() as u64)
     }
 

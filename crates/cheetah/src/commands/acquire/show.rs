@@ -46,6 +46,8 @@ impl Show {
                 self.say(&format!("the source is lost: {why}; trying again for {retry_for_s} s"));
             }
             Event::Back => self.say("the source is back, and the same"),
+            // The progress says how many there were.
+            Event::Retried { .. } => {}
             Event::Completing { .. } => self.bar = None,
         }
     }
