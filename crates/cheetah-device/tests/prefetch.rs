@@ -45,6 +45,7 @@ fn a_sequential_reader_is_served_from_memory() {
 
 /// Reads records as the trace says, and takes what is upcoming after each, as a mount does. Returns how many records
 /// had to be read.
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 async fn read_taking_upcoming(device: &Prefetch, content: &[u8], trace: &[ByteRange]) -> usize {
     let mut taken = std::collections::BTreeMap::new();
     let mut reads = 0;
