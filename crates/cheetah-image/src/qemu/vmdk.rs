@@ -1,139 +1,382 @@
 //! VMware's descriptors ("Virtual Disk Format 5.0"): which files a disk is made of.
+//!
+//! qemu's reader (vmdk_parse_extents in block/vmdk.c) takes its fields with sscanf, passes over lines it does not
+//! understand, and follows names anywhere. So what is let through is a list of what is allowed: a line that is none of
+//! the few things a descriptor has, or that two readers could read in two ways, is a reason to refuse.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::check::{read, size};
 use crate::error::{Error, Result};
 use crate::raw::RawFile;
 
-/// Bytes of a descriptor that are read: VMware's own are below 20 KiB.
-const DESCRIPTOR_LEN_MAX: u64 = 1 << 20;
+/// Bytes of a descriptor that are read, by us and by qemu; VMware's own are below 20 KiB.
+const DESCRIPTOR_LEN_MAX: u64 = (1 << 20) - 1;
+
+/// Bytes of a name that qemu takes; it would cut a longer one, and open another file.
+const NAME_LEN_MAX: usize = 511;
 
 /// What the sparse header and the descriptor count in.
 const SECTOR: u64 = 512;
 
-/// Refuses a disk that has a parent, is encrypted, or is made of files elsewhere.
+/// Begins a sparse extent.
+const SPARSE: &[u8] = b"KDMV";
+
+/// Begins a sparse extent of VMFS.
+const VMFS_SPARSE: &[u8] = b"COWD";
+
+/// Begins a space-efficient sparse extent.
+const SE_SPARSE: &[u8] = &[0xbe, 0xba, 0xfe, 0xca, 0, 0, 0, 0];
+
+const HAS_PARENT: &str = "a VMDK that holds only what differs from another disk (its parent); consolidate the snapshots first, and read the \
+     result";
+
+/// Refuses a disk that has a parent, is encrypted, or is made of anything but files beside it that hold nothing but data.
 pub(super) fn check(path: &Path, file: &RawFile) -> Result<()> {
     let refuse = |why: String| Error::failed(format!("{}: {why}", path.display()));
     let start = read(file, 0, SECTOR)?;
-    let (texts, is_alone) =
-        if start.starts_with(b"KDMV") { embedded(file, &start)? } else { (vec![whole(file)?], false) };
-    let descriptors = texts.iter().map(|text| Descriptor::parse(text)).collect::<std::result::Result<Vec<_>, _>>();
-    let descriptors = descriptors.map_err(|why| refuse(why.into()))?;
-    // A sparse disk with its descriptor inside is the only extent it has; the descriptor then has its name of old.
-    for name in descriptors.iter().flat_map(|descriptor| &descriptor.extents).filter(|_| !is_alone) {
-        let extent = path.with_file_name(name);
-        if !extent.is_file() {
-            return Err(Error::Evidence(format!(
-                "{}: its extent {name} is missing; put all files of the disk in one folder",
-                path.display()
-            )));
+    let descriptor = if start.starts_with(SPARSE) {
+        // qemu looks for the parent in the second sector, whatever the header says.
+        let second = read(file, SECTOR, DESCRIPTOR_LEN_MAX)?;
+        if let Some(why) = not_alone(&to_first_nul(second)) {
+            return Err(refuse(why.into()));
         }
+        embedded(file, &start)?
+    } else {
+        whole(file)?
+    };
+    if let Some(why) = not_alone(&descriptor) {
+        return Err(refuse(why.into()));
     }
-    Ok(())
+    // A sparse disk with its descriptor inside is the only extent it has. The descriptor then has its name of old, in
+    // whatever encoding, and qemu opens nothing that it names.
+    if start.starts_with(SPARSE) && capacity(&start) != 0 {
+        return Ok(());
+    }
+    let extents = parse(&descriptor).map_err(&refuse)?;
+    if extents.is_empty() {
+        return Err(refuse("a VMDK whose descriptor names no file that holds its data".into()));
+    }
+    extents.iter().try_for_each(|extent| extent.check(path))
 }
 
-/// The descriptors in a sparse extent's header, and whether the extent holds data too. The header says where the
-/// descriptor is; but qemu looks for the parent in the second sector, whatever the header says.
-fn embedded(file: &RawFile, header: &[u8]) -> Result<(Vec<String>, bool)> {
-    let u64_at =
-        |at: usize| header.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let (capacity, offset, len) = (u64_at(12), u64_at(28), u64_at(36));
+fn u64_at(header: &[u8], at: usize) -> u64 {
+    header.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Sectors of data that a sparse extent stands for. With 0, qemu takes it for the descriptor of a disk.
+fn capacity(header: &[u8]) -> u64 {
+    u64_at(header, 12)
+}
+
+/// The descriptor that a sparse extent's header points to.
+fn embedded(file: &RawFile, header: &[u8]) -> Result<Vec<u8>> {
+    let (offset, len) = (u64_at(header, 28), u64_at(header, 36));
     if offset == 0 || len == 0 {
         let what = "an extent of a VMDK without its descriptor; give the descriptor, the small .vmdk file beside it";
         return Err(Error::failed(format!("{}: {what}", file.path())));
     }
+    // qemu's product wraps around; ours must never be another.
+    let start = offset.checked_mul(SECTOR).filter(|start| *start < size(file)).ok_or_else(|| {
+        Error::Evidence(format!(
+            "{}: a VMDK whose descriptor lies beyond its end: it is cut short or damaged",
+            file.path()
+        ))
+    })?;
     // To the first NUL, as qemu does, and not as far as the header says.
-    let at = |sector: u64| Ok(text(read(file, sector.saturating_mul(SECTOR), DESCRIPTOR_LEN_MAX)?));
-    Ok((vec![at(offset)?, at(1)?], capacity != 0))
-}
-
-fn whole(file: &RawFile) -> Result<String> {
-    if size(file) > DESCRIPTOR_LEN_MAX {
-        return Err(Error::failed(format!("{}: a VMDK descriptor of more than 1 MiB", file.path())));
+    let bytes = read(file, start, DESCRIPTOR_LEN_MAX)?;
+    let read_len = bytes.len() as u64;
+    let descriptor = to_first_nul(bytes);
+    if descriptor.len() as u64 == read_len && read_len == DESCRIPTOR_LEN_MAX {
+        return Err(too_long(file));
     }
-    Ok(text(read(file, 0, DESCRIPTOR_LEN_MAX)?))
+    Ok(descriptor)
 }
 
-/// Up to the first NUL, with which an embedded descriptor is filled up.
-fn text(mut bytes: Vec<u8>) -> String {
+fn whole(file: &RawFile) -> Result<Vec<u8>> {
+    if size(file) > DESCRIPTOR_LEN_MAX {
+        return Err(too_long(file));
+    }
+    read(file, 0, DESCRIPTOR_LEN_MAX).map(to_first_nul)
+}
+
+fn too_long(file: &RawFile) -> Error {
+    Error::failed(format!("{}: a VMDK descriptor of more than 1 MiB", file.path()))
+}
+
+/// Descriptors may be filled up with NULs; qemu reads up to the first.
+fn to_first_nul(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     bytes.truncate(end);
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
-/// What matters to us in a descriptor.
-#[derive(Debug, PartialEq, Eq)]
-struct Descriptor {
-    /// Names of the extents' files, beside the descriptor.
-    extents: Vec<String>,
+/// Why the disk cannot be read by itself: it has a parent, or is encrypted. A parent's name counts wherever it stands,
+/// as it does to qemu.
+fn not_alone(descriptor: &[u8]) -> Option<&'static str> {
+    let lower = String::from_utf8_lossy(descriptor).to_ascii_lowercase();
+    let parent = |line: &str| {
+        let value = line.trim().strip_prefix("parentcid")?.trim_start().strip_prefix('=')?;
+        Some(value.trim() != "ffffffff")
+    };
+    if lower.contains("parentfilenamehint") || lower.lines().any(|line| parent(line) == Some(true)) {
+        return Some(HAS_PARENT);
+    }
+    let encrypted = lower.lines().any(|line| line.trim().starts_with("encryption."));
+    encrypted.then_some("an encrypted VMDK; decrypt it first")
 }
 
-impl Descriptor {
-    fn parse(text: &str) -> std::result::Result<Self, &'static str> {
-        const HAS_PARENT: &str = "a VMDK that holds only what differs from another disk (its parent); consolidate the \
-            snapshots first, and read the result";
-        let mut extents = Vec::new();
-        for line in text.lines().map(str::trim) {
-            let lower = line.to_ascii_lowercase();
-            let parent = lower.strip_prefix("parentcid").and_then(|rest| rest.trim_start().strip_prefix('='));
-            if parent.is_some_and(|parent| parent.trim() != "ffffffff") || lower.contains("parentfilenamehint") {
-                return Err(HAS_PARENT);
+/// A part of a disk in a file beside its descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extent<'a> {
+    name: &'a str,
+    /// What the file has to begin with, where it is more than data; nothing else is ever interpreted.
+    magics: &'static [&'static [u8]],
+}
+
+/// The extents that a descriptor names.
+fn parse(descriptor: &[u8]) -> std::result::Result<Vec<Extent<'_>>, String> {
+    let text = std::str::from_utf8(descriptor).ok().filter(|text| !text.contains(is_odd));
+    // Comments and names in other encodings are the user's to correct: what qemu would open must be what we looked at.
+    let text =
+        text.ok_or("a VMDK descriptor that is not plain text in UTF-8; correct it, or convert the disk to raw")?;
+    let mut extents = Vec::new();
+    let mut after_blank = false;
+    for (number, line) in text.split('\n').enumerate() {
+        let line = line.strip_suffix('\r').unwrap_or(line).trim_matches(BLANK);
+        let is_blank = line.is_empty();
+        if !is_blank && !line.starts_with('#') && !is_setting(line) {
+            let refuse = |why: &str| format!("{why} (line {} of the descriptor)", number + 1);
+            if after_blank {
+                // It skips the blank line as white space, takes the extent, and then takes it again.
+                return Err(refuse(
+                    "a VMDK with a blank line before an extent, which qemu misreads; delete the blank line",
+                ));
             }
-            if lower.starts_with("encryption.") {
-                return Err("an encrypted VMDK; decrypt it first");
-            }
-            if lower.split_ascii_whitespace().next().is_some_and(|word| ["rw", "rdonly", "noaccess"].contains(&word)) {
-                extents.extend(extent(line)?);
-            }
+            extents.push(extent(line).map_err(refuse)?);
         }
-        Ok(Self { extents })
+        after_blank = is_blank;
     }
+    Ok(extents)
 }
 
-/// `ACCESS SECTORS TYPE "FILE" OFFSET`: the file's name, if the extent has one.
-fn extent(line: &str) -> std::result::Result<Option<String>, &'static str> {
-    let kind = line.split_ascii_whitespace().nth(2).unwrap_or_default().to_ascii_uppercase();
-    if kind == "ZERO" {
-        return Ok(None);
+const BLANK: [char; 2] = [' ', '\t'];
+
+/// Control characters that are no part of a text. Some are white space to qemu and not to others.
+fn is_odd(c: char) -> bool {
+    c.is_control() && !['\t', '\r', '\n'].contains(&c)
+}
+
+/// `key = value`, which cannot be taken for an extent: that has a number as its second word.
+fn is_setting(line: &str) -> bool {
+    let Some((key, _)) = line.split_once('=') else { return false };
+    let key = key.trim_end_matches(BLANK);
+    !line.contains('\r')
+        && key.starts_with(|c: char| c.is_ascii_alphabetic())
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+}
+
+/// `RW SECTORS TYPE "FILE"`, and the offset in the file where the type is FLAT.
+fn extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
+    const ODD: &str = "a VMDK descriptor with a line that is no part of one";
+    let mut rest = line;
+    let mut word = || {
+        let (word, behind) = rest.split_once(BLANK)?;
+        rest = behind.trim_start_matches(BLANK);
+        Some(word)
+    };
+    let access = word().ok_or(ODD)?;
+    if ["RDONLY", "NOACCESS"].contains(&access) || line.ends_with("ZERO") {
+        return Err(
+            "a VMDK with an extent that qemu leaves out (RDONLY, NOACCESS or ZERO), so that all behind it would \
+                    be in the wrong place; convert it to raw with VMware's own tools",
+        );
     }
-    if !["FLAT", "SPARSE", "VMFS", "VMFSSPARSE", "SESPARSE"].contains(&kind.as_str()) {
-        return Err("a VMDK that stands for a disk of another machine; image that disk itself");
+    let sectors = word().filter(|_| access == "RW").ok_or(ODD)?;
+    if !is_number(sectors) || sectors.bytes().all(|digit| digit == b'0') {
+        return Err(ODD);
     }
-    let name =
-        line.split('"').nth(1).filter(|name| !name.is_empty()).ok_or("a VMDK with an extent that has no name")?;
+    let kind = word().ok_or("a VMDK with an extent that has no name")?;
+    let magics: &[&[u8]] = match kind {
+        "FLAT" | "VMFS" => &[],
+        "SPARSE" | "VMFSSPARSE" => &[SPARSE, VMFS_SPARSE],
+        "SESPARSE" => &[SE_SPARSE],
+        _ => return Err("a VMDK that stands for a disk of another machine; image that disk itself"),
+    };
+    let name = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+    let (name, offset) = name.filter(|(name, _)| !name.is_empty()).ok_or("a VMDK with an extent that has no name")?;
     // A colon could make it a protocol of qemu's, a slash a file anywhere on this machine.
-    if name.contains(['/', '\\', ':']) {
+    if name.contains(['/', '\\', ':', '\r']) || [".", ".."].contains(&name) || name.len() > NAME_LEN_MAX {
         return Err(
             "a VMDK made of files in other folders; put them beside it, and correct their names in its descriptor",
         );
     }
-    Ok(Some(name.to_owned()))
+    let is_right = match kind {
+        "FLAT" => offset.starts_with(BLANK) && is_number(offset.trim_start_matches(BLANK)),
+        _ => offset.is_empty(),
+    };
+    is_right.then_some(Extent { name, magics }).ok_or(ODD)
+}
+
+/// Digits that fit the 63 bits qemu counts with.
+fn is_number(text: &str) -> bool {
+    (1..=18).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+impl Extent<'_> {
+    /// Refuses a file that is not there, is not where its name says, or refers to further files.
+    fn check(&self, descriptor: &Path) -> Result<()> {
+        let name = self.name;
+        let path = descriptor.with_file_name(name);
+        let failed = |why: &str| Error::failed(format!("{}: its extent {name} {why}", descriptor.display()));
+        match std::fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_file() => {}
+            // A link would make it any file of this machine.
+            Ok(_) => return Err(failed("is a link or no file at all; put the file itself beside the descriptor")),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(Error::Evidence(format!(
+                    "{}: its extent {name} is missing; put all files of the disk in one folder",
+                    descriptor.display()
+                )));
+            }
+            Err(error) => return Err(Error::io(format_args!("looking at {}", path.display()), &error)),
+        }
+        if self.magics.is_empty() {
+            return Ok(());
+        }
+        let start = read(&RawFile::open(&path)?, 0, SECTOR)?;
+        if !self.magics.iter().any(|magic| start.starts_with(magic)) {
+            return Err(Error::Evidence(format!(
+                "{}: its extent {name} does not begin like one: it is damaged, or something else",
+                descriptor.display()
+            )));
+        }
+        if start.starts_with(SPARSE) && capacity(&start) == 0 {
+            return Err(failed("holds no data and refers to further files, which no disk made by VMware has"));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FLAT: &str = "# Disk DescriptorFile\nversion=1\nCID=5b1d9b7e\nparentCID=ffffffff\n\
-        createType=\"monolithicFlat\"\n\n# Extent description\nRW 20480 FLAT \"disk-flat.vmdk\" 0\nRW 8 ZERO\n";
+    const FLAT: &str = "# Disk DescriptorFile\nversion=1\nCID=5b1d9b7e\nparentCID=ffffffff\r\n\
+        createType=\"monolithicFlat\"\n\n# Extent description\nRW 20480 FLAT \"disk-flat.vmdk\" 0\n\
+        \n# The Disk Data Base\nddb.geometry.cylinders = \"20\"\n";
+
+    fn header(capacity: u8, descriptor_at: u64) -> Vec<u8> {
+        let mut header = vec![0; 512];
+        header[..4].copy_from_slice(SPARSE);
+        header[12] = capacity;
+        header[28..36].copy_from_slice(&descriptor_at.to_le_bytes());
+        header[36] = 20;
+        header
+    }
+
+    fn refusal(path: &Path) -> String {
+        check(path, &RawFile::open(path).unwrap()).unwrap_err().to_string()
+    }
 
     #[test]
     fn extents_lie_beside_the_descriptor() {
-        assert_eq!(Descriptor::parse(FLAT).unwrap().extents, ["disk-flat.vmdk"]);
+        assert_eq!(parse(FLAT.as_bytes()).unwrap(), [Extent { name: "disk-flat.vmdk", magics: &[] }]);
+        let long = "x".repeat(512);
         for (was, is, word) in [
             ("disk-flat.vmdk", "/etc/shadow", "other folders"),
-            ("disk-flat.vmdk", "..\\\\disk", "other folders"),
+            ("disk-flat.vmdk", "..\\disk", "other folders"),
+            ("disk-flat.vmdk", "..", "other folders"),
             ("disk-flat.vmdk", "json:{}", "other folders"),
+            ("disk-flat.vmdk", &long, "other folders"),
             ("\"disk-flat.vmdk\"", "", "no name"),
             ("RW 20480 FLAT \"disk-flat.vmdk\"", "RW\t1\tFLAT\t\"../disk\"", "other folders"),
             ("FLAT", "VMFSRDM", "another machine"),
+            ("RW 20480 FLAT \"disk-flat.vmdk\" 0", "RW 8 ZERO", "leaves out"),
+            ("RW 20480", "RDONLY 20480", "leaves out"),
+            ("# Extent description\n", "", "blank line"),
+        ] {
+            let refused = parse(FLAT.replace(was, is).as_bytes()).unwrap_err();
+            assert!(refused.contains(word), "{is}: {refused}");
+        }
+        assert_eq!(not_alone(FLAT.as_bytes()), None);
+        for (was, is, word) in [
             ("parentCID=ffffffff", "parentCID = 12345678", "its parent"),
             ("version=1", "parentFileNameHint=\"base.vmdk\"", "its parent"),
             ("version=1", "encryption.keySafe = \"x\"", "encrypted"),
         ] {
-            let refused = Descriptor::parse(&FLAT.replace(was, is)).unwrap_err();
+            let refused = not_alone(FLAT.replace(was, is).as_bytes()).unwrap();
             assert!(refused.contains(word), "{is}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_line_that_two_readers_could_read_in_two_ways_is_refused() {
+        for line in [
+            "RW\x0b100\x0bFLAT \"/etc/shadow\" 0",
+            "RW\x0c100\x0cFLAT\x0c\"/etc/shadow\"\x0c0",
+            "RW\r100\rFLAT \"/etc/shadow\" 0",
+            "RW\n100\nFLAT \"/etc/shadow\" 0",
+            "RW\n100 FLAT \"/etc/shadow\" 0 = 1",
+            "RW 100 FLAT \"/etc/shadow\" 0 = 1",
+            "RW 100 FLAT \"a\"",
+            "RW 100 FLAT \"a\" 0 0",
+            "RW 100 SPARSE \"a",
+            "RW 100 SPARSE \"a\" 0",
+            "RW 0x64 FLAT \"a\" 0",
+            "RW 0 FLAT \"a\" 0",
+            "RW 9999999999999999999 FLAT \"a\" 0",
+            "rw 100 FLAT \"a\" 0",
+            "\u{a0}RW 100 FLAT \"a\" 0",
+            "RW 100 FLAT \"a\u{85}\" 0",
+            "anything else",
+        ] {
+            let text = FLAT.replace("# The Disk", &format!("#\n{line}\n# The Disk"));
+            assert!(parse(text.as_bytes()).is_err(), "{line:?}");
+        }
+        assert!(parse(&[FLAT.as_bytes(), b"RW 1 SPARSE \"\xff\"\n"].concat()).is_err(), "not UTF-8");
+    }
+
+    #[test]
+    fn an_extent_is_a_file_beside_it_and_refers_to_nothing_further() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let (disk, secret) = (at("b.vmdk"), at("secret"));
+        std::fs::write(&secret, [7; 512 * 100]).unwrap();
+        let sparse = FLAT.replace("RW 20480 FLAT \"disk-flat.vmdk\" 0", "RW 100 SPARSE \"b-s001.vmdk\"");
+        std::fs::write(&disk, sparse).unwrap();
+
+        let extent = at("b-s001.vmdk");
+        assert!(refusal(&disk).contains("b-s001.vmdk is missing"));
+        let inner = format!("# Disk DescriptorFile\nRW 100 FLAT \"{}\" 0\n", secret.display());
+        std::fs::write(&extent, [&header(0, 1)[..], inner.as_bytes(), &[0; 10240]].concat()).unwrap();
+        assert!(refusal(&disk).contains("refers to further files"), "{}", refusal(&disk));
+        std::fs::write(&extent, &inner).unwrap();
+        assert!(refusal(&disk).contains("does not begin like one"), "{}", refusal(&disk));
+        std::fs::write(&extent, header(1, 0)).unwrap();
+        check(&disk, &RawFile::open(&disk).unwrap()).unwrap();
+
+        std::fs::write(&disk, FLAT).unwrap();
+        std::os::unix::fs::symlink(&secret, at("disk-flat.vmdk")).unwrap();
+        assert!(refusal(&disk).contains("is a link"), "{}", refusal(&disk));
+        std::fs::remove_file(at("disk-flat.vmdk")).unwrap();
+        std::fs::rename(&secret, at("disk-flat.vmdk")).unwrap();
+        check(&disk, &RawFile::open(&disk).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_inside_is_the_one_that_qemu_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = dir.path().join("a.vmdk");
+        let hostile = FLAT.replace("disk-flat.vmdk", "/etc/shadow");
+        let write = |at: u64| {
+            std::fs::write(&disk, [&header(0, at)[..], hostile.as_bytes(), &[0; 10240]].concat()).unwrap();
+        };
+        write(1);
+        assert!(refusal(&disk).contains("other folders"), "{}", refusal(&disk));
+        // In 64 bits, qemu's product of this and 512 is 512 again.
+        write((1 << 55) + 1);
+        assert!(refusal(&disk).contains("beyond its end"), "{}", refusal(&disk));
     }
 }
