@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use oxrdf::{NamedOrBlankNode, Term};
+use oxrdf::{NamedOrBlankNode, Term, Triple};
 use oxttl::TurtleParser;
 
 /// The vocabulary of AFF4 Standard v1.0, section 2.
@@ -13,8 +13,14 @@ const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 /// Triples that are kept. A disk image has about a hundred.
 const FACTS_MAX: usize = 200_000;
 
-/// Bytes of a name or a value. Bounds what many triples about one long name cost.
-const TERM_LEN_MAX: usize = 64 << 10;
+/// Bytes of a name, with its prefix written out: a short document can repeat a long prefix many times.
+const NAME_LEN_MAX: usize = 4 << 10;
+
+/// Bytes of a value: notes may be long.
+const VALUE_LEN_MAX: usize = 64 << 10;
+
+/// Bytes of all that is kept.
+const KEPT_LEN_MAX: usize = 64 << 20;
 
 /// What a subject is said to be, or to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,10 +46,17 @@ impl Facts {
     /// Reads a Turtle document; what is said in other vocabularies than AFF4's is left out.
     pub fn parse(turtle: &[u8]) -> Result<Self, String> {
         let mut facts = Self::default();
+        let mut kept: usize = 0;
         for (count, triple) in TurtleParser::new().for_slice(turtle).enumerate() {
             let triple = triple.map_err(|error| error.to_string())?;
             if count >= FACTS_MAX {
                 return Err(format!("it says more than {FACTS_MAX} things"));
+            }
+            // Also of what is left out, which would cost time.
+            if !is_short(&triple) {
+                return Err(format!(
+                    "it has a name of more than {NAME_LEN_MAX} bytes, or a value of more than {VALUE_LEN_MAX}"
+                ));
             }
             let predicate = match triple.predicate.as_str() {
                 TYPE => "type",
@@ -62,8 +75,9 @@ impl Facts {
                 _ => continue,
             };
             let subject = subject.into_string();
-            if subject.len().max(predicate.len()).max(object.len()) > TERM_LEN_MAX {
-                return Err(format!("it has a name or value of more than {TERM_LEN_MAX} bytes"));
+            kept += subject.len() + predicate.len() + object.len();
+            if kept > KEPT_LEN_MAX {
+                return Err(format!("it says more than {} MiB", KEPT_LEN_MAX >> 20));
             }
             facts.by_subject.entry(subject).or_default().push((predicate.to_owned(), object));
         }
@@ -136,9 +150,24 @@ impl Object {
     fn len(&self) -> usize {
         match self {
             Self::Iri(iri) => iri.len(),
-            Self::Literal { value, datatype } => value.len().max(datatype.len()),
+            Self::Literal { value, datatype } => value.len() + datatype.len(),
         }
     }
+}
+
+/// Whether all terms are within the limits.
+fn is_short(triple: &Triple) -> bool {
+    let is_name = |name: &str| name.len() <= NAME_LEN_MAX;
+    let subject = match &triple.subject {
+        NamedOrBlankNode::NamedNode(node) => is_name(node.as_str()),
+        NamedOrBlankNode::BlankNode(node) => is_name(node.as_str()),
+    };
+    let object = match &triple.object {
+        Term::Literal(literal) => literal.value().len() <= VALUE_LEN_MAX && is_name(literal.datatype().as_str()),
+        Term::NamedNode(node) => is_name(node.as_str()),
+        Term::BlankNode(node) => is_name(node.as_str()),
+    };
+    subject && object && is_name(triple.predicate.as_str())
 }
 
 /// Without AFF4's own prefix.
@@ -172,8 +201,14 @@ mod tests {
     #[test]
     fn what_is_hostile_is_an_error() {
         assert!(Facts::parse(b"<a> <b").is_err());
-        let long = format!("<aff4://{}> a <http://aff4.org/Schema#Map> .", "x".repeat(TERM_LEN_MAX));
+        let long = format!("<aff4://{}> a <http://aff4.org/Schema#Map> .", "x".repeat(NAME_LEN_MAX));
         assert!(Facts::parse(long.as_bytes()).unwrap_err().contains("more than"));
+        let elsewhere = format!("@prefix p: <aff4://{}> . p:a p:b p:c .", "x".repeat(NAME_LEN_MAX));
+        assert!(Facts::parse(elsewhere.as_bytes()).unwrap_err().contains("more than"));
+        // 200 KiB that would be 80 MiB.
+        let mut long = format!("@prefix p: <aff4://{}> . @prefix a: <{SCHEMA}> .", "x".repeat(4000));
+        long.push_str(&"p:a a:b p:c . ".repeat(10_000));
+        assert!(Facts::parse(long.as_bytes()).unwrap_err().contains("64 MiB"));
         let mut many = "<aff4://a> <http://aff4.org/Schema#size> 1".to_owned();
         many.push_str(&",1".repeat(FACTS_MAX));
         many.push('.');

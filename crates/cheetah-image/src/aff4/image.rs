@@ -128,6 +128,7 @@ impl Image {
             case: self.case(),
             ..Identity::new(Kind::Aff4, location, size)
         }
+        .cleaned()
     }
 
     /// Hashes of the whole: those of the image, and those of the stream it consists of. (Those of the streams that a

@@ -10,12 +10,14 @@
 
 mod cache;
 pub mod chunk;
+mod directory;
 pub mod facts;
 mod image;
 pub mod map;
 mod stream;
 mod volume;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +37,9 @@ use crate::raw::RawFile;
 /// Bytes one thread reads and unpacks before another takes over: large enough that handing over costs little.
 const JOB_LEN: u64 = 512 << 10;
 
+/// Bevies the streams may have in all: 64 TiB in bevies of 64 MiB.
+const BEVIES_MAX: u64 = 1 << 20;
+
 /// Threads that unpack for one request at most.
 const JOBS_MAX: usize = 8;
 
@@ -51,7 +56,7 @@ struct Inner {
     volume: Volume,
     map: Map,
     /// By the numbers that the map's targets have; `None` for those it takes nothing from.
-    streams: Vec<Option<ImageStream>>,
+    streams: Vec<Option<Arc<ImageStream>>>,
     cache: Cache,
 }
 
@@ -67,13 +72,22 @@ impl Aff4 {
         let image = Image::find(&volume)?;
         let (map, names) = image.map(&volume)?;
         let mut streams = Vec::with_capacity(names.len());
+        // A map may name a stream many times; it is one all the same.
+        let mut opened: HashMap<&str, Arc<ImageStream>> = HashMap::new();
+        let mut bevies_left = BEVIES_MAX;
         for (number, (name, reach)) in names.iter().zip(map.reach(names.len())).enumerate() {
             if reach == 0 {
                 streams.push(None);
                 continue;
             }
-            image.check_stream(&volume, name)?;
-            let stream = ImageStream::open(number, name, &image.facts, &volume, &image.volume_urn)?;
+            let stream = match opened.get(name.as_str()) {
+                Some(stream) => stream.clone(),
+                None => {
+                    image.check_stream(&volume, name)?;
+                    let stream = ImageStream::open(number, name, &image, &volume, &mut bevies_left)?;
+                    opened.entry(name).or_insert(Arc::new(stream)).clone()
+                }
+            };
             if reach > stream.size() {
                 return Err(Error::Evidence(format!(
                     "{}: its map takes {reach} bytes from the image stream {name}, which has {}",
@@ -158,7 +172,7 @@ fn fill(byte: u8, len: u64) -> cheetah_device::Result<Data> {
 
 impl Device for Aff4 {
     fn geometry(&self) -> Geometry {
-        let chunks = self.inner.streams.iter().flatten().map(ImageStream::chunk_len);
+        let chunks = self.inner.streams.iter().flatten().map(|stream| stream.chunk_len());
         // At most 8 MiB, so it fits.
         let block_preferred = chunks.max().unwrap_or(4096).next_power_of_two() as u32;
         Geometry { size: self.inner.map.size(), writable: false, block_preferred }

@@ -8,15 +8,12 @@ use cheetah_device::{ByteRange, Data, Error as DeviceError};
 
 use super::cache::Cache;
 use super::chunk::{BlockHash, Codec};
-use super::facts::Facts;
+use super::image::Image;
 use super::volume::Volume;
 use crate::error::{Error, Result};
 
 /// Bytes a chunk may have. Writers use 32 KiB.
 const CHUNK_LEN_MAX: u64 = 8 << 20;
-
-/// Bevies a stream may have: 64 TiB in bevies of 64 MiB.
-const BEVIES_MAX: u64 = 1 << 20;
 
 /// Bytes of an index entry: where in the bevy a chunk is (u64), and its packed length (u32); little-endian.
 const ENTRY_LEN: u64 = 12;
@@ -43,8 +40,10 @@ struct Bevy {
 }
 
 impl ImageStream {
-    /// Finds the stream called `urn`, and checks that all of its segments are there.
-    pub fn open(number: usize, urn: &str, facts: &Facts, volume: &Volume, volume_urn: &str) -> Result<Self> {
+    /// Finds the stream called `urn`, and checks that all of its segments are there. Takes them off `bevies_left`, and
+    /// refuses to go below 0.
+    pub fn open(number: usize, urn: &str, image: &Image, volume: &Volume, bevies_left: &mut u64) -> Result<Self> {
+        let Image { facts, volume_urn, .. } = image;
         let refuse = |why: String| Error::Evidence(format!("{}: its image stream {urn} {why}", volume.path()));
         let size = facts.number(urn, "size").ok_or_else(|| refuse("does not say its size".into()))?;
         let chunk_len = facts.number(urn, "chunkSize").filter(|len| (1..=CHUNK_LEN_MAX).contains(len));
@@ -59,9 +58,9 @@ impl ImageStream {
             })?,
         };
         let bevies = size.div_ceil(chunk_len).div_ceil(chunks_in_bevy);
-        if bevies > BEVIES_MAX {
-            return Err(refuse(format!("has more than {BEVIES_MAX} segments")));
-        }
+        *bevies_left = bevies_left
+            .checked_sub(bevies)
+            .ok_or_else(|| refuse(format!("has {bevies} segments, which is more than an image may have")))?;
         let mut stream = Self { number, size, chunk_len, chunks_in_bevy, codec, bevies: Vec::new() };
         if bevies > 0 {
             let name = |name: &str| volume.find(&format!("{name}/00000000"));

@@ -261,6 +261,42 @@ fn what_is_not_read_whole_is_refused_by_name() {
 }
 
 #[test]
+fn a_stream_named_many_times_is_one() {
+    let content = noise(5 * CHUNK);
+    let names = "aff4://stream\n".repeat(1000);
+    let mut container = Container::of(&content, METHODS[0], false);
+    let mut map = Vec::new();
+    for (number, at) in (0..1000u64).zip((0..).step_by(8)) {
+        map.extend([at, 8, at % 4096].iter().flat_map(|number: &u64| number.to_le_bytes()));
+        map.extend((number as u32).to_le_bytes());
+    }
+    container = container.change("map/map", |old| *old = map).change("map/idx", |idx| *idx = names.into_bytes());
+    container = container.change("information.turtle", |turtle| {
+        let text = String::from_utf8(turtle.clone()).unwrap();
+        *turtle = text.replace("aff4:mapPointHash", "aff4:other").replace("aff4:mapIdxHash", "aff4:other").into_bytes();
+    });
+    let aff4 = container.open().unwrap();
+    let first = aff4.inner.streams[0].as_ref().unwrap();
+    assert!(aff4.inner.streams.iter().flatten().all(|stream| Arc::ptr_eq(stream, first)));
+    assert_eq!((aff4.inner.streams.len(), Arc::strong_count(first)), (1000, 1000));
+    assert!(read(&aff4, ByteRange::new(0, 8000)).unwrap() == [&content[..4096], &content[..3904]].concat());
+}
+
+#[test]
+fn segments_are_counted_over_all_streams() {
+    let made = Container::of(&noise(5 * CHUNK), METHODS[0], false);
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(&made.bytes()).unwrap();
+    let volume = Volume::open(RawFile::open(file.path()).unwrap()).unwrap();
+    let image = Image::find(&volume).unwrap();
+    let mut left = 3;
+    ImageStream::open(0, "aff4://stream", &image, &volume, &mut left).unwrap();
+    assert_eq!(left, 1);
+    let refused = ImageStream::open(1, "aff4://stream", &image, &volume, &mut left).err().unwrap();
+    assert!(refused.to_string().contains("more than an image may have"), "{refused}");
+}
+
+#[test]
 fn an_image_cut_short_is_refused() {
     let bytes = Container::of(&noise(4 * CHUNK), METHODS[0], false).bytes();
     for len in (0..bytes.len()).step_by(97).skip(1) {

@@ -1,22 +1,15 @@
 //! The container: a ZIP64 archive whose members ("segments") are found by name and read where they lie.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
 use libdeflater::Decompressor;
-use zip::read::{ArchiveOffset, Config};
-use zip::result::ZipError;
-use zip::{CompressionMethod, ZipArchive};
 
+use super::directory;
 use crate::error::{Error, Result};
 use crate::raw::RawFile;
-
-/// Bytes of the archive's directory that are read: 8 TiB of evidence in segments of 64 MiB need half of it. Bounds what
-/// a hostile directory makes us remember.
-const DIRECTORY_LEN_MAX: u64 = 128 << 20;
 
 /// A local file header without its variable part (APPNOTE.TXT, 4.3.7).
 const LOCAL_HEADER_LEN: u64 = 30;
@@ -43,25 +36,22 @@ impl Volume {
     /// Reads the directory of the archive.
     pub fn open(file: RawFile) -> Result<Self> {
         let size = file.geometry().size;
-        let reader = Budgeted { file: &file, at: 0, size, left: DIRECTORY_LEN_MAX };
-        let config = Config { archive_offset: ArchiveOffset::Known(0) };
-        let archive = ZipArchive::with_config(config, reader).map_err(|error| damaged(&file, &error))?;
-        let (mut members, mut by_name) = (Vec::with_capacity(archive.len()), HashMap::with_capacity(archive.len()));
-        for index in 0..archive.len() {
-            let entry = archive.by_index_data(index).map_err(|error| damaged(&file, &error))?;
-            let name = entry.name().map_err(|error| damaged(&file, &error))?;
+        let entries = directory::entries(&file)?;
+        let (mut members, mut by_name) = (Vec::with_capacity(entries.len()), HashMap::with_capacity(entries.len()));
+        for entry in entries {
+            let name = entry.name;
             let member = Member {
-                header_start: entry.header_start(),
+                header_start: entry.header_start,
                 data_start: OnceLock::new(),
-                packed_len: entry.compressed_size(),
-                len: entry.size(),
-                crc: entry.crc32(),
-                deflated: match entry.compression() {
-                    _ if entry.encrypted() => {
+                packed_len: entry.packed_len,
+                len: entry.len,
+                crc: entry.crc,
+                deflated: match entry.method {
+                    _ if entry.encrypted => {
                         return Err(Error::failed(format!("{}: its member {name} is encrypted", file.path())));
                     }
-                    CompressionMethod::Stored if entry.size() == entry.compressed_size() => false,
-                    CompressionMethod::Deflated => true,
+                    0 if entry.len == entry.packed_len => false,
+                    8 => true,
                     other => {
                         let why = format!("its member {name} is compressed in a way that is not read ({other})");
                         return Err(Error::failed(format!("{}: {why}", file.path())));
@@ -76,7 +66,7 @@ impl Volume {
                     file.path()
                 )));
             }
-            by_name.insert(name.into(), members.len());
+            by_name.insert(name, members.len());
             members.push(member);
         }
         Ok(Self { file, members, by_name })
@@ -167,45 +157,5 @@ impl Volume {
         };
         let (name, extra) = (u16::from_le_bytes([name_low, name_high]), u16::from_le_bytes([extra_low, extra_high]));
         Ok(header_start + LOCAL_HEADER_LEN + u64::from(name) + u64::from(extra))
-    }
-}
-
-fn damaged(file: &RawFile, error: &ZipError) -> Error {
-    Error::Evidence(format!(
-        "{}: a ZIP archive, as AFF4 images are, but not a whole one ({error}): it is cut short or damaged",
-        file.path()
-    ))
-}
-
-/// A file to read an archive's directory from, and not more than that.
-struct Budgeted<'a> {
-    file: &'a RawFile,
-    at: u64,
-    size: u64,
-    left: u64,
-}
-
-impl Read for Budgeted<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let here = (out.len() as u64).min(self.size.saturating_sub(self.at));
-        self.left = self.left.checked_sub(here).ok_or_else(|| io::Error::other("its directory is too large"))?;
-        let data = self.file.read_now(ByteRange::new(self.at, here)).map_err(io::Error::other)?;
-        // Not truncated: it is at most the length of `out`.
-        let len = here as usize;
-        data.copy_to(&mut out[..len]);
-        self.at += here;
-        Ok(len)
-    }
-}
-
-impl Seek for Budgeted<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.size.checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        Ok(self.at)
     }
 }
