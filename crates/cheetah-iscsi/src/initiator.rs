@@ -168,7 +168,7 @@ impl Initiator {
             return Ok(data);
         }
         let why = format!("the target sent {} bytes of {} and called it success", data.len(), blocks.len);
-        Err(self.failed(wanted, why, EIO))
+        Err(self.lost(wanted, why.into()))
     }
 
     /// What a read that went wrong means: an error, or another try.
@@ -179,7 +179,7 @@ impl Initiator {
             Outcome::Status(scsi::RESERVATION_CONFLICT) => {
                 Err(self.failed(wanted, scsi::status_text(scsi::RESERVATION_CONFLICT), EPERM))
             }
-            Outcome::Status(status) => Err(self.failed(wanted, scsi::status_text(status), EIO)),
+            Outcome::Status(status) => Err(self.lost(wanted, scsi::status_text(status).into())),
             Outcome::Failed(code) => {
                 Ok(Again::AtOnce(format!("the command failed at the target (response {code:#04x})")))
             }
@@ -203,7 +203,9 @@ impl Initiator {
             SenseKey::NotReady => Err(self.lost(wanted, why.into())),
             SenseKey::IllegalRequest => Err(self.failed(wanted, why, EINVAL)),
             SenseKey::DataProtect => Err(self.failed(wanted, why, EPERM)),
-            _ => Err(self.failed(wanted, why, EIO)),
+            // A hardware error, and whatever else is wrong with the target: nothing is known of the sectors, and calling
+            // them unreadable would be a statement about the evidence.
+            _ => Err(self.lost(wanted, why.into())),
         }
     }
 

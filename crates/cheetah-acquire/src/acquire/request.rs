@@ -61,7 +61,7 @@ impl Wire {
     }
 }
 
-/// How many unreadable ranges to put up with. Neighbouring sectors are one range.
+/// How many unreadable ranges to put up with. Neighbouring sectors are one range; of a long one, every begun MiB counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorsMax {
     /// This many; the next one stops the acquisition.

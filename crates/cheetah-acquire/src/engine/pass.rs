@@ -6,18 +6,20 @@ use std::time::{Duration, Instant};
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_image::hash::Hashing;
-use cheetah_image::{Error, Result};
+use cheetah_image::{Error, Kind, Result};
 use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;
-use super::readback::Sample;
+use super::readback::{Sample, good_chunks};
 use super::{Lanes, Pace};
 use crate::acquire::{ErrorsMax, Event, Evidence, Opener, Wire};
 use crate::journal::{self, Past};
-use crate::reader::{Bad, Chunk, Reader, Salvage};
+use crate::reader::{Bad, Chunk, Life, Reader, Salvage};
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(250);
+/// Chunks that were read before, and by which it is seen whether a source still lives.
+const GOOD_CHUNKS: u64 = 16;
 /// Between two tries to open a source that was lost.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
@@ -60,12 +62,17 @@ pub type Stop<'a> = &'a mut (dyn Future<Output = &'static str> + Send + Unpin);
 /// How much is unreadable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Ranges, neighbours counted as one.
-    pub ranges: u64,
+    /// Errors: ranges, neighbours taken as one; and of long ones, every begun MiB. However many sectors a dying disk
+    /// loses in a row, they are not one error.
+    pub errors: u64,
     /// Bytes.
     pub bytes: u64,
-    end: Option<u64>,
+    /// The last range.
+    last: ByteRange,
 }
+
+/// Bytes of an unreadable range that count as one error.
+const ERROR_LEN: u64 = 1 << 20;
 
 impl Damage {
     /// Of these, which are in order.
@@ -76,8 +83,11 @@ impl Damage {
     /// And this one, behind all others.
     #[must_use]
     pub fn and(self, bad: &Bad) -> Self {
-        let ranges = self.ranges + u64::from(self.end != Some(bad.offset));
-        Self { ranges, bytes: self.bytes + bad.len, end: Some(bad.range().end()) }
+        let touches = !self.last.is_empty() && self.last.end() == bad.offset;
+        let before = if touches { self.last } else { ByteRange::new(bad.offset, 0) };
+        let last = ByteRange::between(before.offset, bad.range().end());
+        let more = last.len.div_ceil(ERROR_LEN) - before.len.div_ceil(ERROR_LEN);
+        Self { errors: self.errors + more, bytes: self.bytes + bad.len, last }
     }
 }
 
@@ -136,25 +146,41 @@ impl Pass<'_> {
     }
 
     async fn go_on(&mut self, mut evidence: Evidence, stop: Stop<'_>) -> std::result::Result<End, Failed> {
+        // Where it was lost last, and when first there: one that comes back but gives nothing is not waited for forever.
+        let mut stuck = (u64::MAX, Instant::now());
         loop {
             self.tally.wire = evidence.wire.clone();
-            let mut reader = Reader::new(evidence.source.device.clone(), self.done.at, self.salvage);
+            let life = self.life(&evidence);
+            let mut reader = Reader::new(evidence.source.device.clone(), self.done.at, self.salvage, life);
             let lost = match self.read(&mut reader, stop).await? {
                 End::Lost(error) => error,
                 end => return Ok(end),
             };
             drop((reader, evidence));
+            if stuck.0 != self.done.at {
+                stuck = (self.done.at, Instant::now());
+            }
             // Nobody knows for how long.
             self.make_safe().await.map_err(Failed::Hard)?;
             evidence = tokio::select! {
                 biased;
                 why = &mut *stop => return Ok(End::Stopped(why)),
-                back = self.reopen(&lost) => match back? {
+                back = self.reopen(&lost, stuck.1) => match back? {
                     Some(evidence) => evidence,
                     None => return Ok(End::Lost(lost)),
                 },
             };
         }
+    }
+
+    /// How to see whether the source is still there.
+    fn life(&self, evidence: &Evidence) -> Life {
+        let identity = &evidence.source.identity;
+        // Over a link, opening it again is a matter of its own; of an image, it is work, and proves little.
+        let is_here = evidence.wire.is_none() && matches!(identity.kind, Kind::Block | Kind::Raw);
+        let coverage = self.done.coverage();
+        let good = good_chunks(self.done.at, &coverage, GOOD_CHUNKS);
+        Life::new(&identity.location, is_here.then(|| self.source.clone()), good)
     }
 
     async fn read(&mut self, reader: &mut Reader, stop: Stop<'_>) -> std::result::Result<End, Failed> {
@@ -186,7 +212,7 @@ impl Pass<'_> {
     /// Hands a chunk on.
     async fn take(&mut self, chunk: Chunk) -> std::result::Result<(), Failed> {
         let damage = chunk.bad.iter().fold(self.damage, Damage::and);
-        if let Some(bad) = chunk.bad.first().filter(|_| self.errors_max.exceeded_by(damage.ranges)) {
+        if let Some(bad) = chunk.bad.first().filter(|_| self.errors_max.exceeded_by(damage.errors)) {
             return Err(Failed::Soft(self.too_many(bad)));
         }
         let ByteRange { offset, len } = chunk.range;
@@ -232,11 +258,10 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Opens the source again; `None` if it does not come back in time.
-    async fn reopen(&mut self, lost: &DeviceError) -> std::result::Result<Option<Evidence>, Failed> {
+    /// Opens the source again, which was lost at `since`; `None` if it does not come back in time.
+    async fn reopen(&mut self, lost: &DeviceError, since: Instant) -> std::result::Result<Option<Evidence>, Failed> {
         self.tally.wire_before = self.tally.wire().unwrap_or(self.tally.wire_before);
         self.tally.wire = None;
-        let since = Instant::now();
         (self.tell)(Event::Lost { why: lost.to_string(), retry_for_s: self.retry_for.as_secs() })?;
         while since.elapsed() < self.retry_for {
             tokio::time::sleep(RETRY_EVERY.min(self.retry_for)).await;
@@ -307,5 +332,22 @@ pub async fn same_evidence(done: &Past, evidence: &Evidence) -> Result<()> {
     match differs.map_err(Error::device(format!("comparing {location} with what was acquired of it")))? {
         None => Ok(()),
         Some(range) => Err(journal::changed(location, format_args!("{range} has another content now"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_range_is_many_errors() {
+        let bad = |offset, len| Bad { offset, len, why: "bad".into() };
+        let errors = |list: &[Bad]| Damage::of(list).errors;
+        assert_eq!(errors(&[bad(0, 512), bad(512, 512), bad(2048, 512)]), 2);
+        assert_eq!(errors(&[bad(0, 1 << 20)]), 1);
+        // In chunks, as they come.
+        let chunks: Vec<_> = (0..100).map(|chunk| bad(chunk << 20, 1 << 20)).collect();
+        assert_eq!(errors(&chunks), 100);
+        assert_eq!(errors(&[bad((1 << 20) - 512, 512), bad(1 << 20, 1 << 20), bad(2 << 20, 512)]), 2);
     }
 }

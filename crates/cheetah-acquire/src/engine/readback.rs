@@ -83,6 +83,14 @@ pub async fn read_back(
     )))
 }
 
+/// Some chunks of the first `at` bytes that could be read whole: at most `count`, from all over.
+pub fn good_chunks(at: u64, coverage: &Coverage, count: u64) -> impl Iterator<Item = ByteRange> {
+    let step = at.div_ceil(CHUNK_BYTES).div_ceil(count.max(1)).max(1) * CHUNK_BYTES;
+    let chunks = (0..count).map(move |n| n * step).take_while(move |start| *start < at);
+    let chunks = chunks.map(move |start| ByteRange::between(start, (start + CHUNK_BYTES).min(at)));
+    chunks.filter(|chunk| coverage.runs(*chunk).all(|(_, state)| state == State::Read))
+}
+
 /// A few chunks of what was acquired, to compare a source with that is opened again.
 #[derive(Debug)]
 pub struct Sample(Vec<ByteRange>);
@@ -106,16 +114,25 @@ impl Sample {
     }
 
     /// Reads them from `device`; the first that differs from its digest, if one does. What cannot be read any more
-    /// does not count as different.
+    /// does not count as different; but where none of them can be read, nothing is known again, and that is
+    /// [`Lost`](cheetah_device::Error::Lost).
     pub async fn differs(&self, device: &DynDevice, digests: &Digests) -> cheetah_device::Result<Option<ByteRange>> {
         let reads = self.0.iter().map(|range| async move { (*range, read_exactly(device, *range).await) });
+        let (mut same, mut unreadable) = (0, None);
         for (range, read) in futures::future::join_all(reads).await {
             match read {
                 Ok(data) if digests.get(range.offset) != Some(&digest(&data)) => return Ok(Some(range)),
+                Ok(_) => same += 1,
                 Err(error) if !crate::reader::is_bad_sector(&error) => return Err(error),
-                _ => {}
+                Err(error) => unreadable = Some((range, error)),
             }
         }
-        Ok(None)
+        match unreadable {
+            Some((range, error)) if same == 0 => {
+                let why = format!("nothing can be read any more of what could be read before: {error}").into();
+                Err(cheetah_device::Error::Lost { device: "the source".into(), range, why })
+            }
+            _ => Ok(None),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Reading a source once, from start to end: many chunks under way, handed on in order, bad sectors salvaged.
 
+mod life;
 mod salvage;
 mod window;
 
@@ -12,6 +13,7 @@ use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, digest};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
+pub use life::Life;
 pub use salvage::{Salvage, is_bad_sector};
 use window::Window;
 
@@ -60,6 +62,7 @@ impl Bad {
 pub struct Reader {
     device: DynDevice,
     salvage: Salvage,
+    life: Arc<Life>,
     size: u64,
     /// The first byte nobody has asked for yet.
     ahead: u64,
@@ -74,9 +77,9 @@ struct Task {
 
 impl Reader {
     /// Reads `device` from `from`, a multiple of a chunk.
-    pub fn new(device: DynDevice, from: u64, salvage: Salvage) -> Self {
-        let size = device.geometry().size;
-        Self { device, salvage, size, ahead: from, under_way: VecDeque::new(), window: Window::default() }
+    pub fn new(device: DynDevice, from: u64, salvage: Salvage, life: Life) -> Self {
+        let (size, life) = (device.geometry().size, Arc::new(life));
+        Self { device, salvage, life, size, ahead: from, under_way: VecDeque::new(), window: Window::default() }
     }
 
     /// The next chunk; `None` at the end. After an error there is nothing more to be had. May be dropped, and called
@@ -84,7 +87,7 @@ impl Reader {
     pub async fn next(&mut self) -> Option<cheetah_device::Result<Chunk>> {
         while self.under_way.len() < self.window.chunks() && self.ahead < self.size {
             let range = ByteRange::between(self.ahead, (self.ahead + CHUNK_BYTES).min(self.size));
-            let handle = tokio::spawn(read(self.device.clone(), range, self.salvage));
+            let handle = tokio::spawn(read(self.device.clone(), range, self.salvage, self.life.clone()));
             self.under_way.push_back(Task { handle, asked: Instant::now() });
             self.ahead = range.end();
         }
@@ -106,8 +109,8 @@ impl Drop for Reader {
     }
 }
 
-async fn read(device: DynDevice, range: ByteRange, salvage: Salvage) -> cheetah_device::Result<Chunk> {
-    let salvaged = salvage.read(&device, range).await?;
+async fn read(device: DynDevice, range: ByteRange, salvage: Salvage, life: Arc<Life>) -> cheetah_device::Result<Chunk> {
+    let salvaged = salvage.read(&device, range, &life).await?;
     let digest = digest(&salvaged.data);
     Ok(Chunk { range, data: salvaged.data, digest, bad: salvaged.bad, retries: salvaged.retries })
 }

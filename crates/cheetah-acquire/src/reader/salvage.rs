@@ -6,7 +6,7 @@ use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, DynDevice, Error, Result};
 use cheetah_drive::copy::read_exactly;
 
-use super::Bad;
+use super::{Bad, Life};
 
 /// How to read what cannot be read in one go.
 #[derive(Debug, Clone, Copy)]
@@ -34,9 +34,11 @@ impl Salvage {
     ///
     /// # Errors
     ///
-    /// Every error that says nothing about the sectors themselves ([`is_bad_sector`]).
-    pub async fn read(self, device: &DynDevice, range: ByteRange) -> Result<Salvaged> {
+    /// Every error that says nothing about the sectors themselves ([`is_bad_sector`]); and [`Error::Lost`] if they
+    /// fail because the source is gone. Wherever no sector behind a bad one could be read, that is asked of `life`.
+    pub async fn read(self, device: &DynDevice, range: ByteRange, life: &Life) -> Result<Salvaged> {
         let mut salvaged = Salvaged::default();
+        let (mut inside, mut failed) = (None, None);
         let mut reads: u64 = 0;
         let mut pending = vec![range];
         while let Some(piece) = pending.pop() {
@@ -52,14 +54,30 @@ impl Salvage {
                 reads += 1;
             }
             match (read, halves) {
-                (Ok(data), _) => salvaged.data.append(data),
+                (Ok(data), _) => {
+                    salvaged.data.append(data);
+                    (inside, failed) = (Some(piece), None);
+                }
                 (Err(error), _) if !is_bad_sector(&error) => return Err(error),
-                (Err(_), Some((left, right))) => pending.extend([right, left]),
+                (Err(error), Some((left, right))) => {
+                    if piece == range {
+                        // Before the thousands of reads that a chunk of bad sectors takes.
+                        life.prove(device, range, (None, true), &error).await?;
+                    }
+                    pending.extend([right, left]);
+                }
                 (Err(error), None) => {
                     Bad { offset: piece.offset, len: piece.len, why: cause(&error) }.push(&mut salvaged.bad);
                     salvaged.data.append(Data::zeros(piece.len));
+                    failed = Some(error);
                 }
             }
+        }
+        match failed {
+            // It may have died on the way.
+            Some(error) => life.prove(device, range, (inside, false), &error).await?,
+            None if salvaged.bad.is_empty() => life.saw(range),
+            None => {}
         }
         salvaged.retries = reads.saturating_sub(1);
         Ok(salvaged)

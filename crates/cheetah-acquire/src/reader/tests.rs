@@ -8,6 +8,10 @@ use super::*;
 
 const SECTOR: u64 = 512;
 
+fn alive() -> Life {
+    Life::new("disk", None, [])
+}
+
 /// Bytes of which some sectors cannot be read, some of them only the first few times.
 struct Scratched {
     bytes: Vec<u8>,
@@ -69,7 +73,7 @@ proptest! {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (bytes, found) = runtime.block_on(async {
-            let mut reader = Reader::new(device, 0, Salvage { sector: SECTOR, retries: 8 });
+            let mut reader = Reader::new(device, 0, Salvage { sector: SECTOR, retries: 8 }, alive());
             let (mut bytes, mut found) = (Vec::new(), Vec::new());
             while let Some(chunk) = reader.next().await {
                 let chunk = chunk.unwrap();
@@ -96,6 +100,81 @@ async fn other_errors_are_no_bad_sectors() {
             Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "unplugged".into() })
         }
     }
-    let mut reader = Reader::new(Arc::new(Gone), 0, Salvage { sector: SECTOR, retries: 1 });
+    let mut reader = Reader::new(Arc::new(Gone), 0, Salvage { sector: SECTOR, retries: 1 }, alive());
     assert!(matches!(reader.next().await, Some(Err(DeviceError::Lost { .. }))));
+}
+
+/// Bytes of which, after so many reads, none can be had: a disk that dropped out. With `from`, only those from there on.
+struct Dies {
+    size: u64,
+    reads_left: Mutex<u32>,
+    from: u64,
+}
+
+impl Device for Dies {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, writable: false, block_preferred: 4096 }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        let mut left = self.reads_left.lock().unwrap();
+        if *left == 0 && range.end() > self.from {
+            let context = format!("reading {range}").into();
+            return Io::fail(DeviceError::Io { context, why: "Input/output error".into(), errno: 5 });
+        }
+        *left = left.saturating_sub(1);
+        Io::ok(vec![7; range.len as usize].into())
+    }
+}
+
+async fn read_all(disk: Dies) -> (u64, Option<DeviceError>, u64) {
+    let mut reader = Reader::new(Arc::new(disk), 0, Salvage { sector: SECTOR, retries: 0 }, alive());
+    let (mut read, mut bad) = (0, 0);
+    while let Some(chunk) = reader.next().await {
+        match chunk {
+            Ok(chunk) => {
+                read += chunk.range.len;
+                bad += chunk.bad.iter().map(|bad| bad.len).sum::<u64>();
+            }
+            Err(error) => return (read, Some(error), bad),
+        }
+    }
+    (read, None, bad)
+}
+
+#[tokio::test]
+async fn a_disk_that_died_is_no_disk_of_bad_sectors() {
+    for reads in [0, 1, 5] {
+        let (read, error, bad) = read_all(Dies { size: 20 << 20, reads_left: Mutex::new(reads), from: 0 }).await;
+        assert!(matches!(error, Some(DeviceError::Lost { .. })), "{error:?}");
+        assert_eq!((read, bad), (u64::from(reads) << 20, 0));
+    }
+    // In the midst of a chunk that has a bad sector, which made it to be read in pieces.
+    let mut failures = vec![0; 20 << 11];
+    failures[5] = u32::MAX;
+    struct Then(Scratched, Mutex<u32>);
+    impl Device for Then {
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            let mut left = self.1.lock().unwrap();
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                Io::fail(DeviceError::Unreadable { device: "disk".into(), range, why: "gone".into() })
+            } else {
+                self.0.read(range)
+            }
+        }
+    }
+    let scratched = Scratched { bytes: vec![1; 20 << 20], failures: Mutex::new(failures) };
+    let mut reader =
+        Reader::new(Arc::new(Then(scratched, Mutex::new(24))), 0, Salvage { sector: SECTOR, retries: 0 }, alive());
+    assert!(matches!(reader.next().await, Some(Err(DeviceError::Lost { .. }))));
+}
+
+#[tokio::test]
+async fn half_a_disk_that_cannot_be_read_is_just_that() {
+    let disk = Dies { size: 4 << 20, reads_left: Mutex::new(0), from: 2 << 20 };
+    assert_eq!(read_all(disk).await, (4 << 20, None, 2 << 20));
 }

@@ -93,7 +93,11 @@ impl fmt::Display for ErrorCode {
 
 impl From<&cheetah_device::Error> for ErrorCode {
     fn from(error: &cheetah_device::Error) -> Self {
-        Self::from_errno(error.errno())
+        match error {
+            // That nobody answers for the bytes says nothing about them: a client must not take it for a bad sector.
+            cheetah_device::Error::Lost { .. } => Self::Shutdown,
+            error => Self::from_errno(error.errno()),
+        }
     }
 }
 
@@ -112,5 +116,7 @@ mod tests {
         assert_eq!(ErrorCode::from_wire(4711), Err(Inval));
         assert_eq!(ErrorCode::from(&cheetah_device::Error::ReadOnly), Perm);
         assert_eq!(ErrorCode::from_errno(9), Io);
+        let (device, range, why) = ("sda".into(), cheetah_device::ByteRange::new(0, 512), "gone".into());
+        assert_eq!(ErrorCode::from(&cheetah_device::Error::Lost { device, range, why }), Shutdown);
     }
 }

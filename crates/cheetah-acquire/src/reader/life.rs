@@ -1,0 +1,133 @@
+//! Whether a source is there at all.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cheetah_device::{ByteRange, DynDevice, Error, Result};
+
+use super::is_bad_sector;
+use crate::acquire::Opener;
+
+/// Bytes read at a place, to see whether it can be read.
+const PLACE_LEN: u64 = 4096;
+/// Places that are tried.
+const PLACES: u64 = 4;
+/// Ranges remembered that could be read.
+const GOOD_MAX: usize = 64;
+
+/// Tells a bad sector from a source that died: both fail with the same error, and only the first is a statement about
+/// the evidence. A source lives if it can be read elsewhere.
+///
+/// What was read lately may come out of a cache, of ours or of the far end, long after the disk has died. So places
+/// nobody has read yet are tried first, then several that were read, of which none may fail, and a source that is on
+/// this machine must then let itself be opened again.
+pub struct Life {
+    name: Arc<str>,
+    /// Opens it again; `None` where that is not to be done by the way.
+    reopen: Option<Opener>,
+    good: Mutex<Vec<ByteRange>>,
+    good_seen: AtomicU64,
+    asked: AtomicU64,
+}
+
+impl Life {
+    /// Of the source that errors call `name`, of which `good` could be read before.
+    pub fn new(name: &str, reopen: Option<Opener>, good: impl IntoIterator<Item = ByteRange>) -> Self {
+        let good: Vec<_> = good.into_iter().take(GOOD_MAX).collect();
+        let good_seen = AtomicU64::new(good.len() as u64);
+        Self { name: name.into(), reopen, good: Mutex::new(good), good_seen, asked: AtomicU64::new(0) }
+    }
+
+    /// Remembers that a range could be read.
+    pub fn saw(&self, range: ByteRange) {
+        let seen = self.good_seen.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        if good.len() < GOOD_MAX {
+            good.push(range);
+        } else if let Ok(index) = usize::try_from(mix(seen) % seen)
+            && let Some(old) = good.get_mut(index)
+        {
+            *old = range;
+        }
+    }
+
+    /// Fails, with [`Error::Lost`], if nothing can be read outside `suspect`, where `error` was met; `inside` is what
+    /// could be read within it. What there is no telling about passes only if `maybe` is good enough.
+    pub async fn prove(
+        &self,
+        device: &DynDevice,
+        suspect: ByteRange,
+        (inside, maybe): (Option<ByteRange>, bool),
+        error: &Error,
+    ) -> Result<()> {
+        let round = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_mul(PLACES);
+        let ahead = ByteRange::between(suspect.end(), device.geometry().size.max(suspect.end()));
+        for place in (0..PLACES).filter_map(|n| place(ahead, suspect.offset ^ (round + n))) {
+            if can_read(device, place).await? {
+                return Ok(());
+            }
+        }
+        let lost = |what: &str| {
+            let (device, why) = (self.name.clone(), format!("{what}, after: {error}").into());
+            Err(Error::Lost { device, range: suspect, why })
+        };
+        let mut device = device.clone();
+        if let Some(reopen) = &self.reopen {
+            match reopen().await {
+                Ok(again) if again.source.device.geometry().size == device.geometry().size => {
+                    device = again.source.device;
+                }
+                Ok(_) => return lost("it has another size now"),
+                Err(error) => return lost(&format!("it cannot be opened any more ({error})")),
+            }
+        }
+        let behind = self.some_good(round, inside);
+        for place in &behind {
+            if !can_read(&device, *place).await? {
+                return lost(&format!(
+                    "nothing can be read of it any more, not even {place}, which could be read before"
+                ));
+            }
+        }
+        if behind.is_empty() && !maybe {
+            return lost("nothing at all can be read of it");
+        }
+        Ok(())
+    }
+
+    fn some_good(&self, round: u64, inside: Option<ByteRange>) -> Vec<ByteRange> {
+        let good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        let pick = |n: u64| {
+            let index = mix(round + n).checked_rem(good.len() as u64)?;
+            place(*good.get(usize::try_from(index).ok()?)?, round + n)
+        };
+        let mut places: Vec<_> = (0..PLACES).filter_map(pick).collect();
+        if places.is_empty() {
+            places.extend(inside.and_then(|inside| place(inside, round)));
+        }
+        places
+    }
+}
+
+/// Some place in `range`; `None` if that is empty.
+fn place(range: ByteRange, seed: u64) -> Option<ByteRange> {
+    let index = mix(seed).checked_rem(range.len.div_ceil(PLACE_LEN))?;
+    let start = range.offset + index * PLACE_LEN;
+    Some(ByteRange::between(start, (start + PLACE_LEN).min(range.end())))
+}
+
+async fn can_read(device: &DynDevice, place: ByteRange) -> Result<bool> {
+    match device.read(place).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_bad_sector(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Scatters numbers (the finaliser of SplitMix64).
+const fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
