@@ -126,6 +126,43 @@ impl Identity {
     }
 }
 
+/// Characters of a field that is kept of what others say of a source.
+const FIELD_CHARS_MAX: usize = 256;
+
+impl Identity {
+    /// As it may be shown and written down, where the words are not the user's own but come from an image, a peer or a
+    /// disk: without control characters, which would forge lines of a report or command a terminal, and every field of
+    /// at most 256 characters. Hashes that are no hexadecimal digits are dropped. The location is the user's own, and
+    /// stays as it is.
+    #[must_use]
+    pub fn cleaned(self) -> Self {
+        let field = |text: Option<String>| text.map(|text| clean(&text)).filter(|text| !text.is_empty());
+        let hex = |text: Option<String>| text.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let CaseData { case_number, evidence_number, examiner, description, notes } = self.case;
+        let Hashes { md5, sha1, sha256, blake3 } = self.hashes;
+        Self {
+            model: field(self.model),
+            serial: field(self.serial),
+            hashes: Hashes { md5: hex(md5), sha1: hex(sha1), sha256: hex(sha256), blake3: hex(blake3) },
+            case: CaseData {
+                case_number: field(case_number),
+                evidence_number: field(evidence_number),
+                examiner: field(examiner),
+                description: field(description),
+                notes: field(notes),
+            },
+            ..self
+        }
+    }
+}
+
+/// The first 256 characters, not counting control characters and those that make text run backwards (Unicode's
+/// bidirectional controls), which are dropped.
+pub fn clean(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|c| !c.is_control() && !turns(*c)).take(FIELD_CHARS_MAX).collect()
+}
+
 fn no_hashes(hashes: &Hashes) -> bool {
     *hashes == Hashes::default()
 }
@@ -188,5 +225,19 @@ mod tests {
         let text = serde_json::to_string(&identity).unwrap();
         assert!(text.contains("[[512,1024]]"), "{text}");
         assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), identity);
+    }
+
+    #[test]
+    fn what_others_say_cannot_forge_lines_or_command_a_terminal() {
+        let mut identity = Identity::new(Kind::Nbd, "agent", 512);
+        identity.serial = Some("S1\nread back         as acquired\u{1b}]0;owned\u{7}\u{202e}".into());
+        identity.case.notes = Some("x".repeat(10_000));
+        identity.model = Some("\r\n".into());
+        identity.hashes.md5 = Some("\n".into());
+        let clean = identity.cleaned();
+        assert_eq!(clean.serial.as_deref(), Some("S1read back         as acquired]0;owned"));
+        assert_eq!(clean.case.notes.as_ref().map(String::len), Some(256));
+        assert_eq!((clean.model.as_ref(), clean.hashes.md5.as_ref()), (None, None));
+        assert_eq!(clean.clone().cleaned(), clean);
     }
 }

@@ -110,7 +110,8 @@ async fn iscsi(spec: &str, options: &OpenOptions) -> Result<Source> {
         serial: unit.serial.clone(),
         write_protected: unit.write_protected,
         ..Identity::new(Kind::Iscsi, location, initiator.geometry().size)
-    };
+    }
+    .cleaned();
     Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(initiator))), identity, name: name.replace(['/', ':'], "_") })
 }
 
@@ -177,7 +178,8 @@ fn raw(spec: &str, path: &Path, file: RawFile) -> Found {
             serial: disk.serial,
             write_protected: disk.write_protected,
             ..Identity::new(Kind::Block, spec, size)
-        },
+        }
+        .cleaned(),
     };
     Found::Open(Box::new(Source { device: Arc::new(file), identity, name: stem(path) }))
 }
@@ -229,6 +231,7 @@ fn of_ewf(spec: &str, image: &Ewf) -> Identity {
         case: info.case.clone(),
         ..Identity::new(kind, spec, info.size)
     }
+    .cleaned()
 }
 
 fn stem(path: &Path) -> String {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cheetah_device::Device as _;
 use cheetah_device::readonly::ReadOnly;
+use cheetah_image::identity::clean;
 use cheetah_image::{Error, Identity, Kind, Result, Source};
 use cheetah_nbd::Packing;
 use cheetah_nbd::client::{Client, ClientConfig};
@@ -43,8 +44,8 @@ fn identity(client: &Client, location: &str) -> Identity {
     match told {
         // What it has to say of the disk; where it is and how it is read, we know ourselves.
         Some(told) => {
-            let location = format!("{location} ({})", told.location);
-            Identity { location, ..told }
+            let location = format!("{location} ({})", clean(&told.location));
+            Identity { location, ..told }.cleaned()
         }
         None => Identity::new(Kind::Nbd, location, size),
     }

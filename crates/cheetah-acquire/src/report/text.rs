@@ -87,6 +87,8 @@ impl Report {
 }
 
 fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    // Some of it comes from outside: no value may look like a line of its own, or command a terminal.
+    let value: String = value.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     writeln!(f, "{name:<NAMES$}{value}")
 }
 
