@@ -170,6 +170,19 @@ fn a_write_is_seen_at_once_and_forgets_what_was_fetched() {
 }
 
 #[test]
+fn what_changed_below_is_seen_once_it_is_forgotten() {
+    run_virtual(async {
+        let slow = Arc::new(Slow::new(pattern(4 * MIB), 7));
+        let device = Prefetch::new(slow.clone(), budget(16 * MIB));
+        device.cache(ByteRange::new(0, 2 * MIB)).await.unwrap();
+        device.read(ByteRange::new(0, 10)).await.unwrap();
+        slow.write(MIB, vec![9; 10].into(), false).await.unwrap();
+        device.forget(ByteRange::new(MIB, 10));
+        assert!(device.read(ByteRange::new(MIB, 10)).await.unwrap() == [9; 10][..]);
+    });
+}
+
+#[test]
 fn dropping_the_layer_ends_its_fetches() {
     run_virtual(async {
         let slow = Arc::new(Slow::new(pattern(4 * MIB), 7));

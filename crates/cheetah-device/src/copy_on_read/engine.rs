@@ -158,6 +158,22 @@ impl Engine {
         self.waiting.remove(&id);
     }
 
+    /// What the drive has in `range` is not what the source sent: it is unread again.
+    pub(super) fn unlearn(&mut self, range: ByteRange) {
+        let known: Vec<_> =
+            self.coverage.runs(range).filter(|(_, state)| *state == State::Read).map(|(run, _)| run).collect();
+        for run in known {
+            self.coverage.set(run, State::Unread);
+            self.asked.set(run, State::Unread);
+            self.progress.read -= run.len;
+            // What is being flushed is about to be recorded; what is being recorded is recorded once more.
+            if let Recording::Flushing(coverage) = &mut self.recording {
+                coverage.set(run, State::Unread);
+            }
+            self.soil();
+        }
+    }
+
     /// The source has answered, or failed.
     pub(super) fn fetched(&mut self, id: FlightId, outcome: Result<Data>, now: Duration, actions: &mut Actions) {
         let calm = self.waiting.is_empty();

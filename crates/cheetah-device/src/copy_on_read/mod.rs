@@ -8,9 +8,9 @@
 //!
 //! A byte is read from the source once. Whoever wants what is on its way waits for it; requests are widened to
 //! multiples of 64 KiB, so that what is covered stays in few runs; and what has arrived answers readers from memory
-//! until the drive has acknowledged it, and from the drive from then on. There are three exceptions: what was not
-//! yet recorded when the process was killed; what the drive would not take; and, around a bad sector, the requests
-//! that failed, which brought nothing.
+//! until the drive has acknowledged it, and from the drive from then on. There are four exceptions: what was not
+//! yet recorded when the process was killed; what the drive would not take; what it was caught giving back otherwise
+//! ([`CopyOnRead::forget`]); and, around a bad sector, the requests that failed, which brought nothing.
 //!
 //! # Right or not at all
 //!
@@ -158,6 +158,13 @@ impl CopyOnRead {
     /// What the drive has now.
     pub fn coverage(&self) -> Coverage {
         self.shared.engine().coverage().clone()
+    }
+
+    /// What the drive has in these ranges turned out not to be what the source sent: it is unread again, and never
+    /// served from now on. It is fetched anew, by whoever reads it or by the background; once [closed](Self::close),
+    /// reads of it fail. What could not be read from the source stays as it is, and so does what lies behind its end.
+    pub fn forget(&self, ranges: &[ByteRange]) {
+        self.shared.forget(ranges);
     }
 
     /// Stops copying, waits for what is being written, and records how far it came. Reads of what the drive has go on

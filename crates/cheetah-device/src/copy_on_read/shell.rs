@@ -101,6 +101,11 @@ impl Shared {
         Asked::Later(Waiting { shared: Arc::clone(self), id, receiver })
     }
 
+    /// What the drive has there is not to be served any more.
+    pub(super) fn forget(self: &Arc<Self>, ranges: &[ByteRange]) {
+        self.happen(|engine, _, _| ranges.iter().for_each(|range| engine.unlearn(*range)));
+    }
+
     /// Lets an event happen, and does what comes of it.
     fn happen(self: &Arc<Self>, event: impl FnOnce(&mut Engine, Duration, &mut Vec<Action>)) {
         let (now, mut actions) = (self.started.elapsed(), Vec::new());

@@ -18,12 +18,17 @@ const SIZE: u64 = 9 * GRAIN + 3 * SECTOR + 100;
 /// What happens next; an index counts modulo what there is to choose from.
 #[derive(Debug, Clone)]
 enum Step {
-    Read { offset: u64, len: u64 },
+    Read {
+        offset: u64,
+        len: u64,
+    },
     Forget(usize),
     Fetched(usize, Outcome),
     Written(usize, bool),
     Flushed(bool),
     Recorded(bool),
+    /// The drive is found to have lost a grain.
+    Unlearn(u64),
     Sleep(u64),
 }
 
@@ -127,6 +132,18 @@ impl World {
                     self.recorded = coverage;
                 }
                 engine.recorded(&if ok { Ok(()) } else { Err(Error::NoSpace("full".into())) }, now);
+            }
+            Step::Unlearn(grain) => {
+                let grain = ByteRange::between(grain * GRAIN, ((grain + 1) * GRAIN).min(SIZE));
+                let lost: Vec<_> = engine.coverage().runs(grain).filter(|(_, state)| *state == State::Read).collect();
+                engine.unlearn(grain);
+                for (run, _) in lost {
+                    let bytes = run.offset as usize..run.end() as usize;
+                    self.drive[bytes.clone()].fill(None);
+                    self.flushed[bytes.clone()].fill(false);
+                    self.flush.iter_mut().for_each(|flush| flush[bytes.clone()].fill(false));
+                    self.count(run, -1);
+                }
             }
             Step::Sleep(ms) => self.now += Duration::from_millis(ms),
             Step::Forget(_) | Step::Fetched(..) | Step::Written(..) => {}
@@ -249,6 +266,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (any::<usize>(), prop::bool::weighted(0.9)).prop_map(|(index, ok)| Step::Written(index, ok)),
         1 => prop::bool::weighted(0.8).prop_map(Step::Flushed),
         1 => prop::bool::weighted(0.8).prop_map(Step::Recorded),
+        1 => (0..SIZE.div_ceil(GRAIN)).prop_map(Step::Unlearn),
         1 => (1u64..4000).prop_map(Step::Sleep),
     ]
 }
@@ -309,6 +327,20 @@ fn a_reader_near_a_bad_sector_does_not_wait_for_everything_else_to_be_copied() {
         Outcome::Answered,
     ));
     assert!(world.reads.is_empty());
+}
+
+#[test]
+fn what_is_unlearned_is_fetched_again_before_it_is_read() {
+    let mut world = World::new(vec![7 * GRAIN / SECTOR], Coverage::new(SIZE));
+    world.step(Step::Sleep(1));
+    world.finish();
+    let unreadable = world.engine.progress().unreadable;
+    world.step(Step::Unlearn(7));
+    world.step(Step::Unlearn(2));
+    assert!(!world.engine.progress().is_settled() && world.engine.progress().unreadable == unreadable);
+    world.step(Step::Read { offset: 2 * GRAIN, len: 10 });
+    assert_eq!(world.reads.len(), 1, "it waits for the source");
+    world.finish();
 }
 
 #[test]

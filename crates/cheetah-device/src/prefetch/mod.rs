@@ -104,6 +104,12 @@ impl Prefetch {
         Arc::new(Self { shared: Arc::new(Shared::new(inner, Engine::new(config, size))) })
     }
 
+    /// What was read ahead in `range` is not to be served any more: the device below has something else there by now.
+    pub fn forget(&self, range: ByteRange) {
+        // As a write that has ended.
+        drop(Change::begin(&self.shared, range).around(Io::ok(())));
+    }
+
     /// What it has done so far.
     pub fn stats(&self) -> PrefetchStats {
         self.shared.stats()

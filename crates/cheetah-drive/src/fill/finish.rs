@@ -23,6 +23,8 @@ pub(super) struct Finish<'a> {
     pub account: &'a Account,
     /// What the drive has: nothing in it is unread.
     pub coverage: Coverage,
+    /// Told at once of what is not what came: from then on nobody is to be given it.
+    pub forget: &'a (dyn Fn(ByteRange) + Sync),
 }
 
 impl Finish<'_> {
@@ -70,7 +72,10 @@ impl Finish<'_> {
             let known = self.account.grains().digest(range.offset)?;
             match (known, digest) {
                 _ if !self.is_read(range) => {}
-                (Some(known), Some(digest)) if known != digest => differing.push(range),
+                (Some(known), Some(digest)) if known != digest => {
+                    (self.forget)(range);
+                    differing.push(range);
+                }
                 (known, Some(digest)) => {
                     unproven += if known.is_none() { range.len } else { 0 };
                     digests.set(range.offset, digest);
@@ -96,10 +101,11 @@ impl Finish<'_> {
         let Some(first) = differing.first() else { return Ok(()) };
         let mut coverage = self.coverage.clone();
         differing.iter().for_each(|range| coverage.set(*range, State::Unread));
+        // Whoever fetches these again meanwhile may have recorded more: then it is fetched once more, no worse.
         self.account.save(&coverage)?;
         Err(Error::Evidence(format!(
-            "{}: {} chunks of {} are not what the source sent, the first at {first}; they count as unread again: fill \
-             the drive again, and have the nodes' memory tested",
+            "{}: {} chunks of {} are not what the source sent, the first at {first}; they are unread again, and no \
+             longer given to anybody: finish the drive with `cheetah load`, and have the nodes' memory tested",
             self.file.name,
             differing.len(),
             Size(CHUNK_BYTES)

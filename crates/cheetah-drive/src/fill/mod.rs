@@ -16,7 +16,6 @@
 
 mod account;
 mod finish;
-mod gaps;
 mod grains;
 pub(crate) mod map;
 mod origin;
@@ -25,7 +24,7 @@ mod source;
 mod sparse;
 
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cheetah_device::copy_on_read::{self, CopyOnRead, CopyOnReadConfig};
@@ -37,7 +36,6 @@ use tokio::task::JoinHandle;
 
 use self::account::Account;
 use self::finish::Finish;
-pub(crate) use self::gaps::Gaps;
 pub use self::source::OpenSource;
 use self::source::Returning;
 use self::sparse::Sparse;
@@ -264,7 +262,8 @@ impl Parts {
             }
         };
         let (stages, stage) = watch::channel(Stage::Copying(copy.progress().borrow().clone()));
-        let follower = tokio::spawn(follow(file, copy.clone(), drive.device(), account, stages));
+        let ahead = prefetch.as_ref().map(Arc::downgrade);
+        let follower = tokio::spawn(follow(file, copy.clone(), ahead, drive.device(), account, stages));
         Ok(Filling { device, prefetch, copy, drive, stage, follower })
     }
 }
@@ -273,6 +272,7 @@ impl Parts {
 async fn follow(
     file: DriveFile,
     copy: Arc<CopyOnRead>,
+    ahead: Option<Weak<Prefetch>>,
     drive: DynDevice,
     account: Arc<Account>,
     stages: watch::Sender<Stage>,
@@ -289,11 +289,79 @@ async fn follow(
             return;
         }
     }
-    let finish = Finish { file, drive, account: &account, coverage: copy.coverage() };
+    let forget = |range| {
+        copy.forget(&[range]);
+        // After what it is read from.
+        if let Some(ahead) = ahead.as_ref().and_then(Weak::upgrade) {
+            ahead.forget(range);
+        }
+    };
+    let finish = Finish { file, drive, account: &account, coverage: copy.coverage(), forget: &forget };
     let finished = finish.run(|progress| drop(stages.send_replace(Stage::Checking(progress)))).await;
     stages.send_replace(match finished.map(|file| file.image) {
         Ok(Some(image)) => Stage::Complete(image),
         Ok(None) => Stage::Failed(Error::failed("a drive was finished without its image; this is a bug")),
         Err(error) => Stage::Failed(error),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::example;
+    use cheetah_device::coverage::State;
+    use cheetah_device::memory::Memory;
+    use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
+    use cheetah_image::Kind;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const SIZE: u64 = 3 << 20;
+
+    /// A source that can be pulled out.
+    struct Pulled(Memory, AtomicBool);
+
+    impl Device for Pulled {
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            match self.1.load(Ordering::Relaxed) {
+                false => self.0.read(range),
+                true => Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "pulled".into() }),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_found_to_be_wrong_in_the_end_is_not_served_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = DriveFile { path: dir.path().join("case.drive"), ..example() };
+        begin(&mut file, "nbd://h", &Identity::new(Kind::Nbd, "nbd://h", SIZE), HashChoice::NONE).unwrap();
+        let content: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();
+        let source = Arc::new(Pulled(Memory::new(content.clone()), AtomicBool::new(false)));
+        let drive = Arc::new(Memory::new(vec![0; SIZE as usize]));
+        let account = Arc::new(Account::open(&file, SIZE).unwrap());
+        let config = CopyOnReadConfig::new("disk");
+        let copy =
+            CopyOnRead::start(source.clone(), drive.clone(), Coverage::new(SIZE), account.clone(), config).unwrap();
+        copy.progress().wait_for(copy_on_read::Progress::is_done).await.unwrap();
+        let ahead = Prefetch::new(copy.clone(), PrefetchConfig::default());
+
+        source.1.store(true, Ordering::Relaxed);
+        let wrong = ByteRange::new(1 << 20, 1 << 20);
+        drive.write(wrong.offset + 5, vec![0xff; 9].into(), false).await.unwrap();
+        let (stages, stage) = watch::channel(Stage::Copying(copy.progress().borrow().clone()));
+        follow(file.clone(), copy.clone(), Some(Arc::downgrade(&ahead)), drive, account, stages).await;
+        let Stage::Failed(error) = stage.borrow().clone() else { panic!("{:?}", stage.borrow()) };
+        assert!(error.exit_code() == 3 && error.to_string().contains("not what the source sent"), "{error}");
+        let recorded = map::load(&file, SIZE).unwrap();
+        assert!(recorded.in_state(State::Unread).eq([wrong]));
+
+        assert!(ahead.read(ByteRange::new(wrong.end() - 1, 1)).await.is_err(), "the source is not there");
+        assert!(ahead.read(ByteRange::new(wrong.end(), 1)).await.is_ok());
+        source.1.store(false, Ordering::Relaxed);
+        let read = ahead.read(wrong).await.unwrap();
+        assert!(read == content[wrong.offset as usize..wrong.end() as usize], "it comes from the source again");
+        copy.close().await.unwrap();
+    }
 }
