@@ -50,7 +50,7 @@ fn a_whole_disk_into_several_images_at_once() {
     check(&disk, dir.path(), &report);
     assert_eq!(disk.read_so_far(), 5 * MIB + 512, "every byte is read once");
     assert!(report.is_whole());
-    assert!(report.sinks.iter().all(|sink| sink.verified == Some(true)));
+    assert!(report.sinks.iter().all(|sink| sink.verified == Some(true) && sink.verified_hashes == report.hashes));
     let text = std::fs::read_to_string(dir.path().join("x.E01.report.txt")).unwrap();
     assert!(text.contains(report.hashes.md5.as_deref().unwrap()) && text.contains("/dev/sdx"), "{text}");
     assert_eq!(names(dir.path()), ["x.E01", "x.E01.report.txt", "x.raw", "x.raw.report.txt"]);
@@ -243,6 +243,29 @@ fn everything_is_on_record() {
             assert!(log.contains(&format!("\"event\":\"{event}\"")), "no {event} in {log}");
         }
     }
+}
+
+#[test]
+fn what_was_read_back_wrong_is_not_said_to_have_the_hashes() {
+    let dir = tempdir().unwrap();
+    let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
+    let disk = Arc::new(Disk::noisy(3 * MIB));
+    let (path, mut spoilt) = (dir.path().join("x.raw"), false);
+    let wanted = Request { key: Some(key), verify: true, ..request(&disk, dir.path(), &["x.E01", "x.raw"]) };
+    let report = run_telling(wanted, |event| {
+        // While the one before it is read back.
+        if matches!(event, Event::Verifying { .. }) && !std::mem::replace(&mut spoilt, true) {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[MIB as usize] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+    })
+    .unwrap();
+    assert_eq!(report.sinks.iter().map(|sink| sink.verified).collect::<Vec<_>>(), [Some(true), Some(false)]);
+    assert_eq!(report.sinks[1].verified_hashes, Default::default());
+    let log = std::fs::read_to_string(dir.path().join("x.raw.custody")).unwrap();
+    let verified = log.lines().find(|line| line.contains("\"event\":\"verified\"")).unwrap();
+    assert!(!verified.contains(report.hashes.md5.as_deref().unwrap()), "{verified}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Instant;
 use cheetah_device::coverage::State;
 use cheetah_device::{Coverage, DynDevice};
 use cheetah_drive::DriveFile;
-use cheetah_drive::verify::{VerifyOptions, verify};
+use cheetah_drive::verify::{Compared, VerifyOptions, verify};
 use cheetah_image::ewf::Ewf;
 use cheetah_image::hash::Hashing;
 use cheetah_image::{Error, HashChoice, Hashes, RawFile, Result};
@@ -45,6 +45,7 @@ pub async fn complete(
             map,
             custody: witness.log_path(index),
             verified: None,
+            verified_hashes: Hashes::default(),
             problems: Vec::new(),
         });
     }
@@ -112,18 +113,20 @@ pub async fn verify_all(
         };
         let found = match destination.form {
             Form::Drive => verify_drive(request, destination, &coverage, show).await,
-            Form::Raw | Form::E01 => verify_image(destination, past, &coverage, hashes, show).await,
+            Form::Raw | Form::E01 => verify_image((destination, &report.files), past, &coverage, hashes, show).await,
         };
         shown?;
         // That it cannot even be read is a finding like any other.
-        let problems = found.unwrap_or_else(|error| vec![error.to_string()]);
-        report.verified = Some(problems.is_empty());
-        report.problems = problems;
+        let found = found.unwrap_or_else(|error| ReadBack { problems: vec![error.to_string()], ..ReadBack::default() });
+        report.verified = Some(found.problems.is_empty());
+        report.verified_hashes = found.hashes;
+        report.problems = found.problems;
         let verified = custody::Verified {
             ok: report.problems.is_empty() && coverage.is_whole(),
             size: past.at,
             unreadable_bytes: coverage.bytes(State::Unreadable),
-            hashes: hashes.clone(),
+            hashes: report.verified_hashes.clone(),
+            digests: found.digests,
             problems: report.problems.clone(),
         };
         witness.record_for(index, &custody::Event::Verified(Box::new(verified)))?;
@@ -131,18 +134,29 @@ pub async fn verify_all(
     Ok(())
 }
 
+/// What reading a destination back came to.
+#[derive(Default)]
+struct ReadBack {
+    /// Hashes that were made again, and none that were not.
+    hashes: Hashes,
+    /// Whether the digest of every chunk was compared.
+    digests: bool,
+    /// What is wrong, a sentence each.
+    problems: Vec<String>,
+}
+
 async fn verify_image(
-    destination: &Destination,
+    (destination, files): (&Destination, &[PathBuf]),
     past: &Past,
     coverage: &Arc<Coverage>,
     hashes: &Hashes,
     mut show: impl FnMut(Progress) + Send,
-) -> Result<Vec<String>> {
+) -> Result<ReadBack> {
     let name = destination.to_string();
-    let path = destination.path.clone();
+    let (path, files) = (destination.path.clone(), files.to_vec());
     let form = destination.form;
     let open = move || -> Result<DynDevice> {
-        forget_cached(&path);
+        files.iter().for_each(|file| forget_cached(file));
         Ok(match form {
             Form::E01 => Arc::new(Ewf::open(&path)?),
             Form::Raw | Form::Drive => Arc::new(RawFile::open(&path)?),
@@ -152,7 +166,8 @@ async fn verify_image(
         tokio::task::spawn_blocking(open).await.map_err(|error| Error::failed(format!("{name}: {error}")))??;
     let size = device.geometry().size;
     if size != past.at {
-        return Ok(vec![format!("{name} has {size} bytes, where {} were acquired", past.at)]);
+        let problems = vec![format!("{name} has {size} bytes, where {} were acquired", past.at)];
+        return Ok(ReadBack { problems, ..ReadBack::default() });
     }
     let hashing = Hashing::start(hashes.choice())?;
     let (mut pace, begun) = (Pace::new(size, 0), Instant::now());
@@ -166,7 +181,8 @@ async fn verify_image(
         let now = again.get(kind).filter(|now| *now != digest)?;
         Some(format!("{name} has the {} {now}, where {digest} was acquired", kind.name()))
     };
-    Ok(hashes.iter().filter_map(differs).collect())
+    let problems = hashes.iter().filter_map(differs).collect();
+    Ok(ReadBack { problems, digests: true, hashes: again })
 }
 
 /// Has the file read from its medium, as far as the system lets us: what is in memory proves nothing.
@@ -181,9 +197,9 @@ async fn verify_drive(
     destination: &Destination,
     coverage: &Coverage,
     mut show: impl FnMut(Progress) + Send,
-) -> Result<Vec<String>> {
+) -> Result<ReadBack> {
     let file = DriveFile::load(&destination.path)?;
-    // The chunks' digests are compared in any case, and are what the hashes are made of.
+    // The chunks' digests are compared in any case, and that is said; no hash is claimed.
     let options = VerifyOptions { hashes: HashChoice::NONE, timeout: request.timeout };
     let (mut pace, begun) = (Pace::new(file.size, 0), Instant::now());
     let mut last = 0;
@@ -198,5 +214,5 @@ async fn verify_drive(
     let mut problems: Vec<_> =
         unreadable.map(|found| format!("{destination}: {} is unreadable: {}", found.range(), found.why)).collect();
     problems.extend(report.mismatched.iter().map(|found| format!("{destination}: {} {}", found.range(), found.why)));
-    Ok(problems)
+    Ok(ReadBack { problems, digests: report.compared == Compared::Digests, hashes: Hashes::default() })
 }

@@ -1,11 +1,11 @@
 //! An image read in full, and compared with what was recorded when it was made: in its custody log, in its coverage
 //! map, and in the image itself.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use cheetah_device::coverage::State as Covered;
-use cheetah_device::{Coverage, DynDevice, Size};
+use cheetah_device::{DynDevice, Size};
+use cheetah_image::coverage::{map_path, read_map};
 use cheetah_image::{Error, HashChoice, HashKind, Hashes, Result, Source};
 use serde::Serialize;
 
@@ -15,9 +15,6 @@ use super::log::CustodyLog;
 use super::read::{Damage, read_in_full};
 use super::report::LogReport;
 use super::verify_log;
-
-/// Bytes a coverage map may have.
-const MAP_BYTES_MAX: u64 = 256 << 20;
 
 /// How to verify an image.
 #[derive(Debug, Clone, Default)]
@@ -79,13 +76,15 @@ impl Audit {
             size: self.size,
             unreadable_bytes: bytes(&self.unreadable) + damaged,
             hashes: self.hashes.clone(),
+            digests: false,
             problems: self.problems.clone(),
         }
     }
 }
 
 /// Reads the image in full, in one pass, and compares it. `path` is where its log and its map are looked for: `None` for
-/// an image that is no file. `progress` is told how many bytes have been read.
+/// an image that is no file. The source is to be opened without heeding that map
+/// ([`heed_map`](cheetah_image::OpenOptions::heed_map)): hashes are of the image with zeros for what it lacks. `progress` is told how many bytes have been read.
 ///
 /// # Errors
 ///
@@ -129,27 +128,6 @@ pub async fn audit(
     audit.problems.extend(log.iter().flat_map(LogReport::problems).map(|problem| format!("custody log: {problem}")));
     (audit.log_path, audit.log) = (log_path, log);
     Ok(audit)
-}
-
-/// Where the coverage map of an image is: `x.raw.map` beside `x.raw`.
-pub fn map_path(image: &Path) -> PathBuf {
-    let mut name = image.as_os_str().to_owned();
-    name.push(".map");
-    name.into()
-}
-
-fn read_map(path: &Path) -> Result<Option<Coverage>> {
-    let doing = |error| Error::io(format_args!("reading the coverage map {}", path.display()), &error);
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(doing(error)),
-        Ok(metadata) if metadata.len() > MAP_BYTES_MAX => {
-            return Err(Error::Evidence(format!("{} is too large for a coverage map", path.display())));
-        }
-        Ok(_) => {}
-    }
-    let text = std::fs::read_to_string(path).map_err(doing)?;
-    text.parse().map(Some).map_err(|error| Error::Evidence(format!("{}: {error}", path.display())))
 }
 
 async fn read(device: &DynDevice, hashes: HashChoice, progress: impl FnMut(u64) + Send) -> Result<Audit> {

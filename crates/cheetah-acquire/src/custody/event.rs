@@ -132,6 +132,9 @@ pub struct Verified {
     /// Hashes made again.
     #[serde(default)]
     pub hashes: Hashes,
+    /// Whether the digest of every chunk was compared with that made when it was acquired.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub digests: bool,
     /// What is wrong, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,

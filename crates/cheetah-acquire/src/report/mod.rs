@@ -66,6 +66,8 @@ pub struct SinkReport {
     pub custody: Option<PathBuf>,
     /// Whether it was read back and is as acquired; `None` if that was not asked for.
     pub verified: Option<bool>,
+    /// Hashes made again when it was read back; none where only the digests of its chunks were compared.
+    pub verified_hashes: Hashes,
     /// What is wrong with it, a sentence each.
     pub problems: Vec<String>,
 }

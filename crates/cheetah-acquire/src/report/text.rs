@@ -74,7 +74,11 @@ impl Report {
                 line(f, "custody log", custody.display())?;
             }
             match sink.verified {
-                Some(true) => line(f, "read back", "as acquired")?,
+                Some(true) => {
+                    let made: Vec<_> = sink.verified_hashes.iter().map(|(kind, _)| kind.name()).collect();
+                    let by = if made.is_empty() { "digests of its chunks".to_owned() } else { made.join(", ") };
+                    line(f, "read back", format_args!("as acquired, by {by}"))?;
+                }
                 Some(false) => line(f, "READ BACK", "NOT as acquired")?,
                 None => line(f, "read back", "not asked for")?,
             }

@@ -80,6 +80,7 @@ fn verdict(report: &VerifyReport, problems: &[String]) -> Verified {
         size: report.size,
         unreadable_bytes: report.unreadable.iter().map(|found| found.len).sum(),
         hashes: report.hashes.clone(),
+        digests: report.compared == Compared::Digests,
         problems: problems.to_vec(),
     }
 }
