@@ -91,22 +91,29 @@ impl Device for Turns {
     }
 }
 
-/// The identity, and the host it is on, as one line.
-pub(super) fn describe(identity: &Identity) -> String {
+/// The identity, and the host it is on, as one line. One that `calls` also names this run of it, at random: whoever takes
+/// its calls then knows a further connection from one that somebody else makes, who may know all the rest.
+pub(super) fn describe(identity: &Identity, calls: bool) -> Result<String, cheetah_image::Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut run = [0; 16];
+    getrandom::fill(&mut run)
+        .map_err(|error| cheetah_image::Error::failed(format!("no random numbers can be had: {error}")))?;
     let line = |identity: &Identity| {
         let mut value = serde_json::json!(identity);
         value["host"] = host.as_str().into();
+        if calls {
+            value["run"] = cheetah_image::hash::hex(&run).into();
+        }
         format!("{X_CHEETAH}{value}")
     };
     let all = line(identity);
     if all.len() <= STRING_LEN_MAX {
-        return all;
+        return Ok(all);
     }
     // An image may have much to say; who it is comes first.
     let (unreadable, case) = Default::default();
     let short = line(&Identity { unreadable, case, ..identity.clone() });
-    if short.len() <= STRING_LEN_MAX { short } else { String::new() }
+    Ok(if short.len() <= STRING_LEN_MAX { short } else { String::new() })
 }
 
 #[cfg(test)]
@@ -119,10 +126,13 @@ mod tests {
         let mut identity = Identity::new(Kind::Block, "/dev/sda", 1 << 40);
         identity.serial = Some("S1\n\"2".into());
         let read = |text: &str| -> Identity { serde_json::from_str(text.strip_prefix(X_CHEETAH).unwrap()).unwrap() };
-        assert_eq!(read(&describe(&identity)), identity);
-        assert!(!describe(&identity).contains('\n'));
+        let described = |identity: &Identity| describe(identity, false).unwrap();
+        assert_eq!(read(&described(&identity)), identity);
+        assert!(!described(&identity).contains('\n'));
+        let called = || describe(&identity, true).unwrap();
+        assert!(read(&called()) == identity && called() != called(), "each run is told from any other");
         identity.unreadable = (0..1000).map(|at| ByteRange::new(at * 1024, 512)).collect();
-        let short = describe(&identity);
+        let short = described(&identity);
         assert!(short.len() <= STRING_LEN_MAX && read(&short).serial == identity.serial);
     }
 }

@@ -14,6 +14,7 @@ mod export;
 mod protect;
 mod setro;
 
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ const CONNECTIONS_MAX: usize = 16;
 pub struct Agent {
     identity: Identity,
     protection: Protection,
+    /// Held for as long as the device is served.
+    claimed: Option<File>,
     name: String,
     server: Server,
     listener: Option<Listener>,
@@ -63,13 +66,17 @@ impl Agent {
             None => None,
         };
         // First, so that the identity has it.
-        let protection = protect::protect(&config.device, config.protect);
-        let source = cheetah_image::open(&device, &OpenOptions::default()).await?;
+        let (protection, claimed) = protect::protect(&config.device, config.protect);
+        let mut source = cheetah_image::open(&device, &OpenOptions::default()).await?;
+        if source.identity.write_protected == Some(true) && matches!(protection, Protection::Not(_)) {
+            // There is a flag, and somebody who need not heed it.
+            source.identity.write_protected = Some(false);
+        }
         let packer = Packer::start(packing(&config)).map_err(|error| Error::io("starting threads", &error))?;
         let name = if config.name.is_empty() { source.name } else { config.name };
         let exported = One {
             name: name.clone(),
-            description: export::describe(&source.identity),
+            description: export::describe(&source.identity, config.connect.is_some())?,
             device: Arc::new(ReadOnly::new(Arc::new(Turns::new(source.device)))),
             packer,
         };
@@ -81,7 +88,7 @@ impl Agent {
             ..ServerConfig::default()
         };
         let server = Server::new(Arc::new(exported), limits);
-        Ok(Self { identity: source.identity, protection, name, server, listener, connect: config.connect })
+        Ok(Self { identity: source.identity, protection, claimed, name, server, listener, connect: config.connect })
     }
 
     /// What is served.
@@ -110,7 +117,7 @@ impl Agent {
     ///
     /// If it cannot accept clients any more.
     pub async fn run(self) -> Result<()> {
-        let Self { server, listener, connect, .. } = self;
+        let Self { server, listener, connect, claimed: _claimed, .. } = self;
         let listening = async {
             match listener {
                 Some(listener) => server.listen(listener).await,

@@ -4,9 +4,12 @@
 //! told to treat it as read-only (`blockdev --setro`). A disk in use is left alone: the running system would lose what it
 //! writes, and an examiner of a live machine does not want that.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use super::setro::set_read_only;
 
@@ -21,30 +24,49 @@ pub enum Protection {
     Not(String),
 }
 
-/// Protects `device` if that is `wanted` and nothing speaks against it.
-pub(super) fn protect(device: &Path, wanted: bool) -> Protection {
-    let not = |why: &str| Protection::Not(why.to_owned());
-    let Ok(metadata) = fs::metadata(device) else { return not("it cannot be looked at") };
+/// Protects `device` if that is `wanted` and nothing speaks against it. As long as the file lives, nobody else can claim the
+/// device, by mounting it for one.
+///
+/// A read-only flag is worth something only then: whoever had the device open for writing before may go on writing
+/// to it (Linux warns of it, no more).
+pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>) {
+    let not = |why: String| (Protection::Not(why), None);
+    let Ok(metadata) = fs::metadata(device) else { return not("it cannot be looked at".to_owned()) };
     if !metadata.file_type().is_block_device() {
-        return not("it is a file, not a disk");
+        return not("it is a file, not a disk".to_owned());
     }
     let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     let folder = cheetah_image::disk::folder(major, minor);
-    if number(&folder.join("ro")) == Some(1) {
-        return Protection::Found;
-    }
-    if !wanted {
-        return not("it was not asked for");
-    }
     if let Some(user) = user(&folder) {
-        return Protection::Not(format!("it is in use: {user}"));
+        return not(format!("it is in use: {user}"));
     }
-    match set_read_only(device) {
-        // What the kernel says counts, not what it was told.
-        Ok(()) if number(&folder.join("ro")) == Some(1) => Protection::Set,
-        Ok(()) => not("the kernel did not take it"),
-        Err(error) => Protection::Not(format!("the kernel refused: {error}")),
+    let claimed = match claim(device) {
+        Ok(claimed) => claimed,
+        Err(Errno::BUSY) => return not("it is in use".to_owned()),
+        Err(error) => return not(format!("it cannot be claimed: {error}")),
+    };
+    let protection = match number(&folder.join("ro")) {
+        Some(1) => Protection::Found,
+        _ if !wanted => return not("it was not asked for".to_owned()),
+        _ => match set_read_only(device) {
+            // What the kernel says counts, not what it was told.
+            Ok(()) if number(&folder.join("ro")) == Some(1) => Protection::Set,
+            Ok(()) => return not("the kernel did not take it".to_owned()),
+            Err(error) => return not(format!("the kernel refused: {error}")),
+        },
+    };
+    // A partition can be written to through the disk it is on.
+    if folder.join("partition").exists() && number(&folder.join("../ro")) != Some(1) {
+        return not("it is a partition, and the disk it is on can be written to".to_owned());
     }
+    (protection, Some(claimed))
+}
+
+/// Opens the device for reading, and for nobody else to claim. Fails with `BUSY` where somebody has: a file system, whatever
+/// number it is mounted under, a RAID, a virtual machine.
+fn claim(device: &Path) -> Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(device, flags, Mode::empty()).map(File::from)
 }
 
 fn number(file: &Path) -> Option<u64> {
@@ -108,6 +130,6 @@ mod tests {
     #[test]
     fn a_file_is_not_protected() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(matches!(protect(file.path(), true), Protection::Not(why) if why.contains("not a disk")));
+        assert!(matches!(protect(file.path(), true), (Protection::Not(why), None) if why.contains("not a disk")));
     }
 }
