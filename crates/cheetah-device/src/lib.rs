@@ -15,6 +15,7 @@ pub mod coverage;
 pub mod data;
 pub mod device;
 pub mod error;
+pub mod gaps;
 pub mod io;
 pub mod linear;
 pub mod memory;

@@ -16,6 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_device::gaps::Gaps;
 use cheetah_device::linear::Linear;
 use cheetah_device::placement::Layout;
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
@@ -28,7 +29,7 @@ use futures::future::join_all;
 use crate::connect::{Connect, connect};
 use crate::fence::Fenced;
 use crate::file::{DriveFile, ImageState, Set, SetNode};
-use crate::fill::{self, Gaps, being_filled};
+use crate::fill::{self, being_filled};
 use crate::lease::Leases;
 use crate::lost::Lost;
 use crate::status::{NodeState, node_status, status};
@@ -82,7 +83,7 @@ impl Drive {
         let gaps = gaps(file, &options).await?;
         let mut drive = Self::open_unmarked(file, options).await?;
         if let Some(coverage) = gaps {
-            drive.device = Arc::new(Gaps::new(drive.device, coverage, file.name.as_str()));
+            drive.device = Arc::new(Gaps::new(drive.device, coverage, file.name.as_str(), "when the drive was filled"));
         }
         match &file.image {
             Some(image) if drive.is_writable() && image.state == ImageState::Intact => {

@@ -3,6 +3,9 @@
 //! A URI says what it is. A block device is read as it is. A file is looked at, its content first and its name second:
 //! a disk may hold a file called anything, but a format that is recognised and cannot be read is refused by name,
 //! never taken for a raw image. `raw:PATH` reads any file as the bytes it is.
+//!
+//! An image that is not whole has its coverage map beside it ([`coverage`]): what that says was not read, or could not
+//! be, is an error when it is read, and not the zeros that stand in the file.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
@@ -17,6 +20,7 @@ use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::NbdUri;
 
 use crate::aff4::Aff4;
+use crate::coverage;
 use crate::detect::{self, Format};
 use crate::error::{Error, Result};
 use crate::ewf::{Ewf, EwfFormat};
@@ -34,12 +38,16 @@ pub struct OpenOptions {
     pub connections: usize,
     /// Whether an agent is asked to pack what it sends. Other servers are not asked.
     pub packing: Packing,
+    /// Whether the coverage map beside a raw image or an E01 is heeded, so that what it lacks is unreadable. Who reads
+    /// the map too, and wants the zeros that stand for that, says no.
+    pub heed_map: bool,
 }
 
 impl Default for OpenOptions {
-    /// 10 s, two connections, enough to keep two cores of a server busy, and nothing packed.
+    /// 10 s, two connections, enough to keep two cores of a server busy, nothing packed, and maps
+    /// heeded.
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), connections: 2, packing: Packing::Off }
+        Self { timeout: Duration::from_secs(10), connections: 2, packing: Packing::Off, heed_map: true }
     }
 }
 
@@ -71,8 +79,8 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
         }
         _ => {}
     }
-    let file = spec.to_owned();
-    let found = tokio::task::spawn_blocking(move || look(&file))
+    let (file, heed_map) = (spec.to_owned(), options.heed_map);
+    let found = tokio::task::spawn_blocking(move || look(&file, heed_map))
         .await
         .map_err(|error| Error::failed(format!("opening {spec}: {error}")))??;
     match found {
@@ -88,7 +96,7 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
 async fn nbd(spec: &str, options: &OpenOptions) -> Result<Source> {
     let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
     let name = if uri.export.is_empty() { "nbd".to_owned() } else { uri.export.replace('/', "_") };
-    let OpenOptions { timeout, connections, packing } = *options;
+    let OpenOptions { timeout, connections, packing, .. } = *options;
     let config = ClientConfig { connections, packing, timeout, ..ClientConfig::new(uri) };
     let client = Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
     let identity = Identity::new(Kind::Nbd, spec, client.geometry().size);
@@ -122,20 +130,25 @@ enum Found {
     Virtual(PathBuf, Virtual),
 }
 
-fn look(spec: &str) -> Result<Found> {
+fn look(spec: &str, heed_map: bool) -> Result<Found> {
     let as_it_is = spec.strip_prefix("raw:").filter(|_| !Path::new(spec).exists());
     let path = Path::new(as_it_is.unwrap_or(spec));
     let file = RawFile::open(path)?;
     // What is on a disk is the disk's content: whoever wrote it must not choose how it is read.
     if as_it_is.is_some() || file.is_block() {
-        return Ok(raw(spec, path, file));
+        return Ok(Found::Open(Box::new(raw(spec, path, file))));
     }
     let open = |device: DynDevice, identity| Ok(Found::Open(Box::new(Source { device, identity, name: stem(path) })));
+    // These may be incomplete images of our own, or of ddrescue's.
+    let mapped = |source: Source| {
+        let source = if heed_map { coverage::heeded(source, path)? } else { source };
+        Ok(Found::Open(Box::new(source)))
+    };
     match format(&file)? {
         Format::Ewf => {
             let image = Ewf::open(path)?;
             let identity = of_ewf(spec, &image);
-            open(Arc::new(image), identity)
+            mapped(Source { device: Arc::new(image), identity, name: stem(path) })
         }
         Format::Zip => {
             let image = Aff4::open(path)?;
@@ -162,12 +175,12 @@ fn look(spec: &str) -> Result<Found> {
                 let identity = Identity::new(Kind::Split, spec, image.geometry().size);
                 return open(Arc::new(image), identity);
             }
-            Ok(raw(spec, path, file))
+            mapped(raw(spec, path, file))
         }
     }
 }
 
-fn raw(spec: &str, path: &Path, file: RawFile) -> Found {
+fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
     let size = file.geometry().size;
     let identity = match file.disk() {
         None => Identity::new(Kind::Raw, spec, size),
@@ -181,7 +194,7 @@ fn raw(spec: &str, path: &Path, file: RawFile) -> Found {
         }
         .cleaned(),
     };
-    Found::Open(Box::new(Source { device: Arc::new(file), identity, name: stem(path) }))
+    Source { device: Arc::new(file), identity, name: stem(path) }
 }
 
 fn format(file: &RawFile) -> Result<Format> {

@@ -8,7 +8,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cheetah_device::{ByteRange, Data, Device as _};
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage, Data, Device as _};
 use cheetah_image::{Error, Kind, OpenOptions, Source, open};
 use tempfile::TempDir;
 
@@ -246,4 +247,45 @@ async fn a_real_virtual_disk() {
     let content = fs::read(desk.at("windows.raw")).unwrap();
     assert_eq!(content.len(), 35_913_728);
     is(path, Kind::Qcow2, &content).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_image_lacks_stays_unreadable_when_it_is_read_again() {
+    let (desk, content) = (Desk::new(), content(2 * MIB));
+    let (unread, unreadable) = (ByteRange::new(512, 1024), ByteRange::new(MIB as u64, 512));
+    let mut map = Coverage::new(2 * MIB as u64);
+    map.set(ByteRange::new(0, 2 * MIB as u64), State::Read);
+    let images = if has("ewfacquire") {
+        let raw = desk.file("converted.raw", &content);
+        let (e01, log) = (desk.at("x"), desk.at("log"));
+        run("ewfacquire", &["-u", "-q", "-t", &e01, "-l", &log, "-f", "encase6", "-c", "none", &raw]);
+        vec![(desk.file("x.raw", &content), Kind::Raw), (desk.at("x.E01"), Kind::E01)]
+    } else {
+        vec![(desk.file("x.raw", &content), Kind::Raw)]
+    };
+    for (image, kind) in images {
+        let beside = format!("{image}.map");
+        fs::write(&beside, map.to_string()).unwrap();
+        assert_eq!(is(&image, kind, &content).await.identity.unreadable, [], "all of it was read");
+        let mut map = map.clone();
+        map.set(unread, State::Unread);
+        map.set(unreadable, State::Unreadable);
+        fs::write(&beside, map.to_string()).unwrap();
+        let source = opened(&image).await;
+        assert_eq!(source.identity.unreadable, [unread, unreadable]);
+        assert!(source.device.read(ByteRange::new(0, 512)).await.unwrap() == content[..512]);
+        for (range, why) in [(unread, "not read when the image was made"), (unreadable, "unreadable when the image")] {
+            let error = source.device.read(ByteRange::new(range.offset - 8, 16)).await.unwrap_err();
+            assert!(error.is_bad_sector() && error.to_string().contains(why), "{error}");
+        }
+        let whole = source.device.extents(ByteRange::new(0, 2 * MIB as u64)).await.unwrap();
+        assert!(!whole[0].zero && whole[0].len >= unread.end(), "{whole:?}");
+        let zeros = OpenOptions { heed_map: false, ..OpenOptions::default() };
+        assert!(bytes(&open(&image, &zeros).await.unwrap()).await == content);
+        assert!(bytes(&opened(&format!("raw:{image}")).await).await == fs::read(&image).unwrap());
+        fs::write(&beside, Coverage::new(512).to_string()).unwrap();
+        refused(&image, 3, &[&beside, "512B", "2MiB"]).await;
+        fs::write(&beside, "neither\nnor\n").unwrap();
+        refused(&image, 3, &[&beside, "line 2 of the map"]).await;
+    }
 }

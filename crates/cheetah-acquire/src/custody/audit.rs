@@ -84,7 +84,8 @@ impl Audit {
 
 /// Reads the image in full, in one pass, and compares it. `path` is where its log and its map are looked for: `None` for
 /// an image that is no file. The source is to be opened without heeding that map
-/// ([`heed_map`](cheetah_image::OpenOptions::heed_map)): hashes are of the image with zeros for what it lacks. `progress` is told how many bytes have been read.
+/// ([`heed_map`](cheetah_image::OpenOptions::heed_map)): hashes are of the image with zeros for what it lacks.
+/// `progress` is told how many bytes have been read.
 ///
 /// # Errors
 ///

@@ -26,7 +26,8 @@ mod read;
 mod record;
 mod report;
 
-pub use audit::{Audit, AuditOptions, Comparison, audit, map_path};
+pub use audit::{Audit, AuditOptions, Comparison, audit};
+pub use cheetah_image::coverage::map_path;
 pub use check::{check, verify_log};
 pub use event::{Event, Finished, Span, Started, Verified};
 pub use key::{KeyId, PublicKey, SigningKey};

@@ -30,7 +30,9 @@ pub async fn run(args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     if let Some(failure) = path.and_then(unfinished) {
         return Err(failure);
     }
-    let source = open(name, &OpenOptions { timeout: args.timeout.get(), ..OpenOptions::default() }).await?;
+    // The audit reads the map itself: hashes are of the image with zeros for what it lacks.
+    let how = OpenOptions { timeout: args.timeout.get(), heed_map: false, ..OpenOptions::default() };
+    let source = open(name, &how).await?;
     let progress = ui.progress(format!("verifying {name}"), source.identity.size);
     let options = AuditOptions { hashes: args.hash, trusted: keys.trusted.clone() };
     let found = tokio::select! {

@@ -1,0 +1,84 @@
+//! Content with ranges that are not there: never read from its source, or unreadable there.
+
+use std::sync::Arc;
+
+use crate::coverage::State;
+use crate::{ByteRange, Coverage, Data, Device, DynDevice, Error, Extent, Geometry, Io};
+
+/// Fails reads of what was not read, or could not be: the device has zeros there, which mean nothing. Read-only.
+pub struct Gaps {
+    inner: DynDevice,
+    coverage: Coverage,
+    name: Arc<str>,
+    when: &'static str,
+}
+
+impl Gaps {
+    /// `inner`, of which `coverage` says what may be read; what lies behind it may. `name` is what errors call it, and
+    /// `when` when it was read, as in `when the image was made`.
+    pub fn new(inner: DynDevice, coverage: Coverage, name: impl Into<Arc<str>>, when: &'static str) -> Self {
+        Self { inner, coverage, name: name.into(), when }
+    }
+}
+
+impl Device for Gaps {
+    fn geometry(&self) -> Geometry {
+        Geometry { writable: false, ..self.inner.geometry() }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match self.coverage.runs(range).find(|(_, state)| *state != State::Read) {
+            None => self.inner.read(range),
+            Some((range, state)) => {
+                let what = if state == State::Unread { "not read" } else { "unreadable" };
+                let why = format!("{what} {}", self.when).into();
+                Io::fail(Error::Unreadable { device: self.name.clone(), range, why })
+            }
+        }
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        self.inner.cache(range)
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        let runs: Vec<_> = self.coverage.runs(range).collect();
+        if runs.iter().all(|(_, state)| *state == State::Read) {
+            return self.inner.extents(range);
+        }
+        let behind = ByteRange::between(self.coverage.size().max(range.offset), range.end());
+        Io::later(async move {
+            let mut extents = Vec::new();
+            for (run, state) in runs.into_iter().chain((!behind.is_empty()).then_some((behind, State::Read))) {
+                let found = match state {
+                    State::Read => self.inner.extents(run).await?,
+                    // Not a hole: whoever skips it would take it for zeros.
+                    State::Unread | State::Unreadable => vec![Extent::data(run.len)],
+                };
+                found.into_iter().for_each(|extent| extent.push(&mut extents));
+            }
+            Ok(extents)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+
+    #[tokio::test]
+    async fn what_could_not_be_read_is_an_error_and_never_a_hole() {
+        let mut coverage = Coverage::new(100);
+        coverage.set(ByteRange::new(0, 100), State::Read);
+        coverage.set(ByteRange::new(40, 10), State::Unreadable);
+        let gaps = Gaps::new(Arc::new(Memory::new(vec![0; 200])), coverage, "case42", "when it was filled");
+        assert!(gaps.read(ByteRange::new(0, 40)).await.is_ok() && gaps.read(ByteRange::new(50, 150)).await.is_ok());
+        let error = gaps.read(ByteRange::new(0, 41)).await.unwrap_err();
+        assert!(matches!(error, Error::Unreadable { range, .. } if range == ByteRange::new(40, 1)), "{error}");
+        assert!(error.to_string().contains("unreadable when it was filled"), "{error}");
+        let extents = gaps.extents(ByteRange::new(10, 190)).await.unwrap();
+        assert_eq!(extents, [Extent::data(190)]);
+        assert!(gaps.write(0, Data::zeros(1), false).await.is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! The coverage map beside an image that is not whole: which of its bytes were read, and which were not.
+//!
+//! It is a map file in the format of GNU ddrescue, so that an image made with that program carries its map as well, if
+//! it is named like this.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cheetah_device::coverage::State;
+use cheetah_device::gaps::Gaps;
+use cheetah_device::{ByteRange, Coverage, Size};
+
+use crate::error::{Error, Result};
+use crate::open::Source;
+
+/// Bytes a map may have.
+const MAP_LEN_MAX: u64 = 256 << 20;
+
+/// Where the coverage map of an image is: `x.raw.map` beside `x.raw`.
+pub fn map_path(image: &Path) -> PathBuf {
+    let mut name = image.as_os_str().to_owned();
+    name.push(".map");
+    name.into()
+}
+
+/// The map at `path`, if there is one.
+///
+/// # Errors
+///
+/// [`Error::Evidence`] if what is there is no map, or larger than 256 MiB.
+pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
+    let doing = |error| Error::io(format_args!("reading the coverage map {}", path.display()), &error);
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(doing(error)),
+        Ok(metadata) if metadata.len() > MAP_LEN_MAX => {
+            return Err(Error::Evidence(format!("{} is too large for a coverage map", path.display())));
+        }
+        Ok(_) => {}
+    }
+    let text = std::fs::read_to_string(path).map_err(doing)?;
+    text.parse().map(Some).map_err(|error| Error::Evidence(format!("{}: {error}", path.display())))
+}
+
+/// The source with its map heeded, if there is one: what was not read, or could not be, stays unreadable.
+pub(crate) fn heeded(source: Source, image: &Path) -> Result<Source> {
+    let path = map_path(image);
+    let Some(map) = read_map(&path)? else { return Ok(source) };
+    let Source { device, mut identity, name } = source;
+    if map.size() != identity.size {
+        return Err(Error::Evidence(format!(
+            "{} is the map of an image of {}, and {} has {}: put the map that belongs to it there, or take this one away",
+            path.display(),
+            Size(map.size()),
+            image.display(),
+            Size(identity.size)
+        )));
+    }
+    if map.is_whole() {
+        return Ok(Source { device, identity, name });
+    }
+    let missing = map.runs(ByteRange::new(0, map.size())).filter(|(_, state)| *state != State::Read);
+    identity.unreadable.extend(missing.map(|(run, _)| run));
+    identity.unreadable = joined(identity.unreadable);
+    let device = Arc::new(Gaps::new(device, map, image.display().to_string(), "when the image was made"));
+    Ok(Source { device, identity, name })
+}
+
+/// The ranges in order, those that touch or overlap as one.
+fn joined(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
+    ranges.sort_unstable_by_key(|range| range.offset);
+    ranges.into_iter().fold(Vec::new(), |mut all: Vec<ByteRange>, range| {
+        match all.last_mut() {
+            Some(last) if last.end() >= range.offset => {
+                *last = ByteRange::between(last.offset, last.end().max(range.end()));
+            }
+            _ => all.push(range),
+        }
+        all
+    })
+}
