@@ -8,10 +8,13 @@ use cheetah_device::{Data, Error, Extent, Result};
 use super::outbox::Outbox;
 use super::packed::{Packs, Whole};
 use crate::packing::Chunk;
-use crate::proto::{Command, CommandFlags, EXTENTS_MAX, ErrorCode, Request, TransmissionFlags, reply};
+use crate::proto::{Command, CommandFlags, ErrorCode, Request, TransmissionFlags, reply};
 
 /// Runs of zeros shorter than this are sent as bytes: a chunk of their own would not be shorter.
 const HOLE_BYTES_MIN: u64 = 512;
+
+/// Extents in one reply. A client asks again for what they do not cover.
+pub(super) const EXTENTS_SENT_MAX: usize = 4096;
 
 /// What client and server agreed on.
 pub(super) struct Terms {
@@ -118,7 +121,7 @@ impl Terms {
     }
 
     fn extents(&self, out: &mut Outbox, request: &Request, extents: &[Extent]) {
-        let limit = if request.flags.has(CommandFlags::REQ_ONE) { 1 } else { EXTENTS_MAX };
+        let limit = if request.flags.has(CommandFlags::REQ_ONE) { 1 } else { EXTENTS_SENT_MAX };
         let extents = &extents[..extents.len().min(limit)];
         let whole = [Extent::data(u64::from(request.len))];
         let mut left = usize::from(self.allocation.is_some()) + self.others.len();

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
 use super::allowance::Allowance;
-use super::answer::{Outcome, Terms};
+use super::answer::{EXTENTS_SENT_MAX, Outcome, Terms};
 use super::outbox::Outbox;
 use super::pace::{self, Pace};
 use super::packed::{PackedPiece, Packs};
@@ -26,6 +26,11 @@ use crate::proto::{Command, CommandFlags, ErrorCode, PAYLOAD_LEN_MAX, Request};
 const INBOX_BYTES: usize = WRITE_PIECE_BYTES as usize;
 /// With so much waiting to be sent, no further request is taken.
 const OUTBOX_BYTES_MAX: usize = 8 << 20;
+/// The same, where the next request is one to be refused.
+const REFUSALS_BYTES_MAX: usize = 64 << 10;
+/// How much of a range is looked at for one question about its allocation; a reply may cover less than was asked.
+/// At worst each 4 KiB are an extent of their own.
+const STATUS_RANGE_MAX: u64 = 256 << 20;
 /// Requests under way at once.
 const REQUESTS_MAX: usize = 512;
 /// Turns of the loop before others on the thread get theirs.
@@ -182,6 +187,11 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 return Err(io::Error::other("a write is longer than 32 MiB"));
             }
             if let Err(code) = self.check(&request) {
+                // What refusals take is not counted against the memory, so only so many may wait to be sent.
+                self.waiting = self.outbox.len() >= REFUSALS_BYTES_MAX;
+                if self.waiting {
+                    return Ok(None);
+                }
                 self.inbox.advance(Request::LEN);
                 self.discard = request.payload_len() as usize;
                 self.terms.failure(&mut self.outbox, &request, code, &refusal(&request, code, self.size));
@@ -307,10 +317,14 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     }
 }
 
+/// What a reply about allocation may take.
+const STATUS_COST_BYTES: usize = 8 * EXTENTS_SENT_MAX;
+
 /// Bytes that the server holds while the request is under way.
 fn cost(request: &Request) -> usize {
     match request.command {
         Command::Read | Command::Write => request.len as usize,
+        Command::BlockStatus => STATUS_COST_BYTES,
         _ => 0,
     }
 }
@@ -331,7 +345,9 @@ pub(super) fn simple<'d>(device: &'d dyn Device, request: &Request, range: ByteR
     match request.command {
         Command::Flush => Work::Done(device.flush()),
         Command::Cache => Work::Done(device.cache(range)),
-        Command::BlockStatus => Work::Status(device.extents(range)),
+        Command::BlockStatus => {
+            Work::Status(device.extents(ByteRange::new(range.offset, range.len.min(STATUS_RANGE_MAX))))
+        }
         Command::WriteZeroes => {
             let keep_allocated = request.flags.has(CommandFlags::NO_HOLE);
             let fast_only = request.flags.has(CommandFlags::FAST_ZERO);
@@ -405,10 +421,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_holds_memory_and_lets_nothing_move_is_cut() {
-        let memory = Memory::new(33 << 20);
-        let (mut client, stream) = tokio::io::duplex(1 << 20);
+    fn serve(stream: tokio::io::DuplexStream, memory: &Memory) -> impl Future<Output = io::Result<()>> + use<> {
         let terms = Terms {
             flags: TransmissionFlags::default(),
             structured: true,
@@ -417,7 +430,31 @@ mod tests {
             packs: None,
         };
         let allowance = Allowance::new(memory.shared.clone(), memory.bytes_max);
-        let served = Transmission::new(stream, &Far, terms, BytesMut::new(), allowance).run();
+        Transmission::new(stream, &Far, terms, BytesMut::new(), allowance).run()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_no_refusals_is_not_listened_to_for_long() {
+        let memory = Memory::new(33 << 20);
+        let (mut client, stream) = tokio::io::duplex(64 << 10);
+        let served = tokio::spawn(serve(stream, &memory));
+        let mut refused = BytesMut::new();
+        let beyond =
+            Request { command: Command::Read, flags: CommandFlags::default(), cookie: 1, offset: 1 << 40, len: 512 };
+        (0..1000).for_each(|_| beyond.encode(&mut refused));
+        let mut sent = 0;
+        while tokio::time::timeout(Duration::from_secs(1), client.write_all(&refused)).await.is_ok() {
+            sent += refused.len();
+            assert!(sent < 1 << 20, "{sent} bytes of requests to refuse were taken in");
+        }
+        assert!(!served.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_holds_memory_and_lets_nothing_move_is_cut() {
+        let memory = Memory::new(33 << 20);
+        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let served = serve(stream, &memory);
         let mut begun = BytesMut::new();
         let request =
             Request { command: Command::Write, flags: CommandFlags::default(), cookie: 1, offset: 0, len: 16 << 20 };
