@@ -2,7 +2,8 @@
 //!
 //! qemu-nbd opens the image read-only and serves it on a socket in a folder that only we can enter. It runs as long as
 //! the device: dropping the device kills it. Should we be killed ourselves, our connections close, and a qemu-nbd
-//! without `--persistent` ends when its last client is gone. Only between its start and our first connection, some
+//! without `--persistent` ends when its last client is gone. So that it does not take a client that replaces a silent
+//! connection for one that is gone, a second client stays connected all the time and asks for nothing. Only between its start and our first connection, some
 //! tens of milliseconds, could it be left behind. It is in a process group of its own, so that Ctrl-C in a terminal
 //! reaches us alone, and we close in our own time.
 //!
@@ -44,6 +45,8 @@ const SAID_LEN_MAX: u64 = 64 << 10;
 /// A virtual disk, and the process that reads it.
 pub struct Qemu {
     client: Client,
+    // Never used, so never found silent: with it there, qemu-nbd outlives all connections of the other.
+    _stays: Client,
     // Dropped in this order, so that nobody talks to a process that is gone.
     _child: Child,
     _folder: TempDir,
@@ -78,15 +81,17 @@ impl Qemu {
             timeout: options.timeout,
             ..ClientConfig::new(NbdUri { address: Address::Unix(socket), export: String::new() })
         };
+        let stays = connect(&mut child, ClientConfig { connections: 1, ..config.clone() }, &path, &said).await?;
         let client = connect(&mut child, config, &path, &said).await?;
-        Ok(Self { client, _child: child, _folder: folder })
+        Ok(Self { client, _stays: stays, _child: child, _folder: folder })
     }
 }
 
 fn start(path: &Path, format: Virtual, socket: &Path, connections: usize) -> Result<Child> {
     let mut command = Command::new(PROGRAM);
-    // A connection that broke may still be counted while its successor arrives.
-    command.args(["--read-only", "--shared", &(connections.clamp(1, 16) * 2).to_string(), "--socket"]).arg(socket);
+    // One for the client that stays; and a connection that broke may still be counted while its successor arrives.
+    let shared = (connections.clamp(1, 16) + 1) * 2;
+    command.args(["--read-only", "--shared", &shared.to_string(), "--socket"]).arg(socket);
     command.arg("--").arg(format.node(path)?);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.env("LC_ALL", "C").process_group(0).kill_on_drop(true);
@@ -162,5 +167,31 @@ impl Device for Qemu {
 
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         self.client.extents(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn it_outlives_a_clients_connections_and_not_the_device() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.vhdx");
+        let made = Command::new("qemu-img").args(["create", "-q", "-f", "vhdx"]).arg(&path).arg("8M").status().await;
+        if !made.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: needs qemu-img (make test installs it)");
+            return;
+        }
+        let opened = Qemu::open(&path, Virtual::Vhdx, &OpenOptions::default()).await.unwrap();
+        let Qemu { client, _stays, mut _child, _folder } = opened;
+        drop(client);
+        assert!(tokio::time::timeout(Duration::from_millis(500), _child.wait()).await.is_err(), "it ended");
+        let uri = NbdUri { address: Address::Unix(_folder.path().join("nbd")), export: String::new() };
+        let client = Client::connect(ClientConfig::new(uri)).await.unwrap();
+        assert!(client.read(ByteRange::new(0, 512)).await.unwrap().is_zero());
+        // As when we are killed: nobody tells it to end.
+        drop((client, _stays));
+        assert!(tokio::time::timeout(START_TIMEOUT, _child.wait()).await.unwrap().is_ok());
     }
 }
