@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cheetah_device::coverage::State as Covered;
 use cheetah_device::{DynDevice, Size};
 use cheetah_image::coverage::{map_path, read_map};
-use cheetah_image::{Error, HashChoice, HashKind, Hashes, Result, Source};
+use cheetah_image::{HashChoice, HashKind, Hashes, Result, Source};
 use serde::Serialize;
 
 use super::event::{Span, Verified};
