@@ -6,15 +6,17 @@ mod common;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use cheetah_acquire::acquire::{ErrorsMax, Event, Report, Request};
+use cheetah_acquire::acquire::{ErrorsMax, Event, Evidence, Opener, Report, Request};
 use cheetah_acquire::custody::{SigningKey, verify_log};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 use cheetah_image::{HashChoice, HashKind};
 use common::source::{Disk, MIB, SECTOR, opener, opener_with_cuts};
 use common::{names, read_e01, request, run, run_telling, run_until_it_hangs};
+use futures::FutureExt as _;
 use proptest::prelude::*;
 use tempfile::tempdir;
 
@@ -126,7 +128,7 @@ fn a_link_that_is_cut_is_waited_for_and_the_source_known_again() {
     let disk = Arc::new(Disk::noisy(12 * MIB));
     let mut request = request(&disk, dir.path(), &["x.raw", "x.E01"]);
     request.source = opener_with_cuts(&disk, vec![3 * MIB, 5 * MIB]);
-    request.retry_for = std::time::Duration::from_secs(30);
+    request.retry_for = Duration::from_secs(30);
     let mut told = Vec::new();
     let report = run_telling(request, |event| told.push(event)).unwrap();
     check(&disk, dir.path(), &report);
@@ -266,6 +268,101 @@ fn what_was_read_back_wrong_is_not_said_to_have_the_hashes() {
     let log = std::fs::read_to_string(dir.path().join("x.raw.custody")).unwrap();
     let verified = log.lines().find(|line| line.contains("\"event\":\"verified\"")).unwrap();
     assert!(!verified.contains(report.hashes.md5.as_deref().unwrap()), "{verified}");
+}
+
+/// The source as `change` makes it, which is told how often it was opened before; `None` never comes.
+fn opener_changed(
+    disk: &Arc<Disk>,
+    cut: u64,
+    change: impl Fn(usize, Evidence) -> Option<Evidence> + Send + Sync + 'static,
+) -> Opener {
+    let (inner, opened) = (opener_with_cuts(disk, vec![cut]), AtomicUsize::new(0));
+    let change = Arc::new(change);
+    Arc::new(move || {
+        let (evidence, time, change) = (inner(), opened.fetch_add(1, Ordering::SeqCst), change.clone());
+        async move {
+            match change(time, evidence.await?) {
+                Some(evidence) => Ok(evidence),
+                None => std::future::pending().await,
+            }
+        }
+        .boxed()
+    })
+}
+
+#[test]
+fn one_that_never_calls_again_is_not_waited_for_forever() {
+    let dir = tempdir().unwrap();
+    let disk = Arc::new(Disk::noisy(12 * MIB));
+    let source = opener_changed(&disk, 6 * MIB, |time, evidence| (time == 0).then_some(evidence));
+    let retry_for = Duration::from_millis(100);
+    let error = run(Request { source, retry_for, ..request(&disk, dir.path(), &["x.raw"]) }).unwrap_err();
+    assert!(error.exit_code() == 1 && error.to_string().contains("is lost"), "{error}");
+}
+
+#[test]
+fn a_stranger_that_calls_is_sent_away() {
+    let dir = tempdir().unwrap();
+    let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
+    let (disk, stranger) = (Arc::new(Disk::noisy(12 * MIB)), Arc::new(Disk::noisy(2 * MIB)));
+    let inbound = |strangers: std::ops::Range<usize>, cut| {
+        let stranger = stranger.clone();
+        opener_changed(&disk, cut, move |time, mut evidence| {
+            evidence.inbound = true;
+            if strangers.contains(&time) {
+                evidence.source.device = stranger.clone();
+                evidence.source.identity.size = 2 * MIB;
+            }
+            Some(evidence)
+        })
+    };
+    let wanted = Request { key: Some(key), ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
+    // Nobody else in time; then the right one behind a stranger, at first and after a cut.
+    let retry_for = Duration::from_secs(1);
+    run(Request { source: inbound(1..99, 4 * MIB), retry_for, ..wanted.clone() }).unwrap_err();
+    let error = run(Request { source: inbound(0..99, u64::MAX), retry_for, ..wanted.clone() }).unwrap_err();
+    assert!(error.exit_code() == 1 && error.to_string().contains("did not call"), "{error}");
+    let retry_for = Duration::from_secs(60);
+    let report = run(Request { source: inbound(0..1, u64::MAX), retry_for, ..wanted }).unwrap();
+    check(&disk, dir.path(), &report);
+    let log = std::fs::read_to_string(dir.path().join("x.raw.custody")).unwrap();
+    assert!(!log.contains("source_changed"), "{log}");
+}
+
+#[test]
+fn protection_that_does_not_last_is_not_claimed() {
+    let dir = tempdir().unwrap();
+    let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
+    let protected = |disk: &Arc<Disk>, protected: &'static [bool], cut| {
+        opener_changed(disk, cut, move |time, mut evidence| {
+            evidence.source.identity.write_protected = Some(protected[time]);
+            Some(evidence)
+        })
+    };
+    for name in ["x.raw", "x.E01"] {
+        let disk = Arc::new(Disk::noisy(12 * MIB));
+        let wanted = Request { key: Some(key.clone()), ..request(&disk, dir.path(), &[name]) };
+        run(Request { source: protected(&disk, &[true], 6 * MIB), ..wanted.clone() }).unwrap_err();
+        let second = run(Request { source: protected(&disk, &[false], u64::MAX), ..wanted.clone() });
+        let log = std::fs::read_to_string(dir.path().join(format!("{name}.custody"))).unwrap();
+        if name == "x.raw" {
+            assert_eq!(second.unwrap().source.write_protected, Some(false));
+            assert!(log.contains("it was write-protected in the beginning, and is not write-protected now"), "{log}");
+        } else {
+            // What the image says already cannot be taken back.
+            assert!(second.unwrap_err().to_string().contains("is not write-protected any more"));
+            assert!(run(Request { source: protected(&disk, &[true], u64::MAX), ..wanted }).unwrap().is_whole());
+        }
+    }
+    // A link that came back is on record, too.
+    let disk = Arc::new(Disk::noisy(12 * MIB));
+    let wanted = Request { key: Some(key), ..request(&disk, dir.path(), &["y.raw"]) };
+    let retry_for = Duration::from_secs(60);
+    let report = run(Request { source: protected(&disk, &[true, false], 6 * MIB), retry_for, ..wanted }).unwrap();
+    assert_eq!(report.source.write_protected, Some(false));
+    let log = std::fs::read_to_string(dir.path().join("y.raw.custody")).unwrap();
+    let back = log.lines().find(|line| line.contains("\"event\":\"reconnected\"")).unwrap();
+    assert!(back.contains("is not write-protected now"), "{back}");
 }
 
 #[test]

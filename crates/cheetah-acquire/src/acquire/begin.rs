@@ -13,8 +13,8 @@ use cheetah_image::{Error, Identity, Result};
 use super::witness::Witness;
 use super::{Destination, Event, Evidence, Form, Request};
 use crate::custody;
-use crate::engine::{Pace, read_back, same_evidence};
-use crate::journal::{Journal, Past, Record, Start, VERSION};
+use crate::engine::{Pace, known_again, read_back};
+use crate::journal::{Journal, Past, Record, Start, VERSION, both, changes};
 use crate::sink::{self, Setup, Sink};
 
 /// Everything a pass needs.
@@ -27,10 +27,12 @@ pub struct Begun {
     pub sinks: Vec<Box<dyn Sink>>,
     /// Fed with what the sinks hold.
     pub hashing: Hashing,
+    /// The source.
+    pub evidence: Evidence,
 }
 
 /// Begins, or goes on.
-pub async fn begin(request: &Request, evidence: &Evidence, witness: &mut Witness<'_>) -> Result<Begun> {
+pub async fn begin(request: &Request, evidence: Evidence, witness: &mut Witness<'_>) -> Result<Begun> {
     let path = request.destinations[0].beside("acquire");
     let source = &evidence.source.identity.location;
     if let Some(same) = request.destinations.iter().find(|destination| is_same_file(source, destination)) {
@@ -41,7 +43,7 @@ pub async fn begin(request: &Request, evidence: &Evidence, witness: &mut Witness
     }
     let start = start(request, &evidence.source.identity)?;
     match Journal::open(&path)? {
-        None => begin_new(request, start, &path, witness).await,
+        None => begin_new(request, evidence, (start, &path), witness).await,
         Some((journal, past)) => {
             past.start.same_wish(&start)?;
             go_on(request, evidence, (journal, past), witness).await
@@ -56,7 +58,12 @@ fn is_same_file(source: &str, destination: &Destination) -> bool {
     source.is_some() && source == id(&destination.path)
 }
 
-async fn begin_new(request: &Request, start: Start, path: &Path, witness: &mut Witness<'_>) -> Result<Begun> {
+async fn begin_new(
+    request: &Request,
+    evidence: Evidence,
+    (start, path): (Start, &Path),
+    witness: &mut Witness<'_>,
+) -> Result<Begun> {
     let setup = setup(request, &start);
     for destination in &request.destinations {
         sink::check(destination, &setup).await?;
@@ -81,7 +88,7 @@ async fn begin_new(request: &Request, start: Start, path: &Path, witness: &mut W
         resumed_at: 0,
     })?;
     let hashing = Hashing::start(request.hashes)?;
-    Ok(Begun { journal, past: Past::new(start)?, sinks, hashing })
+    Ok(Begun { journal, past: Past::new(start)?, sinks, hashing, evidence })
 }
 
 /// Begins every destination, or none of them. Drives come last: how they were before cannot be brought back.
@@ -106,21 +113,38 @@ async fn create(request: &Request, setup: &Setup) -> Result<Vec<Box<dyn Sink>>> 
 
 async fn go_on(
     request: &Request,
-    evidence: &Evidence,
+    evidence: Evidence,
     (mut journal, mut past): (Journal, Past),
     witness: &mut Witness<'_>,
 ) -> Result<Begun> {
     keep_logs(request, witness)?;
-    if let Err(error) = same_evidence(&past, evidence).await {
-        if error.exit_code() == 3 {
-            witness.record(&custody::Event::SourceChanged { what: error.to_string() })?;
+    let evidence = match known_again(&request.source, &past, evidence, request.retry_for).await {
+        Ok(evidence) => evidence,
+        Err(error) => {
+            if error.exit_code() == 3 {
+                witness.record(&custody::Event::SourceChanged { what: error.to_string() })?;
+            }
+            return Err(error);
         }
-        return Err(error);
-    }
+    };
+    let now = &evidence.source.identity;
     let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    journal.append(&Record::Resume { at_s })?;
+    journal.append(&Record::Resume { at_s, write_protected: now.write_protected })?;
     past.resumes += 1;
-    witness.record(&custody::Event::Resumed { at: past.at })?;
+    past.write_protected = both(past.write_protected, now.write_protected);
+    let (source, changed) = (custody::source(now)?, changes(&past.start.source, now));
+    witness.record(&custody::Event::Resumed { at: past.at, source, changed })?;
+    let resumed = take_up(request, evidence, (journal, past), witness).await;
+    resumed.inspect_err(|error| witness.record_end(&error.to_string(), true))
+}
+
+/// Goes on with every destination, now that it is on record.
+async fn take_up(
+    request: &Request,
+    evidence: Evidence,
+    (journal, past): (Journal, Past),
+    witness: &mut Witness<'_>,
+) -> Result<Begun> {
     witness.tell(Event::Started {
         source: Box::new(evidence.source.identity.clone()),
         destinations: past.start.destinations.clone(),
@@ -132,7 +156,7 @@ async fn go_on(
         // Nothing was safe yet, and what there is of it is our own.
         setup.restart = true;
         let sinks = create(request, &setup).await?;
-        return Ok(Begun { journal, past, sinks, hashing });
+        return Ok(Begun { journal, past, sinks, hashing, evidence });
     };
     let mut sinks = Vec::new();
     let mut held = Vec::new();
@@ -142,7 +166,7 @@ async fn go_on(
         held.push((destination, resumed.held));
     }
     read_held(&past, held, &hashing, witness).await?;
-    Ok(Begun { journal, past, sinks, hashing })
+    Ok(Begun { journal, past, sinks, hashing, evidence })
 }
 
 /// Reads what the sinks hold, compares all of it with the journal, and feeds it to the hashes.

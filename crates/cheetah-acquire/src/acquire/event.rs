@@ -41,7 +41,12 @@ pub enum Event {
         retry_for_s: u64,
     },
     /// The source is there again, and is the same.
-    Back,
+    Back {
+        /// As it is now.
+        source: Box<Identity>,
+        /// What is not as it was in the beginning, a sentence each.
+        changed: Vec<String>,
+    },
     /// Everything was read; the destinations are being completed.
     Completing {
         /// Hashes of the whole.

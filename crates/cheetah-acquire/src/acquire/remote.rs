@@ -10,7 +10,7 @@ use cheetah_image::{Error, Identity, Kind, Result, Source};
 use cheetah_nbd::Packing;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::proto::X_CHEETAH;
-use cheetah_nbd::uri::NbdUri;
+use cheetah_nbd::uri::{Address, NbdUri};
 
 use super::{Evidence, Wire};
 
@@ -24,6 +24,7 @@ const CONNECTIONS: usize = 2;
 /// [`Error::Failed`] if it cannot be reached.
 pub async fn open_nbd(uri: NbdUri, location: &str, packing: Packing, timeout: Duration) -> Result<Evidence> {
     let name = if uri.export.is_empty() { "nbd".to_owned() } else { uri.export.replace('/', "_") };
+    let inbound = matches!(uri.address, Address::Inbound(_));
     let config = ClientConfig { connections: CONNECTIONS, packing, timeout, ..ClientConfig::new(uri) };
     let client = Arc::new(Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?);
     let identity = identity(&client, location);
@@ -33,7 +34,7 @@ pub async fn open_nbd(uri: NbdUri, location: &str, packing: Packing, timeout: Du
         Wire { received_bytes: stats.received_bytes, content_bytes: stats.content_bytes, reconnects: stats.reconnects }
     };
     let source = Source { device: Arc::new(ReadOnly::new(client)), identity, name };
-    Ok(Evidence { source, wire: Some(Arc::new(wire)) })
+    Ok(Evidence { source, wire: Some(Arc::new(wire)), inbound })
 }
 
 /// What an agent says of its source, where it is what we see; otherwise what can be seen.

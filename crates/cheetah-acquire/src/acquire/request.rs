@@ -25,11 +25,14 @@ pub struct Evidence {
     pub source: Source,
     /// What went over the link to it so far, if there is one.
     pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
+    /// Whether it called us. Then anybody may have, and one that is not what it should be is a stranger, not a source
+    /// that has changed.
+    pub inbound: bool,
 }
 
 impl From<Source> for Evidence {
     fn from(source: Source) -> Self {
-        Self { source, wire: None }
+        Self { source, wire: None, inbound: false }
     }
 }
 

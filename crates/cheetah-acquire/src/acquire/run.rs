@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
-use cheetah_image::{Error, Result};
+use cheetah_image::{Error, Identity, Result};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -44,11 +44,19 @@ pub async fn acquire(
     };
     let begun = tokio::select! {
         biased;
-        why = &mut stop => return Err(stopped(why)),
-        begun = begin(&request, &evidence, &mut witness) => begun?,
+        why = &mut stop => Err(why),
+        begun = begin(&request, evidence, &mut witness) => Ok(begun?),
     };
+    let begun = match begun {
+        Ok(begun) => begun,
+        Err(why) => {
+            let error = stopped(why);
+            witness.record_end(&error.to_string(), false);
+            return Err(error);
+        }
+    };
+    let Begun { journal, past, sinks, hashing, evidence } = begun;
     let salvage = Salvage { sector: sector_size(&evidence.source.identity).into(), retries: request.retries };
-    let Begun { journal, past, sinks, hashing } = begun;
     let mut pass = Pass {
         source: request.source.clone(),
         salvage,
@@ -75,16 +83,22 @@ pub async fn acquire(
     let sinks = lanes.stop().await;
     let error = match ended {
         Ok(End::Whole) => {
-            let hashes = hashing.finish().await?;
-            witness.tell(Event::Completing { hashes: hashes.clone() })?;
-            let whole = Finished { done, hashes, active, tally };
-            let journal =
-                journal.ok_or_else(|| Error::failed("the journal was lost; run the same command to go on"))?;
-            return tokio::select! {
+            let completed = tokio::select! {
                 biased;
-                why = &mut stop => Err(stopped(why)),
-                report = whole.complete(&request, sinks?, journal, &mut witness) => report,
+                why = &mut stop => Err((stopped(why), false)),
+                report = async {
+                    let hashes = hashing.finish().await?;
+                    witness.tell(Event::Completing { hashes: hashes.clone() })?;
+                    let whole = Finished { done, hashes, active, tally };
+                    let journal =
+                        journal.ok_or_else(|| Error::failed("the journal was lost; run the same command to go on"))?;
+                    whole.complete(&request, sinks?, journal, &mut witness).await
+                } => report.map_err(|error| (error, true)),
             };
+            return completed.map_err(|(error, is_error)| {
+                witness.record_end(&error.to_string(), is_error);
+                error
+            });
         }
         Ok(End::Stopped(why)) => stopped(why),
         Ok(End::Lost(error)) => {
@@ -192,7 +206,7 @@ impl Finished {
             // Far below what would not fit.
             rate_bytes_s: (done.at as f64 / seconds.max(0.001)) as u64,
             wire: tally.wire(),
-            source: done.start.source,
+            source: Identity { write_protected: done.write_protected, ..done.start.source },
             sinks,
         }
     }

@@ -71,6 +71,10 @@ impl<'a> Witness<'a> {
                 self.record(&custody::Event::Unreadable { range, why: bad.why.to_string() })
             }
             Event::Lost { why, .. } => self.record(&custody::Event::Error { range: None, what: why.clone() }),
+            Event::Back { source, changed } => {
+                let source = custody::source(source)?;
+                self.record(&custody::Event::Reconnected { source, changed: changed.clone() })
+            }
             Event::Completing { hashes } => self.record(&custody::Event::Hashes { hashes: hashes.clone() }),
             _ => Ok(()),
         };

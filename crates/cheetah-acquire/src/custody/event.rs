@@ -19,6 +19,21 @@ pub enum Event {
     Resumed {
         /// Bytes from the start that need not be read again.
         at: u64,
+        /// The source's identity, as it was found now.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        source: Value,
+        /// What is not as it was in the beginning, though it is the same source: its write protection, where it is.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changed: Vec<String>,
+    },
+    /// The link to the source was lost, and is there again.
+    Reconnected {
+        /// The source's identity, as it was found now.
+        #[serde(default)]
+        source: Value,
+        /// As for `resumed`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changed: Vec<String>,
     },
     /// Everything before `at` is on stable storage.
     Checkpoint {
@@ -85,6 +100,16 @@ pub struct Started {
     pub options: BTreeMap<String, String>,
 }
 
+/// A source's identity, as it goes into a record.
+///
+/// # Errors
+///
+/// If it cannot be put as JSON.
+pub fn source(identity: &impl Serialize) -> cheetah_image::Result<Value> {
+    serde_json::to_value(identity)
+        .map_err(|error| cheetah_image::Error::failed(format!("putting the source's identity as JSON: {error}")))
+}
+
 impl Started {
     /// `source` and `case` are written as they serialise.
     ///
@@ -96,10 +121,10 @@ impl Started {
         case: &impl Serialize,
         destinations: Vec<String>,
     ) -> cheetah_image::Result<Self> {
-        let value = |what| move |error| cheetah_image::Error::failed(format!("putting the {what} as JSON: {error}"));
+        let failed = |error| cheetah_image::Error::failed(format!("putting the case data as JSON: {error}"));
         Ok(Self {
-            source: serde_json::to_value(source).map_err(value("source's identity"))?,
-            case: serde_json::to_value(case).map_err(value("case data"))?,
+            source: self::source(source)?,
+            case: serde_json::to_value(case).map_err(failed)?,
             destinations,
             options: BTreeMap::new(),
         })

@@ -27,9 +27,9 @@ mod record;
 mod report;
 
 pub use audit::{Audit, AuditOptions, Comparison, audit};
-pub use cheetah_image::coverage::map_path;
 pub use check::{check, verify_log};
-pub use event::{Event, Finished, Span, Started, Verified};
+pub use cheetah_image::coverage::map_path;
+pub use event::{Event, Finished, Span, Started, Verified, source};
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use read::Damage;

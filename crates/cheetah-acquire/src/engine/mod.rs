@@ -18,5 +18,5 @@ mod readback;
 pub use checkpoint::Checkpoints;
 pub use lanes::Lanes;
 pub use pace::Pace;
-pub use pass::{Damage, End, Pass, Stop, Tally, same_evidence};
+pub use pass::{Damage, End, Pass, Stop, Tally, known_again};
 pub use readback::read_back;

@@ -266,22 +266,16 @@ impl Pass<'_> {
         while since.elapsed() < self.retry_for {
             tokio::time::sleep(RETRY_EVERY.min(self.retry_for)).await;
             self.tell_progress()?;
-            let evidence = match (self.source)().await {
-                Ok(evidence) => evidence,
-                Err(error) => {
-                    tracing::debug!("the source is not there yet: {error}");
-                    continue;
-                }
-            };
-            match same_evidence(&self.done, &evidence).await {
-                Ok(()) => {
-                    self.tally.reopened += 1;
-                    (self.tell)(Event::Back)?;
-                    return Ok(Some(evidence));
-                }
-                Err(Error::Device { error, .. }) if is_lost(&error) => {}
-                Err(error) => return Err(Failed::Soft(error)),
-            }
+            // One that calls us may never do so.
+            let left = self.retry_for.saturating_sub(since.elapsed());
+            let Ok(opened) = tokio::time::timeout(left, open_again(&self.source, &self.done)).await else { break };
+            let Some(evidence) = opened? else { continue };
+            self.tally.reopened += 1;
+            let (then, now) = (&self.done.start.source, &evidence.source.identity);
+            let changed = journal::changes(then, now);
+            self.done.write_protected = journal::both(self.done.write_protected, now.write_protected);
+            (self.tell)(Event::Back { source: Box::new(now.clone()), changed })?;
+            return Ok(Some(evidence));
         }
         Ok(None)
     }
@@ -323,9 +317,54 @@ fn is_lost(error: &DeviceError) -> bool {
     matches!(error, DeviceError::Lost { .. })
 }
 
+/// Opens the source of which a part was acquired before; `None` if it is not there yet.
+async fn open_again(source: &Opener, done: &Past) -> Result<Option<Evidence>> {
+    let evidence = match source().await {
+        Ok(evidence) => evidence,
+        Err(error) => {
+            tracing::debug!("the source is not there yet: {error}");
+            return Ok(None);
+        }
+    };
+    match same_evidence(done, &evidence).await {
+        Ok(()) => Ok(Some(evidence)),
+        Err(Error::Device { error, .. }) if is_lost(&error) => Ok(None),
+        // Whoever that was says nothing about the source.
+        Err(error) if evidence.inbound => {
+            tracing::warn!("whoever called is sent away: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The source of which a part was acquired before: `evidence`, if that is it. Of those that call us, others are sent
+/// away, and the right one is waited for, for so long.
+pub async fn known_again(source: &Opener, done: &Past, evidence: Evidence, retry_for: Duration) -> Result<Evidence> {
+    let error = match same_evidence(done, &evidence).await {
+        Ok(()) => return Ok(evidence),
+        Err(error) if !evidence.inbound => return Err(error),
+        Err(error) => error,
+    };
+    tracing::warn!("whoever called is sent away: {error}");
+    drop(evidence);
+    let right_one = async {
+        loop {
+            tokio::time::sleep(RETRY_EVERY.min(retry_for)).await;
+            if let Some(evidence) = open_again(source, done).await? {
+                return Ok(evidence);
+            }
+        }
+    };
+    tokio::time::timeout(retry_for, right_one).await.unwrap_or_else(|_| {
+        Err(Error::failed(format!("the source did not call, but another did: {error}; run the same command to go on")))
+    })
+}
+
 /// Fails, with [`Error::Evidence`], unless this is the source of which a part was acquired before.
-pub async fn same_evidence(done: &Past, evidence: &Evidence) -> Result<()> {
+async fn same_evidence(done: &Past, evidence: &Evidence) -> Result<()> {
     journal::same_source(&done.start.source, &evidence.source.identity)?;
+    done.start.same_protection(&evidence.source.identity)?;
     let location = &evidence.source.identity.location;
     let sample = Sample::of(done.at, &done.coverage());
     let differs = sample.differs(&evidence.source.device, &done.digests).await;

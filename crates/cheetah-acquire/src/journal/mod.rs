@@ -22,6 +22,7 @@ use cheetah_image::ewf::write::E01Options;
 use cheetah_image::{Error, HashChoice, Identity, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::acquire::{Destination, Form};
 use crate::reader::Bad;
 
 pub use file::Journal;
@@ -42,6 +43,9 @@ pub enum Record {
     Resume {
         /// When, in seconds since 1970 (UTC).
         at_s: u64,
+        /// Whether the source was write-protected then.
+        #[serde(default)]
+        write_protected: Option<bool>,
     },
 }
 
@@ -92,6 +96,21 @@ impl Start {
         Ok(())
     }
 
+    /// Fails if an E01 says already that the source is write-protected, and it is not any more: what is read now would
+    /// be read without the protection that the image claims for all of it.
+    pub fn same_protection(&self, now: &Identity) -> Result<()> {
+        let says_so = self.e01.write_blocked && self.source.write_protected == Some(true);
+        let is_e01 = |to: &&String| to.parse::<Destination>().is_ok_and(|to| to.form == Form::E01);
+        match self.destinations.iter().find(is_e01) {
+            Some(e01) if says_so && now.write_protected != Some(true) => Err(Error::failed(format!(
+                "{} is not write-protected any more, and {e01} says that it is; protect it again (blockdev --setro), or \
+                 begin again with --restart",
+                now.location
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// The hashes of the whole.
     pub fn hash_choice(&self) -> Result<HashChoice> {
         self.hashes.parse()
@@ -113,6 +132,28 @@ pub fn same_source(then: &Identity, now: &Identity) -> Result<()> {
     match facts.iter().find(|(_, then, now)| then != now) {
         None => Ok(()),
         Some((what, was, is)) => Err(changed(&now.location, format_args!("its {what} was {was} and is now {is}"))),
+    }
+}
+
+/// What may differ between two openings of the same source, and does: a sentence each.
+pub fn changes(then: &Identity, now: &Identity) -> Vec<String> {
+    let protection = |protected: Option<bool>| match protected {
+        Some(true) => "write-protected",
+        Some(false) => "not write-protected",
+        None => "of unknown write protection",
+    };
+    let facts =
+        [(protection(then.write_protected), protection(now.write_protected)), (&*then.location, &*now.location)];
+    let differ = facts.into_iter().filter(|(then, now)| then != now);
+    differ.map(|(then, now)| format!("it was {then} in the beginning, and is {now} now")).collect()
+}
+
+/// Write protection that held both times.
+pub const fn both(then: Option<bool>, now: Option<bool>) -> Option<bool> {
+    match (then, now) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
     }
 }
 
@@ -162,22 +203,25 @@ pub struct Past {
     pub marks: Option<Vec<String>>,
     /// How often somebody went on.
     pub resumes: u64,
+    /// Whether the source was write-protected whenever it was opened.
+    pub write_protected: Option<bool>,
 }
 
 impl Past {
     /// Nothing has been done yet.
     pub fn new(start: Start) -> Result<Self> {
         let digests = Digests::new(start.source.size)?;
-        let (bad, marks) = (Vec::new(), None);
-        Ok(Self { start, at: 0, digests, bad, retries: 0, active_ms: 0, marks, resumes: 0 })
+        let (bad, marks, write_protected) = (Vec::new(), None, start.source.write_protected);
+        Ok(Self { start, at: 0, digests, bad, retries: 0, active_ms: 0, marks, resumes: 0, write_protected })
     }
 
     /// Takes in the next record; the reason if it makes no sense there.
     fn apply(&mut self, record: Record) -> std::result::Result<(), &'static str> {
         match record {
             Record::Start(_) => Err("a second beginning"),
-            Record::Resume { .. } => {
+            Record::Resume { write_protected, .. } => {
                 self.resumes += 1;
+                self.write_protected = both(self.write_protected, write_protected);
                 Ok(())
             }
             Record::Checkpoint(checkpoint) => self.advance(checkpoint),

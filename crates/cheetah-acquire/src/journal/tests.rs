@@ -34,7 +34,7 @@ fn tells_what_it_was_told() {
     let busy = Journal::open(&path).unwrap_err().to_string();
     assert!(busy.contains("running already"), "{busy}");
     journal.append(&Record::Checkpoint(checkpoint(2 * MIB, 2, vec![bad(512, 512)]))).unwrap();
-    journal.append(&Record::Resume { at_s: 2 }).unwrap();
+    journal.append(&Record::Resume { at_s: 2, write_protected: None }).unwrap();
     journal.append(&Record::Checkpoint(checkpoint(size, 2, Vec::new()))).unwrap();
     drop(journal);
     let (journal, past) = Journal::open(&path).unwrap().unwrap();
@@ -96,7 +96,7 @@ proptest! {
             Some((mut journal, past)) => {
                 prop_assert_eq!(past.at, (whole - 1) * MIB);
                 // And it can be gone on with.
-                journal.append(&Record::Resume { at_s: 1 }).unwrap();
+                journal.append(&Record::Resume { at_s: 1, write_protected: None }).unwrap();
                 drop(journal);
                 prop_assert_eq!(Journal::open(&path).unwrap().unwrap().1.resumes, 1);
             }

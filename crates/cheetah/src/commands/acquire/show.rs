@@ -45,7 +45,7 @@ impl Show {
             Event::Lost { why, retry_for_s } => {
                 self.say(&format!("the source is lost: {why}; trying again for {retry_for_s} s"));
             }
-            Event::Back => self.say("the source is back, and the same"),
+            Event::Back { .. } => self.say("the source is back, and the same"),
             // The progress says how many there were.
             Event::Retried { .. } => {}
             Event::Completing { .. } => self.bar = None,
