@@ -94,8 +94,10 @@ impl Image {
 
 impl Fill {
     fn check(&self, size: u64) -> Check {
-        let texts = [Some(&self.kind), Some(&self.location), self.serial.as_ref()];
-        let short = texts.into_iter().flatten().all(|text| text.len() <= TEXT_BYTES_MAX);
+        let texts = [Some(&self.kind), Some(&self.location), self.serial.as_ref(), self.model.as_ref()];
+        let texts = texts.into_iter().flatten().map(String::as_str);
+        let mut texts = texts.chain(self.claimed.iter().map(|(_, digest)| digest));
+        let short = texts.all(|text| text.len() <= TEXT_BYTES_MAX);
         ensure(short, || format!("what is said of the source is longer than {TEXT_BYTES_MAX} bytes"))?;
         ensure(self.size == size, || format!("its source has {} bytes, its image {size}", self.size))?;
         let sector = self.sector_size.is_none_or(|size| size.is_power_of_two() && (512..=65536).contains(&size));

@@ -72,6 +72,7 @@ mod tests {
     use super::*;
     use crate::file::tests::example;
     use crate::file::{Fill, ImageState, LayoutName, Set};
+    use cheetah_image::Hashes;
     use proptest::prelude::*;
 
     const PATH: &str = "dir/case42.drive";
@@ -82,9 +83,11 @@ mod tests {
             location: "nbd://10.0.0.7/sda".into(),
             size,
             sector_size: Some(512),
+            model: Some("ACME Disk".into()),
             serial: None,
             modified_ns: None,
             hashes: "md5,sha256".into(),
+            claimed: Hashes { md5: Some("0".repeat(32)), ..Hashes::default() },
         }
     }
 

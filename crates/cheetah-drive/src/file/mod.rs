@@ -169,6 +169,9 @@ pub struct Fill {
     /// Bytes in a sector of it, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sector_size: Option<u32>,
+    /// Maker and model of the disk, where they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Its serial number, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
@@ -177,6 +180,9 @@ pub struct Fill {
     pub modified_ns: Option<i64>,
     /// Hashes to be made once it is complete, as [`HashChoice`](cheetah_image::HashChoice) prints them.
     pub hashes: String,
+    /// What the source claims its hashes are.
+    #[serde(default)]
+    pub claimed: Hashes,
 }
 
 /// The map of what could be read of an image, beside the drive file; in the format of GNU ddrescue.

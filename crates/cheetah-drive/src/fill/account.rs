@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cheetah_device::copy_on_read::Ledger;
 use cheetah_device::{ByteRange, Coverage, Data, Error as DeviceError, Io};
 use cheetah_image::Result;
+use parking_lot::Mutex;
 
 use super::grains::{self, Grains};
 use super::map;
@@ -20,13 +21,21 @@ struct Inner {
     id: String,
     map: PathBuf,
     grains: Grains,
+    /// What the map says.
+    recorded: Mutex<Coverage>,
 }
 
 impl Account {
-    /// Of a drive whose image has `size` bytes.
-    pub(super) fn open(file: &DriveFile, size: u64) -> Result<Self> {
-        let grains = Grains::open(&grains::path(file), size)?;
-        Ok(Self { inner: Arc::new(Inner { id: file.id.clone(), map: map::path(file), grains }) })
+    /// Of a drive whose map says this.
+    pub(super) fn open(file: &DriveFile, recorded: Coverage) -> Result<Self> {
+        let grains = Grains::open(&grains::path(file), recorded.size())?;
+        let (id, map, recorded) = (file.id.clone(), map::path(file), Mutex::new(recorded));
+        Ok(Self { inner: Arc::new(Inner { id, map, grains, recorded }) })
+    }
+
+    /// What was recorded last.
+    pub(super) fn recorded(&self) -> Coverage {
+        self.inner.recorded.lock().clone()
     }
 
     /// The digests of what came.
@@ -43,7 +52,9 @@ impl Account {
 impl Inner {
     fn save(&self, coverage: &Coverage) -> Result<MapRef> {
         self.grains.sync()?;
-        map::save(&self.map, &self.id, coverage)
+        let saved = map::save(&self.map, &self.id, coverage)?;
+        self.recorded.lock().clone_from(coverage);
+        Ok(saved)
     }
 }
 

@@ -71,7 +71,8 @@ impl Grains {
         ByteRange::between(start, (start + CHUNK_BYTES).min(self.size))
     }
 
-    fn value(&self, grain: ByteRange, content: &Data) -> ChainingValue {
+    /// What is noted of a whole grain with this content.
+    pub(super) fn value(&self, grain: ByteRange, content: &Data) -> ChainingValue {
         let chunk = self.chunk(grain.offset);
         let mut hasher = blake3::Hasher::new();
         hasher.set_input_offset(grain.offset - chunk.offset);
@@ -80,6 +81,15 @@ impl Grains {
         });
         // A chunk of a single grain is its own root.
         if chunk.len == grain.len { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }
+    }
+
+    /// What came from the source of a whole grain; `None` if that was not noted. Of what was synced. Blocks.
+    pub(super) fn known(&self, grain: ByteRange) -> Result<Option<ChainingValue>> {
+        let mut value = NONE;
+        self.file
+            .read_exact_at(&mut value, grain.offset / GRAIN * ENTRY_BYTES as u64)
+            .map_err(|error| Error::io(format_args!("reading {}", self.path.display()), &error))?;
+        Ok((value != NONE).then_some(value))
     }
 
     /// Puts on stable storage what has been noted. Blocks.

@@ -20,6 +20,7 @@ mod grains;
 pub(crate) mod map;
 mod origin;
 pub mod partial;
+mod samples;
 mod source;
 mod sparse;
 
@@ -222,7 +223,7 @@ struct Parts {
     file: DriveFile,
     fill: Fill,
     source: Returning,
-    account: Account,
+    account: Arc<Account>,
     coverage: Coverage,
 }
 
@@ -232,8 +233,8 @@ impl Parts {
         let file = DriveFile::load(&file.path)?;
         let Some((fill, image)) = file.fill.clone().zip(file.image.as_ref()) else { return Ok(None) };
         let coverage = map::load(&file, image.size)?;
-        let account = Account::open(&file, image.size)?;
-        let source = Returning::new(open, fill.clone(), options.timeout);
+        let account = Arc::new(Account::open(&file, coverage.clone())?);
+        let source = Returning::new(open, fill.clone(), account.clone(), options.timeout);
         match source.connect().await {
             Err(error) if options.without_source && error.exit_code() != 3 => {
                 tracing::warn!("{error}; what is there can be read, and filling goes on once the source is back");
@@ -245,7 +246,6 @@ impl Parts {
 
     fn start(self, drive: Drive, options: &FillOptions) -> Result<Filling> {
         let Self { file, fill, source, account, coverage } = self;
-        let account = Arc::new(account);
         let config = CopyOnReadConfig {
             sector_bytes: fill.sector_size.map_or(512, u64::from).min(copy_on_read::GRAIN),
             ..CopyOnReadConfig::new(fill.location.as_str())
@@ -340,7 +340,7 @@ mod tests {
         let content: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();
         let source = Arc::new(Pulled(Memory::new(content.clone()), AtomicBool::new(false)));
         let drive = Arc::new(Memory::new(vec![0; SIZE as usize]));
-        let account = Arc::new(Account::open(&file, SIZE).unwrap());
+        let account = Arc::new(Account::open(&file, Coverage::new(SIZE)).unwrap());
         let config = CopyOnReadConfig::new("disk");
         let copy =
             CopyOnRead::start(source.clone(), drive.clone(), Coverage::new(SIZE), account.clone(), config).unwrap();

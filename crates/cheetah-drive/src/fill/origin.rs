@@ -1,10 +1,11 @@
 //! Knowing a source again: what a drive file remembers of it, and whether it is still the same.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use cheetah_device::Size;
-use cheetah_image::{Error, HashChoice, Identity, Result};
+use cheetah_image::{Error, HashChoice, Hashes, Identity, Result};
 
 use crate::file::Fill;
 
@@ -24,19 +25,25 @@ pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> R
         location,
         size: identity.size,
         sector_size: identity.sector_size,
+        model: identity.model.clone(),
         serial: identity.serial.clone(),
         hashes: hashes.to_string(),
+        claimed: identity.hashes.clone(),
     })
+}
+
+/// The error that says that a source is another one now, and how that shows.
+pub(super) fn changed(location: &str, how: impl Display) -> Error {
+    Error::Evidence(format!(
+        "{location} is not what the drive is being filled from: {how}; bring the source back as it was, or create the \
+         drive anew"
+    ))
 }
 
 /// Fails unless what was opened at the remembered place is what was there before.
 pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
     let differs = |what: &str, then: &str, now: &str| {
-        Err(Error::Evidence(format!(
-            "{} is not what the drive is being filled from: its {what} was {then} and is {now}; bring the source back \
-             as it was, or create the drive anew",
-            fill.location
-        )))
+        Err(changed(&fill.location, format_args!("its {what} was {then} and is {now}")))
     };
     let shown = |text: Option<&String>| text.cloned().unwrap_or_else(|| "none".into());
     if fill.size != identity.size {
@@ -45,8 +52,18 @@ pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
     if fill.kind != identity.kind.name() {
         return differs("kind", &fill.kind, identity.kind.name());
     }
+    if fill.model != identity.model {
+        return differs("model", &shown(fill.model.as_ref()), &shown(identity.model.as_ref()));
+    }
     if fill.serial != identity.serial {
         return differs("serial number", &shown(fill.serial.as_ref()), &shown(identity.serial.as_ref()));
+    }
+    if fill.claimed != identity.hashes {
+        let shown = |hashes: &Hashes| {
+            let list: Vec<_> = hashes.iter().map(|(kind, digest)| format!("{} {digest}", kind.name())).collect();
+            if list.is_empty() { "none".to_owned() } else { list.join(", ") }
+        };
+        return differs("stored hash", &shown(&fill.claimed), &shown(&identity.hashes));
     }
     let modified_ns = modified_ns(Path::new(&fill.location));
     if fill.modified_ns != modified_ns {
@@ -82,7 +99,9 @@ mod tests {
         recognise(&fill, &identity).unwrap();
 
         type Change = fn(&mut Identity);
-        let changes: [(&str, Change); 3] = [
+        let changes: [(&str, Change); 5] = [
+            ("model was none and is ACME", |identity| identity.model = Some("ACME".into())),
+            ("stored hash was none and is md5 00", |identity| identity.hashes.md5 = Some("00".into())),
             ("size", |identity| identity.size += 1),
             ("kind", |identity| identity.kind = Kind::E01),
             ("serial number was WD-1 and is none", |identity| identity.serial = None),

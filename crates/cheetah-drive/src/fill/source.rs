@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
+use super::account::Account;
 use super::origin::recognise;
+use super::samples;
 use crate::file::Fill;
 
 /// Opens whatever a path or a URI stands for.
@@ -23,6 +25,8 @@ const ATTEMPT_HOLDS: Duration = Duration::from_millis(500);
 pub(super) struct Returning {
     open: OpenSource,
     fill: Fill,
+    /// What came from it so far.
+    account: Arc<Account>,
     name: Arc<str>,
     /// How long a read may take to find the source again.
     patience: Duration,
@@ -38,9 +42,9 @@ struct State {
 
 impl Returning {
     /// The source that `fill` describes, not open yet.
-    pub(super) fn new(open: OpenSource, fill: Fill, patience: Duration) -> Self {
+    pub(super) fn new(open: OpenSource, fill: Fill, account: Arc<Account>, patience: Duration) -> Self {
         let name = fill.location.as_str().into();
-        Self { open, fill, name, patience, state: Mutex::default() }
+        Self { open, fill, account, name, patience, state: Mutex::default() }
     }
 
     /// Opens it now. An error that is evidence (exit code 3) says that it is not the same any more.
@@ -50,7 +54,16 @@ impl Returning {
         Ok(())
     }
 
+    /// Opens it, and makes sure that it is what it was.
     async fn open_again(&self) -> Result<DynDevice> {
+        let device = self.open_alike().await?;
+        // So that there is time for it within the patience of whoever waits.
+        samples::compare(&self.account, &device, &self.name, self.patience / 2).await?;
+        Ok(device)
+    }
+
+    /// Opens what looks the same without reading it.
+    async fn open_alike(&self) -> Result<DynDevice> {
         let opening = timeout(self.patience, (self.open)(self.fill.location.clone()));
         let silent = |_| Error::failed(format!("{}: no answer for {:?}", self.name, self.patience));
         let source = opening.await.unwrap_or_else(|elapsed| Err(silent(elapsed)))?;
@@ -110,7 +123,7 @@ impl Returning {
         if !matches!(error, DeviceError::Io { errno: EIO, .. }) {
             return error;
         }
-        match self.open_again().await {
+        match self.open_alike().await {
             Ok(_) => error,
             Err(why) => DeviceError::Lost { device: self.name.clone(), range, why: why.to_string().into() },
         }
@@ -133,6 +146,10 @@ impl Device for Returning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::DriveFile;
+    use crate::file::tests::example;
+    use cheetah_device::Coverage;
+    use cheetah_device::copy_on_read::Ledger as _;
     use cheetah_device::memory::Memory;
     use cheetah_image::{HashChoice, Identity, Kind};
     use futures::FutureExt as _;
@@ -167,7 +184,10 @@ mod tests {
         };
         let identity = Identity::new(Kind::Nbd, "nbd://h", 100);
         let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
-        let source = Returning::new(open, fill, Duration::from_secs(1));
+        let dir = tempfile::tempdir().unwrap();
+        let file = DriveFile { path: dir.path().join("case.drive"), ..example() };
+        let account = Arc::new(Account::open(&file, Coverage::new(100)).unwrap());
+        let source = Returning::new(open, fill, account, Duration::from_secs(1));
         let read = || source.read(ByteRange::new(0, 10));
         assert!(read().await.unwrap() == [7; 10][..]);
         assert!(read().await.unwrap_err().to_string().contains("pulled"));
@@ -183,5 +203,31 @@ mod tests {
         size.store(100, Ordering::Relaxed);
         tokio::time::advance(ATTEMPT_HOLDS).await;
         assert!(read().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn another_disk_of_the_same_size_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = DriveFile { path: dir.path().join("case.drive"), ..example() };
+        let account = Arc::new(Account::open(&file, Coverage::new(100)).unwrap());
+        let whole = ByteRange::new(0, 100);
+        let mut coverage = Coverage::new(100);
+        coverage.set(whole, cheetah_device::coverage::State::Read);
+        account.passed(whole, &vec![7; 100].into());
+        account.record(coverage).await.unwrap();
+        let of = |byte| -> OpenSource {
+            Arc::new(move |spec| {
+                let identity = Identity::new(Kind::Nbd, spec, 100);
+                let device = Arc::new(Memory::new(vec![byte; 100]));
+                async move { Ok(Source { device, identity, name: "disk".into() }) }.boxed()
+            })
+        };
+        let identity = Identity::new(Kind::Nbd, "nbd://h", 100);
+        let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
+        let source = |byte| Returning::new(of(byte), fill.clone(), account.clone(), Duration::from_secs(1));
+        source(7).connect().await.unwrap();
+        let refusal = source(8).connect().await.unwrap_err();
+        assert!(refusal.exit_code() == 3 && refusal.to_string().contains("is different now"), "{refusal}");
+        assert!(source(8).read(whole).await.is_err(), "nor when it comes back");
     }
 }

@@ -236,16 +236,23 @@ fn killed_it_goes_on_from_what_was_recorded() {
     }
     assert_eq!(bytes(&missing) + bytes(&recorded), 16 * MIB);
 
-    // The lease of the dead lives on for half a minute.
+    // Another disk at the same place, of the same size, is found out by its content. The lease of the dead lives on
+    // for half a minute.
+    drop(source);
+    let other = desk.file("other.raw", &noise(16 * MIB, 99));
+    let source = serve(&desk, &other, "other", &[], &[]);
+    cheetah(&["load", &drive, "--force-lease"]).says(3, &["not what the drive is being filled from"]);
+    drop(source);
+    let source = serve(&desk, &image, "second", &[], &[]);
     let loaded = cheetah(&["load", &drive, "--force-lease"]).ok().json();
     assert_eq!(text(&loaded["hashes"], "md5"), md5(&image));
     let again = given(&desk, "second");
     assert_once(&again);
-    for (offset, len) in &again {
-        let known = recorded.iter().find(|(at, size)| *at < offset + len && *offset < at + size);
-        assert_eq!(known, None, "{offset}+{len} was recorded, and read again");
-    }
-    assert_eq!(bytes(&again), 16 * MIB - bytes(&recorded));
+    let known =
+        |(offset, len): &(u64, u64)| recorded.iter().any(|(at, size)| *at < offset + len && *offset < at + size);
+    let (samples, rest): (Vec<_>, Vec<_>) = again.into_iter().partition(known);
+    assert!(samples.len() <= 8 && samples.iter().all(|(_, len)| *len == 64 * KIB), "read again: {samples:?}");
+    assert_eq!(bytes(&rest), 16 * MIB - bytes(&recorded));
     drop(source);
     cheetah(&["verify", &drive]).ok();
 }
