@@ -156,7 +156,7 @@ impl Image {
             evidence_number: first("evidenceNumber"),
             examiner: first("examiner"),
             description: first("caseDescription"),
-            notes: (!notes.is_empty()).then(|| notes.join("\n")),
+            notes: (!notes.is_empty()).then(|| notes.join("; ")),
         }
     }
 }

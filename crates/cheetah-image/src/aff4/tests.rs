@@ -376,7 +376,7 @@ fn the_reference_image() {
     assert_eq!(identity.case.evidence_number.as_deref(), Some("Drive 1"));
     assert_eq!(identity.case.examiner.as_deref(), Some("Administrator"));
     assert_eq!(identity.case.description.as_deref(), Some("Canonical Image Generation Test Case"));
-    let notes = "This is an appended case note\nThis is another appended case note";
+    let notes = "This is an appended case note; This is another appended case note";
     assert_eq!(identity.case.notes.as_deref(), Some(notes));
     assert_eq!(identity.hashes, Default::default(), "the stream's hashes are not the image's");
     assert_eq!(identity.unreadable, []);
