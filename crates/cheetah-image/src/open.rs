@@ -17,6 +17,7 @@ use cheetah_device::{ByteRange, Device as _, DynDevice};
 use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
 use cheetah_nbd::Packing;
 use cheetah_nbd::client::{Client, ClientConfig};
+use cheetah_nbd::proto::X_CHEETAH;
 use cheetah_nbd::uri::NbdUri;
 
 use crate::aff4::Aff4;
@@ -99,8 +100,18 @@ async fn nbd(spec: &str, options: &OpenOptions) -> Result<Source> {
     let OpenOptions { timeout, connections, packing, .. } = *options;
     let config = ClientConfig { connections, packing, timeout, ..ClientConfig::new(uri) };
     let client = Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
-    let identity = Identity::new(Kind::Nbd, spec, client.geometry().size);
+    let identity = exported(spec, client.geometry().size, client.description());
     Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(client))), identity, name })
+}
+
+/// An export, and what an agent of ours says of the disk behind it: enough to know it again.
+fn exported(spec: &str, size: u64, description: Option<&str>) -> Identity {
+    let plain = Identity::new(Kind::Nbd, spec, size);
+    let told = description.and_then(|text| text.strip_prefix(X_CHEETAH));
+    match told.and_then(|json| serde_json::from_str::<Identity>(json).ok()).filter(|told| told.size == size) {
+        Some(Identity { model, serial, .. }) => Identity { model, serial, ..plain }.cleaned(),
+        None => plain,
+    }
 }
 
 async fn iscsi(spec: &str, options: &OpenOptions) -> Result<Source> {
@@ -249,4 +260,24 @@ fn of_ewf(spec: &str, image: &Ewf) -> Identity {
 
 fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "image".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_says_of_its_disk_is_known_and_anything_else_is_not_heeded() {
+        let told = Identity { serial: Some("WD-1".into()), ..Identity::new(Kind::Block, "/dev/sda", 1024) };
+        let mut line = serde_json::json!(told);
+        line["host"] = "lab".into();
+        let line = format!("{X_CHEETAH}{line}");
+        let plain = Identity::new(Kind::Nbd, "nbd://h", 1024);
+        let known = exported("nbd://h", 1024, Some(&line));
+        assert_eq!(known, Identity { serial: Some("WD-1".into()), ..plain.clone() });
+        assert_eq!(exported("nbd://h", 512, Some(&line)).serial, None, "said of something else");
+        for other in [None, Some("a disk"), Some("x-cheetah:{}"), Some("x-cheetah:")] {
+            assert_eq!(exported("nbd://h", 1024, other), plain);
+        }
+    }
 }
