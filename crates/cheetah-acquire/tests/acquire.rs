@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{ErrorsMax, Event, Evidence, Opener, Report, Request};
+use cheetah_acquire::acquire::{ErrorsMax, Event, Evidence, Opener, Report, Request, acquire};
 use cheetah_acquire::custody::{SigningKey, verify_log};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
@@ -288,6 +288,31 @@ fn opener_changed(
         }
         .boxed()
     })
+}
+
+#[test]
+fn what_another_command_is_acquiring_is_not_thrown_away() {
+    let dir = tempdir().unwrap();
+    let (slow, disk) = (Arc::new(Disk::noisy(12 * MIB)), Arc::new(Disk::noisy(5 * MIB)));
+    slow.hang_at.store(6 * MIB, Ordering::SeqCst);
+    let under_way = request(&slow, dir.path(), &["x.raw", "x.E01"]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let acquisition = tokio::spawn(acquire(under_way, std::future::pending(), |_| {}));
+        slow.hanging.notified().await;
+        let before = names(dir.path());
+        // Its journal lies beside the first.
+        for (mine, word) in [(vec!["x.raw"], "in use"), (vec!["y.raw", "x.E01"], "another command")] {
+            let again = Request { restart: true, ..request(&disk, dir.path(), &mine) };
+            let error = acquire(again, std::future::pending(), |_| {}).await.unwrap_err();
+            assert!(error.exit_code() == 1 && error.to_string().contains(word), "{error}");
+            assert_eq!(names(dir.path()), before);
+        }
+        acquisition.abort();
+    });
+    drop(runtime);
+    let again = Request { restart: true, ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
+    check(&disk, dir.path(), &run(again).unwrap());
 }
 
 #[test]

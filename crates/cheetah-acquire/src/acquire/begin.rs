@@ -252,15 +252,33 @@ fn setup(request: &Request, start: &Start) -> Setup {
     }
 }
 
-/// Forgets an acquisition that was interrupted.
+/// Forgets an acquisition that was interrupted. Nothing is removed before it is sure, for every file, that nobody is
+/// writing it.
 fn discard(destinations: &[Destination], journal: &Path) -> Result<()> {
-    match Journal::open(journal) {
-        Ok(Some((journal, _))) => journal.remove()?,
-        Ok(None) => {}
+    let known = match Journal::open(journal) {
+        Ok(known) => known.map(|(journal, _)| journal),
         // One that is damaged can be thrown away, one that is in use cannot.
-        Err(error) if error.to_string().contains("--restart") => std::fs::remove_file(journal)
-            .map_err(|error| Error::io(format_args!("removing {}", journal.display()), &error))?,
+        Err(error) if error.to_string().contains("--restart") => None,
         Err(error) => return Err(error),
+    };
+    let mut locks = Vec::new();
+    for destination in destinations {
+        for suffix in ["partial", "custody", "acquire"] {
+            let path = destination.beside(suffix);
+            // A lock is no one's twice.
+            if known.is_none() || path != journal {
+                locks.push(sink::lock(destination, &path)?);
+            }
+        }
+    }
+    match known {
+        Some(known) => known.remove()?,
+        None => match std::fs::remove_file(journal) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io(format_args!("removing {}", journal.display()), &error));
+            }
+            _ => {}
+        },
     }
     destinations.iter().try_for_each(sink::discard)
 }

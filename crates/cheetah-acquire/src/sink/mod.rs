@@ -8,7 +8,8 @@ mod drive;
 mod e01;
 mod raw;
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_device::{Coverage, DynDevice};
@@ -16,6 +17,8 @@ use cheetah_drive::digests::Digests;
 use cheetah_image::ewf::write::E01Options;
 use cheetah_image::{Error, Hashes, Result};
 use futures::future::BoxFuture;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::acquire::{Destination, Form};
 use crate::reader::Chunk;
@@ -110,6 +113,26 @@ pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Ma
     }
 }
 
+/// Locks the file at `path`, which belongs to `destination`, until what is returned is dropped; `None` if there is no
+/// such file. Whoever writes an image holds the lock of its first partial file: of an E01, the writer does.
+pub fn lock(destination: &Destination, path: &Path) -> Result<Option<File>> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(format_args!("locking {}", path.display()), &error)),
+    };
+    lock_open(&file, destination).map(|()| Some(file))
+}
+
+fn lock_open(file: &File, destination: &Destination) -> Result<()> {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        Errno::WOULDBLOCK => Error::failed(format!(
+            "{destination} is being acquired by another command; wait for that, or stop it first"
+        )),
+        errno => Error::io(format_args!("locking what there is of {destination}"), &errno.into()),
+    })
+}
+
 /// Throws away what there is of `destination` that is not whole.
 pub fn discard(destination: &Destination) -> Result<()> {
     match destination.form {
@@ -125,7 +148,7 @@ fn exists(destination: &Destination) -> Error {
 }
 
 /// What is half-made there belongs to an acquisition whose journal is not where it would be.
-fn half_made(destination: &Destination, partial: &std::path::Path) -> Error {
+fn half_made(destination: &Destination, partial: &Path) -> Error {
     Error::misuse(format!(
         "{} is part of an image that was being acquired by another command; repeat that one, or throw it away and \
          acquire {destination} anew with --restart",

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
-use super::{Durable, Mark, Resumed, Setup, Sink, Whole, exists, gone, half_made};
+use super::{Durable, Mark, Resumed, Setup, Sink, Whole, exists, gone, half_made, lock_open};
 use crate::acquire::Destination;
 use crate::journal::sync_directory_of;
 use crate::reader::Chunk;
@@ -49,6 +49,7 @@ pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>>
     let partial = partial(destination);
     discard(destination)?;
     let file = OpenOptions::new().write(true).create_new(true).open(&partial).map_err(doing(&partial))?;
+    lock_open(&file, destination)?;
     file.set_len(setup.size).map_err(doing(&partial))?;
     sync_directory_of(&partial).map_err(doing(&partial))?;
     Ok(sink(destination, partial, file, setup))
@@ -64,6 +65,7 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resum
         std::fs::rename(&destination.path, &partial).map_err(doing(&partial))?;
     }
     let file = OpenOptions::new().write(true).open(&partial).map_err(doing(&partial))?;
+    lock_open(&file, destination)?;
     let len = file.metadata().map_err(doing(&partial))?.len();
     if len < at {
         return Err(gone(destination, &format!("{} was cut off", partial.display())));
