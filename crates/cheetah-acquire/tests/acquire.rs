@@ -146,7 +146,8 @@ fn without_patience_a_cut_ends_it_and_the_same_command_goes_on() {
     assert_eq!(error.exit_code(), 1);
     assert!(error.to_string().contains("run the same command"), "{error}");
     let map: Coverage = std::fs::read_to_string(dir.path().join("x.E01.map")).unwrap().parse().unwrap();
-    assert!(map.bytes(State::Read) >= MIB && map.bytes(State::Unread) >= MIB, "{map}");
+    // How much was safe by then depends on which chunks came first.
+    assert!(map.bytes(State::Unread) >= MIB && map.bytes(State::Unreadable) == 0, "{map}");
     // Wanting something else by the way is refused.
     let other = Request { hashes: HashChoice::NONE.with(HashKind::Md5), ..cut.clone() };
     let refused = run(other).unwrap_err();
