@@ -26,13 +26,19 @@ DIRECT = "direct read (nbdfuse on the agent)"
 def places(image, count):
     """Where some files of an ext4 image begin, as offsets in it: regular files, none at the image's start, which is
     filled first."""
-    listed = run(["debugfs", "-R", "ls -p /000", image.path])
-    inodes = [int(inode) for inode in re.findall(r"^/(\d+)/10", listed, re.MULTILINE)]
+    def listed(directory, mode):
+        lines = run(["debugfs", "-R", f"ls -p {directory}", image.path])
+        return re.findall(rf"^/(\d+)/{mode}\d+/\d+/\d+/([^/.]+)", lines, re.MULTILINE)
+
     offsets = []
-    for inode in inodes:
-        blocks = run(["debugfs", "-R", f"blocks <{inode}>", image.path]).split()
-        if blocks and int(blocks[0]) * BLOCK_BYTES > image.size_bytes // 4:
-            offsets.append(int(blocks[0]) * BLOCK_BYTES)
+    # File systems spread directories, and keep a directory's files together.
+    for _, name in reversed(listed("/", "04")):
+        if len(offsets) >= 4 * count:
+            break
+        for inode, _ in listed(f"/{name}", "10")[:count]:
+            blocks = run(["debugfs", "-R", f"blocks <{inode}>", image.path]).split()
+            if blocks and int(blocks[0]) * BLOCK_BYTES > image.size_bytes // 4:
+                offsets.append(int(blocks[0]) * BLOCK_BYTES)
     if not offsets:
         raise BenchError(f"{image.path}: no file begins in its last three quarters")
     return random.Random(1).sample(offsets, min(count, len(offsets)))

@@ -20,6 +20,8 @@ const SETTLED_EPOCHS: u32 = 32;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Gathering spares the processor, so it may be this much slower, in hundredths.
 const GATHER_HANDICAP_PERCENT: u32 = 95;
+/// Requests that a turn takes on average where they gather. Where they do not, there is nothing to be spared.
+const GATHERED_MIN: u32 = 2;
 
 /// What to do between requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,13 +44,27 @@ impl Way {
 /// Judges the two ways for one connection.
 pub(super) struct Pace {
     way: Way,
-    /// Requests and when the first of them came, in this epoch.
-    epoch: Option<(u32, Instant)>,
+    epoch: Option<Epoch>,
     last: Option<Instant>,
     /// Epochs left until the other way is tried.
     settled: u32,
     /// While the other way is tried: seconds an epoch took the old way.
     rival_s: Option<f64>,
+}
+
+/// What happened since the ways were judged last.
+#[derive(Clone, Copy)]
+struct Epoch {
+    requests: u32,
+    /// Turns that took them.
+    turns: u32,
+    since: Instant,
+}
+
+impl Epoch {
+    const fn new(since: Instant) -> Self {
+        Self { requests: 0, turns: 0, since }
+    }
 }
 
 impl Default for Pace {
@@ -63,24 +79,27 @@ impl Pace {
         let paused = self.last.is_some_and(|last| now.saturating_duration_since(last) > PAUSE);
         self.last = Some(now);
         // Those of the first turn belong to the time before it.
-        let (before, since) = match self.epoch {
-            Some(epoch) if !paused => epoch,
-            _ => {
-                self.epoch = Some((0, now));
-                return self.way;
-            }
+        let Some(mut epoch) = self.epoch.filter(|_| !paused) else {
+            self.epoch = Some(Epoch::new(now));
+            return self.way;
         };
-        let requests = before + taken;
-        self.epoch = Some((requests, since));
-        if requests >= EPOCH_REQUESTS {
-            self.epoch = Some((0, now));
-            self.judge(now.saturating_duration_since(since).as_secs_f64() / f64::from(requests));
+        epoch.requests += taken;
+        epoch.turns += 1;
+        self.epoch = Some(epoch);
+        if epoch.requests >= EPOCH_REQUESTS {
+            self.epoch = Some(Epoch::new(now));
+            self.judge(epoch, now);
         }
         self.way
     }
 
-    /// An epoch is over; a request took `took_s` in it.
-    fn judge(&mut self, took_s: f64) {
+    /// An epoch is over.
+    fn judge(&mut self, epoch: Epoch, now: Instant) {
+        let took_s = now.saturating_duration_since(epoch.since).as_secs_f64() / f64::from(epoch.requests);
+        if self.way == Way::Gather && epoch.requests < GATHERED_MIN * epoch.turns {
+            (self.way, self.rival_s, self.settled) = (Way::Awake, None, SETTLED_EPOCHS);
+            return;
+        }
         match self.rival_s.take() {
             Some(rival_s) => {
                 let handicap = f64::from(GATHER_HANDICAP_PERCENT) / 100.0;
@@ -136,6 +155,13 @@ mod tests {
             },
         );
         assert!(share > 0.85, "{share}");
+    }
+
+    #[test]
+    fn where_nothing_gathers_the_server_stays_awake() {
+        // One of several servers of a drive: how soon it answers is not what its client waits for most.
+        let share = gathered(100_000, |_| 200, |_| 1);
+        assert!(share < 0.05, "{share}");
     }
 
     #[test]

@@ -37,8 +37,8 @@ const REQUESTS_MAX: usize = 512;
 const TURNS_MAX: usize = 32;
 /// How long a client may hold memory that others need, and neither send nor take a byte.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Requests up to this are small: what they cost is waking up, not moving bytes.
-const SMALL_BYTES_MAX: u32 = 64 << 10;
+/// Requests up to this are small enough for waking up to count beside moving their bytes.
+const SMALL_BYTES_MAX: u32 = 1 << 20;
 
 /// The state of one connection in transmission.
 pub(super) struct Transmission<'d, S> {
