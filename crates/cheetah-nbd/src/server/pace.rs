@@ -1,17 +1,21 @@
 //! How a connection passes the time between small requests.
 //!
-//! There are two ways to spend less on waking up, and which is better only the client's behaviour tells:
+//! What waking up costs can be spent better, and how only the client's behaviour tells:
 //!
-//! * **Awake**: keep polling for a moment ([`busy`](crate::busy)). A client that waits for its answers gets them sooner.
-//! * **Gather**: before going to sleep, wait a little without listening ([`Gathering`](super::workers)). A client that
+//! * **Awake**: where requests come one at a time, keep polling for a moment ([`busy`](crate::busy)): a client that waits
+//!   for its answers gets them sooner.
+//! * **Asleep**: where several come at once, sleep until there are more. Polling would take the processor from the client.
+//! * **Gather**: the same, but wait a little without listening first ([`gather`](super::workers::gather)). A client that
 //!   keeps many requests under way fills the socket meanwhile, nobody has to be woken for each of them, and one system
 //!   call takes and answers them all.
 //!
-//! How many requests a client keeps under way cannot be seen from here, so both are tried now and then, and the one
-//! that carries more requests a second is kept.
+//! How many requests a client keeps under way cannot be seen from here, so the last two are both tried now and then, and
+//! the one that carries more requests a second is kept.
 
 use std::time::{Duration, Instant};
 
+/// Turns of one request each until a client counts as one of depth 1 again.
+const SINGLE_TURNS: u32 = 256;
 /// Requests over which a way is judged.
 const EPOCH_REQUESTS: u32 = 256;
 /// Epochs until the other way is tried again: three requests in a hundred go the worse way.
@@ -19,7 +23,7 @@ const SETTLED_EPOCHS: u32 = 32;
 /// A client that pauses for so long tells nothing of either way.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Gathering spares the processor, so it may be this much slower, in hundredths.
-const GATHER_HANDICAP_PERCENT: u32 = 95;
+const GATHER_HANDICAP_PERCENT: u32 = 98;
 /// Requests that a turn takes on average where they gather. Where they do not, there is nothing to be spared.
 const GATHERED_MIN: u32 = 2;
 
@@ -28,6 +32,8 @@ const GATHERED_MIN: u32 = 2;
 pub(super) enum Way {
     /// Stay awake for the next one.
     Awake,
+    /// Sleep until there is one.
+    Asleep,
     /// Let some gather.
     Gather,
 }
@@ -35,15 +41,18 @@ pub(super) enum Way {
 impl Way {
     const fn other(self) -> Self {
         match self {
-            Self::Awake => Self::Gather,
-            Self::Gather => Self::Awake,
+            Self::Gather => Self::Asleep,
+            Self::Asleep | Self::Awake => Self::Gather,
         }
     }
 }
 
 /// Judges the two ways for one connection.
 pub(super) struct Pace {
+    /// Asleep or gathering.
     way: Way,
+    /// Turns of one request each until the client counts as one that has no more under way.
+    several: u32,
     epoch: Option<Epoch>,
     last: Option<Instant>,
     /// Epochs left until the other way is tried.
@@ -69,13 +78,18 @@ impl Epoch {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { way: Way::Awake, epoch: None, last: None, settled: 1, rival_s: None }
+        Self { way: Way::Asleep, several: 0, epoch: None, last: None, settled: 1, rival_s: None }
     }
 }
 
 impl Pace {
     /// Takes note of `taken` requests, taken at `now` in one turn, and says what to do until the next ones.
     pub(super) fn turn(&mut self, taken: u32, now: Instant) -> Way {
+        self.several = if taken > 1 { SINGLE_TURNS } else { self.several.saturating_sub(1) };
+        if self.several == 0 {
+            self.epoch = None;
+            return Way::Awake;
+        }
         let paused = self.last.is_some_and(|last| now.saturating_duration_since(last) > PAUSE);
         self.last = Some(now);
         // Those of the first turn belong to the time before it.
@@ -97,7 +111,7 @@ impl Pace {
     fn judge(&mut self, epoch: Epoch, now: Instant) {
         let took_s = now.saturating_duration_since(epoch.since).as_secs_f64() / f64::from(epoch.requests);
         if self.way == Way::Gather && epoch.requests < GATHERED_MIN * epoch.turns {
-            (self.way, self.rival_s, self.settled) = (Way::Awake, None, SETTLED_EPOCHS);
+            (self.way, self.rival_s, self.settled) = (Way::Asleep, None, SETTLED_EPOCHS);
             return;
         }
         match self.rival_s.take() {
@@ -105,7 +119,7 @@ impl Pace {
                 let handicap = f64::from(GATHER_HANDICAP_PERCENT) / 100.0;
                 let better = match self.way {
                     Way::Gather => took_s * handicap <= rival_s,
-                    Way::Awake => took_s < rival_s * handicap,
+                    Way::Asleep | Way::Awake => took_s < rival_s * handicap,
                 };
                 if !better {
                     self.way = self.way.other();
@@ -148,11 +162,8 @@ mod tests {
         // The server carries no more requests a second either way: the client is the limit.
         let share = gathered(
             100_000,
-            |way| if way == Way::Awake { 20 } else { 60 },
-            |way| match way {
-                Way::Awake => 2,
-                Way::Gather => 6,
-            },
+            |way| if way == Way::Gather { 60 } else { 20 },
+            |way| if way == Way::Gather { 6 } else { 2 },
         );
         assert!(share > 0.85, "{share}");
     }
@@ -178,7 +189,8 @@ mod tests {
                 let (us, taken) = match (deep, way) {
                     (true, Way::Gather) => (60, 8),
                     (false, Way::Gather) => (60, 1),
-                    (_, Way::Awake) => (20, 1),
+                    (true, _) => (20, 2),
+                    (false, _) => (20, 1),
                 };
                 now += Duration::from_micros(us);
                 way = pace.turn(taken, now);

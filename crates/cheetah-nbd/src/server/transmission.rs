@@ -167,6 +167,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         if small > 0 {
             match self.pace.turn(small, std::time::Instant::now()) {
                 pace::Way::Awake => busy::touch(),
+                pace::Way::Asleep => {}
                 pace::Way::Gather => workers::gather(),
             }
         }
