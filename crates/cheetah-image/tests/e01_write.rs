@@ -436,38 +436,3 @@ fn what_the_format_has_no_room_for_is_refused() {
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
-
-/// `E01_SOURCE=/some/file cargo test --release -p cheetah-image --test e01_write -- --ignored --nocapture throughput`,
-/// to be set beside `time ewfacquire -u -f encase6 -c fast`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
-async fn throughput() {
-    use std::io::Read as _;
-    let cpu_s = || {
-        let stat = fs::read_to_string("/proc/self/stat").unwrap();
-        // Fields 14 and 15: user and system time in hundredths of a second.
-        stat.split(' ').skip(13).take(2).map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum::<f64>()
-    };
-    let mut source = fs::File::open(std::env::var("E01_SOURCE").unwrap()).unwrap();
-    let size = source.metadata().unwrap().len();
-    let choices = [HashChoice::NONE.with(cheetah_image::HashKind::Md5), HashChoice::ALL];
-    for (level, hash) in [("fast", choices[0]), ("fast", choices[1]), ("1", choices[0])] {
-        let folder = TempDir::new_in(std::env::var("E01_FOLDER").unwrap_or("/dev/shm".into())).unwrap();
-        let options = E01Options { compression: level.parse().unwrap(), ..options() };
-        let (began, before_s) = (std::time::Instant::now(), cpu_s());
-        let mut writer = E01Writer::create(&folder.path().join("x.E01"), size, options).unwrap();
-        let hashing = Hashing::start(hash).unwrap();
-        std::io::Seek::rewind(&mut source).unwrap();
-        while writer.offset() < size {
-            let mut piece = vec![0; MIB.min((size - writer.offset()) as usize)];
-            source.read_exact(&mut piece).unwrap();
-            let piece = Data::from(piece);
-            hashing.push(&piece).await.unwrap();
-            writer.push(piece).await.unwrap();
-        }
-        let paths = writer.finish(&hashing.finish().await.unwrap()).await.unwrap();
-        let written: u64 = paths.iter().map(|path| fs::metadata(path).unwrap().len()).sum();
-        let (wall_s, cpu_s) = (began.elapsed().as_secs_f64(), cpu_s() - before_s);
-        println!("{level}, {hash}: {size} bytes to {written} in {wall_s:.2} s, {cpu_s:.2} s of CPU time");
-    }
-}
