@@ -20,6 +20,7 @@ pub mod io;
 pub mod linear;
 pub mod memory;
 pub mod overlay;
+pub mod percent;
 pub mod placement;
 pub mod prefetch;
 pub mod range;

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use cheetah_device::percent::{decode, encode};
+
 /// The port IANA gave to iSCSI.
 pub const PORT: u16 = 3260;
 
@@ -153,36 +155,6 @@ fn name_of(text: &str) -> Result<String, &'static str> {
     Ok(name)
 }
 
-/// Undoes percent encoding.
-fn decode(text: &str) -> Result<String, &'static str> {
-    const BAD: &str = "a percent sign must be followed by two hexadecimal digits; write %25 for the sign itself";
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(BAD);
-        let value = digit()? * 16 + digit()?;
-        out.push(u8::try_from(value).map_err(|_| BAD)?);
-    }
-    String::from_utf8(out).map_err(|_| "it must be UTF-8")
-}
-
-/// Percent encodes everything that is not plainly part of a name.
-fn encode(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' => {
-                write!(f, "{}", char::from(byte))?;
-            }
-            other => write!(f, "%{other:02X}")?,
-        }
-    }
-    Ok(())
-}
-
 /// Everything but the password.
 impl fmt::Display for IscsiUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -200,12 +172,12 @@ impl fmt::Display for IscsiUri {
         }
         if let Some(unit) = &self.unit {
             write!(f, "/")?;
-            encode(&unit.target, f)?;
+            encode(&unit.target, b":", f)?;
             write!(f, "/{}", unit.lun)?;
         }
         if let Some(initiator) = &self.initiator {
             write!(f, "?initiator=")?;
-            encode(initiator, f)?;
+            encode(initiator, b":", f)?;
         }
         Ok(())
     }

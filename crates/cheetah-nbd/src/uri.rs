@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::inbox::Inbox;
+use cheetah_device::percent::{decode, encode};
 
 /// The port IANA gave to NBD.
 pub const PORT: u16 = 10809;
@@ -99,35 +100,8 @@ fn parse_unix(rest: &str) -> Result<NbdUri, &'static str> {
     Ok(NbdUri { address: Address::Unix(decode(socket)?.into()), export: decode(export)? })
 }
 
-/// Undoes percent encoding.
-fn decode(text: &str) -> Result<String, &'static str> {
-    const BAD: &str = "a percent sign must be followed by two hexadecimal digits";
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(BAD);
-        let value = digit()? * 16 + digit()?;
-        out.push(u8::try_from(value).map_err(|_| BAD)?);
-    }
-    String::from_utf8(out).map_err(|_| "it must be UTF-8")
-}
-
-/// Percent encodes everything that is not plainly part of a path.
-fn encode(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' | b':' => {
-                write!(f, "{}", char::from(byte))?;
-            }
-            other => write!(f, "%{other:02X}")?,
-        }
-    }
-    Ok(())
-}
+/// What stays as it is in a path.
+const PLAIN: &[u8] = b"/:";
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -142,18 +116,18 @@ impl fmt::Display for NbdUri {
                     write!(f, ":{port}")?;
                 }
                 write!(f, "/")?;
-                encode(&self.export, f)
+                encode(&self.export, PLAIN, f)
             }
             // No URI, and never read as one: what was dialled is the far end's business.
             Address::Inbound(inbox) => {
                 write!(f, "inbound://{}/", inbox.address())?;
-                encode(&self.export, f)
+                encode(&self.export, PLAIN, f)
             }
             Address::Unix(path) => {
                 write!(f, "nbd+unix:///")?;
-                encode(&self.export, f)?;
+                encode(&self.export, PLAIN, f)?;
                 write!(f, "?socket=")?;
-                encode(&path.to_string_lossy(), f)
+                encode(&path.to_string_lossy(), PLAIN, f)
             }
         }
     }
