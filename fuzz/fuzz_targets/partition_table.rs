@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use cheetah_attach::partition::read_partitions;
 use cheetah_device::memory::Memory;
+use cheetah_volume::partition::read_partitions;
 use libfuzzer_sys::fuzz_target;
 
 /// Room for a table at the start and a backup at the end.

@@ -18,6 +18,7 @@ use std::time::Duration;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::window::Window;
 use cheetah_device::{Device, DynDevice};
+use cheetah_volume::partition::read_partitions;
 use fuser::{Config, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -25,7 +26,6 @@ use tokio::sync::watch;
 use self::filesystem::Files;
 use self::kernel::{Unmounted, Wish};
 use self::view::View;
-use crate::partition::read_partitions;
 use crate::{Error, Result};
 
 /// How long to wait for whoever has a file open before the mount is detached under them.

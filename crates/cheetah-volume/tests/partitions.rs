@@ -3,9 +3,9 @@
 
 use std::io::Cursor;
 
-use cheetah_attach::partition::{Partition, read_partitions};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
+use cheetah_volume::partition::{Partition, read_partitions};
 use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
 use gpt::mbr::ProtectiveMBR;

@@ -1,0 +1,17 @@
+//! Where a file's content lies.
+
+use cheetah_device::ByteRange;
+use smallvec::SmallVec;
+
+/// A file, as far as who reads ahead of its readers cares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileRuns {
+    /// The file system's number for it: MFT record, inode, or for FAT the offset of its directory entry.
+    pub id: u64,
+    /// The same for the directory it is in; where it is in several, one of them.
+    pub directory: u64,
+    /// Its place among the directory's entries, in the order in which tools list them.
+    pub place: u32,
+    /// Where its content lies, in the file's order; no holes, nothing behind its end.
+    pub runs: SmallVec<[ByteRange; 2]>,
+}
