@@ -1,0 +1,161 @@
+"""The vocabulary between the hub and its workers: tasks, results, and what is in them. All of it pickles."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Stage = Literal["volumes", "listing", "content", "unallocated"]
+STAGES: tuple[Stage, ...] = ("volumes", "listing", "content", "unallocated")
+
+ReadState = Literal["whole", "partial", "unreadable", "unread", "skipped"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Volume:
+    """A file system, or what stands where one could be. `start` and `length` are bytes in the image."""
+
+    index: int
+    start: int
+    length: int
+    fs: str
+    """The Sleuth Kit's name for it ("ntfs", "ext4", "fat32", …), or "" where it is not understood."""
+    description: str
+    sector_size: int = 512
+    block_size: int = 0
+    partitioned: bool = True
+    """Whether a partition table says where it is; a listing by hand then needs `-o`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One stream of one file, for whoever reads its content: a row of the listing, cut down to what reading takes."""
+
+    row: int
+    """Its line in the bodyfile, from 0: what ties a content row to its listing row."""
+    volume: int
+    address: str
+    inode: int
+    attr_type: int | None
+    attr_id: int | None
+    size: int
+    path: str
+    name: str
+    extension: str
+    deleted: bool
+    allocated: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Content:
+    """What became of one Entry. Hashes are lower-case hex, None where they were not made."""
+
+    row: int
+    read_state: ReadState
+    why: str | None = None
+    """For all states but "whole": one sentence."""
+    md5: str | None = None
+    sha1: str | None = None
+    sha256: str | None = None
+    type: str | None = None
+    mime: str | None = None
+    type_mismatch: bool = False
+    known: bool = False
+    wanted: str | None = None
+    hits: int = 0
+    bytes_read: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Something to look at. `offset` is in bytes: in the image where `address` is None, else in the file's stream."""
+
+    score: int
+    volume: int
+    kind: str
+    """"wanted-hash", "yara", "keyword", "mismatch", "deleted" …"""
+    rule: str
+    detail: str
+    address: str | None = None
+    path: str | None = None
+    offset: int | None = None
+    excerpt: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Something that is missing from the result, and why: one sentence. Ranges are bytes in the image."""
+
+    stage: str
+    sentence: str
+    volume: int = -1
+    path: str | None = None
+    offset: int | None = None
+    length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A piece of work, named by what it is: two tasks with the same name have the same result.
+
+    `what` depends on the stage, and is made of what JSON can hold:
+
+    * "volumes": empty;
+    * "listing": see `walk`;
+    * "content": the entries to read, as a list of `Entry`s (`entries()` gives them back);
+    * "unallocated": `[start, length]`, bytes in the image. `volume` is -1 outside all volumes.
+    """
+
+    stage: Stage
+    volume: int
+    what: tuple[Any, ...]
+    key: tuple[int, ...] = ()
+    """Where its rows stand among those of its stage; not part of its name."""
+
+    @functools.cached_property
+    def id(self) -> str:
+        """Its name: a digest of stage, volume and what."""
+        text = json.dumps([self.stage, self.volume, self.what], separators=(",", ":"), ensure_ascii=True)
+        return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()
+
+    @classmethod
+    def of_entries(cls, volume: int, entries: list[Entry], key: tuple[int, ...]) -> "Task":
+        """The content of a batch of files."""
+        return cls("content", volume, tuple(dataclasses.astuple(entry) for entry in entries), key)
+
+    def entries(self) -> list[Entry]:
+        """What a content task is to read."""
+        return [Entry(*one) for one in self.what]
+
+
+@dataclasses.dataclass
+class Result:
+    """What a task brought: tables for the store, more tasks, and what went wrong."""
+
+    rows: pa.Table | None = None
+    """Listing rows (`store.LISTING`) or content rows (`store.CONTENT`), by the task's stage."""
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+    tasks: list[Task] = dataclasses.field(default_factory=list)
+    volumes: list[Volume] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+    bytes_read: int = 0
+    """Bytes of files or of unallocated space that were read, not what crossed the link for them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What `progress` hears, several times a second at most. `total` is what is known so far, and grows."""
+
+    stage: str
+    """A stage, or "ranking", "merging", "report", "done"."""
+    done: int
+    total: int
+    bytes: int = 0
+    findings: int = 0
+    latest: tuple[Finding, ...] = ()
+    """The most important findings so far, at most ten, best first."""
+    unit: str = "files"
+    elapsed_s: float = 0.0
