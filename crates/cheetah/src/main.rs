@@ -8,7 +8,6 @@ mod cli;
 mod commands;
 mod failure;
 mod signals;
-mod source;
 mod ui;
 
 use std::process::ExitCode;

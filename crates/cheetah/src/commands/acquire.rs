@@ -18,13 +18,13 @@ use cheetah_image::{CaseData, Error, HashChoice, Identity, Kind, Source};
 use cheetah_nbd::inbox::Inbox;
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_nbd::{Method, Packing};
+use cheetah_source::{Access, Opened, is_drive};
 use futures::FutureExt as _;
 
 use self::show::Show;
 use super::options::TimeoutArgs;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
-use crate::source::{Access, Opened, is_drive};
 use crate::ui::Ui;
 
 /// What `acquire` is told.

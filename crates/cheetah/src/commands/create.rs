@@ -9,13 +9,13 @@ use cheetah_drive::file::Set;
 use cheetah_drive::fill;
 use cheetah_drive::{DriveFile, HashChoice, Wanted};
 use cheetah_image::Identity;
+use cheetah_source::identified;
 use serde_json::json;
 
 use super::load::{self, Source};
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
-use crate::source;
 use crate::ui::Ui;
 
 /// What `create` is told.
@@ -74,7 +74,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // Opened first: without the image there is no point in asking anybody for memory.
     let from = match &args.from {
-        Some(text) if args.lazy => Some(From::Filling(source::identified(text, timeout).await?.identity)),
+        Some(text) if args.lazy => Some(From::Filling(identified(text, timeout).await?.identity)),
         Some(text) => Some(From::Loading(Source::open(text, timeout).await?)),
         None => None,
     };

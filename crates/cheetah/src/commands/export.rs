@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use cheetah_device::{DynDevice, Error, Size};
 use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
+use cheetah_source::Opened;
 use serde_json::json;
 
 use super::lazy;
 use super::options::AccessArgs;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
-use crate::source::Opened;
 use crate::ui::Ui;
 
 /// What `export` is told.

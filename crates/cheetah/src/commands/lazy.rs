@@ -2,24 +2,18 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::Size;
-use cheetah_drive::fill::{FillOptions, Filling, OpenSource, Stage};
+use cheetah_drive::fill::{FillOptions, Filling, Stage};
 use cheetah_drive::{DriveFile, Image, ImageState};
+use cheetah_source::opener;
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
-use crate::source;
 use crate::ui::Ui;
-
-/// How a drive opens its source, whenever it must.
-pub fn opener(timeout: Duration) -> OpenSource {
-    Arc::new(move |spec| Box::pin(async move { source::identified(&spec, timeout).await }))
-}
 
 /// `cheetah load` without an image: fills the drive to the end.
 pub async fn fill_up(file: &DriveFile, force_lease: bool, timeout: Duration, stop: &mut Stop, ui: Ui) -> Result<()> {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use cheetah_device::Size;
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{DriveFile, HashChoice, Image, Progress};
+use cheetah_source::{Access, Opened};
 use serde_json::json;
 
 use super::lazy;
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
-use crate::source::{Access, Opened};
 use crate::ui::Ui;
 
 /// What `load` is told.

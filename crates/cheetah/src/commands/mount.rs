@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 
 use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
+use cheetah_source::Opened;
 use serde_json::{Value, json};
 
 use super::lazy;
 use super::options::AccessArgs;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
-use crate::source::Opened;
 use crate::ui::Ui;
 
 /// What `mount` is told.

@@ -9,10 +9,10 @@ use cheetah_device::Size;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::gather::Gather;
 use cheetah_drive::{Found, Layout, NodeSpec};
+use cheetah_source::{Access, OverlayPlace};
 use clap::ValueEnum;
 
 use crate::failure::{Failure, Result};
-use crate::source::{Access, OverlayPlace};
 use crate::ui::Ui;
 
 /// Where a drive listens for nodes that join, unless told otherwise: the port after a node's own two.
@@ -151,7 +151,7 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// The same, for [`crate::source::Opened::open`].
+    /// The same, for [`cheetah_source::Opened::open`].
     pub fn get(&self) -> Access {
         Access {
             half_loaded: false,

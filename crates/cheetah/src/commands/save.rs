@@ -8,13 +8,13 @@ use cheetah_drive::digests::Digests;
 use cheetah_drive::fill::partial::save_partial;
 use cheetah_drive::save::{SaveOptions, save};
 use cheetah_drive::{DriveFile, HashChoice, ImageState, Progress};
+use cheetah_source::{Access, Opened};
 use serde_json::json;
 
 use super::compared::{hash_lines, since_load};
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
-use crate::source::{Access, Opened};
 use crate::ui::Ui;
 
 /// What `save` is told.

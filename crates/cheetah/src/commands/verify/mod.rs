@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use cheetah_acquire::custody::{PublicKey, SigningKey};
 use cheetah_image::HashChoice;
+use cheetah_source::is_drive;
 
 use super::options::TimeoutArgs;
 use crate::failure::Result;
-use crate::source::is_drive;
 use crate::ui::Ui;
 
 /// What `verify` is told.

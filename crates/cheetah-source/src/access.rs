@@ -1,0 +1,72 @@
+//! How a source is to be opened.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use cheetah_device::Size;
+
+/// How to open a source.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// For writing; drives only.
+    pub writable: bool,
+    /// Keep writes apart.
+    pub overlay: Option<OverlayPlace>,
+    /// Memory for reading ahead.
+    pub prefetch_bytes: u64,
+    /// Take the write lease from whoever holds it; or the right to fill a drive that is not full yet.
+    pub force_lease: bool,
+    /// Fill a drive that is not full yet, while it is read. Otherwise such a drive is refused.
+    pub fill: bool,
+    /// Open a drive although nodes are lost.
+    pub allow_lost: bool,
+    /// Open a drive although the load of its image never finished.
+    pub half_loaded: bool,
+    /// How long a node may be silent.
+    pub timeout: Duration,
+}
+
+impl Access {
+    /// To be read once, from start to end.
+    pub fn read_once(timeout: Duration) -> Self {
+        let (writable, force_lease, fill, allow_lost, half_loaded) = (false, false, false, false, false);
+        Self { writable, overlay: None, prefetch_bytes: 0, force_lease, fill, allow_lost, half_loaded, timeout }
+    }
+}
+
+/// Where an overlay keeps what is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OverlayPlace {
+    /// In memory, up to this many bytes.
+    Memory(Size),
+    /// In a file that must not exist yet, and is gone afterwards.
+    File(PathBuf),
+}
+
+impl FromStr for OverlayPlace {
+    type Err = cheetah_device::size::BadSize;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        /// Enough for the journals and access times that tools insist on writing.
+        const DEFAULT: Size = Size(256 << 20);
+        match text.split_once(':') {
+            _ if text == "memory" => Ok(Self::Memory(DEFAULT)),
+            Some(("memory", size)) => size.parse().map(Self::Memory),
+            _ => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlay_is_kept_where_the_user_says() {
+        assert_eq!("memory".parse(), Ok(OverlayPlace::Memory(Size(256 << 20))));
+        assert_eq!("memory:2GiB".parse(), Ok(OverlayPlace::Memory(Size(2 << 30))));
+        assert_eq!("/tmp/changes".parse(), Ok(OverlayPlace::File("/tmp/changes".into())));
+        assert!("memory:lots".parse::<OverlayPlace>().is_err());
+    }
+}
