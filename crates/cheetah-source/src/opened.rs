@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cheetah_acquire::custody::FillLog;
 use cheetah_device::overlay::Overlay;
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::{Device, DynDevice, Size};
@@ -80,6 +81,7 @@ impl Opened {
             without_source: true,
             timeout: access.timeout,
             prefetch_budget: access.prefetch_bytes,
+            witness: Some(Arc::new(FillLog::beside(&file.path))),
         };
         let Some(filling) = Filling::open(file, opener(access.timeout), options).await? else { return Ok(None) };
         let (device, name) = (filling.device(), file.name.clone());

@@ -17,7 +17,7 @@ pub enum Event {
     Started(Box<Started>),
     /// An acquisition that was interrupted goes on.
     Resumed {
-        /// Bytes from the start that need not be read again.
+        /// Bytes that need not be read again: those from the start, but for a drive that is filled while it is used.
         at: u64,
         /// The source's identity, as it was found now.
         #[serde(default, skip_serializing_if = "Value::is_null")]

@@ -19,6 +19,7 @@
 mod audit;
 mod check;
 mod event;
+mod filling;
 mod key;
 mod lines;
 mod log;
@@ -30,6 +31,7 @@ pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{check, verify_log};
 pub use cheetah_image::coverage::map_path;
 pub use event::{Event, Finished, Span, Started, Verified, source};
+pub use filling::FillLog;
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use read::Damage;

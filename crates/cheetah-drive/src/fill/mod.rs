@@ -23,6 +23,7 @@ pub mod partial;
 mod samples;
 mod source;
 mod sparse;
+mod witness;
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Weak};
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use cheetah_device::copy_on_read::{self, CopyOnRead, CopyOnReadConfig};
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
+use cheetah_device::coverage::State;
 use cheetah_device::{Coverage, DynDevice};
 use cheetah_image::{Error, HashChoice, Hashes, Identity, Result};
 use tokio::sync::watch;
@@ -40,13 +42,15 @@ use self::finish::Finish;
 pub use self::source::OpenSource;
 use self::source::Returning;
 use self::sparse::Sparse;
+use self::witness::Told;
+pub use self::witness::{Happened, Witness};
 use crate::copy::Progress;
 use crate::file::{DriveFile, Fill, Image, ImageState};
 use crate::open::{Drive, OpenOptions};
 use crate::status::status;
 
 /// How to open a drive that is being filled.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FillOptions {
     /// Take the right to fill from whoever has it.
     pub force_lease: bool,
@@ -56,6 +60,8 @@ pub struct FillOptions {
     pub timeout: Duration,
     /// Bytes of memory for read-ahead; 0 for none.
     pub prefetch_budget: u64,
+    /// Puts on record what happens to the evidence.
+    pub witness: Option<Arc<dyn Witness>>,
 }
 
 /// How far a fill has come.
@@ -136,6 +142,7 @@ pub struct Filling {
     drive: Drive,
     stage: watch::Receiver<Stage>,
     follower: JoinHandle<()>,
+    told: Told,
 }
 
 impl Filling {
@@ -179,6 +186,10 @@ impl Filling {
     pub async fn close(self) -> Result<()> {
         self.follower.abort();
         let recorded = self.copy.close().await.map_err(Error::device("recording what has been copied"));
+        if !matches!(&*self.stage.borrow(), Stage::Complete(_)) {
+            let read = self.copy.progress().borrow().read;
+            self.told.tell_the_end(Happened::Stopped { read }).await;
+        }
         drop((self.device, self.prefetch, self.copy));
         let closed = self.drive.close().await;
         recorded.and(closed)
@@ -225,6 +236,7 @@ struct Parts {
     source: Returning,
     account: Arc<Account>,
     coverage: Coverage,
+    told: Told,
 }
 
 impl Parts {
@@ -234,18 +246,22 @@ impl Parts {
         let Some((fill, image)) = file.fill.clone().zip(file.image.as_ref()) else { return Ok(None) };
         let coverage = map::load(&file, image.size)?;
         let account = Arc::new(Account::open(&file, coverage.clone())?);
-        let source = Returning::new(open, fill.clone(), account.clone(), options.timeout);
-        match source.connect().await {
+        let told = Told::new(options.witness.clone());
+        let source = Returning::new(open, fill.clone(), account.clone(), told.clone(), options.timeout);
+        let found = match source.connect().await {
             Err(error) if options.without_source && error.exit_code() != 3 => {
                 tracing::warn!("{error}; what is there can be read, and filling goes on once the source is back");
+                None
             }
-            connected => connected?,
-        }
-        Ok(Some(Self { file, fill, source, account, coverage }))
+            connected => Some(connected?),
+        };
+        let read = coverage.in_state(State::Read).map(|range| range.len).sum();
+        told.tell(Happened::Opened { source: found, read }).await?;
+        Ok(Some(Self { file, fill, source, account, coverage, told }))
     }
 
     fn start(self, drive: Drive, options: &FillOptions) -> Result<Filling> {
-        let Self { file, fill, source, account, coverage } = self;
+        let Self { file, fill, source, account, coverage, told } = self;
         let config = CopyOnReadConfig {
             sector_bytes: fill.sector_size.map_or(512, u64::from).min(copy_on_read::GRAIN),
             ..CopyOnReadConfig::new(fill.location.as_str())
@@ -263,8 +279,8 @@ impl Parts {
         };
         let (stages, stage) = watch::channel(Stage::Copying(copy.progress().borrow().clone()));
         let ahead = prefetch.as_ref().map(Arc::downgrade);
-        let follower = tokio::spawn(follow(file, copy.clone(), ahead, drive.device(), account, stages));
-        Ok(Filling { device, prefetch, copy, drive, stage, follower })
+        let follower = tokio::spawn(follow(file, copy.clone(), ahead, drive.device(), account, told.clone(), stages));
+        Ok(Filling { device, prefetch, copy, drive, stage, follower, told })
     }
 }
 
@@ -275,6 +291,7 @@ async fn follow(
     ahead: Option<Weak<Prefetch>>,
     drive: DynDevice,
     account: Arc<Account>,
+    told: Told,
     stages: watch::Sender<Stage>,
 ) {
     let mut progress = copy.progress();
@@ -296,8 +313,16 @@ async fn follow(
             ahead.forget(range);
         }
     };
-    let finish = Finish { file, drive, account: &account, coverage: copy.coverage(), forget: &forget };
+    let coverage = copy.coverage();
+    let unreadable = coverage.in_state(State::Unreadable).collect();
+    let finish = Finish { file, drive, account: &account, coverage, forget: &forget };
     let finished = finish.run(|progress| drop(stages.send_replace(Stage::Checking(progress)))).await;
+    told.tell_the_end(match &finished {
+        Ok(DriveFile { image: Some(image), .. }) => Happened::Complete { image: image.clone(), unreadable },
+        Ok(_) => Happened::Failed { why: "a drive was finished without its image; this is a bug".into() },
+        Err(error) => Happened::Failed { why: error.to_string() },
+    })
+    .await;
     stages.send_replace(match finished.map(|file| file.image) {
         Ok(Some(image)) => Stage::Complete(image),
         Ok(None) => Stage::Failed(Error::failed("a drive was finished without its image; this is a bug")),
@@ -309,7 +334,6 @@ async fn follow(
 mod tests {
     use super::*;
     use crate::file::tests::example;
-    use cheetah_device::coverage::State;
     use cheetah_device::memory::Memory;
     use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
     use cheetah_image::Kind;
@@ -351,7 +375,7 @@ mod tests {
         let wrong = ByteRange::new(1 << 20, 1 << 20);
         drive.write(wrong.offset + 5, vec![0xff; 9].into(), false).await.unwrap();
         let (stages, stage) = watch::channel(Stage::Copying(copy.progress().borrow().clone()));
-        follow(file.clone(), copy.clone(), Some(Arc::downgrade(&ahead)), drive, account, stages).await;
+        follow(file.clone(), copy.clone(), Some(Arc::downgrade(&ahead)), drive, account, Told::default(), stages).await;
         let Stage::Failed(error) = stage.borrow().clone() else { panic!("{:?}", stage.borrow()) };
         assert!(error.exit_code() == 3 && error.to_string().contains("not what the source sent"), "{error}");
         let recorded = map::load(&file, SIZE).unwrap();

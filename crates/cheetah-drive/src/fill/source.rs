@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io};
-use cheetah_image::{Error, Result, Source};
+use cheetah_image::{Error, Identity, Result, Source};
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::account::Account;
 use super::origin::recognise;
 use super::samples;
+use super::witness::{Happened, Told};
 use crate::file::Fill;
 
 /// Opens whatever a path or a URI stands for.
@@ -28,6 +29,7 @@ pub(super) struct Returning {
     /// What came from it so far.
     account: Arc<Account>,
     name: Arc<str>,
+    told: Told,
     /// How long a read may take to find the source again.
     patience: Duration,
     state: Mutex<State>,
@@ -42,33 +44,47 @@ struct State {
 
 impl Returning {
     /// The source that `fill` describes, not open yet.
-    pub(super) fn new(open: OpenSource, fill: Fill, account: Arc<Account>, patience: Duration) -> Self {
+    pub(super) fn new(open: OpenSource, fill: Fill, account: Arc<Account>, told: Told, patience: Duration) -> Self {
         let name = fill.location.as_str().into();
-        Self { open, fill, account, name, patience, state: Mutex::default() }
+        Self { open, fill, account, name, told, patience, state: Mutex::default() }
     }
 
-    /// Opens it now. An error that is evidence (exit code 3) says that it is not the same any more.
-    pub(super) async fn connect(&self) -> Result<()> {
+    /// Opens it now, and says what it is. An error that is evidence (exit code 3) says that it is not the same any more.
+    pub(super) async fn connect(&self) -> Result<Identity> {
         let mut state = self.state.lock().await;
-        state.open = Some(self.open_again().await?);
-        Ok(())
+        match self.open_again().await {
+            Ok(source) => {
+                state.open = Some(source.device);
+                Ok(source.identity)
+            }
+            Err(error) => {
+                self.tell_if_changed(&error).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn tell_if_changed(&self, error: &Error) {
+        if matches!(error, Error::Evidence(_)) {
+            self.told.tell_the_end(Happened::Changed { what: error.to_string() }).await;
+        }
     }
 
     /// Opens it, and makes sure that it is what it was.
-    async fn open_again(&self) -> Result<DynDevice> {
-        let device = self.open_alike().await?;
+    async fn open_again(&self) -> Result<Source> {
+        let source = self.open_alike().await?;
         // So that there is time for it within the patience of whoever waits.
-        samples::compare(&self.account, &device, &self.name, self.patience / 2).await?;
-        Ok(device)
+        samples::compare(&self.account, &source.device, &self.name, self.patience / 2).await?;
+        Ok(source)
     }
 
     /// Opens what looks the same without reading it.
-    async fn open_alike(&self) -> Result<DynDevice> {
+    async fn open_alike(&self) -> Result<Source> {
         let opening = timeout(self.patience, (self.open)(self.fill.location.clone()));
         let silent = |_| Error::failed(format!("{}: no answer for {:?}", self.name, self.patience));
         let source = opening.await.unwrap_or_else(|elapsed| Err(silent(elapsed)))?;
         recognise(&self.fill, &source.identity)?;
-        Ok(source.device)
+        Ok(source)
     }
 
     /// It as it is open now; opened again if it is not.
@@ -82,7 +98,7 @@ impl Returning {
         {
             return Err(why.clone());
         }
-        match self.open_again().await {
+        match self.come_back().await {
             Ok(device) => {
                 tracing::info!("{}: the source is back", self.name);
                 state.open = Some(device.clone());
@@ -90,10 +106,20 @@ impl Returning {
             }
             Err(error) => {
                 let why: Arc<str> = error.to_string().into();
+                if state.failed.as_ref().is_none_or(|(_, before)| *before != why) {
+                    self.tell_if_changed(&error).await;
+                }
                 state.failed = Some((Instant::now(), why.clone()));
                 Err(why)
             }
         }
+    }
+
+    /// Opens it again, on record.
+    async fn come_back(&self) -> Result<DynDevice> {
+        let Source { device, identity, .. } = self.open_again().await?;
+        self.told.tell(Happened::Back { source: identity }).await?;
+        Ok(device)
     }
 
     async fn read_or_reopen(&self, range: ByteRange) -> cheetah_device::Result<Data> {
@@ -112,6 +138,7 @@ impl Returning {
             if state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, &device)) {
                 tracing::warn!("{}: the source failed, and is opened anew: {error}", self.name);
                 state.open = None;
+                self.told.tell_the_end(Happened::Lost { why: error.to_string() }).await;
             }
         }
         Err(error)
@@ -187,7 +214,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = DriveFile { path: dir.path().join("case.drive"), ..example() };
         let account = Arc::new(Account::open(&file, Coverage::new(100)).unwrap());
-        let source = Returning::new(open, fill, account, Duration::from_secs(1));
+        let source = Returning::new(open, fill, account, Told::default(), Duration::from_secs(1));
         let read = || source.read(ByteRange::new(0, 10));
         assert!(read().await.unwrap() == [7; 10][..]);
         assert!(read().await.unwrap_err().to_string().contains("pulled"));
@@ -224,7 +251,7 @@ mod tests {
         };
         let identity = Identity::new(Kind::Nbd, "nbd://h", 100);
         let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
-        let source = |byte| Returning::new(of(byte), fill.clone(), account.clone(), Duration::from_secs(1));
+        let source = |byte| Returning::new(of(byte), fill.clone(), account.clone(), Told::default(), Duration::from_secs(1));
         source(7).connect().await.unwrap();
         let refusal = source(8).connect().await.unwrap_err();
         assert!(refusal.exit_code() == 3 && refusal.to_string().contains("is different now"), "{refusal}");

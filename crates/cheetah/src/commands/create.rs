@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
@@ -12,7 +13,7 @@ use cheetah_image::Identity;
 use cheetah_source::identified;
 use serde_json::json;
 
-use super::load::{self, Source};
+use super::load::{self, How, Source};
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -98,13 +99,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
     let loaded = match (from, &args.from) {
-        (Some(From::Loading(source)), _) => tokio::select! {
-            loaded = load::load(&mut file, source, args.hash, false, timeout, ui) => loaded.map(drop),
-            signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}"))),
-        },
-        (Some(From::Filling(identity)), Some(spec)) => {
-            fill::begin(&mut file, spec, &identity, args.hash).map_err(Failure::from)
+        (Some(From::Loading(source)), _) => {
+            let how = How { hashes: args.hash, force_lease: false, timeout };
+            load::load(&mut file, source, how, "", &mut stop, ui).await.map(drop)
         }
+        (Some(From::Filling(identity)), Some(spec)) => begin(&mut file, spec, &identity, args.hash),
         _ => Ok(()),
     };
     if let Err(failure) = loaded {
@@ -113,6 +112,12 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     answer(&file, ui);
     Ok(())
+}
+
+/// Has the drive filled from now on, on record.
+fn begin(file: &mut DriveFile, spec: &str, source: &Identity, hashes: HashChoice) -> Result<()> {
+    fill::begin(file, spec, source, hashes)?;
+    Ok(FillLog::beside(&file.path).started(source, &file.path, hashes, true)?)
 }
 
 /// What is to be in the drive.

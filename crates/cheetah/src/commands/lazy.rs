@@ -2,8 +2,10 @@
 
 use std::convert::Infallible;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_drive::fill::{FillOptions, Filling, Stage};
 use cheetah_drive::{DriveFile, Image, ImageState};
@@ -18,7 +20,8 @@ use crate::ui::Ui;
 /// `cheetah load` without an image: fills the drive to the end.
 pub async fn fill_up(file: &DriveFile, force_lease: bool, timeout: Duration, stop: &mut Stop, ui: Ui) -> Result<()> {
     let name = file.path.display();
-    let options = FillOptions { force_lease, without_source: false, timeout, prefetch_budget: 0 };
+    let witness = Some(Arc::new(FillLog::beside(&file.path)) as _);
+    let options = FillOptions { force_lease, without_source: false, timeout, prefetch_budget: 0, witness };
     let Some(filling) = Filling::open(file, opener(timeout), options).await? else {
         return Err(Failure::misused(format!("{name} is complete by now: somebody else has finished it meanwhile")));
     };

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{DriveFile, HashChoice, Image, Progress};
-use cheetah_source::{Access, Opened};
+use cheetah_source::identified;
 use serde_json::json;
 
 use super::lazy;
@@ -65,13 +66,12 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return lazy::fill_up(&file, args.force_lease, timeout, &mut stop, ui).await;
     };
     let source = Source::open(source, timeout).await?;
-    let image = tokio::select! {
-        image = load(&mut file, source, args.hash, args.force_lease, timeout, ui) => image?,
-        signal = stop.asked() => return Err(Failure::failed(format!(
-            "stopped by {signal}: {} holds part of the image only, and says so; load it again, or destroy it",
-            args.drive.display()
-        ))),
-    };
+    let how = How { hashes: args.hash, force_lease: args.force_lease, timeout };
+    let left = format!(
+        ": {} holds part of the image only, and says so; load it again, or destroy it",
+        args.drive.display()
+    );
+    let image = load(&mut file, source, how, &left, &mut stop, ui).await?;
     let value = json!({
         "drive": args.drive, "source": image.source, "size_bytes": image.size, "hashes": image.hashes,
     });
@@ -81,38 +81,62 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 
 /// An image about to be loaded.
 pub struct Source {
-    opened: Opened,
+    source: cheetah_image::Source,
     named: String,
 }
 
 impl Source {
     /// Opens what the user calls `text`.
     pub async fn open(text: &str, timeout: Duration) -> Result<Self> {
-        let opened = Opened::open(text, &Access::read_once(timeout)).await?;
-        Ok(Self { opened, named: text.to_owned() })
+        Ok(Self { source: identified(text, timeout).await?, named: text.to_owned() })
     }
 
     /// Bytes in it.
     pub fn size(&self) -> u64 {
-        self.opened.size()
+        self.source.identity.size
     }
 }
 
-/// Loads `source` into the drive, showing how far it has come.
+/// How to load it.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// Hashes to make of the whole.
+    pub hashes: HashChoice,
+    /// Take the write lease from whoever holds it.
+    pub force_lease: bool,
+    /// How long a node may be silent.
+    pub timeout: Duration,
+}
+
+/// Loads `source` into the drive, on record, showing how far it has come. `left` is added to what is said when it is
+/// stopped: what that leaves behind.
 pub async fn load(
     file: &mut DriveFile,
     source: Source,
-    hashes: HashChoice,
-    force_lease: bool,
-    timeout: Duration,
+    how: How,
+    left: &str,
+    stop: &mut Stop,
     ui: Ui,
 ) -> Result<Image> {
+    let log = FillLog::beside(&file.path);
+    log.started(&source.source.identity, &file.path, how.hashes, false)?;
+    let outcome = tokio::select! {
+        outcome = pass(file, &source, how, ui) => outcome,
+        signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}{left}"))),
+    };
+    match &outcome {
+        Ok(image) => log.finished(image, 0)?,
+        Err(failure) => log.stopped(&failure.message),
+    }
+    outcome
+}
+
+async fn pass(file: &mut DriveFile, source: &Source, how: How, ui: Ui) -> Result<Image> {
+    let How { hashes, force_lease, timeout } = how;
     let progress = ui.progress(format!("loading {}", source.named), source.size());
-    let options = LoadOptions { source_name: source.named, hashes, force_lease, timeout };
+    let options = LoadOptions { source_name: source.named.clone(), hashes, force_lease, timeout };
     let shown = |so_far: Progress| progress.set(so_far.done);
-    let image = cheetah_drive::load::load(file, source.opened.device.clone(), options, shown).await?;
-    source.opened.close().await?;
-    Ok(image)
+    Ok(cheetah_drive::load::load(file, source.source.device.clone(), options, shown).await?)
 }
 
 /// Says what nodes that are not Cheetah's cannot promise, if the drive has such nodes.

@@ -255,6 +255,13 @@ fn killed_it_goes_on_from_what_was_recorded() {
     assert_eq!(bytes(&rest), 16 * MIB - bytes(&recorded));
     drop(source);
     cheetah(&["verify", &drive]).ok();
+
+    // The filler that was killed left no last word; the log has everything else that was done.
+    let log = std::fs::read_to_string(desk.at("case.drive.custody")).unwrap();
+    let events: Vec<_> = log.lines().map(|line| text(&serde_json::from_str(line).unwrap(), "event").to_owned()).collect();
+    let expected = ["started", "resumed", "source_changed", "resumed", "hashes", "finished", "verified"];
+    assert_eq!(events, expected);
+    cheetah(&["verify", desk.arg("case.drive.custody").as_str()]).ok();
 }
 
 #[test]

@@ -15,23 +15,30 @@ pub struct Ran {
     pub stderr: String,
 }
 
+/// The program, signing with a key that is not the user's own.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+    command.env("CHEETAH_KEY", concat!(env!("CARGO_TARGET_TMPDIR"), "/custody.key"));
+    command
+}
+
 /// `cheetah --json ARGS…`
 pub fn cheetah(args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+    let mut command = program();
     command.arg("--json").args(args);
     run(command)
 }
 
 /// `cheetah --json ARGS…`, signing with the key in a file.
 pub fn cheetah_signing(key: &Path, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+    let mut command = program();
     command.env("CHEETAH_KEY", key).arg("--json").args(args);
     run(command)
 }
 
 /// `cheetah ARGS…`, as people run it.
 pub fn cheetah_plain(args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+    let mut command = program();
     command.args(args);
     run(command)
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::run::program;
+
 /// Nothing here takes this long; a test that waits longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -30,7 +32,7 @@ impl Service {
     /// Starts it, and waits for its first line, which must be this event.
     #[track_caller]
     pub fn start_on(args: &[&str], event: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+        let mut command = program();
         command.arg("--json").args(args);
         Self::spawn(command, event).unwrap_or_else(|why| panic!("cheetah {}: {why}", args.join(" ")))
     }
