@@ -6,7 +6,6 @@ STRING = pa.string()
 
 LISTING = pa.schema(
     [
-        ("key", pa.binary()),
         ("volume", pa.int32()),
         ("address", STRING),
         ("path", STRING),
@@ -28,11 +27,12 @@ LISTING = pa.schema(
         ("attr_type", pa.int32()),
         ("attr_id", pa.int32()),
         ("extension", STRING),
+        ("why", STRING),
         ("line", pa.binary()),
     ]
 )
-"""One row for each line of the bodyfile. `key` orders them; `line` is the line itself, without its end. Neither key,
-line nor inode are in files.parquet."""
+"""One row for each line of the bodyfile. `line` is the line itself, without its end; `why` says what is wrong with the row,
+where its metadata could not be read. Neither line nor inode are in files.parquet."""
 
 CONTENT = pa.schema(
     [

@@ -112,8 +112,6 @@ class Task:
     stage: Stage
     volume: int
     what: tuple[Any, ...]
-    key: tuple[int, ...] = ()
-    """Where its rows stand among those of its stage; not part of its name."""
 
     @functools.cached_property
     def id(self) -> str:
@@ -122,13 +120,24 @@ class Task:
         return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()
 
     @classmethod
-    def of_entries(cls, volume: int, entries: list[Entry], key: tuple[int, ...]) -> "Task":
+    def of_entries(cls, volume: int, entries: list[Entry]) -> "Task":
         """The content of a batch of files."""
-        return cls("content", volume, tuple(dataclasses.astuple(entry) for entry in entries), key)
+        return cls("content", volume, tuple(dataclasses.astuple(entry) for entry in entries))
 
     def entries(self) -> list[Entry]:
         """What a content task is to read."""
         return [Entry(*one) for one in self.what]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where rows that were left to another task belong: within this task's start number `within`, before row `row`, come
+    those of start number `start` of `tasks[task]`."""
+
+    within: int
+    row: int
+    task: int
+    start: int
 
 
 @dataclasses.dataclass
@@ -139,6 +148,11 @@ class Result:
     """Listing rows (`store.LISTING`) or content rows (`store.CONTENT`), by the task's stage."""
     findings: list[Finding] = dataclasses.field(default_factory=list)
     tasks: list[Task] = dataclasses.field(default_factory=list)
+    """What is left to do, of the same stage."""
+    places: list[Place] = dataclasses.field(default_factory=list)
+    """Of a listing: where what is left belongs, in order."""
+    starts: list[int] = dataclasses.field(default_factory=list)
+    """Of a listing: the first row of each of the task's starts."""
     volumes: list[Volume] = dataclasses.field(default_factory=list)
     problems: list[Problem] = dataclasses.field(default_factory=list)
     bytes_read: int = 0

@@ -1,0 +1,71 @@
+"""Numbers and times as the report shows them."""
+
+import datetime
+
+_IEC = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+DAY_S = 86400
+# No-break, and narrower than a space: groups of digits stay together.
+THIN = "\u202f"
+
+
+def count(value: int) -> str:
+    """1 234 567, with narrow no-break spaces."""
+    return f"{value:,}".replace(",", THIN)
+
+
+def size(value: int) -> str:
+    """Bytes in the largest IEC unit that leaves at least one: `1.4 GiB`. Always rounded down, as nothing grows by being
+    printed."""
+    unit = 0
+    while unit < len(_IEC) - 1 and value >= 1024 ** (unit + 1):
+        unit += 1
+    if unit == 0:
+        return "1 byte" if value == 1 else f"{value} bytes"
+    tenths = value * 10 // 1024**unit
+    whole = tenths // 10
+    return f"{whole} {_IEC[unit]}" if whole >= 100 or tenths % 10 == 0 else f"{whole}.{tenths % 10} {_IEC[unit]}"
+
+
+def exact_size(value: int) -> str:
+    """`1.4 GiB (1 503 238 553 bytes)`."""
+    return size(value) if value < 1024 else f"{size(value)} ({count(value)} bytes)"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share. Only all is 100 % and only nothing is 0 %."""
+    if whole <= 0:
+        return "–"
+    if part == 0 or part == whole:
+        return "0 %" if part == 0 else "100 %"
+    share = 100 * part / whole
+    if share < 0.1:
+        return "< 0.1 %"
+    if share > 99.9:
+        return "> 99.9 %"
+    return f"{share:.1f} %"
+
+
+def moment(seconds: int) -> str:
+    """A time of a file, UTC; a dash where there is none. Times beyond what a calendar holds stay numbers."""
+    if seconds == 0:
+        return "–"
+    try:
+        when = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return f"{count(seconds)} s"
+    return when.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+
+
+def date(day: int) -> datetime.date:
+    """The day with this number, counted from 1970-01-01."""
+    return datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
+
+
+def duration(seconds: float) -> str:
+    """`3 h 12 min`, `4 min 10 s`, `7.2 s`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
