@@ -94,7 +94,7 @@ def _odd(extension: str, found: Type) -> bool:
         # "svg" and "html" are of the family "text", old mail and PostScript are text as well.
         return found.family in _HIDDEN and found.name not in ("rtf", "eml", "mbox", "pgp", "postscript")
     if extension in _FAMILIES:
-        return found.family not in _FAMILIES[extension]
-    if extension in _NAMES:
-        return found.name not in _NAMES[extension]
+        return found.family not in _FAMILIES[extension] and (found.family in _HIDDEN or extension in _STRICT)
+    if extension in _NAMES and found.name not in _NAMES[extension]:
+        return found.family in _HIDDEN or extension in _STRICT
     return False

@@ -160,7 +160,6 @@ def _rows() -> list[tuple[str, str, str, tuple[tuple[int, bytes], ...]]]:
         ("system", "appledouble", "multipart/appledouble", ((at, b"\0\x05\x16\x07\0\x02\0\0"),)),
         ("system", "ds_store", "application/x-apple-ds-store", ((at, b"\0\0\0\x01Bud1"),)),
         ("system", "torrent", "application/x-bittorrent", ((at, b"d8:announce"),)),
-        ("system", "java-class", "application/java-vm", ((at, b"\xca\xfe\xba\xbe\0\0\0"),)),
         ("system", "gettext", "application/x-gettext-translation", ((at, b"\xde\x12\x04\x95\0\0"),)),
         # Fonts
         ("font", "truetype", "font/ttf", ((at, b"\0\x01\0\0\0"), (12, b""))),

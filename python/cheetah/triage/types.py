@@ -21,6 +21,7 @@ PDF = Type("pdf", "application/pdf", "document")
 PE = Type("pe", "application/vnd.microsoft.portable-executable", "executable")
 MZ = Type("mz", "application/x-dosexec", "executable")
 MACH_FAT = Type("mach-o", "application/x-mach-binary", "executable")
+JAVA_CLASS = Type("java-class", "application/java-vm", "executable")
 BMP = Type("bmp", "image/bmp", "image")
 ICO = Type("ico", "image/vnd.microsoft.icon", "image")
 MP3 = Type("mp3", "audio/mpeg", "audio")
@@ -149,8 +150,9 @@ def _by_arithmetic(head: bytes) -> Type | None:
         length, offset = struct.unpack_from("<II", head, 14)
         if 0 < count < 256 and offset == 6 + 16 * count and 0 < length < 1 << 24 and head[9] == 0:
             return ICO
-    if head.startswith(b"\xca\xfe\xba\xbe"):
-        return MACH_FAT
+    if head.startswith(b"\xca\xfe\xba\xbe") and len(head) >= 8:
+        # A number of architectures, or Java's version, of which the first was 45.
+        return MACH_FAT if 0 < struct.unpack_from(">I", head, 4)[0] < 43 else JAVA_CLASS
     if _is_mp3(head):
         return MP3
     if head[1080:1082] == b"\x53\xef" and not any(head[:64]):
