@@ -2,8 +2,10 @@
 """A round trip by TCP, where `ping` may not be installed.
 
 `echo.py serve ADDRESS PORT` answers one connection; `echo.py ask ADDRESS PORT` prints the median of 200 round
-trips of one byte, in microseconds.
+trips of one byte, in microseconds; `echo.py ask ADDRESS PORT COUNT` of so many.
 """
+
+from __future__ import annotations
 
 import socket
 import statistics
@@ -13,7 +15,7 @@ import time
 ROUND_TRIPS = 200
 
 
-def serve(address, port):
+def serve(address: str, port: int) -> None:
     """Sends back whatever one client sends."""
     with socket.create_server((address, port)) as server:
         print("ready", flush=True)
@@ -24,12 +26,12 @@ def serve(address, port):
                 connection.sendall(byte)
 
 
-def ask(address, port):
+def ask(address: str, port: int, round_trips: int = ROUND_TRIPS) -> float:
     """Returns the median round trip in microseconds."""
     samples_us = []
     with socket.create_connection((address, port), timeout=10) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(ROUND_TRIPS):
+        for _ in range(round_trips):
             start = time.perf_counter()
             connection.sendall(b".")
             connection.recv(1)
@@ -42,4 +44,4 @@ if __name__ == "__main__":
     if verb == "serve":
         serve(host, number)
     else:
-        print(f"{ask(host, number):.0f}")
+        print(f"{ask(host, number, *map(int, sys.argv[4:5])):.0f}")

@@ -1,85 +1,142 @@
 #!/usr/bin/env python3
 """Brings a lab up and takes it down from the command line; see lab/README.md."""
 
+from __future__ import annotations
+
 import argparse
-import json
 import os
 import sys
+from typing import NoReturn
 
 # The directory of this file would make `import lab` find this file.
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # pylint: disable=wrong-import-position
-from lab.namespace import LabError
-from lab.network import STATE_DIR, Lab
+from lab import check as accuracy
+from lab import network
+from lab.link import Link, bits_per_s, microseconds, parts_per_million, size_bytes
+from lab.namespace import LabError, Namespace
+from lab.network import Lab
+from lab.state import StateFile
 
 
-def state_path(name):
-    """Where a lab that stays up is remembered."""
-    return os.path.join(STATE_DIR, f"{name}.json")
+def link_of(arguments: argparse.Namespace) -> Link:
+    """The link every node has that has none of its own."""
+    if arguments.rtt is not None and arguments.delay is not None:
+        raise LabError("--rtt and --delay say the same in two ways; give one of them")
+    delay_us = microseconds(arguments.delay) if arguments.delay else microseconds(arguments.rtt or "0us") // 2
+    return Link(
+        None if arguments.rate == "none" else bits_per_s(arguments.rate),
+        delay_us,
+        size_bytes(arguments.queue) if arguments.queue else None,
+        parts_per_million(arguments.loss),
+    )
 
 
-def up(arguments):
+def links_of(arguments: argparse.Namespace, base: Link) -> dict[int, Link]:
+    """The links of nodes that have one of their own."""
+    links = {}
+    for text in arguments.link:
+        number, colon, said = text.partition(":")
+        if not colon or not number.isdigit():
+            raise LabError(f"'{text}' is not a link; write NODE:delay=20ms,loss=1%")
+        links[int(number)] = Link.parse(said, base)
+    return links
+
+
+def up(arguments: argparse.Namespace) -> int:
     """`lab.py up`."""
-    lab = Lab(arguments.nodes, arguments.rate, arguments.rtt, arguments.name, die_with_parent=False)
+    link = link_of(arguments)
+    links = links_of(arguments, link)
+    lab = Lab(arguments.nodes, name=arguments.name, die_with_parent=False, link=link, links=links)
     lab.up()
-    os.makedirs(STATE_DIR, exist_ok=True)
-    with open(state_path(arguments.name), "w", encoding="utf-8") as file:
-        json.dump({"nodes": arguments.nodes, "relay_pid": lab.relay_pid}, file)
+    lab.leave_up()
     print(f"examiner  {lab.examiner_address:<12} nsenter --net={lab.examiner.path}")
     for node in lab.nodes:
         print(f"node {node.number:<4} {node.address:<12} nsenter --net={node.namespace.path}")
+    return 0
 
 
-def down(arguments):
+def down(arguments: argparse.Namespace) -> int:
     """`lab.py down`."""
-    try:
-        with open(state_path(arguments.name), encoding="utf-8") as file:
-            state = json.load(file)
-    except FileNotFoundError:
-        raise LabError(f"no lab named {arguments.name} is up") from None
-    lab = Lab(state["nodes"], name=arguments.name)
-    lab.relay_pid = state["relay_pid"]
-    lab.down()
-    os.remove(state_path(arguments.name))
+    name = network.full_name(arguments.name)
+    state = StateFile(name)
+    if not state.claim(create=False):
+        if network.namespaces_of(name):
+            raise LabError(f"{name} belongs to a process that is running; it goes when that ends")
+        raise LabError(f"no lab named {arguments.name} is up")
+    network.remove_all_of(name)
+    state.remove()
+    return 0
 
 
-def enter(arguments):
+def sweep(_: argparse.Namespace) -> int:
+    """`lab.py sweep`."""
+    for name in network.sweep():
+        print(f"removed what was left of {name}")
+    return 0
+
+
+def enter(arguments: argparse.Namespace) -> int:
     """`lab.py enter examiner|N COMMAND…`."""
-    lab = Lab(200, name=arguments.name)
-    machine = lab.examiner if arguments.machine == "examiner" else lab.nodes[int(arguments.machine) - 1].namespace
-    argv = machine.command(arguments.argv or [os.environ.get("SHELL", "sh")])
+    machine = arguments.machine if arguments.machine == "examiner" else f"n{arguments.machine}"
+    namespace = Namespace(f"{network.full_name(arguments.name)}-{machine}")
+    if not namespace.exists():
+        raise LabError(f"there is no {arguments.machine} in a lab named {arguments.name}; is it up?")
+    argv = namespace.command(arguments.argv or [os.environ.get("SHELL", "sh")])
     os.execvp(argv[0], argv)
 
 
-def parser():
+def check(arguments: argparse.Namespace) -> int:
+    """`lab.py check`."""
+    return 0 if accuracy.report(arguments.seconds) else 1
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"lab.py: {message}; see {self.prog} --help", file=sys.stderr)
+        sys.exit(2)
+
+
+def parser() -> Parser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="lab.py", description="A network on one machine.")
+    top = Parser(prog="lab.py", description="A network on one machine.")
     top.add_argument("--name", default="main", help="which lab, where several are up (default: main)")
     verbs = top.add_subparsers(required=True, metavar="VERB")
     verb = verbs.add_parser("up", help="bring a lab up; it stays until `down`")
     verb.add_argument("--nodes", type=int, default=3, help="machines beside the examiner's (default: 3)")
-    verb.add_argument("--rate", default="1gbit", help="of each node's link, each way, as tc has it (default: 1gbit)")
-    verb.add_argument("--rtt", default="0us", help="round trip added to each node's link, such as 0.3ms (default: 0)")
+    verb.add_argument("--rate", default="1gbit", help="of each node's link, each way, or none (default: 1gbit)")
+    verb.add_argument("--rtt", help="round trip added to each node's link, such as 0.3ms (default: 0)")
+    verb.add_argument("--delay", help="the same, one way")
+    verb.add_argument("--queue", help="bytes that wait where the rate is exceeded (default: 20ms of the rate)")
+    verb.add_argument("--loss", default="0%", help="share of frames lost at random, such as 0.1%% (default: 0%%)")
+    verb.add_argument("--link", action="append", default=[], metavar="N:WHAT",
+                      help="the link of node N, where it differs: rate=…,delay=…,queue=…,loss=… (delay is one way)")
     verb.set_defaults(run=up)
-    verb = verbs.add_parser("down", help="take it down")
+    verb = verbs.add_parser("down", help="take it down, ending what runs in it")
     verb.set_defaults(run=down)
+    verb = verbs.add_parser("sweep", help="remove what is left of labs whose process was killed")
+    verb.set_defaults(run=sweep)
     verb = verbs.add_parser("enter", help="run a command, or a shell, on one of its machines")
     verb.add_argument("machine", help="examiner, or a node's number")
     verb.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
     verb.set_defaults(run=enter)
+    verb = verbs.add_parser("check", help="measure round trips and rates, and compare them with what was asked for")
+    verb.add_argument("--seconds", type=float, default=3.0, help="for each rate (default: 3)")
+    verb.set_defaults(run=check)
     return top
 
 
-def main():
+def main() -> int:
     """Entry point; exit 1 with one sentence where it fails."""
     arguments = parser().parse_args()
     try:
-        arguments.run(arguments)
+        return int(arguments.run(arguments))
     except LabError as error:
         print(f"lab.py: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,18 +1,29 @@
 """Network namespaces, and running things in them."""
 
+from __future__ import annotations
+
+import contextlib
 import os
+import select
+import signal
 import subprocess
+import time
+from collections.abc import Sequence
 
 NETNS_DIR = "/run/netns"
+END_TIMEOUT_S = 5.0
 
 
 class LabError(Exception):
     """The lab could not do what was asked; says what and what to do about it."""
 
 
-def run(argv):
+def run(argv: Sequence[str]) -> str:
     """Runs a command to its end and returns its output; a failure carries the command and its complaint."""
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise LabError(f"{argv[0]} is not installed; the lab needs iproute2 and util-linux") from None
     if done.returncode != 0:
         complaint = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
         raise LabError(f"{' '.join(argv)}: {complaint}")
@@ -22,11 +33,11 @@ def run(argv):
 class Namespace:
     """One network namespace, named so that nobody else's can be meant."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
         self.path = os.path.join(NETNS_DIR, name)
 
-    def create(self):
+    def create(self) -> None:
         """Makes it, with loopback up, no IPv6 (its chatter spoils captures) and room for long fat links."""
         run(["ip", "netns", "add", self.name])
         self.set_sysctl("net/ipv6/conf/all/disable_ipv6", "1")
@@ -35,21 +46,93 @@ class Namespace:
         self.set_sysctl("net/ipv4/tcp_wmem", "4096 65536 33554432")
         self.run(["ip", "link", "set", "lo", "up"])
 
-    def remove(self):
-        """Removes it; processes still inside keep their sockets but lose their links."""
-        if os.path.exists(self.path):
-            run(["ip", "netns", "del", self.name])
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return os.path.exists(self.path)
 
-    def command(self, argv):
+    def remove(self) -> None:
+        """Ends what still runs in it, then removes it; nothing where it is not there."""
+        if self.exists():
+            _end(self.processes())
+            try:
+                run(["ip", "netns", "del", self.name])
+            except LabError:
+                if self.exists():
+                    raise
+
+    def processes(self) -> list[int]:
+        """The processes in it, but for the caller and those it was started by."""
+        try:
+            wanted = os.stat(self.path).st_ino
+        except FileNotFoundError:
+            return []
+        spared = _ancestors(os.getpid())
+        found = []
+        for entry in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if entry.isdigit() and int(entry) not in spared and os.stat(f"/proc/{entry}/ns/net").st_ino == wanted:
+                    found.append(int(entry))
+        return found
+
+    def command(self, argv: Sequence[str]) -> list[str]:
         """`argv` so that it runs in here. Not `ip netns exec`: that unshares mounts, and a FUSE mount made
         under it is invisible outside."""
         return ["nsenter", f"--net={self.path}", "--", *argv]
 
-    def run(self, argv):
+    def run(self, argv: Sequence[str]) -> str:
         """Runs a command in here to its end and returns its output."""
         return run(self.command(argv))
 
-    def set_sysctl(self, key, value):
+    def set_sysctl(self, key: str, value: str) -> None:
         """Sets a sysctl of the namespace; one the kernel does not have is passed over."""
         script = f'if [ -e /proc/sys/{key} ]; then echo "{value}" > /proc/sys/{key}; fi'
         self.run(["sh", "-c", script])
+
+
+def _ancestors(pid: int) -> set[int]:
+    """The process and those it descends from."""
+    found = set()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+        except FileNotFoundError:
+            break
+    return found
+
+
+def _end(pids: list[int]) -> None:
+    """SIGTERM, so that mounts are taken down, and SIGKILL for who has not gone when the time is up."""
+    handles = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            handles.append(os.pidfd_open(pid))
+    for number, until_s in ((signal.SIGTERM, END_TIMEOUT_S), (signal.SIGKILL, 1.0)):
+        for handle in handles:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
+        handles = _wait(handles, until_s)
+
+
+def _wait(handles: list[int], seconds: float) -> list[int]:
+    """Waits for the processes to end; closes the handles of those that did and returns the others."""
+    deadline = time.monotonic() + seconds
+    while True:
+        running = []
+        for handle in handles:
+            if _has_ended(handle):
+                os.close(handle)
+            else:
+                running.append(handle)
+        handles = running
+        if not handles or time.monotonic() > deadline:
+            return handles
+        time.sleep(0.01)
+
+
+def _has_ended(handle: int) -> bool:
+    """Whether the process has ended, reaped or not: a pidfd is readable then."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))

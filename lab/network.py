@@ -1,126 +1,193 @@
 """The lab: an examiner and nodes around one switch, each node behind a link of its own.
 
     examiner ── switch ─┬─ link ─ node 1
-       10.77.0.1        ├─ link ─ node 2      link: rate limited at both ends, optionally delayed
+       10.77.0.1        ├─ link ─ node 2      link: rate limited at both ends, optionally delayed and lossy
                         └─ link ─ node N      node i: 10.77.0.(10+i)
 
 Each is a network namespace, and the switch, a bridge, is one too, so nothing of the machine's own network is
 touched and any number of labs can be up at once.
 """
 
+from __future__ import annotations
+
+import contextlib
+import itertools
 import os
 import re
+import subprocess
+from collections.abc import Mapping, Sequence
 
-from lab import relay
+from lab import relay, state
+from lab.link import Link, bits_per_s, microseconds
 from lab.namespace import NETNS_DIR, LabError, Namespace
+from lab.state import STATE_DIR, Remembered, StateFile
 
 PREFIX = "cheetah-lab"
-STATE_DIR = "/run/cheetah-lab"
 EXAMINER_ADDRESS = "10.77.0.1"
-BURST = "256k"
-QUEUE_LATENCY = "20ms"
+NODES_MAX = 200
+
+_counter = itertools.count(1)
 
 
-def microseconds(text):
-    """Reads `300us`, `0.3ms` or `1s` as whole microseconds."""
-    found = re.fullmatch(r"([0-9.]+)(us|ms|s)", text)
-    if not found:
-        raise LabError(f"'{text}' is not a time; write a number and a unit, such as 300us, 0.3ms, 1s")
-    return round(float(found.group(1)) * {"us": 1, "ms": 1_000, "s": 1_000_000}[found.group(2)])
+def full_name(name: str) -> str:
+    """The name that namespaces and files of the lab `name` begin with."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,60}", name):
+        raise LabError(f"'{name}' is no name for a lab; use up to 60 letters, digits, '_', '.' and '-'")
+    return f"{PREFIX}-{name}"
 
 
-def sweep():
-    """Removes what labs left behind whose process was killed: they are named after it."""
-    if not os.path.isdir(NETNS_DIR):
-        return
-    for name in os.listdir(NETNS_DIR):
-        found = re.fullmatch(rf"{PREFIX}-(\d+)-\w+", name)
-        if found and not os.path.exists(f"/proc/{found.group(1)}"):
-            Namespace(name).remove()
+def namespaces_of(name: str) -> list[Namespace]:
+    """What there is of the lab with that full name: the switch, where its relay runs, first."""
+    found = [entry for entry in _netns_names() if re.fullmatch(rf"{re.escape(name)}-(switch|examiner|n\d+)", entry)]
+    return [Namespace(entry) for entry in sorted(found, key=lambda entry: (not entry.endswith("switch"), entry))]
+
+
+def _netns_names() -> list[str]:
+    try:
+        return os.listdir(NETNS_DIR)
+    except FileNotFoundError:
+        return []
+
+
+def remove_all_of(name: str) -> None:
+    """Takes down whatever there is of the lab with that full name, but for its state file."""
+    for namespace in namespaces_of(name):
+        namespace.remove()
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(_log_path(name))
+
+
+def _log_path(name: str) -> str:
+    return os.path.join(STATE_DIR, f"{name}.relay.log")
+
+
+def sweep() -> list[str]:
+    """Removes what labs left behind whose process was killed; returns their full names."""
+    swept = []
+    orphans = {found[1] for entry in _netns_names() if (found := re.fullmatch(rf"({PREFIX}-.+)-\w+", entry))}
+    known = set(state.names())
+    for name in sorted(known):
+        file = StateFile(name)
+        if not file.claim(create=False):
+            continue
+        if file.read().stays:
+            file.release()
+            continue
+        remove_all_of(name)
+        file.remove()
+        swept.append(name)
+    for name in sorted(orphans - known):
+        # A lab that has come up meanwhile has a state file by now.
+        if namespaces_of(name) and name not in state.names():
+            remove_all_of(name)
+            swept.append(name)
+    return swept
 
 
 class Node:
     """A machine at the far end of a link: a namespace and its address in the lab."""
 
-    def __init__(self, lab, number):
+    def __init__(self, lab: str, number: int, link: Link) -> None:
         self.namespace = Namespace(f"{lab}-n{number}")
         self.address = f"10.77.0.{10 + number}"
         self.number = number
+        self.link = link
 
-    def command(self, argv):
+    def command(self, argv: Sequence[str]) -> list[str]:
         """`argv` so that it runs on this machine."""
         return self.namespace.command(argv)
 
 
 class Lab:
-    """A lab, up between `with` and its end. `rate` is as `tc` has it (`1gbit`) or None; `rtt` such as `0.3ms`."""
+    """A lab, up between `with` and its end.
 
-    def __init__(self, nodes, rate="1gbit", rtt="0us", name=None, die_with_parent=True):
-        if not 1 <= nodes <= 200:
-            raise LabError(f"{nodes} nodes: a lab has 1 to 200")
-        self.name = f"{PREFIX}-{name or os.getpid()}"
-        self.rate = rate
-        self.delay_us = microseconds(rtt) // 2
+    `rate` is as `tc` has it (`1gbit`) or None for no limit; `rtt` such as `0.3ms`, half of it each way. `link` says
+    all that and more at once, and `links` says it for single nodes, by their number from 1.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        rate: str | None = "1gbit",
+        rtt: str = "0us",
+        name: str | None = None,
+        die_with_parent: bool = True,
+        link: Link | None = None,
+        links: Mapping[int, Link] | None = None,
+    ) -> None:
+        if not 1 <= nodes <= NODES_MAX:
+            raise LabError(f"{nodes} nodes: a lab has 1 to {NODES_MAX}")
+        if link is None:
+            link = Link(bits_per_s(rate) if rate else None, microseconds(rtt) // 2)
+        links = links or {}
+        for number in links:
+            if not 1 <= number <= nodes:
+                raise LabError(f"a link for node {number}: the lab has nodes 1 to {nodes}")
+        self.name = full_name(name or f"{os.getpid()}-{next(_counter)}")
         self.switch = Namespace(f"{self.name}-switch")
         self.examiner = Namespace(f"{self.name}-examiner")
         self.examiner_address = EXAMINER_ADDRESS
-        self.nodes = [Node(self.name, number + 1) for number in range(nodes)]
-        self.relay_pid = None
+        self.nodes = [Node(self.name, number, links.get(number, link)) for number in range(1, nodes + 1)]
         self._die_with_parent = die_with_parent
+        self._state = StateFile(self.name)
+        self._relay: subprocess.Popen[str] | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Lab:
         self.up()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.down()
 
-    def up(self):
+    def up(self) -> None:
         """Builds it; half a lab is taken down again."""
         if os.geteuid() != 0:
             raise LabError("the lab makes network namespaces, which needs root")
-        if os.path.exists(self.switch.path):
-            raise LabError(f"a lab named {self.name} is up already; take it down first")
         sweep()
+        if not self._state.claim(create=True):
+            raise LabError(f"a lab named {self.name} is up already; take it down first")
+        if self._state.read().stays:
+            self._state.release()
+            raise LabError(f"a lab named {self.name} is up already; take it down first")
         try:
-            for namespace in self._namespaces():
+            self._state.write(Remembered(stays=False))
+            for namespace in (self.switch, self.examiner, *(node.namespace for node in self.nodes)):
                 namespace.create()
             self._wire()
         except BaseException:
             self.down()
             raise
 
-    def down(self):
-        """Takes down what there is of it; safe to call twice."""
-        if self.relay_pid is not None:
-            relay.stop(self.relay_pid)
-            self.relay_pid = None
-        if os.path.exists(self._log_path()):
-            os.remove(self._log_path())
-        for namespace in self._namespaces():
-            namespace.remove()
+    def leave_up(self) -> None:
+        """Has it stay when this process ends, until somebody takes it down."""
+        self._state.write(Remembered(stays=True))
+        self._state.release()
 
-    def _log_path(self):
-        return os.path.join(STATE_DIR, f"{self.name}.relay.log")
+    def down(self) -> None:
+        """Takes down what there is of it, ending what still runs in it; safe to call twice."""
+        remove_all_of(self.name)
+        if self._relay is not None:
+            self._relay.wait()
+            self._relay = None
+        self._state.remove()
 
-    def _namespaces(self):
-        return [self.switch, self.examiner, *(node.namespace for node in self.nodes)]
-
-    def _wire(self):
+    def _wire(self) -> None:
         self.switch.run(["ip", "link", "add", "br0", "type", "bridge"])
         self.switch.run(["ip", "link", "set", "br0", "up"])
         self._veth(self.examiner, "eth0", self.switch, "examiner")
         self._join_bridge("examiner")
         self._address(self.examiner, EXAMINER_ADDRESS)
-        use_relay = self.delay_us > 0 and not self._has_netem()
+        late = [node for node in self.nodes if node.link.needs_delay_line()]
+        use_relay = bool(late) and not self._has_netem()
         for node in self.nodes:
-            self._link(node, use_relay)
+            self._link(node, use_relay and node in late)
+        if any(node.link.loss_ppm for node in self.nodes):
+            self._one_packet_a_frame(self.examiner)
         if use_relay:
-            pairs = [(f"line{node.number}", f"far{node.number}") for node in self.nodes]
-            os.makedirs(STATE_DIR, exist_ok=True)
-            self.relay_pid = relay.start(self.switch, pairs, self.delay_us, self._log_path(), self._die_with_parent)
+            pairs = [(node.link, f"line{node.number}", f"far{node.number}") for node in late]
+            self._relay = relay.start(self.switch, pairs, _log_path(self.name), self._die_with_parent)
 
-    def _link(self, node, use_relay):
+    def _link(self, node: Node, use_relay: bool) -> None:
         """One node's link. Where a relay delays it, it consists of two veth pairs with the relay between."""
         port = f"port{node.number}"
         if use_relay:
@@ -131,21 +198,29 @@ class Lab:
             self._veth(node.namespace, "eth0", self.switch, port)
         self._join_bridge(port)
         self._address(node.namespace, node.address)
-        netem_us = 0 if use_relay else self.delay_us
-        self._shape(node.namespace, "eth0", netem_us)
-        self._shape(self.switch, port, netem_us)
+        netem = node.link.needs_delay_line() and not use_relay
+        self._shape(node.namespace, "eth0", node.link, netem)
+        self._shape(self.switch, port, node.link, netem)
+        if node.link.loss_ppm:
+            self._one_packet_a_frame(node.namespace)
 
-    def _shape(self, namespace, interface, netem_us):
-        """Limits what leaves `interface`, and delays it where netem is to do that."""
+    @staticmethod
+    def _shape(namespace: Namespace, interface: str, link: Link, netem: bool) -> None:
+        """Limits what leaves `interface`; delays and loses it before that, where netem is to."""
         qdisc = ["tc", "qdisc", "add", "dev", interface]
         parent = ["root", "handle", "1:"]
-        if self.rate:
-            namespace.run([*qdisc, *parent, "tbf", "rate", self.rate, "burst", BURST, "latency", QUEUE_LATENCY])
+        if netem:
+            namespace.run([*qdisc, *parent, *link.netem()])
             parent = ["parent", "1:1"]
-        if netem_us:
-            namespace.run([*qdisc, *parent, "netem", "delay", f"{netem_us}us", "limit", "100000"])
+        if link.rate_bits:
+            namespace.run([*qdisc, *parent, *link.token_bucket()])
 
-    def _has_netem(self):
+    @staticmethod
+    def _one_packet_a_frame(namespace: Namespace) -> None:
+        """Has senders cut what they send themselves: of a super-frame, loss would take all packets or none."""
+        namespace.run(["ip", "link", "set", "eth0", "gso_max_segs", "1"])
+
+    def _has_netem(self) -> bool:
         try:
             self.switch.run(["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us"])
         except LabError:
@@ -154,17 +229,17 @@ class Lab:
         return True
 
     @staticmethod
-    def _veth(here, name, there, peer):
+    def _veth(here: Namespace, name: str, there: Namespace, peer: str) -> None:
         argv = ["ip", "link", "add", "name", name, "netns", here.name, "type", "veth"]
         here.run([*argv, "peer", "name", peer, "netns", there.name])
         here.run(["ip", "link", "set", name, "up"])
         there.run(["ip", "link", "set", peer, "up"])
 
-    def _join_bridge(self, port):
+    def _join_bridge(self, port: str) -> None:
         self.switch.run(["ip", "link", "set", port, "master", "br0"])
 
     @staticmethod
-    def _address(namespace, address):
+    def _address(namespace: Namespace, address: str) -> None:
         namespace.run(["ip", "address", "add", f"{address}/24", "dev", "eth0"])
         # Multicast (mDNS) needs a route to leave by.
         namespace.run(["ip", "route", "add", "default", "dev", "eth0"])

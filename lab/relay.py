@@ -1,11 +1,13 @@
 """The delay line between two interfaces, for kernels without netem: builds and starts `lab/relay`."""
 
-import os
-import signal
-import subprocess
-import time
+from __future__ import annotations
 
-from lab.namespace import LabError
+import os
+import subprocess
+from collections.abc import Sequence
+
+from lab.link import Link
+from lab.namespace import LabError, Namespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CRATE = os.path.join(HERE, "relay")
@@ -16,7 +18,7 @@ BINARY = os.path.join(TARGET, "release", "lab-relay")
 QUEUE_KIB = 65536
 
 
-def build():
+def build() -> str:
     """Builds the relay where it is missing or older than its source; returns its path."""
     sources = [os.path.join(CRATE, "src", name) for name in os.listdir(os.path.join(CRATE, "src"))]
     newest = max(os.path.getmtime(path) for path in sources)
@@ -34,21 +36,25 @@ def build():
     return BINARY
 
 
-def real_time_prefix():
+def real_time_prefix() -> list[str]:
     """`chrt` where it is allowed: a relay that waits for the processor adds a delay nobody asked for."""
     allowed = subprocess.run(["chrt", "-f", "50", "true"], capture_output=True, check=False).returncode == 0
     return ["chrt", "-f", "50"] if allowed else []
 
 
-def start(namespace, pairs, delay_us, log_path, die_with_parent=True):
-    """Starts a relay in `namespace` between each pair of interfaces, `delay_us` one way; returns its pid. What it
-    has to say (frames dropped) goes to `log_path`."""
-    argv = [build(), "--delay-us", str(delay_us), "--queue-kib", str(QUEUE_KIB)]
-    argv += [f"{left}:{right}" for left, right in pairs]
+def start(
+    namespace: Namespace, pairs: Sequence[tuple[Link, str, str]], log_path: str, die_with_parent: bool = True
+) -> subprocess.Popen[str]:
+    """Starts a relay in `namespace` between each pair of interfaces, which does what their link says. It ends with
+    the namespace's interfaces. What it has to say (frames dropped) goes to `log_path`."""
+    argv = [build(), "--queue-kib", str(QUEUE_KIB)]
+    for link, left, right in pairs:
+        argv += [*link.relayed(), f"{left}:{right}"]
     prefix = ["setpriv", "--pdeathsig", "TERM"] if die_with_parent else ["setsid"]
     argv = prefix + namespace.command(real_time_prefix() + argv)
     with open(log_path, "w+", encoding="utf-8") as log:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert process.stdout is not None
         ready = process.stdout.readline()
         process.stdout.close()
         if ready.strip() != "ready":
@@ -56,23 +62,4 @@ def start(namespace, pairs, delay_us, log_path, die_with_parent=True):
             process.wait()
             log.seek(0)
             raise LabError(f"the relay did not start: {log.read().strip()}")
-    return process.pid
-
-
-def stop(pid):
-    """Ends the relay `pid`, if that is still what it is."""
-    try:
-        if os.path.basename(os.readlink(f"/proc/{pid}/exe").replace(" (deleted)", "")) != "lab-relay":
-            return
-        os.kill(pid, signal.SIGTERM)
-        for _ in range(200):
-            os.kill(pid, 0)
-            try:
-                if os.waitpid(pid, os.WNOHANG)[0] == pid:
-                    return
-            except ChildProcessError:
-                pass  # started by an earlier call of the command line: not ours to reap
-            time.sleep(0.01)
-        os.kill(pid, signal.SIGKILL)
-    except (FileNotFoundError, ProcessLookupError):
-        return
+    return process

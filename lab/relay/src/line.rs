@@ -2,18 +2,21 @@
 
 use std::collections::VecDeque;
 
-/// What a frame costs the wire beside its bytes: preamble, frame check sequence and gap between frames.
-const WIRE_OVERHEAD_BYTES: u64 = 24;
+/// The same frames of the same traffic are lost every time.
+const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+const MILLION: u64 = 1_000_000;
 
 /// What a line does to frames.
 #[derive(Debug, Clone, Copy)]
 pub struct LineConfig {
     /// Added to every frame, in nanoseconds.
     pub delay_ns: u64,
-    /// Bits a second the line carries; `None` is without limit.
+    /// Bits a second the line carries, of whole Ethernet frames (as `tc` counts); `None` is without limit.
     pub rate_bits: Option<u64>,
     /// Bytes that may wait; a frame that would exceed it is dropped.
     pub queue_bytes_max: u64,
+    /// Frames in a million that are lost at random.
+    pub loss_ppm: u64,
 }
 
 /// A frame as it was received, with what is needed to charge it fairly.
@@ -21,9 +24,8 @@ pub struct LineConfig {
 pub struct Frame {
     /// The virtio-net header and the frame, as read and to be written.
     pub bytes: Box<[u8]>,
-    /// Packets on a real wire: more than one for a super-frame left whole by segmentation offload.
-    pub packets: u64,
-    /// Bytes those packets have on a real wire, headers repeated.
+    /// Bytes it has on a real wire; for a super-frame left whole by segmentation offload, those of all its packets,
+    /// headers repeated.
     pub wire_bytes: u64,
 }
 
@@ -36,16 +38,21 @@ pub struct Line {
     /// When the wire has put the last frame out.
     free_at_ns: u64,
     dropped: u64,
+    /// State of the generator that says which frames are lost; never 0.
+    random: u64,
 }
 
 impl Line {
     /// An empty line.
     pub fn new(config: LineConfig) -> Self {
-        Self { config, frames: VecDeque::new(), waiting_bytes: 0, free_at_ns: 0, dropped: 0 }
+        Self { config, frames: VecDeque::new(), waiting_bytes: 0, free_at_ns: 0, dropped: 0, random: SEED }
     }
 
-    /// Takes in a frame that arrived at `arrived_ns`, or drops it where the queue is full.
+    /// Takes in a frame that arrived at `arrived_ns`; loses it where chance says so, drops it where the queue is full.
     pub fn push(&mut self, frame: Frame, arrived_ns: u64) {
+        if self.is_lost() {
+            return;
+        }
         if self.waiting_bytes + frame.wire_bytes > self.config.queue_bytes_max {
             self.dropped += 1;
             return;
@@ -77,7 +84,18 @@ impl Line {
 
     fn wire_time_ns(&self, frame: &Frame) -> u64 {
         let Some(rate_bits) = self.config.rate_bits else { return 0 };
-        (frame.wire_bytes + frame.packets * WIRE_OVERHEAD_BYTES) * 8 * 1_000_000_000 / rate_bits
+        frame.wire_bytes * 8 * 1_000_000_000 / rate_bits
+    }
+
+    /// Throws the dice for one frame (xorshift64*).
+    fn is_lost(&mut self) -> bool {
+        if self.config.loss_ppm == 0 {
+            return false;
+        }
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * MILLION >> 32 < self.config.loss_ppm
     }
 }
 
@@ -86,11 +104,11 @@ mod tests {
     use super::*;
 
     fn frame(wire_bytes: u64) -> Frame {
-        Frame { bytes: vec![0; 4].into(), packets: 1, wire_bytes }
+        Frame { bytes: vec![0; 4].into(), wire_bytes }
     }
 
     fn line(rate_bits: Option<u64>) -> Line {
-        Line::new(LineConfig { delay_ns: 150_000, rate_bits, queue_bytes_max: 4000 })
+        Line::new(LineConfig { delay_ns: 150_000, rate_bits, queue_bytes_max: 4000, loss_ppm: 0 })
     }
 
     #[test]
@@ -109,7 +127,7 @@ mod tests {
         line.push(frame(1514), 0);
         let first = line.next_due_ns().unwrap();
         line.pop_due(first).unwrap();
-        assert_eq!(line.next_due_ns().unwrap() - first, (1514 + 24) * 8);
+        assert_eq!(line.next_due_ns().unwrap() - first, 1514 * 8);
     }
 
     #[test]
@@ -122,5 +140,16 @@ mod tests {
         line.pop_due(u64::MAX).unwrap();
         line.push(frame(1514), 0);
         assert_eq!(line.dropped(), 1);
+    }
+
+    #[test]
+    fn as_many_frames_are_lost_as_asked() {
+        let config = LineConfig { delay_ns: 0, rate_bits: None, queue_bytes_max: 4000, loss_ppm: 100_000 };
+        let mut line = Line::new(config);
+        let passed = (0..10_000).filter(|_| {
+            line.push(frame(100), 0);
+            line.pop_due(u64::MAX).is_some()
+        });
+        assert!((8_850..=9_150).contains(&passed.count()));
     }
 }

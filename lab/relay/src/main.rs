@@ -15,7 +15,8 @@ use std::{io, process, thread};
 use line::{Line, LineConfig};
 use port::{Port, now_ns};
 
-const USAGE: &str = "usage: lab-relay --delay-us N [--rate-mbit N] [--queue-kib N] LEFT:RIGHT…";
+const USAGE: &str = "usage: lab-relay [--delay-us N] [--loss-ppm N] [--rate-mbit N] [--queue-kib N] LEFT:RIGHT …
+an option is for the pairs after it";
 
 /// A super-frame, its Ethernet header and the virtio-net header, with room to spare.
 const FRAME_BYTES_MAX: usize = 72 << 10;
@@ -30,10 +31,10 @@ fn main() {
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    let (config, pairs) = arguments()?;
+    let pairs = arguments()?;
     // SAFETY: plain system call. Without it the kernel may round waits of ordinary threads up by 50 µs.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    for (left, right) in pairs {
+    for Pair { config, left, right } in pairs {
         let open = |name: &str| Port::open(name).map(Arc::new).map_err(|error| format!("{name}: {error}"));
         let (left_port, right_port) = (open(&left)?, open(&right)?);
         spawn(format!("{left}>{right}"), config, left_port.clone(), right_port.clone())?;
@@ -45,11 +46,15 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Two interfaces, by name.
-type Pair = (String, String);
+/// Two interfaces, by name, and what happens between them, the same each way.
+struct Pair {
+    config: LineConfig,
+    left: String,
+    right: String,
+}
 
-fn arguments() -> Result<(LineConfig, Vec<Pair>), Box<dyn Error>> {
-    let mut config = LineConfig { delay_ns: 0, rate_bits: None, queue_bytes_max: 64 << 20 };
+fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
+    let mut config = LineConfig { delay_ns: 0, rate_bits: None, queue_bytes_max: 64 << 20, loss_ppm: 0 };
     let mut pairs = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -58,13 +63,14 @@ fn arguments() -> Result<(LineConfig, Vec<Pair>), Box<dyn Error>> {
             "--delay-us" => config.delay_ns = number()? * 1_000,
             "--rate-mbit" => config.rate_bits = Some(number()?.max(1) * 1_000_000),
             "--queue-kib" => config.queue_bytes_max = number()? << 10,
+            "--loss-ppm" => config.loss_ppm = number()?,
             pair => {
                 let (left, right) = pair.split_once(':').ok_or(USAGE)?;
-                pairs.push((left.to_owned(), right.to_owned()));
+                pairs.push(Pair { config, left: left.to_owned(), right: right.to_owned() });
             }
         }
     }
-    if pairs.is_empty() { Err(USAGE.into()) } else { Ok((config, pairs)) }
+    if pairs.is_empty() { Err(USAGE.into()) } else { Ok(pairs) }
 }
 
 fn spawn(name: String, config: LineConfig, from: Arc<Port>, to: Arc<Port>) -> io::Result<()> {
@@ -97,6 +103,7 @@ fn carry(name: &str, config: LineConfig, from: &Port, to: &Port) -> io::Result<(
             }
             now = now_ns();
         }
+        // Those that were to be lost are no news.
         let gone = lost + line.dropped();
         if gone > 2 * reported {
             eprintln!("lab-relay: {name}: {gone} frames dropped so far, {lost} of them by the kernel");

@@ -1,0 +1,115 @@
+"""What a link does to what is sent over it, and how people write that."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from lab.namespace import LabError
+
+RATES = {"bit": 1, "kbit": 1_000, "mbit": 1_000_000, "gbit": 1_000_000_000}
+SIZES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+TIMES_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+
+FRAME_BYTES_MAX = 1514
+# What may leave at once after a pause. Less than a super-frame has the kernel cut it into packets; timers that are
+# late by this much cost no rate.
+BURST_MS = 2
+BURST_BYTES_MIN = 4 << 10
+# Where no queue is asked for: as long as this much of the link's rate, as an ordinary switch has.
+QUEUE_MS = 20
+QUEUE_BYTES_MIN = 64 << 10
+
+
+def _number(text: str, units: dict[str, int], what: str, example: str) -> float:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]*)", text)
+    if not found or found[2] not in units:
+        raise LabError(f"'{text}' is not a {what}; write a number and a unit, such as {example}")
+    return float(found[1]) * units[found[2]]
+
+
+def bits_per_s(text: str) -> int:
+    """Reads `100mbit` as bits a second."""
+    rate = round(_number(text, RATES, "rate", "10mbit, 100mbit, 1gbit"))
+    if not 8_000 <= rate <= 100_000_000_000:
+        raise LabError(f"a rate of '{text}' is not one the lab can make; there are 8kbit to 100gbit")
+    return rate
+
+
+def microseconds(text: str) -> int:
+    """Reads `300us`, `0.3ms` or `1s` as whole microseconds."""
+    return round(_number(text, TIMES_US, "time", "300us, 0.3ms, 1s"))
+
+
+def size_bytes(text: str) -> int:
+    """Reads `256KiB` as bytes."""
+    return round(_number(text, SIZES, "size", "64KiB, 1MiB"))
+
+
+def parts_per_million(text: str) -> int:
+    """Reads `0.1%` as a share of a million."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text)
+    if not found or float(found[1]) > 100:
+        raise LabError(f"'{text}' is not a share; write a percentage, such as 0.1%")
+    return round(float(found[1]) * 10_000)
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A node's link, the same in each direction.
+
+    `rate_bits` counts whole Ethernet frames, header included, as `tc` does (no preamble, check sequence or gap);
+    None is without limit. `delay_us` is one way. `queue_bytes` wait where the rate is exceeded, then frames are
+    dropped; None is 20 ms of the rate, at least 64 KiB. `loss_ppm` frames in a million are lost, at random.
+    """
+
+    rate_bits: int | None = 1_000_000_000
+    delay_us: int = 0
+    queue_bytes: int | None = None
+    loss_ppm: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delay_us <= 10_000_000:
+            raise LabError(f"a delay of {self.delay_us} µs; there are 0 to 10 s")
+        if self.queue_bytes is not None and self.rate_bits is None:
+            raise LabError("a queue needs a rate: where there is none, nothing waits")
+        if self.queue_bytes is not None and self.queue_bytes < FRAME_BYTES_MAX:
+            raise LabError(f"a queue of {self.queue_bytes} bytes holds no frame; the least is {FRAME_BYTES_MAX}")
+
+    @classmethod
+    def parse(cls, text: str, base: Link | None = None) -> Link:
+        """Reads `rate=100mbit,delay=10ms,queue=256KiB,loss=0.1%`; what is not named is as in `base`."""
+        readers = {
+            "rate": ("rate_bits", lambda value: None if value == "none" else bits_per_s(value)),
+            "delay": ("delay_us", microseconds),
+            "queue": ("queue_bytes", size_bytes),
+            "loss": ("loss_ppm", parts_per_million),
+        }
+        changes = {}
+        for item in text.split(","):
+            key, _, value = item.partition("=")
+            if key not in readers or not value:
+                raise LabError(f"'{item}' says nothing about a link; there are rate=, delay=, queue= and loss=")
+            field, reader = readers[key]
+            changes[field] = reader(value)
+        return dataclasses.replace(base or cls(), **changes)
+
+    def needs_delay_line(self) -> bool:
+        """Whether more than a rate is asked for: netem or the relay has to do it."""
+        return self.delay_us > 0 or self.loss_ppm > 0
+
+    def token_bucket(self) -> list[str]:
+        """The arguments of `tc` for the rate and the queue."""
+        rate_bits = self.rate_bits or 0
+        burst = max(rate_bits * BURST_MS // 8_000, BURST_BYTES_MIN)
+        queue = self.queue_bytes or max(rate_bits * QUEUE_MS // 8_000, QUEUE_BYTES_MIN)
+        return ["tbf", "rate", f"{rate_bits}bit", "burst", f"{burst}b", "limit", f"{queue}b"]
+
+    def netem(self) -> list[str]:
+        """The arguments of `tc` for delay and loss. Frames under way are no queue: their number is not limited."""
+        loss = ["loss", f"{self.loss_ppm / 10_000}%"] if self.loss_ppm else []
+        return ["netem", "delay", f"{self.delay_us}us", *loss, "limit", "100000"]
+
+    def relayed(self) -> list[str]:
+        """The relay's options for delay and loss."""
+        return ["--delay-us", str(self.delay_us), "--loss-ppm", str(self.loss_ppm)]

@@ -1,0 +1,92 @@
+"""What is remembered of a lab while it is up, so that nothing of it stays when its process dies.
+
+`/run/cheetah-lab/NAME.json` is there before anything else of the lab is, and goes last. Its owner holds a lock on it; the
+kernel gives that up however the owner ends. A lab whose file is not locked, and which was not left up on purpose, is
+a wreck.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+
+STATE_DIR = "/run/cheetah-lab"
+SUFFIX = ".json"
+
+
+@dataclasses.dataclass
+class Remembered:
+    """The content of a state file: whether the lab is to stay without an owner."""
+
+    stays: bool = False
+
+
+class StateFile:
+    """One lab's state file, locked between `claim` and `release`."""
+
+    def __init__(self, name: str) -> None:
+        self.path = os.path.join(STATE_DIR, name + SUFFIX)
+        self._descriptor: int | None = None
+
+    def claim(self, create: bool) -> bool:
+        """Locks the file, making it where there is none and that is wanted; False where it is not to be had."""
+        os.makedirs(STATE_DIR, exist_ok=True)
+        while True:
+            try:
+                descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+            except FileNotFoundError:
+                return False
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                return False
+            if self._is_still(descriptor):
+                self._descriptor = descriptor
+                return True
+            # Its owner removed it at just that moment.
+            os.close(descriptor)
+
+    def _is_still(self, descriptor: int) -> bool:
+        try:
+            return os.stat(self.path).st_ino == os.fstat(descriptor).st_ino
+        except FileNotFoundError:
+            return False
+
+    def read(self) -> Remembered:
+        """What is remembered; no file, or one that was not finished, says nothing."""
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                return Remembered(**json.load(file))
+        except (FileNotFoundError, ValueError, TypeError):
+            return Remembered()
+
+    def write(self, remembered: Remembered) -> None:
+        """Replaces the content; the file must be claimed."""
+        assert self._descriptor is not None
+        text = json.dumps(dataclasses.asdict(remembered)).encode()
+        os.pwrite(self._descriptor, text, 0)
+        os.ftruncate(self._descriptor, len(text))
+
+    def release(self) -> None:
+        """Gives up the lock; the file stays."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def remove(self) -> None:
+        """Removes the file and gives up the lock."""
+        if self._descriptor is not None:
+            os.remove(self.path)
+            self.release()
+
+
+def names() -> list[str]:
+    """The labs that have a state file."""
+    try:
+        entries = os.listdir(STATE_DIR)
+    except FileNotFoundError:
+        return []
+    return sorted(entry[: -len(SUFFIX)] for entry in entries if entry.endswith(SUFFIX))
