@@ -157,6 +157,8 @@ class Result:
     problems: list[Problem] = dataclasses.field(default_factory=list)
     bytes_read: int = 0
     """Bytes of files or of unallocated space that were read, not what crossed the link for them."""
+    failed: bool = False
+    """Nothing came of it; it will be tried again when the run goes on."""
 
 
 @dataclasses.dataclass(frozen=True)

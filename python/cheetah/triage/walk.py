@@ -80,7 +80,6 @@ def first_task(volume: int, root_inode: int) -> Task:
 
 def listing(worker: Worker, task: Task) -> Result:
     """Lists the subtrees of a task."""
-    volume = worker.volumes[task.volume]
     result = Result()
     try:
         file_system = worker.file_system(task.volume)
@@ -89,7 +88,7 @@ def listing(worker: Worker, task: Task) -> Result:
         return result
     starts = [Start.of(plain) for plain in task.what]
     first = starts[0].inode == int(file_system.info.root_inum)
-    lister = Lister(worker.image(volume.sector_size), file_system, task.volume, ENTRIES_FIRST if first else ENTRIES_MAX)
+    lister = Lister(worker.image(), file_system, task.volume, ENTRIES_FIRST if first else ENTRIES_MAX)
     for start in starts:
         result.starts.append(lister.count)
         lister.start(start)
@@ -170,21 +169,19 @@ class Lister:
 
     def directory(self, start: Start) -> None:
         """Lists a directory and what is below it."""
-        unreadable = len(self._image.unreadable)
         try:
             directory = self._fs.open_dir(inode=start.inode)
         except OSError as error:
             self._problem(start.path, f"the directory could not be listed: {error}")
-            self._unreadable_since(unreadable, start.path)
+            self._unreadable(start.path)
             return
-        self._unreadable_since(unreadable, start.path)
+        self._unreadable(start.path)
         for file in _by_priority(directory) if start.inode == self._root else directory:
-            unreadable = len(self._image.unreadable)
             row = self.count
             name, meta, file = self._with_meta(file)
             self._lines(name, meta, file, start)
             self._entries += 1
-            self._unreadable_since(unreadable, start.path + (name.name or b""), row)
+            self._unreadable(start.path + (name.name or b""), row)
             below = self._below(name, meta, start)
             if below is None:
                 continue
@@ -305,12 +302,14 @@ class Lister:
         shown = "/" + bodyfile.sane(path).decode("utf-8", "backslashreplace")
         self.problems.append(Problem("listing", sentence, self._volume, shown, offset, length))
 
-    def _unreadable_since(self, before: int, path: bytes, row: int | None = None) -> None:
-        """Notes reads that failed since, and that the rows from `row` on may be wrong for it."""
-        failed = self._image.unreadable[before:]
+    def _unreadable(self, path: bytes, row: int | None = None) -> None:
+        """Notes reads that failed since it was last called, and that the rows from `row` on may be wrong for it."""
+        if not self._image.unreadable:
+            return
+        failed = self._image.take_unreadable()
         for offset, length, why in failed:
             self._problem(path, f"metadata could not be read: {why}", offset, length)
-        if failed and row is not None:
+        if row is not None:
             whys = self._columns[_COLUMNS.index("why")]
             whys[row:] = [f"its metadata could not be read: {failed[0][2]}"] * (len(whys) - row)
 

@@ -1,12 +1,15 @@
 """What a worker process keeps between its tasks, and the one function that does a task."""
 
 import os
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pytsk3
 
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Problem, Result, Task, Volume
+
+UNREADABLE_MAX = 1000
 
 
 class Source(Protocol):
@@ -23,11 +26,13 @@ class Source(Protocol):
 
 
 class Image(pytsk3.Img_Info):
-    """A source as The Sleuth Kit reads it. It has no words for "unreadable": errors are noted here as well."""
+    """A source as The Sleuth Kit reads it. That has no words for "unreadable", so errors are noted here as well."""
 
-    def __init__(self, source: Source, sector_size: int = 512):
+    def __init__(self, source: Source, sector_size: int = 512, read: Callable[[], None] = lambda: None):
         self._source = source
+        self._read = read
         self.unreadable: list[tuple[int, int, str]] = []
+        """Offset and length in bytes, and why; the last ones, at most `UNREADABLE_MAX`."""
         super().__init__(url="", sector_size=sector_size)
 
     def get_size(self) -> int:
@@ -36,43 +41,60 @@ class Image(pytsk3.Img_Info):
 
     def read(self, offset: int, length: int) -> bytes:
         """Called by The Sleuth Kit."""
+        self._read()
         try:
             return self._source.pread(offset, length)
         except OSError as error:
-            self.unreadable.append((offset, length, error.strerror or str(error)))
+            if len(self.unreadable) < UNREADABLE_MAX:
+                self.unreadable.append((offset, length, error.strerror or str(error)))
             raise
+
+    def take_unreadable(self) -> list[tuple[int, int, str]]:
+        """What could not be read since it was last asked."""
+        taken, self.unreadable = self.unreadable, []
+        return taken
 
     def close(self) -> None:
         """The source is closed by who opened it."""
 
 
 class Worker:
-    """A worker's belongings. `keep` is for the stages: compiled rules, opened lists, by a name of theirs."""
+    """A worker's belongings. `keep` is for the stages: compiled rules, opened lists, by a name of theirs.
 
-    def __init__(self, uri: str, settings: Settings, volumes: list[Volume] | None = None):
+    `beat` is called at every read, so that somebody can see that this worker is getting on.
+    """
+
+    def __init__(
+        self, uri: str, settings: Settings, volumes: Sequence[Volume] = (), beat: Callable[[], None] = lambda: None
+    ):
         self.uri = uri
         self.settings = settings
-        self.volumes = volumes or []
+        self.volumes = volumes
         self.keep: dict[str, Any] = {}
         self.source = open_source(uri)
+        self.beat = beat
         self._images: dict[int, Image] = {}
         self._file_systems: dict[int, pytsk3.FS_Info] = {}
 
     def image(self, sector_size: int = 512) -> Image:
         """The source for pytsk3."""
         if sector_size not in self._images:
-            self._images[sector_size] = Image(self.source, sector_size)
+            self._images[sector_size] = Image(self.source, sector_size, self.beat)
         return self._images[sector_size]
 
     def file_system(self, volume: int) -> pytsk3.FS_Info:
         """The file system of that volume, opened once. OSError where it cannot be opened."""
         if volume not in self._file_systems:
-            found = self.volumes[volume]
-            self._file_systems[volume] = pytsk3.FS_Info(self.image(found.sector_size), offset=found.start)
+            self._file_systems[volume] = pytsk3.FS_Info(self.image(), offset=self.volumes[volume].start)
         return self._file_systems[volume]
+
+    def take_unreadable(self) -> list[tuple[int, int, str]]:
+        """What none of its images could read, since they were last asked."""
+        return [one for image in self._images.values() for one in image.take_unreadable()]
 
     def close(self) -> None:
         """Lets go of everything."""
+        self.keep.clear()
         self._file_systems.clear()
         self._images.clear()
         self.source.close()
@@ -80,17 +102,28 @@ class Worker:
 
 def perform(task: Task, worker: Worker) -> Result:
     """Does a task. What cannot be read is in the result; an exception is a fault of ours, or of the worker's machine."""
-    from cheetah.triage import content, unallocated, volumes, walk
-
+    worker.take_unreadable()
     match task.stage:
         case "volumes":
+            from cheetah.triage import volumes
+
             result = volumes.find(worker)
         case "listing":
+            from cheetah.triage import walk
+
             result = walk.listing(worker, task)
         case "content":
+            from cheetah.triage import content
+
             result = content.analyse(worker, task.entries())
         case "unallocated":
-            result = unallocated.scan(worker, task.volume, *task.what)
+            from cheetah.triage import unallocated
+
+            start, length = task.what
+            result = unallocated.scan(worker, task.volume, start, length)
+    if task.stage in ("volumes", "listing"):
+        for offset, length, why in worker.take_unreadable():
+            result.problems.append(Problem(task.stage, f"could not be read: {why}", task.volume, None, offset, length))
     return result
 
 
@@ -118,6 +151,3 @@ def open_source(uri: str) -> Source:
     except ImportError:
         return RawFile(uri)
     return cheetah.open(uri) if hasattr(cheetah, "open") else RawFile(uri)
-
-
-__all__ = ["Image", "Problem", "RawFile", "Source", "Worker", "open_source", "perform"]

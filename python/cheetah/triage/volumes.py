@@ -1,0 +1,112 @@
+"""Partitions, and the file systems in them. What is not understood is said, never left out."""
+
+import dataclasses
+
+import pytsk3
+
+from cheetah.triage.task import Problem, Result, Task, Volume
+from cheetah.triage.worker import Worker
+
+PARTITIONS_MAX = 1024
+_ALLOCATED = 1
+
+# What The Sleuth Kit does not open, or pytsk3 does not: where the magic number is, the number, and a name.
+_FOREIGN = (
+    (3, b"-FVE-FS-", "BitLocker, encrypted"),
+    (0, b"LUKS\xba\xbe", "LUKS, encrypted"),
+    (32, b"NXSB", "APFS"),
+    (0, b"XFSB", "XFS"),
+    (0x10040, b"_BHRfS_M", "Btrfs"),
+    (3, b"ReFS\0\0\0\0", "ReFS"),
+    (0x218, b"LVM2 001", "LVM2"),
+    (4086, b"SWAPSPACE2", "Linux swap"),
+    (0x400, b"\x10\x20\xf5\xf2", "F2FS"),
+    (0, b"hsqs", "SquashFS"),
+)
+_NAMES = {
+    int(getattr(pytsk3, f"TSK_FS_TYPE_{name}")): name.lower()
+    for name in (
+        "NTFS", "FAT12", "FAT16", "FAT32", "EXFAT", "EXT2", "EXT3", "EXT4", "FFS1", "FFS1B", "FFS2", "HFS", "ISO9660", "YAFFS2",
+    )
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Extent:
+    """Where a partition is, in bytes, and what its table calls it."""
+
+    start: int
+    length: int
+    description: str
+    sector_size: int
+    partitioned: bool = True
+
+
+def task() -> Task:
+    """The task that finds the volumes."""
+    return Task("volumes", -1, ())
+
+
+def find(worker: Worker) -> Result:
+    """All partitions and what is in them; without a partition table, or where nothing is in one, the source as a whole."""
+    image = worker.image()
+    result = Result()
+    volumes = [_volume(worker, index, extent) for index, extent in enumerate(_partitions(worker, result))]
+    if not any(volume.fs for volume in volumes):
+        whole = _volume(worker, 0, Extent(0, image.get_size(), "the whole source", 512, partitioned=False))
+        if whole.fs or not volumes:
+            volumes = [whole]
+    result.volumes = volumes
+    for volume in volumes:
+        if not volume.fs:
+            what = f"bytes {volume.start} to {volume.start + volume.length} ({volume.description})"
+            result.problems.append(Problem("volumes", f"{what} hold no file system that is understood here", volume.index))
+    return result
+
+
+def _partitions(worker: Worker, result: Result) -> list[Extent]:
+    """What the partition table allots, in the order of the table."""
+    try:
+        table = pytsk3.Volume_Info(worker.image())
+    except OSError:
+        return []
+    sector_size = int(table.info.block_size)
+    extents: list[Extent] = []
+    for part in table:
+        if not int(part.flags) & _ALLOCATED:
+            continue
+        if len(extents) == PARTITIONS_MAX:
+            result.problems.append(Problem("volumes", f"more than {PARTITIONS_MAX} partitions; the rest is not looked at"))
+            break
+        description = (part.desc or b"").decode("utf-8", "backslashreplace")
+        extents.append(Extent(part.start * sector_size, part.len * sector_size, description, sector_size))
+    return extents
+
+
+def _volume(worker: Worker, index: int, extent: Extent) -> Volume:
+    """What is in a partition."""
+    size = worker.source.size
+    fs, block_size, description = "", 0, extent.description
+    if extent.start >= size:
+        description += ", beyond the end of the source"
+    else:
+        try:
+            info = pytsk3.FS_Info(worker.image(), offset=extent.start).info
+            fs, block_size = _NAMES.get(int(info.ftype), ""), int(info.block_size)
+        except OSError:
+            description += _foreign(worker, extent)
+        if extent.start + extent.length > size:
+            description += ", cut short: the source ends before it"
+    length = max(0, min(extent.length, size - extent.start))
+    return Volume(index, extent.start, length, fs, description, extent.sector_size, block_size, extent.partitioned)
+
+
+def _foreign(worker: Worker, extent: Extent) -> str:
+    """What it is, where we know at least that."""
+    for offset, magic, name in _FOREIGN:
+        try:
+            if worker.source.pread(extent.start + offset, len(magic)) == magic:
+                return f", {name}"
+        except OSError:
+            continue
+    return ""
