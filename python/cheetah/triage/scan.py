@@ -1,0 +1,286 @@
+"""Keywords and YARA rules, in one pass of one engine (yara-x).
+
+Keywords become rules of their own: each is found whatever its case, as UTF-8 and as UTF-16 (little-endian). What is
+larger than a window is scanned in windows that overlap, so that what lies across their border is found, and once.
+"""
+
+import collections.abc
+import dataclasses
+import os
+import re
+import unicodedata
+from typing import Any
+
+import yara_x
+
+# A file up to this size is scanned as a whole, so that all of a rule's condition sees all of it.
+WINDOW_BYTES = 32 << 20
+# What two windows have in common; longer matches may be missed across a border.
+OVERLAP_BYTES = 64 << 10
+# Matches of one pattern in one window.
+MATCHES_MAX = 1000
+# One window; a rule that takes longer is not a rule for triage.
+TIMEOUT_S = 120
+
+KEYWORD_BYTES_MIN = 3
+KEYWORD_CHARS_MAX = 256
+KEYWORDS_MAX = 200_000
+# Rules of more patterns take the compiler longer than in proportion.
+_PATTERNS_A_RULE = 2000
+_NAMESPACE = "cheetah keywords"
+_GLOBALS = ("filename", "filepath", "extension", "filetype", "owner")
+_EXCERPT_BYTES = 32
+
+
+@dataclasses.dataclass
+class Hit:
+    """A keyword or a rule, and where it was found. `offsets` are in bytes and ascending; there may be none, where a
+    rule's condition holds without any of its strings."""
+
+    kind: str
+    """"keyword" or "yara"."""
+    rule: str
+    about: str = ""
+    """What the rule says of itself."""
+    offsets: list[int] = dataclasses.field(default_factory=list)
+    excerpts: list[str] = dataclasses.field(default_factory=list)
+    more: bool = False
+    """There are more matches than were counted."""
+
+    def detail(self, in_pieces: bool) -> str:
+        """How often and where, in a sentence."""
+        said = [self.about] if self.about else []
+        count = len(self.offsets)
+        if count:
+            where = ", ".join(f"{offset}" for offset in self.offsets[:8]) + (", …" if count > 8 else "")
+            at_least = " or more" if self.more else ""
+            said.append(f"1 match at byte {where}" if count == 1 else f"{count}{at_least} matches at bytes {where}")
+        if self.kind == "yara" and in_pieces:
+            said.append(f"the file is large: the rule was tried on pieces of {WINDOW_BYTES >> 20} MiB")
+        return "; ".join(said)
+
+
+class TooLong(Exception):
+    """A scan was given up after TIMEOUT_S."""
+
+
+class Engine:
+    """Compiled keywords and rules. One for each process; it does not pickle."""
+
+    def __init__(self, keywords: collections.abc.Sequence[str], rules: collections.abc.Sequence[tuple[str, str]] = ()):
+        """`rules` are pairs of a file's name and its text. A ValueError says which file does not compile, and why."""
+        self._keywords = list(dict.fromkeys(keywords))
+        self._meant: list[int] = []
+        compiler = yara_x.Compiler(includes_enabled=False)
+        for name in _GLOBALS:
+            compiler.define_global(name, "")
+        for name, text in rules:
+            compiler.new_namespace(f"file {name}")
+            try:
+                compiler.add_source(text, origin=name)
+            except yara_x.CompileError as error:
+                raise ValueError(f"{name}: these YARA rules do not compile: {_colourless(str(error))}") from error
+        compiler.new_namespace(_NAMESPACE)
+        for source in self._keyword_rules():
+            compiler.add_source(source)
+        self._scanner = yara_x.Scanner(compiler.build())
+        self._scanner.max_matches_per_pattern(MATCHES_MAX)
+        self._scanner.set_timeout(TIMEOUT_S)
+
+    def _keyword_rules(self) -> collections.abc.Iterator[str]:
+        lines: list[str] = []
+        for index, keyword in enumerate(self._keywords):
+            for pattern in _patterns(keyword):
+                lines.append(f"$p{len(self._meant)} = {pattern}")
+                self._meant.append(index)
+                if len(lines) == _PATTERNS_A_RULE:
+                    yield _rule(len(self._meant), lines)
+                    lines = []
+        if lines:
+            yield _rule(len(self._meant), lines)
+
+    def name(self, path: str) -> None:
+        """Which file is scanned next: what rules know as `filename`, `filepath` and `extension`."""
+        folder, _, name = path.rpartition("/")
+        stem, dot, extension = name.rpartition(".")
+        for variable, value in (("filename", name), ("filepath", folder), ("extension", dot + extension if stem else "")):
+            self._scanner.set_global(variable, value.encode("utf-8", "replace").decode("utf-8"))
+
+    def scan(self, data: bytes, base: int = 0, accept: int | None = None) -> list[Hit]:
+        """The hits in `data`, whose first byte is at `base`. Matches that begin at `accept` or later belong to the next
+        window. TooLong if it takes too long."""
+        try:
+            matching = self._scanner.scan(data).matching_rules
+        except yara_x.TimeoutError as error:
+            raise TooLong(f"scanning {len(data)} bytes took more than {TIMEOUT_S} s") from error
+        accept = len(data) if accept is None else accept
+        hits: dict[tuple[str, str], Hit] = {}
+        found: dict[int, list[Any]] = {}
+        for rule in matching:
+            if rule.namespace == _NAMESPACE:
+                for pattern in rule.patterns:
+                    if pattern.matches:
+                        found.setdefault(self._meant[int(pattern.identifier[2:])], []).extend(pattern.matches)
+                continue
+            matches = [match for pattern in rule.patterns for match in pattern.matches]
+            hit = Hit("yara", rule.identifier, _about(rule))
+            _fill(hit, matches, data, base, accept)
+            if not hit.offsets and matches:
+                # All of it lies where the next window begins, which may not see enough of it for the condition.
+                _fill(hit, matches[:1], data, base, len(data))
+            hits["yara", f"{rule.namespace}:{rule.identifier}"] = hit
+        for index, matches in found.items():
+            hit = Hit("keyword", self._keywords[index])
+            _fill(hit, matches, data, base, accept)
+            if hit.offsets:
+                hits["keyword", hit.rule] = hit
+        return [hits[key] for key in sorted(hits)]
+
+
+def _fill(hit: Hit, matches: list[Any], data: bytes, base: int, accept: int) -> None:
+    """Offsets and first excerpts; a match that two patterns found counts once."""
+    seen = sorted({(match.offset, match.length) for match in matches if match.offset < accept})
+    starts: list[int] = []
+    for offset, length in seen:
+        if not starts or starts[-1] != offset:
+            starts.append(offset)
+            hit.excerpts.append(excerpt(data, offset, length) if len(hit.excerpts) < MATCHES_MAX else "")
+    hit.offsets = [base + offset for offset in starts[:MATCHES_MAX]]
+    hit.more = len(matches) >= MATCHES_MAX
+
+
+class Stream:
+    """Scans what is fed to it piece by piece, in order. `hits` and `trouble` say what was found when it is `finish`ed."""
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+        self._buffer = bytearray()
+        self._base = 0
+        self._hits: dict[tuple[str, str], Hit] = {}
+        self.in_pieces = False
+        self.trouble: str | None = None
+
+    def feed(self, piece: bytes, offset: int) -> None:
+        """The next bytes. A gap before them ends what came before: no match reaches across it."""
+        if offset != self._base + len(self._buffer):
+            self._flush()
+            self._base = offset
+        self._buffer += piece
+        while len(self._buffer) > WINDOW_BYTES + OVERLAP_BYTES:
+            self.in_pieces = True
+            self._window(WINDOW_BYTES + OVERLAP_BYTES, WINDOW_BYTES)
+
+    def finish(self) -> list[Hit]:
+        """What was found, keywords first."""
+        self._flush()
+        return [self._hits[key] for key in sorted(self._hits)]
+
+    def _flush(self) -> None:
+        if self._buffer:
+            self._window(len(self._buffer), len(self._buffer))
+
+    def _window(self, length: int, accept: int) -> None:
+        try:
+            hits = self._engine.scan(bytes(self._buffer[:length]), self._base, accept)
+        except TooLong as error:
+            self.trouble, hits = str(error), []
+        for hit in hits:
+            kept = self._hits.setdefault((hit.kind, hit.rule), hit)
+            if kept is not hit:
+                known = set(kept.offsets)
+                new = [place for place, offset in enumerate(hit.offsets) if offset not in known]
+                room = MATCHES_MAX - len(kept.offsets)
+                kept.offsets += [hit.offsets[place] for place in new[:room]]
+                kept.excerpts += [hit.excerpts[place] for place in new[:room]]
+                kept.more |= hit.more or len(new) > room
+        self._base += accept
+        del self._buffer[:accept]
+
+
+def read_keywords(path: str) -> list[str]:
+    """One a line, UTF-8; blank lines say nothing, and blanks around a keyword are not part of it. ValueError names the
+    file and the line that cannot be searched for."""
+    keywords = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                keyword = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{path}, line {number}: this is not UTF-8. Save the list as UTF-8.") from error
+            if not keyword:
+                continue
+            if len(keyword.encode()) < KEYWORD_BYTES_MIN:
+                raise ValueError(f"{path}, line {number}: “{keyword}” is too short; it would be found everywhere.")
+            if len(keyword) > KEYWORD_CHARS_MAX:
+                raise ValueError(f"{path}, line {number}: a keyword has at most {KEYWORD_CHARS_MAX} characters.")
+            keywords.append(keyword)
+            if len(keywords) > KEYWORDS_MAX:
+                raise ValueError(f"{path}: more than {KEYWORDS_MAX} keywords; use fewer, or several runs.")
+    return keywords
+
+
+def load(keyword_files: collections.abc.Iterable[str], rule_files: collections.abc.Iterable[str]) -> Engine | None:
+    """Everything that is to be searched for, or None if that is nothing. ValueError or OSError if a file is no good."""
+    keywords = [keyword for path in keyword_files for keyword in read_keywords(path)]
+    rules = []
+    for path in rule_files:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            rules.append((os.path.basename(path), file.read()))
+    return Engine(keywords, rules) if keywords or rules else None
+
+
+def excerpt(data: bytes, offset: int, length: int) -> str:
+    """The match and a little around it, on one line; what cannot be printed is a middle dot."""
+    length = min(length, 4 * _EXCERPT_BYTES)
+    match = data[offset : offset + length]
+    if length >= 4 and not any(match[1::2]):
+        text = _wide_around(data, offset, length).decode("utf-16-le", "replace")
+    else:
+        start, end = max(0, offset - _EXCERPT_BYTES), offset + length + _EXCERPT_BYTES
+        text = data[start:end].decode("utf-8", "replace")
+    return "".join(character if character.isprintable() and character != "\ufffd" else "·" for character in text)
+
+
+def _wide_around(data: bytes, offset: int, length: int) -> bytes:
+    """The match, and the letters before and after it as far as they are two bytes each as well."""
+    start, end = offset, offset + length
+    while start >= 2 and offset - start < 2 * _EXCERPT_BYTES and data[start - 1] == 0 and data[start - 2] >= 0x20:
+        start -= 2
+    while end + 1 < len(data) and end - offset - length < 2 * _EXCERPT_BYTES and data[end + 1] == 0 and data[end] >= 0x20:
+        end += 2
+    return data[start:end]
+
+
+def _rule(number: int, patterns: list[str]) -> str:
+    return f"rule k{number} {{ strings:\n" + "\n".join(patterns) + "\ncondition: any of them }"
+
+
+def _patterns(keyword: str) -> list[str]:
+    """The keyword for YARA. Its "wide" and "nocase" know ASCII only; other letters are spelt out."""
+    if keyword.isascii():
+        quoted = "".join(
+            character if character.isalnum() or character == " " else f"\\x{ord(character):02x}" for character in keyword
+        )
+        return [f'"{quoted}" ascii wide nocase']
+    forms = dict.fromkeys(unicodedata.normalize(form, keyword) for form in ("NFC", "NFD"))
+    return [f"/{_regex(form, encoding)}/" for form in forms for encoding in ("utf-8", "utf-16-le")]
+
+
+def _regex(keyword: str, encoding: str) -> str:
+    spelt = []
+    for character in keyword:
+        forms = sorted({one.encode(encoding) for one in (character, character.lower(), character.upper())})
+        forms_hex = ["".join(f"\\x{byte:02x}" for byte in form) for form in forms]
+        spelt.append(forms_hex[0] if len(forms_hex) == 1 else f"({'|'.join(forms_hex)})")
+    return "".join(spelt)
+
+
+def _about(rule: Any) -> str:
+    for name, value in rule.metadata:
+        if name.lower() in ("description", "desc"):
+            return str(value)
+    return ""
+
+
+def _colourless(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
