@@ -12,15 +12,28 @@ around each read, so threads on one handle do not overlap.
     worker      what a worker process keeps: the source, file system handles, compiled rules; `perform(task, worker)`
     volumes     partitions and the file systems in them                                    -> volumes
     walk        directories, exactly as `fls -r -m /` lists them, a subtree at a time      -> listing rows
-    bodyfile    a listing row as the line that `fls -m` prints
+    bodyfile, file_name     a listing row as the line that `fls -m` prints
+    assemble    the rows of all listing tasks in the order of `fls`
     content     hashes, types and hits of files, a batch at a time                         -> content rows, findings
     unallocated hits in what belongs to no file, a range at a time                         -> findings
     score       what to read first, and what to look at first
     pool, cluster   the same small interface twice: submit tasks, get results, outlive workers
     journal     which tasks are done, durable, so that an interrupted run goes on
     store       the schemas, and the parts of the result until they are merged
+    plan        which files are read, in which batches
+    merge       files.parquet and findings.parquet from all of that
     run         the stages in their order
     summary, report, progress    what people see
+
+What the hub calls of the stages that look at content:
+
+    content.analyse(worker, entries: list[Entry]) -> Result             rows by `store.CONTENT`
+    unallocated.scan(worker, volume: int, start: int, length: int) -> Result    bytes in the image; volume -1: outside all
+    score.rank(rows: pa.RecordBatch) -> pa.Array        int32 for rows by `store.LISTING`: what to read first
+    score.final(rows: pa.RecordBatch) -> pa.Array       int32 for rows by `store.FILES`, whose score is still 0
+    score.findings(rows: pa.RecordBatch) -> list[Finding]    of rows by `store.FILES`, scored: what only metadata tells
+    timeline.write(files: pathlib.Path, out: pathlib.Path) -> None      from files.parquet to timeline.parquet
+    summary.write(out, facts), report.write(out)        from the tables
 
 A task is named by what it is to do, so its result can be kept and found again. A task may hand back more tasks. The
 result does not depend on the number of workers, nor on the order in which they are done: every row carries a key,

@@ -1,5 +1,11 @@
 """The schemas of the result, and where its parts lie until they are merged."""
 
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import pyarrow as pa
 
 STRING = pa.string()
@@ -94,3 +100,120 @@ TIMELINE = pa.schema(
     ]
 )
 """timeline.parquet: seconds since 1970; `what` are MACB letters, merged as mactime does ("m.cb")."""
+
+BATCH_ROWS = 8192
+"""Rows of a batch in the files made here: what is in memory at a time."""
+_PIECE_BYTES = 1 << 20
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Parts:
+    """Tables in a folder, each an Arrow file. One is there whole or not at all."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, name: str) -> pathlib.Path:
+        """Where a part is, or would be."""
+        return self.folder / f"{name}.arrow"
+
+    def write(self, name: str, table: pa.Table) -> str:
+        """Writes a part; returns its digest."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema, options=_OPTIONS) as writer:
+            writer.write_table(table, max_chunksize=BATCH_ROWS)
+        content = sink.getvalue()
+        partial = self.path(name).with_suffix(".partial")
+        partial.write_bytes(content)
+        partial.replace(self.path(name))
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def is_whole(self, name: str, digest: str) -> bool:
+        """Whether a part is there, and what it was when it was written."""
+        found = hashlib.blake2b(digest_size=16)
+        try:
+            with open(self.path(name), "rb") as file:
+                while piece := file.read(_PIECE_BYTES):
+                    found.update(piece)
+        except OSError:
+            return False
+        return found.hexdigest() == digest
+
+    def read(self, name: str) -> pa.Table:
+        """A part."""
+        with pa.ipc.open_file(pa.memory_map(str(self.path(name)))) as reader:
+            return reader.read_all()
+
+
+class Writer:
+    """An Arrow file written batch by batch, with batches of `BATCH_ROWS`; it gets its name when it is closed."""
+
+    def __init__(self, path: pathlib.Path, schema: pa.Schema):
+        self._path = path
+        self._partial = path.with_suffix(".partial")
+        self._writer = pa.ipc.new_file(str(self._partial), schema, options=_OPTIONS)
+        self._schema = schema
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Adds rows."""
+        self._waiting.append(table)
+        self._rows += table.num_rows
+        if self._rows >= BATCH_ROWS:
+            self._write_out(self._rows - self._rows % BATCH_ROWS)
+
+    def _write_out(self, rows: int) -> None:
+        table = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
+        if rows:
+            self._writer.write_table(table.slice(0, rows).combine_chunks(), max_chunksize=BATCH_ROWS)
+        self._waiting, self._rows = [table.slice(rows)], table.num_rows - rows
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._write_out(self._rows)
+        self._writer.close()
+        self._partial.replace(self._path)
+
+
+class Rows:
+    """An Arrow file that `Writer` made, or some of its columns, to be read by row numbers."""
+
+    def __init__(self, path: pathlib.Path, columns: Iterable[str] = ()):
+        fields = None
+        if columns:
+            schema = pa.ipc.open_file(pa.memory_map(str(path))).schema
+            fields = [schema.get_field_index(name) for name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        self._reader = pa.ipc.open_file(pa.memory_map(str(path)), options=options)
+        self._held: tuple[int, pa.RecordBatch] | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in order."""
+        for number in range(self._reader.num_record_batches):
+            yield self._reader.get_batch(number)
+
+    def take(self, rows: Iterable[int]) -> Iterator[dict[str, Any]]:
+        """These rows; fastest where neighbours come together."""
+        for row in rows:
+            number, place = divmod(int(row), BATCH_ROWS)
+            if self._held is None or self._held[0] != number:
+                self._held = (number, self._reader.get_batch(number))
+            batch = self._held[1]
+            yield {name: batch.column(index)[place].as_py() for index, name in enumerate(batch.schema.names)}
+
+    @property
+    def batch_count(self) -> int:
+        """How many batches there are; all but the last have `BATCH_ROWS` rows."""
+        return int(self._reader.num_record_batches)
+
+
+def replace(path: pathlib.Path, content: bytes) -> None:
+    """Writes a small file whole, durably."""
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -28,6 +28,7 @@ ENTRIES_MAX = 2000
 """Entries that any other task lists."""
 TASKS_HANDED_ON = 8
 """Into how many tasks, at most, a task parts the directories it leaves over."""
+PACK_ROWS = 8192
 DEPTH_MAX = 128
 PATH_BYTES_MAX = 4096
 """Where The Sleuth Kit stops to descend."""
@@ -48,7 +49,6 @@ _FAT_TYPES = tuple(
         pytsk3.TSK_FS_TYPE_FAT12, pytsk3.TSK_FS_TYPE_FAT16, pytsk3.TSK_FS_TYPE_FAT32, pytsk3.TSK_FS_TYPE_EXFAT,
     )
 )
-_COLUMNS = LISTING.names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +135,8 @@ class Lister:
         kind = int(info.ftype)
         self._ntfs = kind == int(pytsk3.TSK_FS_TYPE_NTFS)
         self._fat = kind in _FAT_TYPES
-        self._columns: list[list] = [[] for _ in _COLUMNS]
+        self._columns: list[list] = [[] for _ in LISTING]
+        self._tables: list[pa.Table] = []
         self.count = 0
         self._starts = 0
         self.left: list[Left] = []
@@ -143,9 +144,14 @@ class Lister:
 
     def table(self) -> pa.Table:
         """The rows."""
-        return pa.table(
-            [pa.array(column, field.type) for column, field in zip(self._columns, LISTING, strict=True)], schema=LISTING
-        )
+        self._pack()
+        return pa.concat_tables(self._tables)
+
+    def _pack(self) -> None:
+        """Makes a table of the rows there are; as Python's objects they take several times the room."""
+        arrays = [pa.array(column, field.type) for column, field in zip(self._columns, LISTING, strict=True)]
+        self._tables.append(pa.table(arrays, schema=LISTING))
+        self._columns = [[] for _ in LISTING]
 
     def start(self, start: Start) -> None:
         """Lists one of the task's starts, or leaves it over where there are enough entries already."""
@@ -177,7 +183,9 @@ class Lister:
             return
         self._unreadable(start.path)
         for file in _by_priority(directory) if start.inode == self._root else directory:
-            row = self.count
+            if len(self._columns[0]) >= PACK_ROWS:
+                self._pack()
+            row = len(self._columns[0])
             name, meta, file = self._with_meta(file)
             self._lines(name, meta, file, start)
             self._entries += 1
@@ -303,14 +311,15 @@ class Lister:
         self.problems.append(Problem("listing", sentence, self._volume, shown, offset, length))
 
     def _unreadable(self, path: bytes, row: int | None = None) -> None:
-        """Notes reads that failed since it was last called, and that the rows from `row` on may be wrong for it."""
+        """Notes reads that failed since it was last called, and that the rows from `row` on (of those that are not packed
+        yet) may be wrong for it."""
         if not self._image.unreadable:
             return
         failed = self._image.take_unreadable()
         for offset, length, why in failed:
             self._problem(path, f"metadata could not be read: {why}", offset, length)
         if row is not None:
-            whys = self._columns[_COLUMNS.index("why")]
+            whys = self._columns[LISTING.get_field_index("why")]
             whys[row:] = [f"its metadata could not be read: {failed[0][2]}"] * (len(whys) - row)
 
 
