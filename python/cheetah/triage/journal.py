@@ -12,10 +12,8 @@ import pathlib
 import time
 from typing import Any
 
-import pyarrow as pa
-
-from cheetah.triage.store import FINDINGS, Parts
-from cheetah.triage.task import Finding, Place, Problem, Result, Task, Volume
+from cheetah.triage.store import Parts, findings_table
+from cheetah.triage.task import Place, Problem, Result, Task, Volume
 
 SYNC_S = 1.0
 
@@ -39,6 +37,7 @@ class Done:
     bytes_read: int = 0
     unreadable: bool = False
     """Something could not be read: worth another try when the run goes on."""
+    failed: bool = False
 
 
 class Journal:
@@ -65,11 +64,12 @@ class Journal:
         done = Done(
             task.id, task.stage, tasks=result.tasks, places=result.places, starts=result.starts, volumes=result.volumes,
             problems=result.problems, bytes_read=result.bytes_read, unreadable=_unreadable(task, result),
+            failed=result.failed and not result.tasks,
         )  # fmt: skip
         if result.rows is not None:
             done.rows, done.row_count = self._parts.write(rows_of(task.id), result.rows), result.rows.num_rows
         if result.findings:
-            done.findings = self._parts.write(findings_of(task.id), _table(result.findings))
+            done.findings = self._parts.write(findings_of(task.id), findings_table(result.findings))
             done.finding_count = len(result.findings)
         if not result.failed:
             self._file.write(json.dumps(_plain(done), separators=(",", ":")).encode("ascii") + b"\n")
@@ -119,11 +119,6 @@ def _unreadable(task: Task, result: Result) -> bool:
     if any(problem.offset is not None for problem in result.problems):
         return True
     return task.stage == "content" and result.rows is not None and "unreadable" in result.rows["read_state"].to_pylist()
-
-
-def _table(findings: list[Finding]) -> pa.Table:
-    columns = {name: [getattr(finding, name) for finding in findings] for name in FINDINGS.names}
-    return pa.table(columns, schema=FINDINGS)
 
 
 def _plain(done: Done) -> dict[str, Any]:

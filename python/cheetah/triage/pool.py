@@ -109,13 +109,18 @@ class Pool:
         for hand in self._hands:
             if hand.task is not None:
                 continue
-            task = self._queue.popleft() if self._queue else next(tasks, None)
-            if task is None:
+            if (task := self._next(tasks)) is None:
                 return
             hand.task, hand.since, hand.seen = task, time.monotonic(), -1
             # A worker that is gone is found by `_collect`.
             with contextlib.suppress(OSError):
                 hand.pipe.send((task, self.volumes))
+
+    def _next(self, tasks: Iterator[Task]) -> Task | None:
+        if not self._queue and (task := next(tasks, None)) is not None:
+            return task
+        # Whoever makes the tasks may have submitted some meanwhile.
+        return self._queue.popleft() if self._queue else None
 
     def _collect(self) -> Iterator[tuple[Task, Result] | None]:
         """What has come, waiting for it a while."""
@@ -167,8 +172,15 @@ class Pool:
 
 
 def lost(task: Task, why: str) -> Result:
-    """The result of a task that could not be done."""
-    return Result(problems=[Problem(task.stage, f"a task was given up: {why}", task.volume)], starts=[0] * len(task.what), failed=True)
+    """The result of a task that could not be done. One file that ends workers takes no others with it."""
+    if task.stage == "content" and len(task.what) > 1:
+        return Result(tasks=[Task("content", task.volume, (one,)) for one in task.what], failed=True)
+    path = None
+    if task.stage == "listing":
+        path = "/" + task.what[0][1].rstrip("/")
+    elif task.stage == "content":
+        path = task.entries()[0].path
+    return Result(problems=[Problem(task.stage, f"a task was given up: {why}", task.volume, path)], failed=True)
 
 
 def _work(pipe: Connection, reads: Any, uri: str, settings: Settings) -> None:

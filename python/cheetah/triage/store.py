@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from cheetah.triage.task import Finding
+
 STRING = pa.string()
 
 LISTING = pa.schema(
@@ -207,6 +209,12 @@ class Rows:
     def batch_count(self) -> int:
         """How many batches there are; all but the last have `BATCH_ROWS` rows."""
         return int(self._reader.num_record_batches)
+
+
+def findings_table(findings: Iterable[Finding]) -> pa.Table:
+    """Findings as rows."""
+    rows = list(findings)
+    return pa.table({name: [getattr(row, name) for row in rows] for name in FINDINGS.names}, schema=FINDINGS)
 
 
 def replace(path: pathlib.Path, content: bytes) -> None:

@@ -28,6 +28,7 @@ class Volume:
     block_size: int = 0
     partitioned: bool = True
     """Whether a partition table says where it is; a listing by hand then needs `-o`."""
+    root_inode: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,19 +86,19 @@ def _partitions(worker: Worker, result: Result) -> list[Extent]:
 def _volume(worker: Worker, index: int, extent: Extent) -> Volume:
     """What is in a partition."""
     size = worker.source.size
-    fs, block_size, description = "", 0, extent.description
+    fs, block_size, root, description = "", 0, 0, extent.description
     if extent.start >= size:
         description += ", beyond the end of the source"
     else:
         try:
             info = pytsk3.FS_Info(worker.image(), offset=extent.start).info
-            fs, block_size = _NAMES.get(int(info.ftype), ""), int(info.block_size)
+            fs, block_size, root = _NAMES.get(int(info.ftype), "other"), int(info.block_size), int(info.root_inum)
         except OSError:
             description += _foreign(worker, extent)
         if extent.start + extent.length > size:
             description += ", cut short: the source ends before it"
     length = max(0, min(extent.length, size - extent.start))
-    return Volume(index, extent.start, length, fs, description, extent.sector_size, block_size, extent.partitioned)
+    return Volume(index, extent.start, length, fs, description, extent.sector_size, block_size, extent.partitioned, root)
 
 
 def _foreign(worker: Worker, extent: Extent) -> str:

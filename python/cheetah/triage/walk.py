@@ -78,6 +78,11 @@ def first_task(volume: int, root_inode: int) -> Task:
     return Task("listing", volume, (Start(root_inode, b"", ()).plain(),))
 
 
+def is_of_orphans(task: Task) -> bool:
+    """Whether a task lists orphans, which takes longer than others and so is to be begun first."""
+    return bool(task.what[0][3])
+
+
 def listing(worker: Worker, task: Task) -> Result:
     """Lists the subtrees of a task."""
     result = Result()

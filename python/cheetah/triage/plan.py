@@ -1,0 +1,115 @@
+"""Which files are read, in which order and in which batches; and why the others are not."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cheetah.triage.settings import QUICK_FILES, Settings
+from cheetah.triage.store import Rows
+from cheetah.triage.task import Entry, Task, Volume
+
+BATCH_FILES = 128
+BATCH_BYTES = 16 << 20
+FIRST_BATCHES = 8
+FIRST_BATCH_FILES = 16
+"""The first few batches are small, so that what ranks highest is known soon."""
+UNALLOCATED_BYTES = 32 << 20
+"""What one task searches of what belongs to no file."""
+COLUMNS = (
+    "volume", "address", "path", "name", "kind", "deleted", "allocated", "size", "inode", "attr_type", "attr_id", "extension",
+)  # fmt: skip
+_DATA, _BAD_CLUSTERS = 128, "8-128-"
+
+REALLOCATED = "its metadata belongs to another file by now"
+PRETENDED = "it stands for the volume as a whole"
+NOT_RANKED = "not among the files ranked highest, which are all that a quick look reads"
+GIVEN_UP = "the worker that was to read it did not survive it; see the problems"
+NOT_REACHED = "the run ended before it"
+
+Mask = npt.NDArray[np.bool_]
+
+
+def has_content(rows: pa.RecordBatch) -> Mask:
+    """Which rows are streams that could be read: regular files, and on NTFS each of their streams."""
+    attribute = pc.fill_null(rows.column("attr_type"), -1).to_numpy(zero_copy_only=False)
+    regular = pc.equal(rows.column("kind"), "r").to_numpy(zero_copy_only=False)
+    mask: Mask = (attribute == _DATA) | (regular & (attribute == -1))
+    return mask
+
+
+def skipped(rows: pa.RecordBatch) -> list[str | None]:
+    """Why a row that has content is not read, None where it is."""
+    realloc = pc.and_(rows.column("deleted"), rows.column("allocated")).to_pylist()
+    bad = pc.and_(
+        pc.starts_with(rows.column("address"), _BAD_CLUSTERS), pc.ends_with(rows.column("path"), "/$BadClus:$Bad")
+    ).to_pylist()
+    return [REALLOCATED if one else PRETENDED if other else None for one, other in zip(realloc, bad, strict=True)]
+
+
+class Order:
+    """The files to read, the most promising first; of equal rank, as they are listed, which is about as they lie."""
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._rows: list[npt.NDArray[np.int64]] = []
+        self._ranks: list[npt.NDArray[np.int32]] = []
+        self._count = 0
+
+    def add(self, rows: pa.RecordBatch, ranks: pa.Array) -> None:
+        """Adds the next rows of the listing."""
+        wanted = has_content(rows) & np.array([why is None for why in skipped(rows)], bool)
+        places = np.flatnonzero(wanted)
+        self._rows.append(places + self._count)
+        self._ranks.append(ranks.to_numpy(zero_copy_only=False).astype(np.int32)[places])
+        self._count += rows.num_rows
+
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Row numbers, best first; all that are to be read."""
+        rows = np.concatenate(self._rows) if self._rows else np.zeros(0, np.int64)
+        ranks = np.concatenate(self._ranks) if self._ranks else np.zeros(0, np.int32)
+        best = rows[np.lexsort((rows, -ranks.astype(np.int64)))]
+        return best[:QUICK_FILES] if self._settings.quick else best
+
+
+def content_tasks(listing: Rows, order: npt.NDArray[np.int64], settings: Settings) -> Iterator[Task]:
+    """Batches of files to read, each of one volume."""
+    batch: list[Entry] = []
+    total = made = 0
+    rows = iter(order)
+    for row, found in zip(order, listing.take(rows), strict=True):
+        entry = _entry(int(row), found)
+        cost = min(entry.size, settings.max_file)
+        files_max = FIRST_BATCH_FILES if made < FIRST_BATCHES else BATCH_FILES
+        if batch and (len(batch) == files_max or total + cost > BATCH_BYTES or batch[0].volume != entry.volume):
+            yield Task.of_entries(batch[0].volume, batch)
+            batch, total, made = [], 0, made + 1
+        batch.append(entry)
+        total += cost
+    if batch:
+        yield Task.of_entries(batch[0].volume, batch)
+
+
+def _entry(row: int, found: dict[str, Any]) -> Entry:
+    return Entry(
+        row, found["volume"], found["address"], found["inode"], found["attr_type"], found["attr_id"], found["size"],
+        found["path"], found["name"], found["extension"], found["deleted"], found["allocated"],
+    )  # fmt: skip
+
+
+def unallocated_tasks(volumes: tuple[Volume, ...], size: int) -> Iterator[Task]:
+    """Ranges of all that is not a file's: within the file systems, what is between them, and what is not understood."""
+    end = 0
+    for volume in sorted((one for one in volumes if one.fs), key=lambda one: one.start):
+        yield from _ranges(-1, end, volume.start)
+        yield from _ranges(volume.index, max(volume.start, end), volume.start + volume.length)
+        end = max(end, volume.start + volume.length)
+    yield from _ranges(-1, end, size)
+
+
+def _ranges(volume: int, start: int, end: int) -> Iterator[Task]:
+    for begin in range(start, end, UNALLOCATED_BYTES):
+        yield Task("unallocated", volume, (begin, min(UNALLOCATED_BYTES, end - begin)))

@@ -1,0 +1,276 @@
+"""The stages of a triage, in their order: volumes, listing, ranking, content, unallocated, report."""
+
+import dataclasses
+import datetime
+import pathlib
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from cheetah.triage import assemble, hub, merge, plan, score, summary, timeline, volumes, walk
+from cheetah.triage.folder import JOURNAL, PARTS, Folder
+from cheetah.triage.journal import Done, Journal
+from cheetah.triage.pool import Pool
+from cheetah.triage.settings import Settings
+from cheetah.triage.store import Parts, Rows
+from cheetah.triage.task import Event, Finding, Problem, Result, Task, Volume
+
+TELL_S = 0.2
+LATEST = 10
+PROBLEMS_MAX = 10_000
+DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
+
+Tell = Callable[[Event], None]
+
+
+class Hands(Protocol):
+    """Whoever does tasks: `pool.Pool`, `cluster.Cluster`."""
+
+    volumes: tuple[Volume, ...]
+    lost: int
+    workers: int
+
+    def submit(self, task: Task, first: bool = False) -> None:
+        """Has a task done."""
+
+    def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
+        """What comes of them."""
+
+    def close(self) -> None:
+        """Ends them."""
+
+
+class Run:
+    """One run. `tell` hears how it goes; `command` is the command line, for the report."""
+
+    def __init__(self, settings: Settings, tell: Tell, command: Iterable[str] = ()):
+        self._settings = settings
+        self._tell = tell
+        self._command = tuple(command)
+        self._started = _now()
+        self._began_s = time.monotonic()
+        self._told_s = 0.0
+        self._volumes: tuple[Volume, ...] = ()
+        self._size = 0
+        self._done: dict[str, dict[str, Done]] = {"volumes": {}, "listing": {}, "content": {}, "unallocated": {}}
+        self._totals: dict[str, int] = {}
+        self._reached: list[str] = []
+        self._findings = 0
+        self._searched = 0
+        self._bytes = 0
+        self._latest: list[Finding] = []
+        self._first_tasks: list[Task] = []
+        self._hands: Hands
+        self._journal: Journal
+        self._parts: Parts
+
+    def go(self) -> tuple[int, dict[str, Any]]:
+        """Does it; returns the exit code and the summary. OSError where the source cannot be opened, Misuse for what makes no
+        sense."""
+        folder = Folder(self._settings.out, self._settings.fresh)
+        try:
+            with hub.opened(self._settings) as shared:
+                return self._in(folder, shared)
+        finally:
+            folder.close()
+
+    def _in(self, folder: Folder, shared: hub.Hub) -> tuple[int, dict[str, Any]]:
+        identity = hub.identity(shared.uri, hub.name_of(self._settings.source))
+        self._size = identity["size"]
+        folder.bind(identity, {**self._settings.binding(), "sleuthkit": _versions()["sleuthkit"]})
+        self._parts = Parts(folder.path / PARTS)
+        self._journal = Journal(folder.path / JOURNAL, self._parts)
+        complete = True
+        self._hands = _hands(shared.uri, self._settings)
+        try:
+            self._stages(folder.path)
+        except KeyboardInterrupt:
+            complete = False
+        finally:
+            self._hands.close()
+            self._journal.close()
+        return self._finish(folder.path, identity, shared, complete)
+
+    def _stages(self, out: pathlib.Path) -> None:
+        self._stage("volumes", [volumes.task()])
+        (found,) = self._done["volumes"].values()
+        self._volumes = self._hands.volumes = tuple(found.volumes)
+        understood = [volume for volume in self._volumes if volume.fs]
+        self._first_tasks = [walk.first_task(volume.index, volume.root_inode) for volume in understood]
+        self._stage("listing", self._first_tasks)
+        order = self._rank(out)
+        self._totals["content"] = len(order)
+        listing = Rows(self._parts.path("listing"), plan.COLUMNS)
+        self._stage("content", plan.content_tasks(listing, order, self._settings))
+        if self._searches():
+            ranges = list(plan.unallocated_tasks(self._volumes, self._size))
+            self._totals["unallocated"] = sum(task.what[1] for task in ranges)
+            self._stage("unallocated", ranges)
+
+    def _searches(self) -> bool:
+        """Whether there is anything to look for in what belongs to no file."""
+        settings = self._settings
+        return settings.unallocated and not settings.quick and bool(settings.keywords or settings.yara)
+
+    def _stage(self, stage: str, tasks: Iterable[Task]) -> None:
+        """Has all tasks of a stage done, those they hand back too, except those that are done already."""
+        self._reached.append(stage)
+        self._tell_of(stage, always=True)
+        for item in self._hands.results(task for task in tasks if not self._is_known(task)):
+            if item is not None:
+                task, result = item
+                self._count(result.findings)
+                self._take(task, self._journal.add(task, result))
+            self._tell_of(stage)
+        self._journal.sync()
+        self._tell_of(stage, always=True)
+
+    def _is_known(self, task: Task) -> bool:
+        """Takes what a task has brought in an earlier run."""
+        done = self._journal.find(task)
+        if done is not None:
+            self._findings += done.finding_count
+            self._take(task, done)
+        return done is not None
+
+    def _take(self, task: Task, done: Done) -> None:
+        """Counts a task as done, and sees to it that what it handed back gets done."""
+        self._done[task.stage][task.id] = done
+        self._bytes += done.bytes_read
+        self._searched += task.what[1] if task.stage == "unallocated" else 0
+        for further in done.tasks:
+            if not self._is_known(further):
+                self._hands.submit(further, first=further.stage == "listing" and walk.is_of_orphans(further))
+
+    def _rank(self, out: pathlib.Path) -> np.ndarray:
+        """Puts the listing together, and the files into the order in which they are read."""
+        self._reached.append("ranking")
+        self._tell_of("ranking", always=True)
+        self._assemble(out)
+        order = plan.Order(self._settings)
+        for rows in Rows(self._parts.path("listing")).batches():
+            order.add(rows, score.rank(rows))
+        return order.rows()
+
+    def _assemble(self, out: pathlib.Path) -> bool:
+        """Writes the listing and the bodyfile, which has its name only if it is whole."""
+        listing = assemble.Listing(self._parts, self._done["listing"], self._first_tasks)
+        whole = listing.is_whole()
+        unfinished = out / "bodyfile.unfinished.txt"
+        listing.write(self._parts.path("listing"), out / "bodyfile.txt" if whole else unfinished)
+        (unfinished if whole else out / "bodyfile.txt").unlink(missing_ok=True)
+        return whole
+
+    def _finish(
+        self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub, complete: bool
+    ) -> tuple[int, dict[str, Any]]:
+        """Makes the tables, the summary and the report of what there is."""
+        self._tell_of("merging", always=True)
+        whole = self._assemble(out)
+        listing = Rows(self._parts.path("listing"))
+        why = plan.NOT_REACHED if not complete else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
+        contents = self._done["content"].values()
+        aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
+        more = merge.files(listing, aside, out / "files.parquet", why, complete)
+        aside.remove()
+        done = [one for stage in self._done.values() for one in stage.values()]
+        self._findings = merge.findings(self._parts, done, more, out / "findings.parquet", complete)
+        timeline.write(out / "files.parquet", out / "timeline.parquet")
+        self._tell_of("report", always=True)
+        facts = self._facts(identity, shared, complete, done)
+        told = summary.write(out, facts)
+        _report(out)
+        self._tell_of("done", always=True)
+        if not complete:
+            return FAILED, told
+        unread = not whole or any(one.unreadable or one.failed for one in done)
+        return EVIDENCE if unread else DONE, told
+
+    def _facts(
+        self, identity: dict[str, Any], shared: hub.Hub, complete: bool, done: list[Done]
+    ) -> summary.Facts:
+        problems = [problem for one in done for problem in one.problems]
+        problems.sort(key=_problem_order)
+        wanted = self._searches()
+        searched = sum(one.bytes_read for one in self._done["unallocated"].values())
+        lost = sum(problem.length or 0 for problem in problems if problem.stage == "unallocated")
+        settings = dataclasses.asdict(self._settings)
+        del settings["out"], settings["source"], settings["fresh"], settings["json"], settings["workers"], settings["scheduler"]
+        return summary.Facts(
+            source={"name": identity["name"], "size": identity["size"], "uri": self._settings.source},
+            volumes=self._volumes,
+            started=self._started,
+            ended=_now(),
+            complete=complete,
+            settings=settings,
+            tool_versions=_versions(),
+            command=self._command,
+            problems=problems[:PROBLEMS_MAX],
+            stages={stage: (len(self._done[stage]), len(self._done[stage])) for stage in self._done if stage in self._reached},
+            bytes_read=sum(one.bytes_read for one in self._done["content"].values()),
+            link=shared.stats(),
+            unallocated=summary.Unallocated(wanted, searched + lost, searched, lost),
+        )
+
+    def _count(self, findings: list[Finding]) -> None:
+        self._findings += len(findings)
+        if findings:
+            best = sorted([*self._latest, *findings], key=lambda one: (-one.score, one.volume, one.path or "", one.offset or 0))
+            self._latest = best[:LATEST]
+
+    def _tell_of(self, stage: str, always: bool = False) -> None:
+        """Tells how it goes, now and then."""
+        now = time.monotonic()
+        if not always and now - self._told_s < TELL_S:
+            return
+        self._told_s = now
+        rows = sum(one.row_count for one in self._done.get(stage, {}).values())
+        if stage == "unallocated":
+            rows = self._searched
+        total = self._totals.get(stage, rows)
+        units = {"listing": "entries", "unallocated": "bytes"}
+        unit = units.get(stage, "files")
+        since = now - self._began_s
+        self._tell(Event(stage, rows, max(total, rows), self._bytes, self._findings, tuple(self._latest), unit, since))
+
+
+def _hands(uri: str, settings: Settings) -> Hands:
+    if settings.scheduler is not None:
+        from cheetah.triage.cluster import Cluster
+
+        return Cluster(settings.scheduler, uri, settings)
+    return Pool(uri, settings, settings.workers)
+
+
+def _report(out: pathlib.Path) -> None:
+    from cheetah.triage import report
+
+    report.write(out)
+
+
+def _problem_order(problem: Problem) -> tuple[str, int, str, int, str]:
+    return problem.stage, problem.volume, problem.path or "", problem.offset or 0, problem.sentence
+
+
+def _versions() -> dict[str, str]:
+    import pytsk3
+    import yara_x
+
+    import cheetah
+
+    return {
+        "cheetah": getattr(cheetah, "__version__", "unknown"),
+        "sleuthkit": str(pytsk3.TSK_VERSION_STR),
+        "pytsk3": str(pytsk3.get_version()),
+        "pyarrow": pa.__version__,
+        "yara-x": getattr(yara_x, "__version__", "unknown"),
+        "python": platform.python_version(),
+    }
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
