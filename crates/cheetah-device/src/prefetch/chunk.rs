@@ -46,20 +46,20 @@ impl Chunk {
 /// Where readers wait for a fetch. It lands once, with the data or, if it failed, without; also when the chunk
 /// was invalidated meanwhile, for those who had come before that.
 #[derive(Debug, Default)]
-pub(super) struct Landing {
+pub(crate) struct Landing {
     outcome: OnceLock<Option<Data>>,
     notify: Notify,
 }
 
 impl Landing {
-    pub(super) fn land(&self, data: Option<Data>) {
+    pub(crate) fn land(&self, data: Option<Data>) {
         if self.outcome.set(data).is_ok() {
             self.notify.notify_waiters();
         }
     }
 
     /// `part` of what landed, counted from the start of the fetch; `None` if it failed.
-    pub(super) async fn part(&self, part: ByteRange) -> Option<Data> {
+    pub(crate) async fn part(&self, part: ByteRange) -> Option<Data> {
         // Made before looking, so that a landing in between is not missed.
         let notified = self.notify.notified();
         if let Some(outcome) = self.outcome.get() {
@@ -72,7 +72,7 @@ impl Landing {
 
 /// Which parts of a chunk were read, to one part in 256 of it.
 #[derive(Debug, Default, Clone, Copy)]
-struct Touched([u64; 4]);
+pub(crate) struct Touched([u64; 4]);
 
 impl Touched {
     const GRAINS: u64 = 256;
@@ -81,7 +81,8 @@ impl Touched {
         len.div_ceil(Self::GRAINS).max(1)
     }
 
-    fn mark(&mut self, part: ByteRange, len: u64) {
+    /// Notes that `part`, counted from the start of a chunk of `len` bytes, has been read.
+    pub(crate) fn mark(&mut self, part: ByteRange, len: u64) {
         let grain = Self::grain(len);
         let (first, last) = (part.offset / grain, part.end().div_ceil(grain));
         for (word, base) in self.0.iter_mut().zip((0..).step_by(64)) {
@@ -91,7 +92,8 @@ impl Touched {
         }
     }
 
-    fn bytes(&self, len: u64) -> u64 {
+    /// Bytes of a chunk of `len` that have been read.
+    pub(crate) fn bytes(&self, len: u64) -> u64 {
         let grains: u32 = self.0.iter().map(|word| word.count_ones()).sum();
         (u64::from(grains) * Self::grain(len)).min(len)
     }

@@ -49,13 +49,13 @@
 //! This file and `shell` are what is thin around it.
 
 mod cache;
-mod chunk;
+pub(crate) mod chunk;
 mod cursor;
 mod cursors;
 mod engine;
 mod hints;
 mod history;
-mod link;
+pub(crate) mod link;
 mod shell;
 #[cfg(test)]
 mod simulation;
