@@ -27,7 +27,7 @@ _DATA, _BAD_CLUSTERS = 128, "8-128-"
 REALLOCATED = "its metadata belongs to another file by now"
 PRETENDED = "it stands for the volume as a whole"
 NOT_RANKED = "not among the files ranked highest, which are all that a quick look reads"
-GIVEN_UP = "the worker that was to read it did not survive it; see the problems"
+GIVEN_UP = "reading it failed; see the problems"
 NOT_REACHED = "the run ended before it"
 
 Mask = npt.NDArray[np.bool_]

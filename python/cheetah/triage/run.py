@@ -22,6 +22,7 @@ from cheetah.triage.task import Event, Finding, Problem, Result, Task, Volume
 TELL_S = 0.2
 LATEST = 10
 PROBLEMS_MAX = 10_000
+FAILURES_MAX = 100
 DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
 
 Tell = Callable[[Event], None]
@@ -61,6 +62,7 @@ class Run:
         self._reached: list[str] = []
         self._findings = 0
         self._searched = 0
+        self._failures = 0
         self._bytes = 0
         self._latest: list[Finding] = []
         self._first_tasks: list[Task] = []
@@ -123,11 +125,18 @@ class Run:
         for item in self._hands.results(task for task in tasks if not self._is_known(task)):
             if item is not None:
                 task, result = item
+                self._watch(result)
                 self._count(result.findings)
                 self._take(task, self._journal.add(task, result))
             self._tell_of(stage)
         self._journal.sync()
         self._tell_of(stage, always=True)
+
+    def _watch(self, result: Result) -> None:
+        """Gives up where nothing works any more, as when the source is gone; what is done is kept."""
+        self._failures = self._failures + 1 if result.failed else 0
+        if self._failures > FAILURES_MAX and result.problems:
+            raise OSError(f"{FAILURES_MAX} tasks have failed one after the other, the last: {result.problems[0].sentence}")
 
     def _is_known(self, task: Task) -> bool:
         """Takes what a task has brought in an earlier run."""
