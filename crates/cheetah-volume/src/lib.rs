@@ -7,5 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+mod ext;
+mod le;
+mod ntfs;
 pub mod partition;
 pub mod survey;

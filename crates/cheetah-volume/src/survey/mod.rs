@@ -8,12 +8,29 @@
 //! panics, and bounds what it asks for and what it keeps. What it does not understand it leaves out.
 
 mod file;
+pub mod offline;
 mod plan;
+mod ranges;
+mod wanted;
+pub(crate) mod wishes;
 
 pub use self::file::FileRuns;
 pub use self::plan::{Plan, READ_BYTES_MAX};
 
+pub(crate) use self::ranges::Ranges;
+pub(crate) use self::wanted::Wanted;
+
 use cheetah_device::ByteRange;
+
+use crate::{ext, ntfs};
+
+/// The Sleuth Kit reads so many bytes from the sector that what it wants begins in, however little it wants. (Its
+/// `tsk_img_read`; what is longer than that, it reads as it is.)
+pub const WINDOW_BYTES: u64 = 64 << 10;
+
+/// How much of a volume's start tools look at to find out what it holds. The Sleuth Kit tries YAFFS2 even when it has
+/// recognised another file system, and goes through ten blocks of 132 KiB that are not empty.
+pub const PROBED_BYTES: u64 = 3 << 19;
 
 /// What finds a file system's metadata. All offsets are relative to the start of its volume.
 pub trait Surveyor: Send {
@@ -40,9 +57,13 @@ pub trait Surveyor: Send {
 /// The start of a volume that [`recognise`] wants to see, in bytes.
 pub const START_BYTES: u64 = 64 << 10;
 
+type Recognise = fn(&[u8]) -> Option<Box<dyn Surveyor>>;
+
+/// Every kind of file system that is known.
+const KNOWN: &[Recognise] = &[ntfs::recognise, ext::recognise];
+
 /// Chooses a surveyor by the first [`START_BYTES`] of a volume, or all of a smaller one; `None` if no file system is
 /// known by them.
 pub fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
-    const KNOWN: &[fn(&[u8]) -> Option<Box<dyn Surveyor>>] = &[];
     KNOWN.iter().find_map(|known| known(start))
 }

@@ -1,0 +1,283 @@
+//! NTFS: all metadata starts from the MFT, a table of records, which is a file like others and may lie in pieces.
+//!
+//! The first record says where the others are. So three steps find everything: the start of the MFT, then all of
+//! it at once, then the directories' indexes, in the order in which a listing reads them. A record tells of the record it
+//! extends, so attribute lists need not be followed, only brought near: all records are seen anyway.
+//!
+//! After Carrier, *File System Forensic Analysis*, chapters 11 to 13, the Linux-NTFS project's documentation, and
+//! what The Sleuth Kit 4.11 was seen to read.
+
+mod boot;
+mod catalogue;
+mod record;
+mod runs;
+mod table;
+
+use cheetah_device::ByteRange;
+
+use self::boot::Boot;
+use self::catalogue::Catalogue;
+use self::record::{Attribute, FileName, NonResident, Record, kind};
+use self::table::Table;
+use crate::survey::{PROBED_BYTES, Plan, Surveyor, WINDOW_BYTES, Wanted};
+
+/// What is read first: the records of the file system's own files are all there.
+const HEAD_BYTES: u64 = 64 << 10;
+/// A larger MFT, of 16 million records or so, is left alone beyond this.
+const MFT_BYTES_MAX: u64 = 16 << 30;
+/// What is fetched of journals, in bytes.
+const JOURNAL_HEAD_BYTES: u64 = 64 << 10;
+/// What is fetched of a system file of fixed size, in bytes. None is that large.
+const SYSTEM_FILE_BYTES_MAX: u64 = 1 << 20;
+/// What The Sleuth Kit loads of `$Secure` at most, in bytes.
+const SECURE_BYTES_MAX: u64 = 64_000_000;
+/// Ranges that are remembered for later.
+const LATER_MAX: usize = 4096;
+
+/// The records of the file system's own files.
+mod system {
+    pub const MFT: u64 = 0;
+    pub const MIRROR: u64 = 1;
+    pub const LOG: u64 = 2;
+    pub const ATTRIBUTE_DEFINITIONS: u64 = 4;
+    pub const BITMAP: u64 = 6;
+    pub const SECURE: u64 = 9;
+    pub const UPPER_CASE: u64 = 10;
+}
+
+/// Surveys an NTFS volume.
+#[derive(Debug)]
+pub struct Ntfs {
+    boot: Boot,
+    wanted: Wanted,
+    /// The MFT's start, until it is here.
+    head: Option<Head>,
+    table: Table,
+    mft_bytes: u64,
+    /// Parts of the MFT that were found and not yet asked for: where in it, and where on the volume.
+    found: Vec<(u64, ByteRange)>,
+    catalogue: Option<Catalogue>,
+    has_journal: bool,
+    /// What nobody needs soon.
+    later: Vec<ByteRange>,
+}
+
+/// The start of the MFT, as far as it has arrived.
+#[derive(Debug)]
+struct Head {
+    range: ByteRange,
+    bytes: Vec<u8>,
+    missing: usize,
+}
+
+/// A surveyor of the NTFS volume that starts so, if it is one.
+pub(crate) fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
+    Some(Box::new(Ntfs::new(Boot::parse(start)?)))
+}
+
+impl Ntfs {
+    fn new(boot: Boot) -> Self {
+        Self {
+            boot,
+            wanted: Wanted::new(boot.volume_bytes),
+            head: None,
+            table: Table::new(boot.record_bytes),
+            mft_bytes: 0,
+            found: Vec::new(),
+            catalogue: Some(Catalogue::default()),
+            has_journal: false,
+            later: Vec::new(),
+        }
+    }
+
+    /// The first record says where the others are.
+    fn open_mft(&mut self, head: Head, plan: &mut Plan) {
+        let Some(first) = head.bytes.get(..self.boot.record_bytes as usize) else { return };
+        let mut first = first.to_vec();
+        let Some(record) = Record::parse(&mut first) else {
+            tracing::debug!("NTFS: the first record of the MFT is damaged");
+            return;
+        };
+        let content = record.attributes().filter(|attribute| is_content(*attribute)).find_map(Attribute::non_resident);
+        let Some(content) = content.filter(|content| content.first == 0) else { return };
+        self.mft_bytes = content.size.min(MFT_BYTES_MAX);
+        self.find_mft(content);
+        self.read_found(plan);
+        self.look(head.range, &head.bytes, plan);
+    }
+
+    /// Some of the MFT is there.
+    fn find_mft(&mut self, content: NonResident<'_>) {
+        let mut at = content.first.saturating_mul(self.boot.cluster_bytes);
+        for run in content.runs() {
+            let left = self.mft_bytes.saturating_sub(at);
+            if let Some(range) = run.start.and_then(|start| self.boot.clusters(start, run.clusters))
+                && left > 0
+            {
+                self.found.push((at, ByteRange::new(range.offset, range.len.min(left))));
+            }
+            at = at.saturating_add(run.clusters.saturating_mul(self.boot.cluster_bytes));
+        }
+    }
+
+    /// Asks for what was found of the MFT.
+    fn read_found(&mut self, plan: &mut Plan) {
+        for (at, range) in std::mem::take(&mut self.found) {
+            self.table.add(at, range);
+            self.wanted.read(plan, range);
+            self.wanted.fetch(plan, ByteRange::new(range.end(), WINDOW_BYTES));
+        }
+    }
+
+    /// Looks at the records in `bytes`, which were read at `range`.
+    fn look(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+        let mut table = std::mem::take(&mut self.table);
+        table.records(range, bytes, |number, record| self.record(number, record, plan));
+        self.table = table;
+        self.read_found(plan);
+    }
+
+    fn record(&mut self, number: u64, bytes: &mut [u8], plan: &mut Plan) {
+        let Some(record) = Record::parse(bytes) else { return };
+        let id = if record.is_extension { record.base } else { number };
+        let mut is_named = false;
+        for attribute in record.attributes() {
+            match attribute.kind() {
+                kind::FILE_NAME if !is_named => {
+                    let name = attribute.resident().and_then(FileName::parse).filter(|name| !name.is_short);
+                    if let (Some(name), Some(catalogue)) = (name, &mut self.catalogue) {
+                        catalogue.name(id, name, record.is_directory);
+                        is_named = true;
+                    }
+                }
+                kind::DATA if id == system::MFT && is_content(attribute) => {
+                    if let Some(content) = attribute.non_resident().filter(|content| content.first > 0) {
+                        self.find_mft(content);
+                    }
+                }
+                kind::DATA => self.content(id, attribute, plan),
+                kind::INDEX_ALLOCATION => self.index(id, attribute, plan),
+                kind::ATTRIBUTE_LIST => self.fetch(attribute, SYSTEM_FILE_BYTES_MAX, plan),
+                _ => {}
+            }
+        }
+    }
+
+    fn content(&mut self, id: u64, attribute: Attribute<'_>, plan: &mut Plan) {
+        match id {
+            system::SECURE => self.fetch(attribute, SECURE_BYTES_MAX, plan),
+            system::BITMAP => {
+                // A cluster of it at opening; all of it when unallocated space is looked for.
+                self.fetch(attribute, self.boot.cluster_bytes, plan);
+                let room = LATER_MAX.saturating_sub(self.later.len());
+                self.later.extend(ranges(attribute, self.boot).take(room));
+            }
+            system::LOG => self.fetch(attribute, JOURNAL_HEAD_BYTES, plan),
+            system::MIRROR | system::ATTRIBUTE_DEFINITIONS | system::UPPER_CASE => {
+                self.fetch(attribute, SYSTEM_FILE_BYTES_MAX, plan);
+            }
+            _ if attribute.name() == b"$\0J\0" && !self.has_journal => {
+                self.has_journal = ranges(attribute, self.boot).next().is_some();
+                self.fetch(attribute, JOURNAL_HEAD_BYTES, plan);
+            }
+            _ if is_content(attribute) => {
+                if let (Some(content), Some(catalogue)) = (attribute.non_resident(), &mut self.catalogue) {
+                    catalogue.content(id, content, &self.boot);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn index(&mut self, id: u64, attribute: Attribute<'_>, plan: &mut Plan) {
+        let name = attribute.name();
+        if id == system::SECURE && name == b"$\0S\0I\0I\0" {
+            return self.fetch(attribute, SECURE_BYTES_MAX, plan);
+        }
+        if name != b"$\0I\x003\x000\0" {
+            return;
+        }
+        let Some(index) = attribute.non_resident() else { return };
+        let is_kept = self.catalogue.as_mut().is_some_and(|catalogue| catalogue.index(id, index, &self.boot));
+        if !is_kept {
+            self.fetch(attribute, SYSTEM_FILE_BYTES_MAX, plan);
+        }
+    }
+
+    /// Has up to so many bytes of an attribute's content fetched.
+    fn fetch(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut Plan) {
+        for range in first_bytes(ranges(attribute, self.boot), bytes_max) {
+            self.wanted.fetch_windows(plan, range);
+        }
+    }
+}
+
+impl Surveyor for Ntfs {
+    fn name(&self) -> &'static str {
+        "NTFS"
+    }
+
+    fn start(&mut self, plan: &mut Plan) {
+        let end = self.boot.mft.saturating_add(HEAD_BYTES).min(self.boot.volume_bytes);
+        let range = ByteRange::between(self.boot.mft, end);
+        self.head = Some(Head { range, bytes: vec![0; range.len as usize], missing: range.len as usize });
+        self.wanted.read(plan, range);
+        self.wanted.fetch(plan, ByteRange::new(0, PROBED_BYTES));
+    }
+
+    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+        let Some(mut head) = self.head.take() else { return self.look(range, bytes, plan) };
+        head.fill(range, bytes);
+        if head.missing == 0 {
+            self.open_mft(head, plan);
+        } else {
+            self.head = Some(head);
+        }
+    }
+
+    fn failed(&mut self, range: ByteRange, _: &mut Plan) {
+        tracing::debug!("NTFS: {range} of the MFT cannot be read; what it tells is left out");
+    }
+
+    fn idle(&mut self, plan: &mut Plan) {
+        let Some(catalogue) = self.catalogue.take() else { return };
+        let listing = catalogue.list();
+        for range in listing.indexes {
+            self.wanted.fetch_windows(plan, range);
+        }
+        for range in std::mem::take(&mut self.later) {
+            self.wanted.fetch(plan, range);
+        }
+        plan.files.extend(listing.files);
+    }
+}
+
+impl Head {
+    fn fill(&mut self, range: ByteRange, bytes: &[u8]) {
+        let Some(at) = range.offset.checked_sub(self.range.offset).map(|at| at as usize) else { return };
+        if let Some(to) = self.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
+            to.copy_from_slice(bytes);
+            self.missing = self.missing.saturating_sub(bytes.len());
+        }
+    }
+}
+
+/// Whether this is a file's content, and not another stream of its.
+fn is_content(attribute: Attribute<'_>) -> bool {
+    attribute.kind() == kind::DATA && attribute.name().is_empty()
+}
+
+/// Where an attribute's content is on the volume; nowhere, if it is in the record.
+fn ranges(attribute: Attribute<'_>, boot: Boot) -> impl Iterator<Item = ByteRange> {
+    let runs = attribute.non_resident().into_iter().flat_map(NonResident::runs);
+    runs.filter_map(move |run| boot.clusters(run.start?, run.clusters))
+}
+
+/// The first so many bytes of all that is in `ranges`.
+fn first_bytes(ranges: impl Iterator<Item = ByteRange>, bytes_max: u64) -> impl Iterator<Item = ByteRange> {
+    ranges.scan(bytes_max, |left, range| {
+        let len = range.len.min(*left);
+        *left -= len;
+        (len > 0).then(|| ByteRange::new(range.offset, len))
+    })
+}

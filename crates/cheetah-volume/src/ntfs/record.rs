@@ -1,0 +1,159 @@
+//! Records of the MFT, and the attributes in them.
+//!
+//! After Carrier, *File System Forensic Analysis*, chapter 13, and the Linux-NTFS project's documentation.
+
+use super::runs::Runs;
+use crate::le::{le16, le32, le64};
+
+/// Every so many bytes two were replaced when a record was written, whatever the sector size.
+const STRIDE: usize = 512;
+
+/// The types of attributes that matter here.
+pub(super) mod kind {
+    pub const ATTRIBUTE_LIST: u32 = 0x20;
+    pub const FILE_NAME: u32 = 0x30;
+    pub const DATA: u32 = 0x80;
+    pub const INDEX_ALLOCATION: u32 = 0xa0;
+}
+
+/// A record, in use or deleted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record<'a> {
+    bytes: &'a [u8],
+    /// The number of the record that this one extends; 0 in those that extend none, and in those that extend the MFT's.
+    pub base: u64,
+    /// Whether it extends another record.
+    pub is_extension: bool,
+    /// Whether it is, or was, a directory's.
+    pub is_directory: bool,
+    attributes: usize,
+}
+
+impl<'a> Record<'a> {
+    /// Reads a record after putting right what its update sequence replaced; `None` if it is none, or was not written to
+    /// its end.
+    pub(super) fn parse(bytes: &'a mut [u8]) -> Option<Self> {
+        if bytes.first_chunk() != Some(b"FILE") || !put_right(bytes) {
+            return None;
+        }
+        let bytes = &*bytes;
+        // Without its sequence number a reference to record 0, the MFT's, could not be told from none.
+        let reference = le64(bytes, 32);
+        Some(Self {
+            bytes,
+            base: reference & 0xffff_ffff_ffff,
+            is_extension: reference != 0,
+            is_directory: le16(bytes, 22) & 2 != 0,
+            attributes: usize::from(le16(bytes, 20)),
+        })
+    }
+
+    /// Its attributes, as far as they make sense.
+    pub(super) fn attributes(self) -> impl Iterator<Item = Attribute<'a>> {
+        let mut rest = self.bytes.get(self.attributes..).unwrap_or_default();
+        std::iter::from_fn(move || {
+            let len = le32(rest, 4) as usize;
+            if le32(rest, 0) == u32::MAX || len < 24 {
+                return None;
+            }
+            let (bytes, behind) = rest.split_at_checked(len)?;
+            rest = behind;
+            Some(Attribute { bytes })
+        })
+    }
+}
+
+/// Puts back the two bytes at the end of each stride; whether all of them were as the update sequence says.
+fn put_right(record: &mut [u8]) -> bool {
+    let (at, count) = (usize::from(le16(record, 4)), usize::from(le16(record, 6)));
+    if count == 0 || (count - 1) * STRIDE > record.len() || at + 2 * count > record.len() {
+        return false;
+    }
+    let number = le16(record, at);
+    for stride in 1..count {
+        let kept = le16(record, at + 2 * stride);
+        if le16(record, stride * STRIDE - 2) != number {
+            return false;
+        }
+        if let Some(end) = record.get_mut(stride * STRIDE - 2..stride * STRIDE) {
+            end.copy_from_slice(&kept.to_le_bytes());
+        }
+    }
+    true
+}
+
+/// An attribute of a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attribute<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Attribute<'a> {
+    /// Which [`kind`] it is.
+    pub(super) fn kind(self) -> u32 {
+        le32(self.bytes, 0)
+    }
+
+    /// Its name, in UTF-16; mostly it has none.
+    pub(super) fn name(self) -> &'a [u8] {
+        let start = usize::from(le16(self.bytes, 10));
+        let len = 2 * usize::from(self.bytes.get(9).copied().unwrap_or(0));
+        self.bytes.get(start..start + len).unwrap_or_default()
+    }
+
+    /// Its content, if that is in the record.
+    pub(super) fn resident(self) -> Option<&'a [u8]> {
+        let start = usize::from(le16(self.bytes, 20));
+        let len = le32(self.bytes, 16) as usize;
+        (*self.bytes.get(8)? == 0).then(|| self.bytes.get(start..start.checked_add(len)?)).flatten()
+    }
+
+    /// Where its content is, if that is not in the record.
+    pub(super) fn non_resident(self) -> Option<NonResident<'a>> {
+        let list = self.bytes.get(usize::from(le16(self.bytes, 32))..)?;
+        let compressed = le16(self.bytes, 12) & 0xff != 0;
+        let (size, initialised) = (le64(self.bytes, 48), le64(self.bytes, 56));
+        let first = le64(self.bytes, 16);
+        let content = NonResident { first, size: size.min(initialised), compressed, list };
+        (*self.bytes.get(8)? != 0).then_some(content)
+    }
+}
+
+/// Where (a part of) a non-resident attribute's content is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NonResident<'a> {
+    /// Which of the attribute's clusters the first one here is: not 0 where an attribute is spread over several records.
+    pub first: u64,
+    /// Bytes of content that are stored; means something only where `first` is 0.
+    pub size: u64,
+    /// Whether what is stored is not the content as it is.
+    pub compressed: bool,
+    list: &'a [u8],
+}
+
+impl<'a> NonResident<'a> {
+    /// Its runs, in order.
+    pub(super) fn runs(self) -> Runs<'a> {
+        Runs::new(self.list)
+    }
+}
+
+/// A file's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileName<'a> {
+    /// The record of the directory it is in.
+    pub parent: u64,
+    /// In UTF-16.
+    pub name: &'a [u8],
+    /// Whether it is the short one, which repeats a long one.
+    pub is_short: bool,
+}
+
+impl<'a> FileName<'a> {
+    /// Reads the content of a `$FILE_NAME`.
+    pub(super) fn parse(content: &'a [u8]) -> Option<Self> {
+        let len = 2 * usize::from(*content.get(64)?);
+        let parent = le64(content, 0) & 0xffff_ffff_ffff;
+        Some(Self { parent, name: content.get(66..66 + len)?, is_short: *content.get(65)? == 2 })
+    }
+}

@@ -1,0 +1,85 @@
+//! Surveys of volumes in memory: for tests and for fuzzing.
+
+use cheetah_device::ByteRange;
+
+use super::{FileRuns, Plan, START_BYTES, Surveyor, recognise};
+
+/// What a survey came to.
+#[derive(Debug, Default)]
+pub struct Surveyed {
+    /// What kind of file system it is.
+    pub name: &'static str,
+    /// What was read, in this order.
+    pub reads: Vec<ByteRange>,
+    /// What was to be fetched, in this order.
+    pub fetches: Vec<ByteRange>,
+    /// What of both could not be had, for it reaches beyond the volume.
+    pub outside: Vec<ByteRange>,
+    /// The files that were located.
+    pub files: Vec<FileRuns>,
+    /// How often something was asked for that depends on what was asked for before: round trips, on a slow link.
+    pub rounds: usize,
+    /// Whether the survey came to its end within the steps it had.
+    pub ended: bool,
+}
+
+impl Surveyed {
+    /// All that was read or fetched.
+    pub fn asked(&self) -> impl Iterator<Item = ByteRange> {
+        self.reads.iter().chain(&self.fetches).copied()
+    }
+}
+
+/// Surveys the file system in `volume`, in at most `steps_max` steps (reads, and times it was idle); `None` if it is not known.
+pub fn survey(volume: &[u8], steps_max: usize) -> Option<Surveyed> {
+    let start = volume.get(..START_BYTES as usize).unwrap_or(volume);
+    let mut surveyor = recognise(start)?;
+    Some(drive(&mut *surveyor, steps_max, |range| {
+        let (start, end) = (usize::try_from(range.offset).ok()?, usize::try_from(range.end()).ok()?);
+        volume.get(start..end)
+    }))
+}
+
+/// Drives a surveyor to its end, or for at most `steps_max` steps. What `read` has no bytes for has failed.
+pub fn drive<'a>(
+    surveyor: &mut dyn Surveyor,
+    steps_max: usize,
+    mut read: impl FnMut(ByteRange) -> Option<&'a [u8]>,
+) -> Surveyed {
+    let mut surveyed = Surveyed { name: surveyor.name(), ..Surveyed::default() };
+    let mut plan = Plan::default();
+    let mut steps = 0;
+    surveyor.start(&mut plan);
+    while steps < steps_max {
+        surveyed.files.append(&mut plan.files);
+        for range in plan.fetches.drain(..) {
+            if read(range).is_none() {
+                surveyed.outside.push(range);
+            }
+            surveyed.fetches.push(range);
+        }
+        let round = std::mem::take(&mut plan.reads);
+        if round.is_empty() {
+            surveyor.idle(&mut plan);
+            steps += 1;
+            surveyed.ended = plan.reads.is_empty() && plan.fetches.is_empty() && plan.files.is_empty();
+            if surveyed.ended {
+                break;
+            }
+            continue;
+        }
+        surveyed.rounds += 1;
+        for range in round.into_iter().take(steps_max - steps) {
+            steps += 1;
+            surveyed.reads.push(range);
+            match read(range) {
+                Some(bytes) => surveyor.arrived(range, bytes, &mut plan),
+                None => {
+                    surveyed.outside.push(range);
+                    surveyor.failed(range, &mut plan);
+                }
+            }
+        }
+    }
+    surveyed
+}
