@@ -152,8 +152,10 @@ def _fill(hit: Hit, matches: list[Any], data: bytes, base: int, accept: int) -> 
 class Stream:
     """Scans what is fed to it piece by piece, in order. `hits` and `trouble` say what was found when it is `finish`ed."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: Engine, end: int | None = None):
+        """Matches that begin at `end` or later do not count."""
         self._engine = engine
+        self._end = end
         self._buffer = bytearray()
         self._base = 0
         self._hits: dict[tuple[str, str], Hit] = {}
@@ -177,7 +179,10 @@ class Stream:
 
     def _flush(self) -> None:
         if self._buffer:
-            self._window(len(self._buffer), len(self._buffer))
+            length = len(self._buffer)
+            self._window(length, length if self._end is None else max(0, min(length, self._end - self._base)))
+            self._base += len(self._buffer)
+            self._buffer.clear()
 
     def _window(self, length: int, accept: int) -> None:
         try:

@@ -12,6 +12,9 @@ EMPTY = Type("empty", "inode/x-empty", "empty")
 RANDOM = Type("random", "application/octet-stream", "encrypted")
 """No signature, and bytes that cannot be told from random ones: perhaps an encrypted container."""
 
+EFS = Type("efs", "application/octet-stream", "encrypted")
+"""Encrypted by NTFS: the file system says so, not the content."""
+
 ZIP = Type("zip", "application/zip", "archive")
 ZIP_ENCRYPTED = Type("zip-encrypted", "application/zip", "encrypted")
 OLE = Type("ole", "application/x-ole-storage", "document")
@@ -86,6 +89,21 @@ _OLE_BY_STREAM: tuple[tuple[str, Type], ...] = (
     ("Catalog", Type("thumbs.db", "application/x-ms-thumbs", "system")),
     ("\u4840\u3f3f\u4577\u446c\u3b6a\u45e4\u4824", Type("msi", "application/x-msi", "executable")),
 )
+
+_FAMILIES = {
+    found.name: found.family
+    for found in (
+        *(signature.type for signature in SIGNATURES),
+        *(found for table in (_TEXT_KINDS, _ZIP_BY_NAME, _OLE_BY_STREAM) for _, found in table),
+        EMPTY, RANDOM, EFS, ZIP, ZIP_ENCRYPTED, OLE, RAR, RAR_ENCRYPTED, PDF, PE, MZ, MACH_FAT, JAVA_CLASS, BMP, ICO, MP3,
+        MATROSKA, WEBM, EXT, MBR, TEXT,
+    )
+} | dict.fromkeys(_ZIP_BY_MIME.values(), "document")  # fmt: skip
+
+
+def family(name: str | None) -> str:
+    """The family of a type by its name ("jpeg": "image"); empty where there is none."""
+    return _FAMILIES.get(name, "") if name is not None else ""
 
 
 def recognise(head: bytes, size: int) -> Type | None:

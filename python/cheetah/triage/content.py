@@ -1,0 +1,343 @@
+"""What is in files: one pass over the bytes of each gives hashes, type and hits.
+
+The files of a batch are read in the order in which they lie on the disk, so that reads go forward; their rows come in the
+order of the batch. A file whose bytes were not all read has no hash. A deleted file is read as long as the file
+system says that its clusters are free: what they hold is then probably its own, which its row says. Slack is not read.
+"""
+
+import collections.abc
+import dataclasses
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+import pytsk3
+
+from cheetah.triage import allocation, extensions, hashset, places, scan, score, types
+from cheetah.triage.signatures import HEAD_BYTES, Type
+from cheetah.triage.store import CONTENT
+from cheetah.triage.task import Content, Entry, Finding, Problem, Result
+from cheetah.triage.worker import Worker
+
+# What is read at once, and what is read of a file larger than the limit.
+PIECE_BYTES = 1 << 20
+# Where a piece cannot be read, what is tried alone; and how many of those may fail before the rest is left.
+RETRY_BYTES = 64 << 10
+FAILURES_MAX = 16
+# Runs of one file that are looked at, to see whether others own them by now.
+_RUNS_MAX = 1 << 20
+
+
+class Tools:
+    """What a worker compiles and opens once: rules, lists, and which blocks are free."""
+
+    def __init__(self, worker: Worker):
+        settings = worker.settings
+        self._worker = worker
+        self.engine = scan.load(settings.keywords, settings.yara)
+        self.known = hashset.open_lists(settings.known)
+        self.wanted = hashset.open_lists(settings.wanted)
+        needed = hashset.algorithms([*self.known, *self.wanted]) | set(settings.hashes)
+        self.algorithms = tuple(name for name in ("md5", "sha1", "sha256") if name in needed)
+        self._allocations: dict[int, allocation.Allocation | allocation.Unknown] = {}
+
+    @classmethod
+    def of(cls, worker: Worker) -> "Tools":
+        """The worker's own, made at its first task."""
+        if "tools" not in worker.keep:
+            worker.keep["tools"] = cls(worker)
+        found = worker.keep["tools"]
+        assert isinstance(found, cls)
+        return found
+
+    def allocation(self, volume: int) -> allocation.Allocation:
+        """Which blocks of a volume are in use. allocation.Unknown where that cannot be told."""
+        if volume not in self._allocations:
+            self._allocations[volume] = _allocation(self._worker, volume)
+        found = self._allocations[volume]
+        if isinstance(found, allocation.Unknown):
+            raise found
+        return found
+
+
+def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocation.Unknown:
+    found = worker.volumes[volume]
+
+    def read(offset: int, length: int) -> bytes:
+        return worker.source.pread(found.start + offset, length)
+
+    def bitmap() -> bytes:
+        file = worker.file_system(volume).open_meta(inode=6)
+        size = int(file.info.meta.size)
+        return b"".join(
+            file.read_random(place, min(PIECE_BYTES, size - place)) for place in range(0, size, PIECE_BYTES)
+        )
+
+    try:
+        return allocation.of(found.fs, read, bitmap)
+    except allocation.Unknown as error:
+        return error
+    except (OSError, OverflowError) as error:
+        return allocation.Unknown(f"which blocks are free could not be read: {error}")
+
+
+@dataclasses.dataclass
+class Opened:
+    """A file's stream, ready to be read."""
+
+    entry: Entry
+    file: pytsk3.File
+    size: int
+    first: int
+    """Where its first run is, in bytes of the volume: what reads are ordered by."""
+    encrypted: bool
+    skip: str | None = None
+    """Why its content is not its own any more."""
+    note: str | None = None
+
+
+def analyse(worker: Worker, entries: list[Entry]) -> Result:
+    """Reads a batch of files."""
+    tools = Tools.of(worker)
+    result = Result()
+    contents: dict[int, Content] = {}
+    opened = []
+    for entry in entries:
+        one = _open(worker, tools, entry)
+        if isinstance(one, Content):
+            contents[entry.row] = one
+            _problems(entry, worker.take_unreadable(), result)
+        else:
+            opened.append(one)
+    for one in sorted(opened, key=lambda one: (one.entry.volume, one.first, one.entry.row)):
+        reader = Reader(one, worker, worker.settings.max_file)
+        contents[one.entry.row], found = _read(tools, one, reader)
+        result.findings.extend(found)
+        result.bytes_read += reader.bytes_read
+        _problems(one.entry, reader.unreadable, result)
+    rows = [dataclasses.asdict(contents[entry.row]) for entry in entries]
+    result.rows = pa.Table.from_pylist(rows, schema=CONTENT)
+    return result
+
+
+def _problems(entry: Entry, unreadable: list[tuple[int, int, str]], result: Result) -> None:
+    for offset, length, why in unreadable:
+        sentence = f"a part of the file could not be read: {why}"
+        result.problems.append(Problem("content", sentence, entry.volume, entry.path, offset, length))
+
+
+def _open(worker: Worker, tools: Tools, entry: Entry) -> Opened | Content:
+    """The stream of an entry, or why there is nothing to read."""
+    if entry.deleted and entry.allocated:
+        return Content(entry.row, "skipped", "deleted, and its place among the metadata belongs to another file now")
+    try:
+        file = worker.file_system(entry.volume).open_meta(inode=entry.inode)
+        attribute = _attribute(file, entry)
+        size = int(attribute.info.size) if attribute is not None else int(file.info.meta.size)
+        runs = _runs(attribute, worker.volumes[entry.volume].block_size)
+    except OSError as error:
+        return Content(entry.row, "unreadable", f"its metadata could not be read: {_reason(worker.image().unreadable, error)}")
+    if attribute is None and (entry.attr_type is not None or size):
+        return Content(entry.row, "unreadable", "its metadata does not say where its content is")
+    flags = int(attribute.info.flags) if attribute is not None else 0
+    one = Opened(entry, file, size, runs[0][0] if runs else 0, bool(flags & int(pytsk3.TSK_FS_ATTR_ENC)))
+    if entry.deleted or not entry.allocated:
+        _judge_deleted(tools, one, runs)
+    if one.skip:
+        return Content(entry.row, "skipped", one.skip)
+    return one
+
+
+def _attribute(file: pytsk3.File, entry: Entry) -> Any:
+    for attribute in file:
+        if entry.attr_type is None:
+            return attribute
+        if int(attribute.info.type) == entry.attr_type and int(attribute.info.id) == entry.attr_id:
+            return attribute
+    return None
+
+
+def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
+    """Start and length, in bytes of the volume, of what is stored; holes and placeholders left out."""
+    runs: list[tuple[int, int]] = []
+    if attribute is None or not int(attribute.info.flags) & int(pytsk3.TSK_FS_ATTR_NONRES):
+        return runs
+    for run in attribute:
+        if not int(run.flags) & (int(pytsk3.TSK_FS_ATTR_RUN_FLAG_SPARSE) | int(pytsk3.TSK_FS_ATTR_RUN_FLAG_FILLER)):
+            runs.append((int(run.addr) * block_size, int(run.len) * block_size))
+        if len(runs) == _RUNS_MAX:
+            break
+    return runs
+
+
+def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> None:
+    """Whether what its metadata names can still be its content."""
+    if one.size and not runs and one.entry.attr_type is None:
+        one.skip = "deleted, and the file system has forgotten where its content was"
+        return
+    if not runs:
+        one.note = "deleted; its content is kept in its metadata" if one.size else None
+        return
+    try:
+        found = tools.allocation(one.entry.volume)
+    except allocation.Unknown as error:
+        one.note = f"deleted; its content may be another file's by now: {error}"
+        return
+    taken = sum(found.in_use(start, length) for start, length in runs)
+    total = sum(-(-length // found.unit) for _, length in runs)
+    if taken:
+        one.skip = f"deleted, and {min(taken, total)} of its {total} clusters belong to other files now"
+    else:
+        one.note = "deleted; its clusters are free, but may have been used by others in between"
+
+
+def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Finding]]:
+    """All of a file."""
+    digests = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
+    stream = scan.Stream(tools.engine) if tools.engine is not None and one.size else None
+    if stream is not None and tools.engine is not None:
+        tools.engine.name(one.entry.path)
+    head = b""
+    for offset, piece in reader.pieces():
+        if len(head) == offset < HEAD_BYTES:
+            head += piece[: HEAD_BYTES - offset]
+        if reader.complete:
+            for digest in digests.values():
+                digest.update(piece)
+        if stream is not None:
+            stream.feed(piece, offset)
+    hashes = {name: digest.digest() for name, digest in digests.items()} if reader.complete else {}
+    known = any(one_list.contains([hashes.get(one_list.algorithm)])[0] for one_list in tools.known)
+    wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)
+    hits = stream.finish() if stream is not None and not known else []
+    whys = [why for why in (reader.why(), stream.trouble if stream is not None else None, one.note) if why]
+    found = None if one.size and not head else types.EFS if one.encrypted else types.recognise(head, one.size)
+    trusted = not one.entry.deleted and reader.complete
+    odd = None if known or one.encrypted else extensions.mismatch(one.entry.extension, found, head, trusted)
+    content = Content(
+        one.entry.row, reader.state(), "; ".join(whys) or None, *(_hex(hashes.get(name)) for name in ("md5", "sha1", "sha256")),
+        found.name if found else None, found.mime if found else None, odd is not None, known, wanted,
+        sum(max(1, len(hit.offsets)) for hit in hits), reader.bytes_read,
+    )  # fmt: skip
+    return content, list(_findings(one.entry, content, found, odd, hits, stream is not None and stream.in_pieces))
+
+
+def _findings(
+    entry: Entry, content: Content, found: Type | None, odd: str | None, hits: list[scan.Hit], in_pieces: bool
+) -> collections.abc.Iterator[Finding]:
+    """What is worth a look about a file."""
+
+    def finding(kind: str, rule: str, detail: str, offset: int | None = None, excerpt: str | None = None) -> Finding:
+        points = score.of_finding(kind, entry.path, entry.deleted)
+        return Finding(points, entry.volume, kind, rule, detail, entry.address, entry.path, offset, excerpt)
+
+    if content.wanted is not None:
+        digest = content.sha256 or content.sha1 or content.md5
+        yield finding("wanted-hash", content.wanted, f"its hash is in the list {content.wanted}: {digest}")
+    for hit in hits:
+        offset = hit.offsets[0] if hit.offsets else None
+        yield finding(hit.kind, hit.rule, hit.detail(in_pieces), offset, hit.excerpts[0] if hit.excerpts else None)
+    if odd is not None:
+        yield finding("mismatch", f".{entry.extension}", odd)
+    if found is None or content.known:
+        return
+    if found.family == "encrypted":
+        yield finding("encrypted", found.name, _ENCRYPTED.get(found.name, f"its content is encrypted ({found.name})"))
+    place = places.misplaced(entry.path, found)
+    if place is not None:
+        yield finding("misplaced", found.name, place)
+
+
+_ENCRYPTED = {
+    "random": "nothing tells what it is, and its bytes look random: perhaps an encrypted container",
+    "efs": "it is encrypted by the file system (EFS); its hashes are of the bytes as they are stored",
+}
+
+
+class Reader:
+    """Reads a stream from its beginning to its end. `complete` says, at any time, that nothing is missing so far."""
+
+    def __init__(self, one: Opened, worker: Worker, max_bytes: int):
+        self._one = one
+        self._worker = worker
+        self._end = one.size if one.size <= max_bytes else min(PIECE_BYTES, max_bytes)
+        self._max_bytes = max_bytes
+        self._lost = 0
+        self._failures = 0
+        self._error = ""
+        self.bytes_read = 0
+        self.unreadable: list[tuple[int, int, str]] = []
+        """What the source could not give: offset and length in the image, and why; the smallest pieces that were tried."""
+
+    @property
+    def complete(self) -> bool:
+        """All that was to be read so far was read, and it will be read to the end."""
+        return not self._lost and self._end == self._one.size
+
+    def pieces(self) -> collections.abc.Iterator[tuple[int, bytes]]:
+        """Offset and bytes, ascending. What cannot be read is left out."""
+        for offset in range(0, self._end, PIECE_BYTES):
+            length = min(PIECE_BYTES, self._end - offset)
+            piece = self._read(offset, length)
+            if piece is not None:
+                self.bytes_read += length
+                yield offset, piece
+                continue
+            for place in range(offset, offset + length, RETRY_BYTES):
+                part = min(RETRY_BYTES, offset + length - place)
+                piece = self._read(place, part) if self._failures < FAILURES_MAX else None
+                if piece is None:
+                    self._failures += 1
+                    self._lost += part
+                else:
+                    self.bytes_read += part
+                    yield place, piece
+            if self._failures >= FAILURES_MAX:
+                self._lost += self._end - offset - length
+                return
+
+    def _read(self, offset: int, length: int) -> bytes | None:
+        """All of these bytes, or None and `_error`."""
+        entry = self._one.entry
+        # The Sleuth Kit may go on after an error of the source, with zeros: only what the source says counts.
+        failed: OSError | None = None
+        piece = b""
+        try:
+            if entry.attr_type is None:
+                piece = self._one.file.read_random(offset, length)
+            else:
+                piece = self._one.file.read_random(offset, length, entry.attr_type, entry.attr_id)
+        except OSError as error:
+            failed = error
+        unreadable = self._worker.take_unreadable()
+        if not unreadable and failed is None and len(piece) == length:
+            return bytes(piece)
+        self._error = _reason(unreadable, failed)
+        if length <= RETRY_BYTES:
+            self.unreadable += unreadable
+        return None
+
+    def state(self) -> Any:
+        """The row's read_state."""
+        if self.complete:
+            return "whole"
+        return "partial" if self.bytes_read else "unreadable"
+
+    def why(self) -> str | None:
+        """What is missing."""
+        if self._lost:
+            return f"{self._lost} of its {self._one.size} bytes could not be read: {self._error}"
+        if self._end != self._one.size:
+            return f"larger than the limit of {self._max_bytes} bytes: only its first {self._end} bytes were read"
+        return None
+
+
+def _reason(unreadable: list[tuple[int, int, str]], error: OSError | None) -> str:
+    """What the source said; else what The Sleuth Kit said."""
+    if unreadable:
+        return unreadable[-1][2]
+    return str(error).split(") ", 1)[-1] if error is not None else "the file ends before its size says"
+
+
+def _hex(digest: bytes | None) -> str | None:
+    return digest.hex() if digest is not None else None

@@ -1,0 +1,118 @@
+"""Keywords and rules in what belongs to no file: free blocks of file systems, and what is in no file system at all.
+
+A task searches a stretch of the image. Which blocks of it are free, the file system's own record says. A hit belongs to the
+stretch in which it begins, wherever it ends, so it does not matter how the image is cut into stretches. Neighbouring free
+blocks are searched as one; what was written in pieces that lie apart cannot be found across their borders.
+"""
+
+import collections.abc
+
+from cheetah.triage import allocation, score
+from cheetah.triage import scan as scanning
+from cheetah.triage.content import Tools
+from cheetah.triage.task import Finding, Problem, Result
+from cheetah.triage.worker import Worker
+
+# What is read at once; where that fails, what is tried alone.
+PIECE_BYTES = 1 << 20
+RETRY_BYTES = 64 << 10
+FAILURES_MAX = 64
+# Findings of one keyword or rule in one stretch; a keyword that is found more often tells nothing more there.
+FINDINGS_MAX = 100
+
+
+def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
+    """Searches what is free of `length` bytes at `start`, both of the image. `volume` is -1 outside all file systems."""
+    result = Result()
+    tools = Tools.of(worker)
+    if tools.engine is None:
+        return result
+    tools.engine.name("")
+    try:
+        ranges = list(_free(tools, worker, volume, start, length))
+    except allocation.Unknown as error:
+        sentence = f"unallocated space was not searched: {error}"
+        result.problems.append(Problem("unallocated", sentence, volume, None, start, length))
+        return result
+    counts: dict[tuple[str, str], int] = {}
+    for begin, size, tail in ranges:
+        for hit in _search(worker, tools.engine, volume, begin, size, tail, result):
+            _findings(result, counts, volume, hit)
+    return result
+
+
+def _free(tools: Tools, worker: Worker, volume: int, start: int, length: int) -> collections.abc.Iterator[tuple[int, int, int]]:
+    """Free ranges of a stretch: where in the image they begin, how long they are, and how much more is free right behind, as
+    far as a hit may reach."""
+    reach = scanning.OVERLAP_BYTES
+    if volume < 0:
+        end = min(start + length, worker.source.size)
+        if end > start:
+            yield start, end - start, _gap_tail(worker, end, reach)
+        return
+    found = worker.volumes[volume]
+    free = tools.allocation(volume).free(start - found.start, min(length + reach, found.start + found.length - start))
+    for begin, size in free:
+        begin += found.start
+        if begin < start + length:
+            inside = min(size, start + length - begin)
+            yield begin, inside, min(size - inside, reach)
+
+
+def _gap_tail(worker: Worker, end: int, reach: int) -> int:
+    """How much behind a stretch outside of all file systems is outside as well."""
+    behind = [one.start for one in worker.volumes if one.fs and one.start + one.length > end]
+    limit = min([max(end, start) for start in behind] + [worker.source.size])
+    return max(0, min(reach, limit - end))
+
+
+def _search(
+    worker: Worker, engine: scanning.Engine, volume: int, begin: int, size: int, tail: int, result: Result
+) -> list[scanning.Hit]:
+    """The hits that begin in a free range."""
+    stream = scanning.Stream(engine, begin + size)
+    for offset, piece in _pieces(worker, volume, begin, size + tail, result):
+        result.bytes_read += max(0, min(len(piece), begin + size - offset))
+        stream.feed(piece, offset)
+    hits = stream.finish()
+    if stream.trouble is not None:
+        result.problems.append(Problem("unallocated", stream.trouble, volume, None, begin, size))
+    return hits
+
+
+def _pieces(worker: Worker, volume: int, begin: int, size: int, result: Result) -> collections.abc.Iterator[tuple[int, bytes]]:
+    failures = 0
+    for offset in range(begin, begin + size, PIECE_BYTES):
+        worker.beat()
+        length = min(PIECE_BYTES, begin + size - offset)
+        try:
+            yield offset, worker.source.pread(offset, length)
+            continue
+        except OSError:
+            pass
+        for place in range(offset, offset + length, RETRY_BYTES):
+            part = min(RETRY_BYTES, offset + length - place)
+            try:
+                if failures >= FAILURES_MAX:
+                    raise OSError(0, "not tried any more, since too much before it could not be read")
+                yield place, worker.source.pread(place, part)
+            except OSError as error:
+                failures += 1
+                sentence = f"unallocated space could not be read: {error.strerror or error}"
+                result.problems.append(Problem("unallocated", sentence, volume, None, place, part))
+
+
+def _findings(result: Result, counts: dict[tuple[str, str], int], volume: int, hit: scanning.Hit) -> None:
+    """One for each match; a rule is one finding, at its first."""
+    offsets = hit.offsets[:1] if hit.kind == "yara" else hit.offsets
+    for offset, excerpt in zip(offsets, hit.excerpts, strict=False):
+        count = counts[hit.kind, hit.rule] = counts.get((hit.kind, hit.rule), 0) + 1
+        if count > FINDINGS_MAX:
+            return
+        detail = "in space that belongs to no file"
+        if count == FINDINGS_MAX:
+            detail += "; further matches near here are left out"
+        if hit.kind == "yara":
+            detail = f"{hit.detail(False)}; {detail}"
+        points = score.of_finding(hit.kind, None)
+        result.findings.append(Finding(points, volume, hit.kind, hit.rule, detail, None, None, offset, excerpt))
