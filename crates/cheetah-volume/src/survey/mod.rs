@@ -28,9 +28,13 @@ use crate::{ext, ntfs};
 /// `tsk_img_read`; what is longer than that, it reads as it is.)
 pub const WINDOW_BYTES: u64 = 64 << 10;
 
-/// How much of a volume's start tools look at to find out what it holds. The Sleuth Kit tries YAFFS2 even when it has
-/// recognised another file system, and goes through ten blocks of 132 KiB that are not empty.
-pub const PROBED_BYTES: u64 = 3 << 19;
+/// How much of a volume's start is looked at to find out what it holds: the superblocks of all file systems that The
+/// Sleuth Kit tries, up to UFS at 256 KiB.
+pub const PROBED_BYTES: u64 = 320 << 10;
+
+/// How much of a device's start is looked at for that, whatever volume is meant: having recognised another file system,
+/// The Sleuth Kit looks for YAFFS2 in blocks of 132 KiB, until ten of them were not empty (or 400 were).
+pub const DEVICE_PROBED_BYTES: u64 = 3 << 19;
 
 /// What finds a file system's metadata. All offsets are relative to the start of its volume.
 pub trait Surveyor: Send {
