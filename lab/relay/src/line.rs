@@ -95,7 +95,8 @@ impl Line {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
-        (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * MILLION >> 32 < self.config.loss_ppm
+        let dice = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        ((dice * MILLION) >> 32) < self.config.loss_ppm
     }
 }
 

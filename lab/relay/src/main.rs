@@ -4,6 +4,7 @@
 //! keeps them in a [`Line`] and sends them when they are due. Segmentation offload stays on: super-frames pass
 //! whole, with the header that says how to cut them.
 
+mod alarm;
 mod line;
 mod port;
 mod vnet;
@@ -12,6 +13,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::{io, process, thread};
 
+use alarm::Alarm;
 use line::{Line, LineConfig};
 use port::{Port, now_ns};
 
@@ -87,6 +89,7 @@ fn spawn(name: String, config: LineConfig, from: Arc<Port>, to: Arc<Port>) -> io
 /// Carries frames one way, for ever.
 fn carry(name: &str, config: LineConfig, from: &Port, to: &Port) -> io::Result<()> {
     let mut line = Line::new(config);
+    let mut alarm = Alarm::default();
     let mut buffer = vec![0; FRAME_BYTES_MAX];
     let (mut lost, mut reported) = (0, 0);
     loop {
@@ -109,6 +112,23 @@ fn carry(name: &str, config: LineConfig, from: &Port, to: &Port) -> io::Result<(
             eprintln!("lab-relay: {name}: {gone} frames dropped so far, {lost} of them by the kernel");
             reported = gone;
         }
-        from.wait(line.next_due_ns().map(|due| due.saturating_sub(now)))?;
+        match line.next_due_ns() {
+            None => {
+                from.wait(None)?;
+            }
+            Some(due_ns) if alarm.is_near(due_ns, now) => spin_until(due_ns),
+            Some(due_ns) => {
+                let target_ns = alarm.target_ns(due_ns);
+                if !from.wait(Some(target_ns - now))? {
+                    alarm.went_off(target_ns, now_ns());
+                }
+            }
+        }
+    }
+}
+
+fn spin_until(due_ns: u64) {
+    while now_ns() < due_ns {
+        std::hint::spin_loop();
     }
 }

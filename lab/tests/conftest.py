@@ -1,0 +1,31 @@
+"""What the tests of the lab need: the package's parent on the path, and root, without which they say so."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Names the mark of tests that measure time."""
+    config.addinivalue_line("markers", "timing: measures, so it is only for a machine that does nothing else")
+
+
+@pytest.fixture
+def root() -> None:
+    """Skips the test where network namespaces cannot be made."""
+    from lab.namespace import LabError, Namespace  # pylint: disable=import-outside-toplevel
+
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    probe = Namespace(f"cheetah-lab-probe{os.getpid()}-switch")
+    try:
+        probe.create()
+    except LabError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    finally:
+        probe.remove()

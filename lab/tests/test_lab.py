@@ -1,0 +1,208 @@
+"""A lab as its user sees it: machines that reach each other, and nothing left of it. Needs root."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lab import check, network, relay, state
+from lab.link import Link
+from lab.namespace import LabError, Namespace
+from lab.network import Lab
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+COMMAND = os.path.join(os.path.dirname(HERE), "lab.py")
+
+pytestmark = pytest.mark.usefixtures("root")
+
+RECEIVE = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    s.bind(("10.77.0.1", 9)); s.settimeout(0.5); print("ready", flush=True)
+    s.settimeout(10); s.recv(100); n = 1; s.settimeout(0.5)
+    try:
+        while s.recv(100): n += 1
+    except TimeoutError: print(n)
+"""
+SEND = """
+import socket, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    for i in range(2000):
+        s.sendto(b"x" * 50, ("10.77.0.1", 9))
+        if i % 50 == 49: time.sleep(0.001)
+"""
+
+
+def traces(lab: Lab) -> list[str]:
+    """What there is of a lab: namespaces, files, processes."""
+    found = [entry for entry in os.listdir("/run/netns") if entry.startswith(lab.name + "-")]
+    return found + [entry for entry in os.listdir(state.STATE_DIR) if entry.startswith(lab.name + ".")]
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or only waits for its parent to ask."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def command(*argv: str) -> subprocess.CompletedProcess[str]:
+    """Runs `lab.py`."""
+    return subprocess.run([sys.executable, COMMAND, *argv], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def delay_line() -> None:
+    """Skips where neither netem nor a built relay is there: tests build nothing."""
+    probe = Lab(1)
+    probe.switch.create()
+    try:
+        has_netem = probe._has_netem()  # pylint: disable=protected-access
+    finally:
+        probe.switch.remove()
+    if not has_netem and not os.path.exists(relay.BINARY):
+        pytest.skip("the kernel has no netem, and the relay is not built (lab.relay.build())")
+
+
+def test_machines_reach_each_other_and_nothing_is_left() -> None:
+    with Lab(2, rate="100mbit") as lab:
+        assert check.round_trip_ms(lab, 10) < 1000
+        python = [sys.executable, "-c", "import socket; socket.create_connection(('10.77.0.1', 9), timeout=5)"]
+        with subprocess.Popen(
+            lab.examiner.command([sys.executable, "-c", "import socket\n"
+                                  "with socket.create_server(('10.77.0.1', 9)) as s: print('ready', flush=True); s.accept()"]),
+            stdout=subprocess.PIPE, text=True,
+        ) as server:
+            assert server.stdout is not None and server.stdout.readline() == "ready\n"
+            lab.nodes[1].namespace.run(python)
+        assert traces(lab)
+    assert traces(lab) == []
+
+
+def test_a_delay_is_there(delay_line: None) -> None:
+    with Lab(2, links={2: Link(delay_us=20_000)}, rtt="0ms") as lab:
+        near = check.round_trip_ms(lab, 10)
+        lab.nodes.reverse()
+        far = check.round_trip_ms(lab, 10)
+    assert far >= 40 and near < far
+
+
+def test_a_lossy_link_loses_its_share(delay_line: None) -> None:
+    with Lab(1, link=Link(rate_bits=None, loss_ppm=200_000)) as lab:
+        with subprocess.Popen(
+            lab.examiner.command([sys.executable, "-c", RECEIVE]), stdout=subprocess.PIPE, text=True
+        ) as receiver:
+            assert receiver.stdout is not None and receiver.stdout.readline() == "ready\n"
+            lab.nodes[0].namespace.run([sys.executable, "-c", SEND])
+            received = int(receiver.stdout.readline())
+    assert 1450 <= received <= 1750
+
+
+def test_a_full_queue_drops() -> None:
+    with Lab(1, link=Link(rate_bits=8_000, queue_bytes=2_000)) as lab:
+        lab.nodes[0].namespace.run([sys.executable, "-c", SEND])
+        shown = lab.nodes[0].namespace.run(["tc", "-s", "qdisc", "show", "dev", "eth0"])
+    dropped = int(shown.split("dropped ")[1].split(",")[0])
+    assert dropped > 1000
+
+
+def test_two_labs_are_up_at_once() -> None:
+    with Lab(1) as first, Lab(1) as second:
+        assert first.name != second.name
+        assert check.round_trip_ms(first, 10) < 1000
+        assert check.round_trip_ms(second, 10) < 1000
+    assert traces(first) == traces(second) == []
+
+
+def test_down_ends_what_runs_in_it() -> None:
+    with Lab(1) as lab:
+        sleeper = subprocess.Popen(lab.nodes[0].command(["sleep", "600"]))
+        while sleeper.pid not in lab.nodes[0].namespace.processes():
+            time.sleep(0.01)
+    assert sleeper.wait(5) == -signal.SIGTERM
+
+
+def test_a_killed_lab_is_swept() -> None:
+    # Its owner is killed without a chance; a process that it had started in the lab stays behind.
+    script = (
+        "import subprocess, sys, time\nfrom lab.network import Lab\nlab = Lab(1)\nlab.up()\n"
+        "sleeper = subprocess.Popen(lab.nodes[0].command(['sleep', '600']))\n"
+        "while sleeper.pid not in lab.nodes[0].namespace.processes(): time.sleep(0.01)\n"
+        "print(lab.name, sleeper.pid, flush=True)\ntime.sleep(600)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(HERE))}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as owner:
+        assert owner.stdout is not None
+        name, sleeper = owner.stdout.readline().split()
+        assert name not in network.sweep(), "a lab whose owner lives is left alone"
+        owner.kill()
+    assert network.namespaces_of(name)
+    with Lab(1):
+        assert not network.namespaces_of(name), "the next lab that comes up sweeps"
+    assert has_ended(int(sleeper))
+    assert name not in state.names()
+
+
+def test_namespaces_without_a_state_file_are_swept() -> None:
+    stray = Namespace("cheetah-lab-stray-n1")
+    stray.create()
+    assert "cheetah-lab-stray" in network.sweep()
+    assert not stray.exists()
+
+
+def test_up_enter_and_down_from_the_command_line() -> None:
+    name = f"test{os.getpid()}"
+    assert command("--name", name, "up", "--nodes", "1", "--link", "1:queue=64KiB").returncode == 0
+    try:
+        assert command("sweep").stdout == "", "a lab that is to stay is left alone"
+        again = command("--name", name, "up", "--nodes", "1")
+        assert (again.returncode, again.stderr.count("\n")) == (1, 1) and "up already" in again.stderr
+        entered = command("--name", name, "enter", "1", "ip", "-brief", "address")
+        assert "10.77.0.11/24" in entered.stdout
+    finally:
+        assert command("--name", name, "down").returncode == 0
+    gone = command("--name", name, "down")
+    assert (gone.returncode, gone.stderr) == (1, f"lab.py: no lab named {name} is up\n")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["up", "--nodes", "0"],
+        ["up", "--nodes", "many"],
+        ["up", "--rate", "fast"],
+        ["up", "--delay", "10ms", "--rtt", "20ms"],
+        ["up", "--nodes", "1", "--link", "2:loss=1%"],
+        ["up", "--link", "delay=1ms"],
+        ["enter", "examiner", "true"],
+        ["--name", "../x", "up"],
+    ],
+)
+def test_bad_arguments_are_one_sentence(argv: list[str]) -> None:
+    done = command("--name", f"none{os.getpid()}", *argv)
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith("lab.py: ") and done.stderr.count("\n") == 1
+
+
+def test_a_lab_that_cannot_be_built_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(2)
+    monkeypatch.setattr(Link, "token_bucket", lambda self: ["no-such-qdisc"])
+    with pytest.raises(LabError):
+        lab.up()
+    assert traces(lab) == []
+
+
+@pytest.mark.timing
+def test_round_trips_and_rates_are_as_asked(delay_line: None) -> None:
+    missed = [finding.line() for finding in check.findings(3.0) if not finding.within()]
+    assert missed == []
+
+

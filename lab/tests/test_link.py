@@ -1,0 +1,52 @@
+"""How links are written, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.link import Link, bits_per_s, microseconds, parts_per_million, size_bytes
+from lab.namespace import LabError
+
+
+def test_people_write_units() -> None:
+    assert bits_per_s("100mbit") == 100_000_000
+    assert bits_per_s("2.5gbit") == 2_500_000_000
+    assert microseconds("0.3ms") == 300
+    assert size_bytes("256KiB") == 262_144
+    assert parts_per_million("0.1%") == 1_000
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: bits_per_s("fast"),
+        lambda: bits_per_s("0gbit"),
+        lambda: microseconds("10"),
+        lambda: microseconds("10 ms"),
+        lambda: size_bytes("1GB"),
+        lambda: parts_per_million("1"),
+        lambda: parts_per_million("101%"),
+        lambda: Link(delay_us=60_000_000),
+        lambda: Link(queue_bytes=100),
+        lambda: Link(rate_bits=None, queue_bytes=10_000),
+        lambda: Link.parse("jitter=1ms"),
+        lambda: Link.parse("rate="),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_sentence(refused: object) -> None:
+    assert callable(refused)
+    with pytest.raises(LabError) as caught:
+        refused()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_link_says_only_what_differs() -> None:
+    base = Link(rate_bits=10_000_000, delay_us=5_000)
+    assert Link.parse("loss=1%,delay=20ms", base) == Link(10_000_000, 20_000, None, 10_000)
+    assert Link.parse("rate=none").rate_bits is None
+
+
+def test_a_burst_is_two_milliseconds_and_a_queue_twenty() -> None:
+    assert Link(1_000_000_000).token_bucket() == "tbf rate 1000000000bit burst 250000b limit 2500000b".split()
+    assert Link(10_000_000).token_bucket() == "tbf rate 10000000bit burst 4096b limit 65536b".split()
+    assert Link(10_000_000, queue_bytes=9_000).token_bucket()[-1] == "9000b"
