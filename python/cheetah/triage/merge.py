@@ -74,12 +74,13 @@ def files(listing: Rows, buckets: Buckets, out: pathlib.Path, why_unread: str, c
     from cheetah.triage import score
 
     found: list[pa.Table] = []
+    activity = score.Activity.of(listing.batches())
     partial = out.with_suffix(".partial")
     schema = FILES.with_metadata({"complete": str(complete).lower()})
     with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for number, rows in enumerate(listing.batches()):
             joined = _joined(rows, number, buckets.batch(number), why_unread)
-            joined = joined.set_column(FILES.get_field_index("score"), "score", score.final(joined))
+            joined = joined.set_column(FILES.get_field_index("score"), "score", score.final(joined, activity))
             found.append(findings_table(score.findings(joined)))
             writer.write_batch(joined.cast(schema))
     partial.replace(out)

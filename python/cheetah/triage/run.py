@@ -161,8 +161,9 @@ class Run:
         self._tell_of("ranking", always=True)
         self._assemble(out)
         order = plan.Order(self._settings)
+        activity = score.Activity.of(Rows(self._parts.path("listing")).batches())
         for rows in Rows(self._parts.path("listing")).batches():
-            order.add(rows, score.rank(rows))
+            order.add(rows, score.rank(rows, activity))
         return order.rows()
 
     def _assemble(self, out: pathlib.Path) -> bool:

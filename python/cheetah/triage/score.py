@@ -68,6 +68,14 @@ class Activity:
         self._last: dict[int, int] = {}
         self._busy: dict[int, frozenset[int]] = {}
 
+    @classmethod
+    def of(cls, batches: collections.abc.Iterable[pa.RecordBatch]) -> "Activity":
+        """That of a whole listing."""
+        activity = cls()
+        for rows in batches:
+            activity.add(rows)
+        return activity
+
     def add(self, rows: pa.RecordBatch) -> None:
         """Counts some rows of the listing."""
         volumes = rows.column("volume").to_numpy()
