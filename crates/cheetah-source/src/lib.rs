@@ -10,10 +10,16 @@
 mod access;
 mod identified;
 mod kind;
+mod meter;
+mod only;
 mod opened;
+mod stats;
 
 pub use access::{Access, OverlayPlace};
 pub use cheetah_image::{Error, Result};
 pub use identified::{identified, opener};
 pub use kind::is_drive;
+pub use meter::Meter;
+pub use only::Only;
 pub use opened::Opened;
+pub use stats::{SourceStats, Stats};

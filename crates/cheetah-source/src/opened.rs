@@ -15,6 +15,8 @@ use tokio::sync::watch;
 use crate::access::{Access, OverlayPlace};
 use crate::identified::{opener, source_options};
 use crate::kind::drive_file;
+use crate::meter::Meter;
+use crate::stats::{SourceStats, Stats};
 use crate::{Error, Result};
 
 /// A source that is open. [`Opened::close`] it.
@@ -26,6 +28,7 @@ pub struct Opened {
     /// What is lost of it, a sentence each.
     pub lost: Vec<String>,
     held: Held,
+    meter: Option<Arc<Meter>>,
     prefetch: Option<Arc<Prefetch>>,
 }
 
@@ -86,7 +89,7 @@ impl Opened {
         let Some(filling) = Filling::open(file, opener(access.timeout), options).await? else { return Ok(None) };
         let (device, name) = (filling.device(), file.name.clone());
         let held = Held::Filling(Box::new(filling));
-        Ok(Some(Self { device, name, lost: Vec::new(), held, prefetch: None }))
+        Ok(Some(Self { device, name, lost: Vec::new(), held, meter: None, prefetch: None }))
     }
 
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
@@ -106,13 +109,15 @@ impl Opened {
         };
         let drive = Drive::open(file, options).await?;
         let (device, lost) = (drive.device(), drive.lost().to_vec());
-        Ok(Self { device, name: file.name.clone(), lost, held: Held::Drive(drive), prefetch: None })
+        Ok(Self { device, name: file.name.clone(), lost, held: Held::Drive(drive), meter: None, prefetch: None })
     }
 
     async fn source(text: &str, access: &Access) -> Result<Self> {
         let source = cheetah_image::open(text, &source_options(access.timeout)).await?;
         let lost = unreadable(&source.identity).into_iter().collect();
-        let mut opened = Self { device: source.device, name: source.name, lost, held: Held::Nothing, prefetch: None };
+        let (device, meter) = Meter::over(source.device);
+        let (name, meter) = (source.name, Some(meter));
+        let mut opened = Self { device, name, lost, held: Held::Nothing, meter, prefetch: None };
         if access.prefetch_bytes > 0 && source.identity.kind.is_remote() {
             let config = PrefetchConfig { budget_bytes: access.prefetch_bytes, ..PrefetchConfig::default() };
             let prefetch = Prefetch::new(opened.device, config);
@@ -135,13 +140,20 @@ impl Opened {
         }
     }
 
-    /// Makes sure that what was written is where it belongs, and lets go.
-    pub async fn close(self) -> Result<()> {
-        let stats = match &self.held {
+    /// What it and its layers have done so far.
+    pub fn stats(&self) -> Stats {
+        let source = self.meter.as_ref().map(|meter| SourceStats { requests: meter.requests(), bytes: meter.bytes() });
+        let prefetch = match &self.held {
             Held::Drive(drive) => drive.prefetch_stats(),
             Held::Filling(filling) => filling.prefetch_stats(),
             Held::Nothing => self.prefetch.as_ref().map(|prefetch| prefetch.stats()),
         };
+        Stats { source, prefetch }
+    }
+
+    /// Makes sure that what was written is where it belongs, and lets go.
+    pub async fn close(self) -> Result<()> {
+        let stats = self.stats().prefetch;
         if let Some(stats) = stats {
             let (fetched, unused) = (Size(stats.prefetched_bytes), Size(stats.unused_bytes + stats.held_bytes));
             tracing::info!(

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_device::{DynDevice, Error, Size};
-use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
-use cheetah_source::Opened;
+use cheetah_device::Size;
+use cheetah_nbd::server::{Listener, ServerConfig, serve};
+use cheetah_source::{Only, Opened};
 use serde_json::json;
 
 use super::lazy;
@@ -63,14 +63,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<()> {
     let (listener, uri) = listen(args, &opened.name).await?;
     let size = Size(opened.size());
-    let one = One { device: opened.device.clone(), name: opened.name.clone() };
+    let only = Only { device: opened.device.clone(), name: opened.name.clone() };
     let value = json!({
         "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
     });
     ui.answer(format_args!("{}, {size}, is served at {uri}", args.source), &value);
     tokio::select! {
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
-        ended = serve(listener, Arc::new(one), ServerConfig::default()) => ended.context("serving ended"),
+        ended = serve(listener, Arc::new(only), ServerConfig::default()) => ended.context("serving ended"),
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
             opened.device.flush().await.context("what was written may not have arrived")
@@ -99,28 +99,4 @@ async fn listen(args: &Args, name: &str) -> Result<(Listener, String)> {
     })?;
     let bound = listener.tcp_address().unwrap_or(address);
     Ok((listener, format!("nbd://{bound}/{name}")))
-}
-
-/// One device, by its name and by none.
-struct One {
-    device: DynDevice,
-    name: String,
-}
-
-impl Exports for One {
-    fn list(&self) -> Vec<String> {
-        vec![self.name.clone()]
-    }
-
-    fn open(&self, name: &str, _contexts: &[String]) -> Result<Export, Error> {
-        if !name.is_empty() && name != self.name {
-            return Err(Error::Invalid(format!("there is no export '{name}' here, only '{}'", self.name).into()));
-        }
-        Ok(Export {
-            device: self.device.clone(),
-            description: format!("{} (Cheetah)", self.name),
-            contexts: Vec::new(),
-            packer: None,
-        })
-    }
 }

@@ -1,0 +1,96 @@
+//! Counts what is asked of a source: what its layers save, or waste, shows nowhere else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Extent, Geometry, Io, Result};
+
+/// What was asked of a device so far.
+#[derive(Debug, Default)]
+pub struct Meter {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Meter {
+    /// The device, with all that is read of it counted in the meter. Read-only.
+    pub fn over(inner: DynDevice) -> (DynDevice, Arc<Self>) {
+        let meter = Arc::new(Self::default());
+        (Arc::new(Metered { inner, meter: Arc::clone(&meter) }), meter)
+    }
+
+    /// Reads.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of those reads, failed ones included.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A device whose reads are counted.
+struct Metered {
+    inner: DynDevice,
+    meter: Arc<Meter>,
+}
+
+impl Metered {
+    fn count(&self, range: ByteRange) {
+        self.meter.requests.fetch_add(1, Ordering::Relaxed);
+        self.meter.bytes.fetch_add(range.len, Ordering::Relaxed);
+    }
+}
+
+impl Device for Metered {
+    fn geometry(&self) -> Geometry {
+        Geometry { writable: false, ..self.inner.geometry() }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        self.count(range);
+        self.inner.read(range)
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        self.inner.cache(range)
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        self.inner.extents(range)
+    }
+
+    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+        let lent = self.inner.lend(range, show);
+        if lent.is_some() {
+            self.count(range);
+        }
+        lent
+    }
+
+    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+        self.inner.upcoming(range)
+    }
+
+    fn answers_at_once(&self) -> bool {
+        self.inner.answers_at_once()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_device::memory::Memory;
+
+    #[tokio::test]
+    async fn what_is_read_is_counted_and_nothing_can_be_written() {
+        let (device, meter) = Meter::over(Arc::new(Memory::new(vec![7; 4096])));
+        for range in [ByteRange::new(0, 512), ByteRange::new(100, 1)] {
+            device.read(range).await.expect("in bounds");
+        }
+        device.read(ByteRange::new(4096, 1)).await.expect_err("out of bounds");
+        assert_eq!((meter.requests(), meter.bytes()), (3, 514));
+        device.write(0, Data::zeros(1), false).await.expect_err("read-only");
+    }
+}

@@ -1,0 +1,16 @@
+"""Whatever Cheetah can read, as a file object of Python's own.
+
+    >>> import cheetah
+    >>> with cheetah.open("case42.drive") as device:
+    ...     boot_sector = device.pread(0, 512)
+
+`open` takes a drive file, an image in any format, a disk, or an nbd://, nbd+unix:// or iscsi:// URI, and opens it for
+reading. `share` opens a source once and serves it to other processes of this machine.
+"""
+
+from cheetah._native import __version__
+from cheetah.device import Device, open  # pylint: disable=redefined-builtin
+from cheetah.error import Error
+from cheetah.sharing import Share, share
+
+__all__ = ["Device", "Error", "Share", "__version__", "open", "share"]

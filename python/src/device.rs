@@ -1,0 +1,96 @@
+//! An open source, read at offsets.
+
+use std::sync::{PoisonError, RwLock};
+
+use cheetah_device::{ByteRange, DynDevice};
+use cheetah_source::Opened;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::how::How;
+use crate::{failure, runtime};
+
+/// The most that is asked of a source at once. A larger read takes turns, so that it never needs twice its memory.
+const PIECE_BYTES: usize = 16 << 20;
+
+/// An open source.
+#[pyclass(frozen, module = "cheetah._native")]
+pub struct Device {
+    /// `None` once closed.
+    opened: RwLock<Option<Opened>>,
+    /// What it is called.
+    #[pyo3(get)]
+    name: String,
+    /// Bytes in it.
+    #[pyo3(get)]
+    size: u64,
+    /// What is lost of it, a sentence each.
+    #[pyo3(get)]
+    lost: Vec<String>,
+}
+
+#[pymethods]
+impl Device {
+    /// Opens a source.
+    #[new]
+    fn new(py: Python<'_>, source: &str, how: &How) -> PyResult<Self> {
+        let opened = runtime::wait(py, Opened::open(source, how.access()))?;
+        let opened = opened.map_err(|error| failure::opening(&error))?;
+        let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
+        Ok(Self { opened: RwLock::new(Some(opened)), name, size, lost })
+    }
+
+    /// `length` bytes from `offset`; fewer only at the end.
+    fn pread<'py>(&self, py: Python<'py>, offset: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let device = self.device()?;
+        let length = usize::try_from(length.min(self.size.saturating_sub(offset)))?;
+        PyBytes::new_with(py, length, |out| {
+            let mut at = offset;
+            for piece in out.chunks_mut(PIECE_BYTES) {
+                let range = ByteRange::new(at, piece.len() as u64);
+                at = range.end();
+                let read = async { device.read(range).await.map(|data| data.copy_to(piece)) };
+                runtime::wait(py, read)?.map_err(|error| failure::reading(&error))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Fills all of `buffer`, which must end before the source does, from `offset`.
+    fn pread_into(&self, py: Python<'_>, offset: u64, buffer: PyBuffer<u8>) -> PyResult<()> {
+        let device = self.device()?;
+        let range = ByteRange::new(offset, buffer.len_bytes() as u64);
+        let data = runtime::wait(py, device.read(range))?.map_err(|error| failure::reading(&error))?;
+        buffer.copy_from_slice(py, &data.into_bytes())
+    }
+
+    /// Lets go of it. Reads under way in other threads go on to their end.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
+        match opened {
+            Some(opened) if runtime::is_here() => {
+                runtime::wait(py, opened.close())?.map_err(|error| failure::opening(&error))
+            }
+            forked => {
+                runtime::discard(forked);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Device {
+    fn device(&self) -> PyResult<DynDevice> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("read of a closed device"))?;
+        Ok(opened.device.clone())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        runtime::discard(self.opened.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}

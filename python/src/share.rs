@@ -1,0 +1,121 @@
+//! An open source, served to other processes.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use cheetah_nbd::server::{Listener, ServerConfig, serve};
+use cheetah_nbd::uri::{Address, NbdUri};
+use cheetah_source::{Meter, Only, Opened, Stats};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tokio::task::JoinHandle;
+
+use crate::how::How;
+use crate::{failure, runtime};
+
+/// Connections served at once: a hub has as many workers as there are processors, and each has a few.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// A source that is served over NBD, on a Unix socket.
+#[pyclass(frozen, module = "cheetah._native")]
+pub struct Share {
+    /// `None` once closed.
+    serving: RwLock<Option<Serving>>,
+    /// What `cheetah.open` takes, in any process of this user on this machine.
+    #[pyo3(get)]
+    uri: String,
+    /// What it is called.
+    #[pyo3(get)]
+    name: String,
+    /// Bytes in it.
+    #[pyo3(get)]
+    size: u64,
+    /// What is lost of it, a sentence each.
+    #[pyo3(get)]
+    lost: Vec<String>,
+}
+
+struct Serving {
+    opened: Opened,
+    served: Arc<Meter>,
+    server: JoinHandle<()>,
+}
+
+#[pymethods]
+impl Share {
+    /// Opens a source, and serves it on a new socket at `socket`.
+    #[new]
+    fn new(py: Python<'_>, source: &str, socket: PathBuf, how: &How) -> PyResult<Self> {
+        let opened = runtime::wait(py, Opened::open(source, how.access()))?;
+        let opened = opened.map_err(|error| failure::opening(&error))?;
+        let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
+        let uri = NbdUri { address: Address::Unix(socket.clone()), export: name.clone() }.to_string();
+
+        let runtime = runtime::get()?;
+        let _guard = runtime.enter();
+        let listener = Listener::unix(&socket)
+            .map_err(|error| failure::failed(format!("cannot make the socket {}: {error}", socket.display())))?;
+        let (device, served) = Meter::over(opened.device.clone());
+        let only = Only { device, name: name.clone() };
+        let config = ServerConfig { connections_max: CONNECTIONS_MAX, ..ServerConfig::default() };
+        let server = runtime.spawn(async move {
+            // It ends only where accepting fails for good; then clients are told so by the socket.
+            let _ = serve(listener, Arc::new(only), config).await;
+        });
+        Ok(Self { serving: RwLock::new(Some(Serving { opened, served, server })), uri, name, size, lost })
+    }
+
+    /// Counters: see `cheetah.Share.stats`.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let serving = self.serving.read().unwrap_or_else(PoisonError::into_inner);
+        let serving = serving.as_ref().ok_or_else(|| PyValueError::new_err("stats of a share that is closed"))?;
+        let counters = PyDict::new(py);
+        counters.set_item("served_requests", serving.served.requests())?;
+        counters.set_item("served_bytes", serving.served.bytes())?;
+        add(&counters, &serving.opened.stats())?;
+        Ok(counters)
+    }
+
+    /// Serves it no longer: clients are cut.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let serving = self.serving.write().unwrap_or_else(PoisonError::into_inner).take();
+        match serving {
+            Some(Serving { opened, server, .. }) if runtime::is_here() => {
+                server.abort();
+                // Ended by us, which is no news.
+                let _ = runtime::wait(py, server)?;
+                runtime::wait(py, opened.close())?.map_err(|error| failure::opening(&error))
+            }
+            forked => {
+                runtime::discard(forked);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn add(counters: &Bound<'_, PyDict>, stats: &Stats) -> PyResult<()> {
+    if let Some(source) = &stats.source {
+        counters.set_item("source_requests", source.requests)?;
+        counters.set_item("source_bytes", source.bytes)?;
+    }
+    if let Some(prefetch) = &stats.prefetch {
+        counters.set_item("prefetch_hits", prefetch.hits)?;
+        counters.set_item("prefetch_misses", prefetch.misses)?;
+        counters.set_item("prefetch_waits", prefetch.waits)?;
+        counters.set_item("prefetch_fetched_bytes", prefetch.prefetched_bytes)?;
+        counters.set_item("prefetch_used_bytes", prefetch.used_bytes)?;
+    }
+    Ok(())
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let serving = self.serving.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(serving) = serving.as_ref().filter(|_| runtime::is_here()) {
+            serving.server.abort();
+        }
+        runtime::discard(serving);
+    }
+}
