@@ -21,9 +21,16 @@ from cheetah.triage.worker import Worker
 
 # What is read at once, and what is read of a file larger than the limit.
 PIECE_BYTES = 1 << 20
-# Where a piece cannot be read, what is tried alone; and how many of those may fail before the rest is left.
-RETRY_BYTES = 64 << 10
+# A piece that cannot be read is tried in parts, and those in parts, down to this; and so many of the smallest may fail
+# before the rest of the file is left.
+PARTS = 16
+LEAST_BYTES = 4 << 10
 FAILURES_MAX = 16
+_STREAMS = frozenset(
+    int(kind) for kind in (
+        pytsk3.TSK_FS_ATTR_TYPE_DEFAULT, pytsk3.TSK_FS_ATTR_TYPE_NTFS_DATA, pytsk3.TSK_FS_ATTR_TYPE_HFS_DATA,
+    )
+)  # fmt: skip
 # Runs of one file that are looked at, to see whether others own them by now.
 _RUNS_MAX = 1 << 20
 
@@ -133,13 +140,13 @@ def _open(worker: Worker, tools: Tools, entry: Entry) -> Opened | Content:
     try:
         file = worker.file_system(entry.volume).open_meta(inode=entry.inode)
         attribute = _attribute(file, entry)
-        size = int(attribute.info.size) if attribute is not None else int(file.info.meta.size)
+        size = int(attribute.info.size) if attribute is not None else 0
         runs = _runs(attribute, worker.volumes[entry.volume].block_size)
     except OSError as error:
         return Content(entry.row, "unreadable", f"its metadata could not be read: {_reason(worker.image().unreadable, error)}")
-    if attribute is None and (entry.attr_type is not None or size):
-        return Content(entry.row, "unreadable", "its metadata does not say where its content is")
-    flags = int(attribute.info.flags) if attribute is not None else 0
+    if attribute is None:
+        return Content(entry.row, "skipped", "its metadata names no content")
+    flags = int(attribute.info.flags)
     one = Opened(entry, file, size, runs[0][0] if runs else 0, bool(flags & int(pytsk3.TSK_FS_ATTR_ENC)))
     if entry.deleted or not entry.allocated:
         _judge_deleted(tools, one, runs)
@@ -149,10 +156,10 @@ def _open(worker: Worker, tools: Tools, entry: Entry) -> Opened | Content:
 
 
 def _attribute(file: pytsk3.File, entry: Entry) -> Any:
+    """The stream that an entry means; without a number, the one that every file system but NTFS has alone."""
     for attribute in file:
-        if entry.attr_type is None:
-            return attribute
-        if int(attribute.info.type) == entry.attr_type and int(attribute.info.id) == entry.attr_id:
+        kind, number = int(attribute.info.type), int(attribute.info.id)
+        if (kind, number) == (entry.attr_type, entry.attr_id) or (entry.attr_type is None and kind in _STREAMS):
             return attribute
     return None
 
@@ -266,6 +273,7 @@ class Reader:
         self._failures = 0
         self._error = ""
         self.bytes_read = 0
+        self._noted: list[tuple[int, int, str]] = []
         self.unreadable: list[tuple[int, int, str]] = []
         """What the source could not give: offset and length in the image, and why; the smallest pieces that were tried."""
 
@@ -277,24 +285,23 @@ class Reader:
     def pieces(self) -> collections.abc.Iterator[tuple[int, bytes]]:
         """Offset and bytes, ascending. What cannot be read is left out."""
         for offset in range(0, self._end, PIECE_BYTES):
-            length = min(PIECE_BYTES, self._end - offset)
-            piece = self._read(offset, length)
-            if piece is not None:
-                self.bytes_read += length
-                yield offset, piece
-                continue
-            for place in range(offset, offset + length, RETRY_BYTES):
-                part = min(RETRY_BYTES, offset + length - place)
-                piece = self._read(place, part) if self._failures < FAILURES_MAX else None
-                if piece is None:
-                    self._failures += 1
-                    self._lost += part
-                else:
-                    self.bytes_read += part
-                    yield place, piece
-            if self._failures >= FAILURES_MAX:
-                self._lost += self._end - offset - length
-                return
+            yield from self._piece(offset, min(PIECE_BYTES, self._end - offset), PIECE_BYTES)
+
+    def _piece(self, offset: int, length: int, unit: int) -> collections.abc.Iterator[tuple[int, bytes]]:
+        """What can be read of these bytes, at most `unit` of them."""
+        piece = self._read(offset, length) if self._failures < FAILURES_MAX else None
+        if piece is not None:
+            self.bytes_read += length
+            yield offset, piece
+        elif unit <= LEAST_BYTES or self._failures >= FAILURES_MAX:
+            self._failures += 1
+            self._lost += length
+            self.unreadable += self._noted
+            self._noted = []
+        else:
+            unit = max(LEAST_BYTES, unit // PARTS)
+            for place in range(offset, offset + length, unit):
+                yield from self._piece(place, min(unit, offset + length - place), unit)
 
     def _read(self, offset: int, length: int) -> bytes | None:
         """All of these bytes, or None and `_error`."""
@@ -313,8 +320,8 @@ class Reader:
         if not unreadable and failed is None and len(piece) == length:
             return bytes(piece)
         self._error = _reason(unreadable, failed)
-        if length <= RETRY_BYTES:
-            self.unreadable += unreadable
+        # The last is what was tried alone.
+        self._noted = unreadable[-1:]
         return None
 
     def state(self) -> Any:

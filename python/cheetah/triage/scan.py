@@ -32,6 +32,10 @@ _GLOBALS = ("filename", "filepath", "extension", "filetype", "owner")
 _EXCERPT_BYTES = 32
 
 
+# Offset and length in bytes, and whether it is text in UTF-16.
+Match = tuple[int, int, bool]
+
+
 @dataclasses.dataclass
 class Hit:
     """A keyword or a rule, and where it was found. `offsets` are in bytes and ascending; there may be none, where a
@@ -70,7 +74,8 @@ class Engine:
     def __init__(self, keywords: collections.abc.Sequence[str], rules: collections.abc.Sequence[tuple[str, str]] = ()):
         """`rules` are pairs of a file's name and its text. A ValueError says which file does not compile, and why."""
         self._keywords = list(dict.fromkeys(keywords))
-        self._meant: list[int] = []
+        # For each pattern: which keyword, and whether it is spelt in UTF-16; None if it is both.
+        self._meant: list[tuple[int, bool | None]] = []
         compiler = yara_x.Compiler(includes_enabled=False)
         for name in _GLOBALS:
             compiler.define_global(name, "")
@@ -90,9 +95,9 @@ class Engine:
     def _keyword_rules(self) -> collections.abc.Iterator[str]:
         lines: list[str] = []
         for index, keyword in enumerate(self._keywords):
-            for pattern in _patterns(keyword):
+            for pattern, wide in _patterns(keyword):
                 lines.append(f"$p{len(self._meant)} = {pattern}")
-                self._meant.append(index)
+                self._meant.append((index, wide))
                 if len(lines) == _PATTERNS_A_RULE:
                     yield _rule(len(self._meant), lines)
                     lines = []
@@ -115,14 +120,19 @@ class Engine:
             raise TooLong(f"scanning {len(data)} bytes took more than {TIMEOUT_S} s") from error
         accept = len(data) if accept is None else accept
         hits: dict[tuple[str, str], Hit] = {}
-        found: dict[int, list[Any]] = {}
+        found: dict[int, list[Match]] = {}
         for rule in matching:
             if rule.namespace == _NAMESPACE:
                 for pattern in rule.patterns:
                     if pattern.matches:
-                        found.setdefault(self._meant[int(pattern.identifier[2:])], []).extend(pattern.matches)
+                        index, wide = self._meant[int(pattern.identifier[2:])]
+                        found.setdefault(index, []).extend(self._keyword_matches(index, wide, pattern))
                 continue
-            matches = [match for pattern in rule.patterns for match in pattern.matches]
+            matches = [
+                (match.offset, match.length, _looks_wide(data, match.offset, match.length))
+                for pattern in rule.patterns
+                for match in pattern.matches
+            ]
             hit = Hit("yara", rule.identifier, _about(rule))
             _fill(hit, matches, data, base, accept)
             if not hit.offsets and matches:
@@ -137,15 +147,23 @@ class Engine:
         return [hits[key] for key in sorted(hits)]
 
 
-def _fill(hit: Hit, matches: list[Any], data: bytes, base: int, accept: int) -> None:
+    def _keyword_matches(self, index: int, wide: bool | None, pattern: Any) -> list[Match]:
+        letters = len(self._keywords[index])
+        return [
+            (match.offset, match.length, match.length > letters if wide is None else wide) for match in pattern.matches
+        ]
+
+
+def _fill(hit: Hit, matches: list[Match], data: bytes, base: int, accept: int) -> None:
     """Offsets and first excerpts; a match that two patterns found counts once."""
-    seen = sorted({(match.offset, match.length) for match in matches if match.offset < accept})
     starts: list[int] = []
-    for offset, length in seen:
+    for offset, length, wide in sorted({match for match in matches if match[0] < accept}):
+        if len(starts) == MATCHES_MAX:
+            break
         if not starts or starts[-1] != offset:
             starts.append(offset)
-            hit.excerpts.append(excerpt(data, offset, length) if len(hit.excerpts) < MATCHES_MAX else "")
-    hit.offsets = [base + offset for offset in starts[:MATCHES_MAX]]
+            hit.excerpts.append(excerpt(data, offset, length, wide))
+    hit.offsets = [base + offset for offset in starts]
     hit.more = len(matches) >= MATCHES_MAX
 
 
@@ -234,11 +252,14 @@ def load(keyword_files: collections.abc.Iterable[str], rule_files: collections.a
     return Engine(keywords, rules) if keywords or rules else None
 
 
-def excerpt(data: bytes, offset: int, length: int) -> str:
-    """The match and a little around it, on one line; what cannot be printed is a middle dot."""
+def _looks_wide(data: bytes, offset: int, length: int) -> bool:
+    return length >= 4 and not any(data[offset + 1 : offset + min(length, 64) : 2])
+
+
+def excerpt(data: bytes, offset: int, length: int, wide: bool) -> str:
+    """The match, in UTF-16 if it is `wide`, and a little around it, on one line; what cannot be printed is a middle dot."""
     length = min(length, 4 * _EXCERPT_BYTES)
-    match = data[offset : offset + length]
-    if length >= 4 and not any(match[1::2]):
+    if wide:
         text = _wide_around(data, offset, length).decode("utf-16-le", "replace")
     else:
         start, end = max(0, offset - _EXCERPT_BYTES), offset + length + _EXCERPT_BYTES
@@ -260,15 +281,15 @@ def _rule(number: int, patterns: list[str]) -> str:
     return f"rule k{number} {{ strings:\n" + "\n".join(patterns) + "\ncondition: any of them }"
 
 
-def _patterns(keyword: str) -> list[str]:
-    """The keyword for YARA. Its "wide" and "nocase" know ASCII only; other letters are spelt out."""
+def _patterns(keyword: str) -> list[tuple[str, bool | None]]:
+    """The keyword for YARA, and whether that is UTF-16; None for a pattern that is both. Its "wide" and "nocase" know ASCII only; other letters are spelt out."""
     if keyword.isascii():
         quoted = "".join(
             character if character.isalnum() or character == " " else f"\\x{ord(character):02x}" for character in keyword
         )
-        return [f'"{quoted}" ascii wide nocase']
+        return [(f'"{quoted}" ascii wide nocase', None)]
     forms = dict.fromkeys(unicodedata.normalize(form, keyword) for form in ("NFC", "NFD"))
-    return [f"/{_regex(form, encoding)}/" for form in forms for encoding in ("utf-8", "utf-16-le")]
+    return [(f"/{_regex(form, code)}/", code != "utf-8") for form in forms for code in ("utf-8", "utf-16-le")]
 
 
 def _regex(keyword: str, encoding: str) -> str:

@@ -10,6 +10,8 @@ from cheetah.triage.settings import Settings
 from cheetah.triage.task import Problem, Result, Task, Volume
 
 UNREADABLE_MAX = 1000
+READ_AHEAD_BYTES = 64 << 10
+"""What The Sleuth Kit reads at once where it is asked for less."""
 
 
 class Source(Protocol):
@@ -31,6 +33,7 @@ class Image(pytsk3.Img_Info):
     def __init__(self, source: Source, sector_size: int = 512, read: Callable[[], None] = lambda: None):
         self._source = source
         self._read = read
+        self._ahead: tuple[int, int] | None = None
         self.unreadable: list[tuple[int, int, str]] = []
         """Offset and length in bytes, and why; the last ones, at most `UNREADABLE_MAX`."""
         super().__init__(url="", sector_size=sector_size)
@@ -40,14 +43,22 @@ class Image(pytsk3.Img_Info):
         return self._source.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Called by The Sleuth Kit."""
+        """Called by The Sleuth Kit. What cannot be read is noted, and nothing is returned: after an exception in here pytsk3
+        fails even where The Sleuth Kit was only reading ahead, which it does 64 KiB at a time; it then tries what it needs
+        alone, and if that can be read, nothing is amiss."""
         self._read()
+        ahead, self._ahead = self._ahead, None
         try:
-            return self._source.pread(offset, length)
+            piece = self._source.pread(offset, length)
         except OSError as error:
             if len(self.unreadable) < UNREADABLE_MAX:
                 self.unreadable.append((offset, length, error.strerror or str(error)))
-            raise
+                if ahead is None and length <= READ_AHEAD_BYTES:
+                    self._ahead = (offset, length)
+            return b""
+        if ahead is not None and ahead[0] <= offset < ahead[0] + ahead[1] and self.unreadable:
+            self.unreadable.pop()
+        return piece
 
     def take_unreadable(self) -> list[tuple[int, int, str]]:
         """What could not be read since it was last asked."""

@@ -1,0 +1,184 @@
+"""What triage says of files' content, beside what icat and hashlib say."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import MIB, noise, program, run
+from triage_worker import Failing, entries, fat, icat, worker
+
+from cheetah.triage import content
+from cheetah.triage.task import Entry, Result
+
+JPEG = b"\xff\xd8\xff\xe0\0\x10JFIF\0" + noise(50_000, 1)
+
+
+def rows(result: Result) -> dict[int, dict[str, Any]]:
+    assert result.rows is not None
+    return {row["row"]: row for row in result.rows.to_pylist()}
+
+
+def test_hashes_are_those_of_icat_and_rows_come_in_the_order_of_the_batch(ntfs: Path, ext4: Path) -> None:
+    for image, fs in ((ntfs, "ntfs"), (ext4, "ext4")):
+        batch = [one for one in entries(image).values() if "$BadClus" not in one.path]
+        result = content.analyse(worker(image, fs), batch)
+        assert result.rows is not None and result.rows.column("row").to_pylist() == [one.row for one in batch]
+        assert not result.problems
+        found = rows(result)
+        for entry in batch:
+            row, data = found[entry.row], icat(image, entry)
+            assert (row["read_state"], row["bytes_read"]) == ("whole", len(data)), entry.path
+            for name in ("md5", "sha1", "sha256"):
+                assert row[name] == hashlib.new(name, data).hexdigest(), entry.path
+        assert result.bytes_read == sum(row["bytes_read"] for row in found.values())
+
+
+def test_every_file_of_a_real_ntfs_volume_has_the_hash_that_icat_gives(evidence: Callable[[str], Path], tmp_path: Path) -> None:
+    image = tmp_path / "volume.raw"
+    run(program("qemu-img"), "convert", "-O", "raw", evidence("windows_volume.qcow2"), image)
+    if not run(program("fls"), image):
+        pytest.skip("needs an image with one file system")
+    batch = [one for one in entries(image).values() if "$BadClus" not in one.path]
+    for row in rows(content.analyse(worker(image, "ntfs"), batch)).values():
+        entry = next(one for one in batch if one.row == row["row"])
+        if row["sha256"] is not None:
+            assert row["sha256"] == hashlib.sha256(icat(image, entry)).hexdigest(), entry.path
+        else:
+            assert row["read_state"] != "whole" and row["why"]
+
+
+def test_a_stream_beside_the_file_is_read_for_itself(tmp_path: Path) -> None:
+    image = tmp_path / "ads.raw"
+    with image.open("wb") as file:
+        file.truncate(4 * MIB)
+    run(program("mkntfs"), "-F", "-Q", "-q", image)
+    (tmp_path / "host.txt").write_bytes(b"nothing to see here\n")
+    (tmp_path / "hidden.exe").write_bytes(b"MZ" + bytes(58) + b"\x40\0\0\0" + b"PE\0\0" + noise(3000, 3))
+    run(program("ntfscp"), "-f", "-q", image, tmp_path / "host.txt", "host.txt")
+    run(program("ntfscp"), "-f", "-q", "-N", "payload", image, tmp_path / "hidden.exe", "host.txt")
+    found = entries(image)
+    batch = [found["/host.txt"], found["/host.txt:payload"]]
+    host, stream = rows(content.analyse(worker(image, "ntfs"), batch)).values()
+    assert (host["type"], stream["type"]) == ("text", "pe")
+    assert stream["md5"] == hashlib.md5((tmp_path / "hidden.exe").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def stick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stick with a deleted picture, one that was written over, and one that lies about what it is."""
+    image = tmp_path_factory.mktemp("stick") / "stick.raw"
+    fat(image, {"KEPT.JPG": JPEG, "GONE.JPG": JPEG + b"gone", "OVER.JPG": JPEG, "LIAR.TXT": JPEG}, ["GONE.JPG", "OVER.JPG"])
+    return image
+
+
+def test_a_deleted_file_is_hashed_as_long_as_nobody_else_owns_its_clusters(stick: Path) -> None:
+    found = entries(stick)
+    gone = next(one for path, one in found.items() if path.endswith("ONE.JPG"))
+    (row,) = rows(content.analyse(worker(stick, "fat16"), [gone])).values()
+    assert row["sha1"] == hashlib.sha1(JPEG + b"gone").hexdigest()
+    assert "deleted" in row["why"] and row["type"] == "jpeg"
+
+
+def test_a_deleted_file_whose_clusters_have_a_new_owner_has_no_hash(stick: Path, tmp_path: Path) -> None:
+    image = tmp_path / "over.raw"
+    image.write_bytes(stick.read_bytes())
+    before = entries(image)
+    deleted = [one for one in before.values() if one.deleted]
+    (tmp_path / "NEW.BIN").write_bytes(noise(200_000, 9))
+    # mtools fills what is free from the front, once it is told nothing of where it stopped.
+    run(program("mcopy"), "-i", image, tmp_path / "NEW.BIN", "::NEW.BIN")
+    tools = content.Tools.of(worker(image, "fat16"))
+    taken = [one for one in deleted if _in_use(tools, image, one)]
+    if not taken:
+        pytest.skip("mtools wrote elsewhere")
+    for row in rows(content.analyse(worker(image, "fat16"), taken)).values():
+        assert (row["read_state"], row["sha1"], row["type"]) == ("skipped", None, None)
+        assert "belong to other files now" in row["why"]
+
+
+def _in_use(tools: content.Tools, image: Path, entry: Entry) -> int:
+    where = image.read_bytes().find(JPEG)
+    assert where > 0
+    words = run(program("istat"), image, entry.address).partition("Sectors:")[2].split()
+    return tools.allocation(0).in_use(int(words[0]) * 512, 50_000) if words and words[0] != "0" else 0
+
+
+def test_what_cannot_be_read_is_said_and_never_hashed(stick: Path) -> None:
+    found = entries(stick)
+    where = stick.read_bytes().find(JPEG)
+    source = Failing(stick, (where + 19_968, where + 20_480))
+    result = content.analyse(worker(stick, "fat16", source), [found["/KEPT.JPG"], found["/LIAR.TXT"]])
+    lost, other = rows(result).values()
+    assert lost["read_state"] == "partial" and lost["sha256"] is None and lost["md5"] is None
+    assert "the disk has a bad sector" in lost["why"]
+    assert other["read_state"] == "whole" and other["sha1"] == hashlib.sha1(JPEG).hexdigest()
+    (problem,) = result.problems
+    assert problem.path == "/KEPT.JPG" and problem.offset is not None and problem.offset <= where + 19_968
+
+
+def test_a_file_beside_a_bad_sector_is_whole(tmp_path: Path) -> None:
+    # The Sleuth Kit reads ahead, into the bad sector; that must neither fail the file nor be forgotten for the next.
+    image = fat(tmp_path / "two.raw", {"A.BIN": noise(20_000, 1), "B.BIN": noise(20_000, 2), "C.BIN": noise(20_000, 3)})
+    where = image.read_bytes().find(noise(20_000, 2))
+    source = Failing(image, (where + 5000, where + 5512))
+    found = entries(image)
+    result = content.analyse(worker(image, "fat16", source), [found["/A.BIN"], found["/B.BIN"], found["/C.BIN"]])
+    before, lost, behind = rows(result).values()
+    assert before["sha1"] == hashlib.sha1(noise(20_000, 1)).hexdigest()
+    assert behind["sha1"] == hashlib.sha1(noise(20_000, 3)).hexdigest()
+    assert (lost["sha1"], lost["read_state"]) == (None, "partial")
+    assert {problem.path for problem in result.problems} == {"/B.BIN"}
+
+
+def test_the_readable_rest_of_a_damaged_file_is_searched(tmp_path: Path) -> None:
+    data = bytearray(noise(3 * MIB, 5))
+    data[100:111] = b"code HERING"
+    data[3 * MIB - 50 : 3 * MIB - 39] = b"code HERING"
+    image = fat(tmp_path / "big.raw", {"BIG.BIN": bytes(data)})
+    where = image.read_bytes().find(b"code HERING")
+    keywords = tmp_path / "words.txt"
+    keywords.write_text("hering\n")
+    source = Failing(image, (where + MIB, where + MIB + 512))
+    result = content.analyse(worker(image, "fat16", source, keywords=(str(keywords),)), [entries(image)["/BIG.BIN"]])
+    (row,) = rows(result).values()
+    assert (row["read_state"], row["hits"], row["md5"]) == ("partial", 2, None)
+    assert row["bytes_read"] == 3 * MIB - content.LEAST_BYTES
+    assert f"{content.LEAST_BYTES} of its {3 * MIB} bytes could not be read" in row["why"]
+    (finding,) = [one for one in result.findings if one.kind == "keyword"]
+    assert finding.offset == 105 and "2 matches" in finding.detail
+
+
+def test_of_a_file_above_the_limit_only_the_beginning_is_read(tmp_path: Path) -> None:
+    image = fat(tmp_path / "large.raw", {"LARGE.JPG": JPEG + bytes(2 * MIB)})
+    result = content.analyse(worker(image, "fat16", max_file=2 * MIB), [entries(image)["/LARGE.JPG"]])
+    (row,) = rows(result).values()
+    assert (row["read_state"], row["type"], row["sha1"], row["bytes_read"]) == ("partial", "jpeg", None, content.PIECE_BYTES)
+    assert "limit" in row["why"]
+
+
+def test_a_file_that_lies_and_one_that_is_wanted_are_findings_and_a_known_one_is_none(stick: Path, tmp_path: Path) -> None:
+    known, wanted = tmp_path / "known.txt", tmp_path / "wanted.txt"
+    found = entries(stick)
+    gone = next(one for path, one in found.items() if path.endswith("ONE.JPG"))
+    batch = [found["/LIAR.TXT"], gone]
+    wanted.write_text(hashlib.md5(JPEG + b"gone").hexdigest() + "\n")
+    lists: dict[str, Any] = {"wanted": (str(wanted),), "hashes": ("sha256",)}
+    result = content.analyse(worker(stick, "fat16", **lists), batch)
+    liar, deleted = rows(result).values()
+    assert liar["type_mismatch"] and not deleted["type_mismatch"]
+    assert (liar["wanted"], deleted["wanted"]) == (None, "wanted.txt")
+    assert deleted["md5"], "a list needs MD5, so MD5 is made"
+    assert {one.kind for one in result.findings} == {"mismatch", "wanted-hash"}
+    assert max(result.findings, key=lambda one: one.score).kind == "wanted-hash"
+
+    known.write_text(hashlib.sha1(JPEG).hexdigest() + "\n")
+    result = content.analyse(worker(stick, "fat16", known=(str(known),)), batch)
+    liar, _ = rows(result).values()
+    assert liar["known"] and not liar["type_mismatch"] and not result.findings
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -1,0 +1,135 @@
+"""Hash lists: every form that people have, beside a plain set of strings."""
+
+import hashlib
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cheetah.triage import hashset, hashtext
+
+Make = Callable[[str, str | bytes], hashset.HashList]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Make:
+    def make(name: str, text: str | bytes) -> hashset.HashList:
+        path = tmp_path / name
+        path.write_bytes(text.encode("latin-1") if isinstance(text, str) else text)
+        (found,) = hashset.open_lists([str(path)], cache=str(tmp_path / "cache"))
+        return found
+
+    return make
+
+
+def hashes(algorithm: str, count: int, seed: int = 0) -> list[str]:
+    return [hashlib.new(algorithm, f"{seed} {number}".encode()).hexdigest() for number in range(count)]
+
+
+def holds(found: hashset.HashList, digests: list[str]) -> list[bool]:
+    return found.contains([bytes.fromhex(one) for one in digests])
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
+def test_one_hash_a_line_with_comments_names_and_any_case(opened: Make, algorithm: str) -> None:
+    inside, outside = hashes(algorithm, 5000), hashes(algorithm, 500, 1)
+    forms = ("{}\n", "{}  ./a folder/file\n", "{} *binary\r\n", "\n{}\n", "# a comment\n{}\n", "  {}\n", "{},Example,1\n", "{}\t3\n")
+    text = "\ufeff".encode().decode("latin-1")
+    for number, one in enumerate(inside):
+        text += forms[number % len(forms)].format(one.upper() if number % 3 else one)
+    found = opened("list.txt", text.rstrip("\n"))
+    assert (found.algorithm, found.count, found.name) == (algorithm, 5000, "list.txt")
+    assert all(holds(found, inside)) and not any(holds(found, outside))
+    assert found.contains([None, bytes.fromhex(inside[0])]) == [False, True]
+
+
+def test_the_nsrl_is_asked_by_sha1(opened: Make) -> None:
+    sha1, md5 = hashes("sha1", 300), hashes("md5", 300)
+    text = '"SHA-1","MD5","CRC32","FileName","FileSize","ProductCode","OpSystemCode","SpecialCode"\r\n'
+    text += "".join(f'"{a.upper()}","{b.upper()}","0A1B2C3D","x, ""y"".dll",12,3,"189",""\r\n' for a, b in zip(sha1, md5, strict=True))
+    found = opened("NSRLFile.txt", text)
+    assert (found.algorithm, found.count) == ("sha1", 300) and all(holds(found, sha1))
+
+
+def test_hashdeep_and_other_tables_are_asked_by_their_strongest_hash(opened: Make) -> None:
+    md5, sha256 = hashes("md5", 50), hashes("sha256", 50)
+    text = "%%%% HASHDEEP-1.0\n%%%% size,md5,sha256,filename\n## Invoked from: /home\n##\n"
+    text += "".join(f"12,{a},{b},/a/file, with commas\n" for a, b in zip(md5, sha256, strict=True))
+    found = opened("deep.txt", text)
+    assert (found.algorithm, found.count) == ("sha256", 50) and all(holds(found, sha256))
+
+
+def test_what_bsd_and_tagged_sums_print(opened: Make) -> None:
+    inside = hashes("sha256", 20)
+    assert all(holds(opened("tagged", "".join(f"SHA256 (some file) = {one}\n" for one in inside)), inside))
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
+def test_sorted_records_are_used_as_they_are(opened: Make, algorithm: str, tmp_path: Path) -> None:
+    inside = hashes(algorithm, 2000)
+    found = opened("list.bin", b"".join(sorted(bytes.fromhex(one) for one in inside)))
+    assert found.records == str(tmp_path / "list.bin") and found.algorithm == algorithm
+    assert all(holds(found, inside)) and not any(holds(found, hashes(algorithm, 200, 1)))
+
+
+def test_records_that_are_not_sorted_are_refused_rather_than_missed(opened: Make) -> None:
+    records = sorted(bytes.fromhex(one) for one in hashes("sha1", 2000))
+    records[7], records[1500] = records[1500], records[7]
+    with pytest.raises(ValueError, match="no sorted file of records"):
+        opened("list.bin", b"".join(records))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (hashes("md5", 1)[0] + "\nnot a hash\n", 2),
+        (hashes("md5", 1)[0] + "\n" + hashes("md5", 1)[0][:31] + "\n", 2),
+        ("\n\n" + hashes("md5", 1)[0] + "\n" + hashes("sha1", 1)[0] + "\n", 4),
+        ("# only a comment\nabc\n", 2),
+        ('"SHA-1","MD5"\n"' + hashes("sha1", 1)[0] + '","x"\n"zz","y"\n', 3),
+    ],
+)
+def test_a_line_that_is_no_hash_is_an_error_with_its_number(opened: Make, text: str, line: int) -> None:
+    with pytest.raises(ValueError, match=rf"bad\.txt, line {line}: "):
+        opened("bad.txt", text)
+
+
+def test_the_line_is_named_in_a_later_piece_of_a_long_list_as_well(opened: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashtext, "_CHUNK_BYTES", 1000)
+    lines = hashes("sha1", 400)
+    lines[321] = "?"
+    with pytest.raises(ValueError, match=r"line 322: "):
+        opened("bad.txt", "\n".join(lines))
+    lines[321] = lines[0]
+    found = opened("good.txt", "\n".join(lines))
+    assert found.count == 399 and all(holds(found, lines))
+
+
+def test_an_empty_list_is_an_error(opened: Make) -> None:
+    with pytest.raises(ValueError, match="there is no hash in this list"):
+        opened("empty.txt", "# nothing\n\n")
+
+
+def test_a_list_is_converted_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
+    path, cache = tmp_path / "list.txt", str(tmp_path / "cache")
+    path.write_text("\n".join(hashes("md5", 10)))
+    heard: list[tuple[int, int]] = []
+    (first,) = hashset.open_lists([str(path)], lambda *done: heard.append(done), cache)
+    assert heard and heard[-1] == (path.stat().st_size,) * 2
+    heard.clear()
+    assert hashset.open_lists([str(path)], lambda *done: heard.append(done), cache) == [first] and not heard
+    path.write_text("\n".join(hashes("md5", 11)))
+    os.utime(path, ns=(1, 1))
+    (second,) = hashset.open_lists([str(path)], cache=cache)
+    assert second.count == 11
+
+
+def test_hashes_that_begin_or_end_alike_are_told_apart(opened: Make) -> None:
+    chance = random.Random(4)
+    inside = [bytes(8) + chance.randbytes(8) for _ in range(300)] + [chance.randbytes(15) + b"\0" for _ in range(300)]
+    inside += [bytes(16), b"\xff" * 16]
+    found = opened("list.txt", "".join(one.hex() + "\n" for one in inside * 2))
+    assert found.count == 602 and all(found.contains(inside))
+    assert not any(found.contains([one[:15] + bytes([one[15] ^ 1]) for one in inside]))

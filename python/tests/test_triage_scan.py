@@ -1,0 +1,113 @@
+"""Keywords and rules: found in every spelling, wherever the pieces of a file end, and once."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from cheetah.triage import scan
+
+RULES = [
+    (
+        "rules.yar",
+        'rule Evil { meta: description = "An evil rule" strings: $a = "EVIL" $b = { 01 02 03 04 } condition: all of them }\n'
+        'rule Name { condition: filename == "x.txt" and extension == ".txt" }\n'
+        "rule Large { condition: filesize > 1MB }",
+    )
+]
+
+
+def hits(engine: scan.Engine, data: bytes) -> dict[str, scan.Hit]:
+    return {hit.rule: hit for hit in engine.scan(data)}
+
+
+def test_a_keyword_is_found_in_any_case_as_utf8_and_utf16() -> None:
+    engine = scan.Engine(["Geheim", "Straße", "Käse", 'C:\\Windows "x"', "東京", "a.b+c", "Ελλάδα"])
+    for keyword in ("geheim", "GEHEIM", "gEhEiM", "straße", "KÄSE", "käse", 'c:\\windows "X"', "東京", "A.B+C", "ΕΛΛΆΔΑ"):
+        for encoding in ("utf-8", "utf-16-le"):
+            data = b"\x80xyz" + keyword.encode(encoding) + b"\x80"
+            (hit,) = engine.scan(data)
+            assert (hit.offsets, hit.rule.lower()[:2]) == ([4], keyword.lower()[:2]), (keyword, encoding)
+            assert keyword in hit.excerpts[0]
+    assert not engine.scan(b"axbbc gehe im kase")
+
+
+def test_an_excerpt_shows_what_is_around_and_nothing_that_cannot_be_shown() -> None:
+    (hit,) = scan.Engine(["needle"]).scan(b"\x1b[31mred\0the needle\nand thread" + bytes(50))
+    assert "the needle·and thread" in hit.excerpts[0] and hit.excerpts[0].isprintable()
+    (hit,) = scan.Engine(["needle"]).scan(b"\x01\x02" + "the needle, and".encode("utf-16-le"))
+    assert hit.excerpts == ["the needle, and"]
+
+
+def test_rules_know_the_files_name_and_say_what_they_are_about() -> None:
+    engine = scan.Engine([], RULES)
+    engine.name("/Users/ann/x.txt")
+    found = hits(engine, b"..EVIL\x01\x02\x03\x04")
+    assert set(found) == {"Evil", "Name"}
+    assert found["Evil"].detail(False) == "An evil rule; 2 matches at bytes 2, 6"
+    engine.name("/y.txt")
+    assert set(hits(engine, b"..EVIL")) == set()
+
+
+def test_rules_that_do_not_compile_are_an_error_that_names_the_file() -> None:
+    with pytest.raises(ValueError, match=r"bad\.yar: .*unknown identifier"):
+        scan.Engine([], [("bad.yar", "rule x { condition: foo }")])
+
+
+@pytest.mark.parametrize("line", ["ab", "x" * 300])
+def test_a_keyword_that_cannot_be_searched_for_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "words"
+    path.write_text(f"\ufeffgood\n\n  also good \n{line}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"words, line 4: "):
+        scan.read_keywords(str(path))
+
+
+def test_keywords_are_lines(tmp_path: Path) -> None:
+    path = tmp_path / "words"
+    path.write_bytes("\ufeffgood\r\n\n  two words \n#3 is kept\n".encode())
+    assert scan.read_keywords(str(path)) == ["good", "two words", "#3 is kept"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_lies_across_pieces_and_windows_is_found_once(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 1000)
+    monkeypatch.setattr(scan, "OVERLAP_BYTES", 100)
+    chance = random.Random(seed)
+    engine = scan.Engine(["geheim"], RULES)
+    data = bytearray(chance.randbytes(6000))
+    for _ in range(15):
+        place = chance.randrange(5990)
+        data[place : place + 6] = b"geheim"
+    place = chance.randrange(5900)
+    data[place : place + 50] = b"EVIL" + bytes(42) + b"\x01\x02\x03\x04"
+    stream, place = scan.Stream(engine), 0
+    while place < len(data):
+        size = chance.randint(1, 1500)
+        stream.feed(bytes(data[place : place + size]), place)
+        place += size
+    found = {hit.rule: hit for hit in stream.finish()}
+    text = bytes(data)
+    assert found["geheim"].offsets == [at for at in range(len(text)) if text[at : at + 6] == b"geheim"]
+    assert found["Evil"].offsets[0] == text.find(b"EVIL")
+
+
+def test_nothing_is_found_across_a_gap() -> None:
+    engine = scan.Engine(["geheim"])
+    stream = scan.Stream(engine)
+    stream.feed(b"xxgeh", 0)
+    stream.feed(b"eimxxgeheim", 10)
+    (hit,) = stream.finish()
+    assert hit.offsets == [15]
+
+
+def test_many_matches_are_cut_short_and_it_is_said() -> None:
+    (hit,) = scan.Engine(["abc"]).scan(b"abc" * 5000)
+    assert len(hit.offsets) == scan.MATCHES_MAX and hit.more
+    assert hit.detail(False).startswith(f"{scan.MATCHES_MAX} or more matches at bytes 0, 3,")
+
+
+def test_thousands_of_keywords_are_no_matter() -> None:
+    chance = random.Random(1)
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(5000)]
+    data = f"xx {words[4711]} {words[0].upper()} ".encode() + chance.randbytes(1 << 20)
+    assert set(hits(scan.Engine(words), data)) == {words[4711], words[0]}
