@@ -47,9 +47,12 @@ class _Hand:
 
 
 class Pool:
-    """`workers` processes that do tasks on the source at `uri`. `volumes` is to be set once they are known."""
+    """`workers` processes that do tasks on the source at `uri`, with `do`. `volumes` is to be set once they are known."""
 
-    def __init__(self, uri: str, settings: Settings, workers: int = 0, hang_s: float = HANG_S):
+    def __init__(
+        self, uri: str, settings: Settings, workers: int = 0, hang_s: float = HANG_S, do: Doer | None = None
+    ):
+        self._do = do or attempt
         self._context = multiprocessing.get_context("spawn")
         self._uri = uri
         self._settings = settings
@@ -99,7 +102,7 @@ class Pool:
     def _hire(self) -> _Hand:
         ours, theirs = self._context.Pipe()
         reads = self._context.RawValue(ctypes.c_uint64, 0)
-        arguments = (theirs, reads, self._uri, self._settings)
+        arguments = (theirs, reads, self._uri, self._settings, self._do)
         process = self._context.Process(target=_work, args=arguments, name="cheetah-triage", daemon=True)
         process.start()
         theirs.close()
@@ -183,7 +186,7 @@ def lost(task: Task, why: str) -> Result:
     return Result(problems=[Problem(task.stage, f"a task was given up: {why}", task.volume, path)], failed=True)
 
 
-def _work(pipe: Connection, reads: Any, uri: str, settings: Settings) -> None:
+def _work(pipe: Connection, reads: Any, uri: str, settings: Settings, do: Doer) -> None:
     """A worker's life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError, AttributeError):
@@ -202,7 +205,7 @@ def _work(pipe: Connection, reads: Any, uri: str, settings: Settings) -> None:
             try:
                 worker = worker or Worker(uri, settings, beat=beat)
                 worker.volumes = volumes
-                result = attempt(task, worker)
+                result = do(task, worker)
             except OSError as error:
                 result = lost(task, f"the source could not be opened: {error}")
             pipe.send(result)

@@ -1,0 +1,69 @@
+"""Workers that die or hang: what they had to do is done again, and what nobody can do is said."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import triage_tasks
+
+from cheetah.triage.pool import Pool
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Entry, Result, Task
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Pool]:
+    """Two workers, of which nothing may be heard for 1 s."""
+    source = tmp_path / "source.raw"
+    source.write_bytes(bytes(4096))
+    made = Pool(str(source), Settings(str(source), str(tmp_path)), 2, hang_s=1.0, do=triage_tasks.do)
+    yield made
+    made.close()
+
+
+def told(*what: object) -> Task:
+    """A task for `triage_tasks.do`."""
+    return Task("unallocated", 0, what)
+
+
+def results(pool: Pool, *tasks: Task) -> dict[Task, Result]:
+    """What comes of them."""
+    return dict(item for item in pool.results(tasks) if item is not None)
+
+
+def test_a_dead_workers_task_is_done_by_another(pool: Pool, tmp_path: Path) -> None:
+    tasks = [told("die once", str(tmp_path / "died")), *(told("work", number) for number in range(20))]
+    found = results(pool, *tasks)
+    assert set(found) == set(tasks)
+    assert not any(result.failed for result in found.values())
+    assert pool.lost == 1
+
+
+def test_what_kills_every_worker_is_given_up_and_the_rest_is_done(pool: Pool) -> None:
+    tasks = [told("work", 1), told("die"), told("hang"), told("work", 2)]
+    found = results(pool, *tasks)
+    assert [found[task].failed for task in tasks] == [False, True, True, False]
+    assert "died, 3 times" in found[tasks[1]].problems[0].sentence
+    assert "did nothing for 1 s, 3 times" in found[tasks[2]].problems[0].sentence
+
+
+def test_a_worker_that_reads_is_not_taken_to_hang(pool: Pool) -> None:
+    (result,) = results(pool, told("read slowly")).values()
+    assert not result.failed
+    assert pool.lost == 0
+
+
+def test_one_file_that_kills_workers_takes_no_other_with_it(pool: Pool) -> None:
+    names = ("good", "die", "fine")
+    entries = [Entry(row, 0, str(row), row, None, None, 1, f"/{name}", name, "", False, True) for row, name in enumerate(names)]
+    batch = Task.of_entries(0, [entries[1], entries[0], entries[2]])
+    found: dict[str, bool] = {}
+    for item in pool.results([batch]):
+        if item is not None:
+            task, result = item
+            for one in result.tasks:
+                pool.submit(one)
+            if not result.tasks:
+                found[task.entries()[0].name] = result.failed
+                assert not result.failed or result.problems[0].path == "/die"
+    assert found == {"good": False, "die": True, "fine": False}
