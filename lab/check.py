@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from lab import echo, flow, relay
+from lab import flow, ping, relay
 from lab.link import Link
 from lab.namespace import LabError, Namespace
 from lab.network import Lab
@@ -60,13 +60,10 @@ def _serving(machine: Namespace, argv: Sequence[str]) -> Iterator[None]:
 
 
 def round_trip_ms(lab: Lab, round_trips: int = ROUND_TRIPS_COUNTED) -> float:
-    """The median round trip of one byte by TCP between the examiner and the first node."""
-    node = lab.nodes[0]
+    """The median round trip between the examiner and the first node, as `ping` measures it."""
     # Where others keep the processors busy, waiting for them is no part of the round trip.
-    argv = [*relay.real_time_prefix(), sys.executable, echo.__file__]
-    with _serving(node.namespace, [*argv, "serve", node.address, str(PORT)]):
-        asked = [*argv, "ask", node.address, str(PORT), str(round_trips)]
-        return float(lab.examiner.run(asked)) / 1000
+    argv = [*relay.real_time_prefix(), sys.executable, ping.__file__, lab.nodes[0].address, str(round_trips)]
+    return float(lab.examiner.run(argv)) / 1000
 
 
 def rate_mbit(lab: Lab, seconds: float, towards_examiner: bool = True) -> float:

@@ -3,8 +3,9 @@
 
 /// However late timers are, no more than this is spun for at a time.
 const EARLY_NS_MAX: u64 = 200_000;
-/// The weight of the latest lateness, as a divisor.
-const SMOOTHING: u64 = 8;
+/// The weight of a timer that was later, and of one that was less late, than thought, as divisors: so that most are in time.
+const RISING: u64 = 8;
+const FALLING: u64 = 32;
 
 /// What is known of how late timers are.
 #[derive(Debug, Default)]
@@ -21,7 +22,11 @@ impl Alarm {
     /// Takes note of a timer that was set to `target_ns` and went off at `now_ns`.
     pub fn went_off(&mut self, target_ns: u64, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(target_ns).min(EARLY_NS_MAX);
-        self.early_ns = (self.early_ns * (SMOOTHING - 1) + late_ns) / SMOOTHING;
+        if late_ns > self.early_ns {
+            self.early_ns += (late_ns - self.early_ns) / RISING;
+        } else {
+            self.early_ns -= (self.early_ns - late_ns) / FALLING;
+        }
     }
 
     /// Whether it is not worth sleeping until `due_ns`.
