@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cheetah.triage.store import FILES
 from cheetah.triage.visible import decoded
 
 DAY_S = 86400
@@ -99,6 +100,8 @@ class Tally:
         self.sizes_deleted: Numbers = np.zeros(len(SIZE_EDGES), np.int64)
         self.bytes = 0
         self.bytes_deleted = 0
+        # So that all counts are there, also those of an empty table.
+        self.add(pa.RecordBatch.from_arrays([pa.array([], FILES.field(name).type) for name in COLUMNS], COLUMNS))
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Counts one batch, which has at least `COLUMNS`."""

@@ -1,0 +1,192 @@
+"""A triage from its command to its tables: the same result, whatever happens on the way."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import triage_images
+from conftest import PATIENCE_S, program, run
+from triage_listing import by_fls
+
+from cheetah.triage.folder import Misuse
+from cheetah.triage.run import DONE, FAILED, Run
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Event
+
+TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ext4 volume with some hundred files."""
+    return triage_images.ext4(tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="module")
+def keywords(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A word that is in the image."""
+    path = tmp_path_factory.mktemp("words") / "words.txt"
+    path.write_text("bottom\nProgramme\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(image: Path, keywords: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The result of a run that nothing happened to."""
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    code, summary = triage(image, out, keywords)
+    assert (code, summary["complete"], summary["problems"]) == (DONE, True, [])
+    return out
+
+
+def triage(
+    image: Path, out: Path, keywords: Path, tell: Callable[[Event], None] = lambda event: None, **more: Any
+) -> tuple[int, dict[str, Any]]:
+    """A run in this process, with two workers unless told otherwise."""
+    settings = {"workers": 2, "keywords": (str(keywords),), **more}
+    return Run(Settings(str(image), str(out), **settings), tell).go()
+
+
+def same(out: Path, other: Path) -> bool:
+    """Whether two results are the same, byte for byte."""
+    return all((out / name).read_bytes() == (other / name).read_bytes() for name in TABLES)
+
+
+def test_the_tables_say_what_the_sleuth_kit_says(image: Path, undisturbed: Path) -> None:
+    assert (undisturbed / "bodyfile.txt").read_bytes().splitlines() == by_fls(image)
+    rows = pq.read_table(undisturbed / "files.parquet").to_pylist()
+    assert len(rows) == len(by_fls(image))
+    files = [row for row in rows if row["kind"] == "r" and not row["deleted"]]
+    assert len(files) > 40
+    for row in random.Random(1).sample(files, 12):
+        content = subprocess.run(
+            [program("icat"), str(image), row["address"]], capture_output=True, timeout=PATIENCE_S, check=True
+        ).stdout
+        assert (row["sha256"], row["md5"]) == (hashlib.sha256(content).hexdigest(), hashlib.md5(content).hexdigest())
+        assert (row["size"], row["read_state"]) == (len(content), "whole")
+    found = pq.read_table(undisturbed / "findings.parquet").to_pylist()
+    assert any(row["kind"] == "keyword" and (row["path"] or "").endswith("/bottom.txt") for row in found)
+    summary = json.loads((undisturbed / "summary.json").read_text())
+    assert summary["counts"]["files"] == sum(row["kind"] == "r" for row in rows)
+    assert (undisturbed / "report.html").exists()
+
+
+def test_the_number_of_workers_does_not_matter(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+    assert triage(image, tmp_path / "out", keywords, workers=1)[0] == DONE
+    assert same(tmp_path / "out", undisturbed)
+
+
+def test_a_killed_worker_does_not_matter(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+    killed: set[str] = set()
+
+    def tell(event: Event) -> None:
+        if event.stage in ("listing", "content") and event.stage not in killed:
+            killed.add(event.stage)
+            multiprocessing.active_children()[0].kill()
+
+    assert triage(image, tmp_path / "out", keywords, tell)[0] == DONE
+    assert killed == {"listing", "content"}
+    assert same(tmp_path / "out", undisturbed)
+
+
+@pytest.mark.parametrize("stage", ["listing", "content", "unallocated"])
+def test_an_interrupted_run_leaves_what_there_is_and_goes_on(
+    stage: str, image: Path, keywords: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+
+    def tell(event: Event) -> None:
+        if event.stage == stage:
+            raise KeyboardInterrupt
+
+    code, summary = triage(image, out, keywords, tell)
+    assert (code, summary["complete"], summary["verdict"]) == (FAILED, False, "stopped")
+    assert (out / "report.html").exists()
+    assert pq.read_schema(out / "files.parquet").metadata[b"complete"] == b"false"
+    assert (out / "bodyfile.txt").exists() == (stage != "listing")
+    assert triage(image, out, keywords)[0] == DONE
+    assert same(out, undisturbed)
+    assert not (out / "bodyfile.unfinished.txt").exists()
+
+
+def test_killed_at_random_it_goes_on(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    argv = [sys.executable, "-m", "cheetah.triage", str(image), "--out", str(out), "--keywords", str(keywords), "--workers", "2"]
+    chance = random.Random(os.getpid())
+    for _ in range(3):
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        time.sleep(chance.uniform(0.3, 2.5))
+        process.kill()
+        process.wait(PATIENCE_S)
+    run(*argv)
+    assert same(out, undisturbed)
+
+
+def test_ctrl_c_says_how_to_go_on(image: Path, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "cheetah.triage", str(image), "--out", str(tmp_path / "out"), "--json"]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    until = time.monotonic() + PATIENCE_S
+    while not (tmp_path / "out/journal.jsonl").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == FAILED
+    assert b"the same command goes on" in errors
+
+
+def test_another_source_or_other_settings_are_refused(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.raw"
+    other.write_bytes(bytes(1 << 20))
+    before = (undisturbed / "summary.json").read_bytes()
+    with pytest.raises(Misuse, match="another source"):
+        triage(other, undisturbed, keywords)
+    with pytest.raises(Misuse, match="other settings .hashes."):
+        triage(image, undisturbed, keywords, hashes=("md5",))
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/letter.txt").write_text("mine")
+    with pytest.raises(Misuse, match="not empty"):
+        triage(image, tmp_path / "taken", keywords)
+    assert (undisturbed / "summary.json").read_bytes() == before
+
+
+def test_a_damaged_part_is_made_again(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert triage(image, out, keywords)[0] == DONE
+    parts = sorted((out / "parts").glob("*.rows.arrow"))
+    parts[0].write_bytes(parts[0].read_bytes()[:-10])
+    parts[1].unlink()
+    with open(out / "journal.jsonl", "ab") as journal:
+        journal.write(b'{"id": "cut sho')
+    assert triage(image, out, keywords)[0] == DONE
+    assert same(out, undisturbed)
+
+
+def test_a_quick_look_lists_all_and_reads_the_best(
+    image: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cheetah.triage.plan.QUICK_FILES", 10)
+    code, summary = Run(Settings(str(image), str(tmp_path / "out"), quick=True, workers=1), lambda event: None).go()
+    assert (code, summary["verdict"]) == (DONE, "quick")
+    assert (tmp_path / "out/bodyfile.txt").read_bytes() == (undisturbed / "bodyfile.txt").read_bytes()
+    states = pq.read_table(tmp_path / "out/files.parquet").column("read_state").to_pylist()
+    assert states.count("whole") == 10
+    assert states.count("unread") > 30
+
+
+def test_starting_over_throws_away_what_was_there(image: Path, keywords: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    triage(image, out, keywords, quick=True)
+    code, _ = triage(image, out, keywords, hashes=("md5",), fresh=True)
+    assert code == DONE
+    assert set(pq.read_table(out / "files.parquet").column("sha1").to_pylist()) == {None}
