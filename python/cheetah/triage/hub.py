@@ -1,38 +1,45 @@
 """The source as the hub has it: opened once, shared with the workers of this machine, and known again."""
 
 import contextlib
+import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import cheetah
 from cheetah.triage.settings import Settings
 from cheetah.triage.worker import Source, open_source
 
 SAMPLE_BYTES = 64 << 10
+DRIVE = ".drive"
 
 
+@dataclasses.dataclass(frozen=True)
 class Hub:
     """`uri` is what workers open."""
 
-    def __init__(self, uri: str, stats: Callable[[], dict[str, Any]]):
-        self.uri = uri
-        self.stats = stats
-        """What the link carried."""
+    uri: str
+    stats: Callable[[], dict[str, int]] = dict
+    """What the link carried, and what of it was of use."""
+    lost: Sequence[str] = ()
+    """Sentences on what the source itself has lost."""
 
 
 @contextlib.contextmanager
 def opened(settings: Settings) -> Iterator[Hub]:
-    """Shares the source with this machine's workers; workers of a cluster open it themselves."""
-    import cheetah
-
-    if settings.scheduler is not None:
-        yield Hub(settings.source, dict)
-        return
-    if not hasattr(cheetah, "share"):  # TODO
-        yield Hub(settings.source, dict)
+    """What is behind a link is shared with this machine's workers, so that nothing crosses it twice. An image on this machine
+    each of them opens for itself, which takes no detour; so do the workers of a cluster with whatever it is."""
+    if settings.scheduler is not None or _is_here(settings.source):
+        yield Hub(settings.source)
         return
     with cheetah.share(settings.source) as share:
-        yield Hub(share.uri, share.stats)
+        yield Hub(share.uri, share.stats, share.lost)
+
+
+def _is_here(source: str) -> bool:
+    """Whether it is a file or a disk of this machine, and no drive, whose bytes are on others."""
+    return "://" not in source and not source.endswith(DRIVE) and os.path.exists(source)
 
 
 def name_of(source: str) -> str:

@@ -223,6 +223,7 @@ class Run:
             stages={stage: (len(self._done[stage]), len(self._done[stage])) for stage in self._done if stage in self._reached},
             bytes_read=sum(one.bytes_read for one in self._done["content"].values()),
             link=shared.stats(),
+            lost=shared.lost,
             unallocated=summary.Unallocated(wanted, searched + lost, searched, lost),
         )
 

@@ -157,8 +157,6 @@ class RawFile:
 
 def open_source(uri: str) -> Source:
     """Opens what the hub shares, or the source itself."""
-    try:
-        import cheetah
-    except ImportError:
-        return RawFile(uri)
-    return cheetah.open(uri) if hasattr(cheetah, "open") else RawFile(uri)
+    import cheetah
+
+    return cheetah.open(uri)
