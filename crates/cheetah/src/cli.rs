@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    acquire, create, demo, destroy, enlarge, export, load, mount, node, save, serve, status, verify,
+    acquire, create, demo, destroy, enlarge, export, load, mount, node, save, serve, status, triage, verify,
 };
 use crate::failure::Result;
 use crate::ui::Ui;
@@ -53,6 +53,7 @@ pub enum Command {
     Mount(mount::Args),
     Export(export::Args),
     Serve(serve::Args),
+    Triage(triage::Args),
 }
 
 impl Command {
@@ -73,6 +74,7 @@ impl Command {
             Self::Mount(args) => mount::run(args, ui).await,
             Self::Export(args) => export::run(args, ui).await,
             Self::Serve(args) => serve::run(args, ui).await,
+            Self::Triage(args) => triage::run(args, ui).await,
         }
     }
 }

@@ -209,7 +209,7 @@ fn dial(spec: &str, packing: Packing, timeout: Duration) -> Result<Opener> {
 
 async fn open_drive(spec: Arc<str>, timeout: Duration) -> Result<Evidence, Error> {
     let opened =
-        Opened::open(&spec, &Access::read_once(timeout)).await.map_err(|failure| Error::failed(failure.message))?;
+        Opened::open(&spec, &Access::read_once(timeout)).await.map_err(|error| Error::failed(error.to_string()))?;
     let identity = Identity::new(Kind::Drive, &*spec, opened.device.geometry().size);
     Ok(Source { device: opened.device.clone(), identity, name: opened.name.clone() }.into())
 }

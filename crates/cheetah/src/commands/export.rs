@@ -57,7 +57,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let served = offer(&args, &opened, &mut stop, ui).await;
     // Both, whatever the first says: the lease must be given back.
-    served.and(opened.close().await)
+    served.and(opened.close().await.map_err(Failure::from))
 }
 
 async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<()> {

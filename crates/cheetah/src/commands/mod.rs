@@ -15,4 +15,5 @@ pub mod options;
 pub mod save;
 pub mod serve;
 pub mod status;
+pub mod triage;
 pub mod verify;

@@ -86,7 +86,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         }
     };
     // Both, whatever the first says: the lease must be given back.
-    unmounted.and(opened.close().await)
+    unmounted.and(opened.close().await.map_err(Failure::from))
 }
 
 fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {

@@ -24,3 +24,4 @@ mod mount;
 mod serve;
 mod sources;
 mod static_binary;
+mod triage;

@@ -56,7 +56,7 @@ pub fn tool_in(dir: &Path, name: &str, args: &[&str]) -> Ran {
     run(command)
 }
 
-fn run(mut command: Command) -> Ran {
+pub fn run(mut command: Command) -> Ran {
     let what = format!("{command:?}");
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{what}: {error}"));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

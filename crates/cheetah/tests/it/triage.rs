@@ -1,0 +1,76 @@
+//! Handing over to Python. What it does there is tested there.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use crate::support::run::{Ran, cheetah_plain, program};
+use crate::support::{Desk, need, tool};
+
+/// `cheetah ARGS…` with this Python.
+fn with_python(python: &str, args: &[&str]) -> Ran {
+    let mut command = program();
+    command.env("CHEETAH_PYTHON", python).args(args);
+    crate::support::run::run(command)
+}
+
+/// A Python that has everything, and says what it was told.
+fn pretended(desk: &Desk) -> String {
+    let path = desk.file(
+        "python",
+        b"#!/bin/sh\n[ \"$1\" = -c ] && exit 0\necho \"$$\"\necho \"$CHEETAH_BINARY\"\nprintf '[%s]' \"$@\"\nexit 3\n",
+    );
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn everything_is_handed_on_and_so_is_the_exit_code() {
+    let desk = Desk::new();
+    let python = pretended(&desk);
+    let words = ["case 42.drive", "--out", "", "--quick", "-x", "--json", "--", "--help"];
+    let ran = with_python(&python, &[&["triage"], &words[..]].concat()).ended_with(3);
+    let said = ran.out();
+    let (binary, told) = said.split_once('\n').unwrap().1.split_once('\n').unwrap();
+    assert_eq!(binary, env!("CARGO_BIN_EXE_cheetah"));
+    assert_eq!(told, "[-m][cheetah.triage][case 42.drive][--out][][--quick][-x][--json][--][--help]");
+
+    let first = with_python(&python, &["--json", "triage", "--quick", "disk.raw"]).ended_with(3).out();
+    assert!(first.ends_with("[-m][cheetah.triage][--quick][disk.raw][--json]"), "{first}");
+}
+
+#[test]
+fn signals_reach_it_since_it_is_the_same_process() {
+    let desk = Desk::new();
+    let mut command = program();
+    command.env("CHEETAH_PYTHON", pretended(&desk)).args(["triage", "disk.raw"]);
+    let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(said.lines().next(), Some(pid.as_str()));
+}
+
+#[test]
+fn it_teaches_without_any_python() {
+    let help = with_python("/nonexistent", &["triage", "--help"]).ok().out();
+    for word in ["--out DIR", "--scheduler", "pip install './python[triage]'", "CHEETAH_PYTHON"] {
+        assert!(help.contains(word), "no {word} in {help}");
+    }
+    cheetah_plain(&["triage"]).ended_with(2);
+}
+
+#[test]
+fn a_python_that_cannot_is_one_sentence() {
+    with_python("/nonexistent/python", &["triage", "disk.raw"]).says(1, &["/nonexistent/python", "CHEETAH_PYTHON"]);
+    if !need::programs(&["python3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    // Nothing is installed in there.
+    let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(desk.at("venv")).output().unwrap();
+    if !made.status.success() {
+        return need::skip("needs venv (python3-venv)");
+    }
+    let python = desk.arg("venv/bin/python");
+    tool(&python, &["-c", ""]).ok();
+    with_python(&python, &["triage", "disk.raw"]).says(1, &["cheetah.triage", "pip install './python[triage]'"]);
+}
