@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod ext;
+pub mod foresight;
 mod le;
 mod ntfs;
 pub mod partition;

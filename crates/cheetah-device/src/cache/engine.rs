@@ -185,6 +185,11 @@ impl Engine {
         self.shelf.absent(range)
     }
 
+    /// Whether all of the range is kept.
+    pub(super) fn holds(&self, range: ByteRange) -> bool {
+        self.shelf.holds(range)
+    }
+
     pub(super) fn take_dropped(&mut self) -> Vec<ByteRange> {
         self.shelf.take_dropped()
     }

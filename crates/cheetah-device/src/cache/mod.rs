@@ -141,6 +141,11 @@ impl Cache {
         self.shared.absent(range)
     }
 
+    /// Whether all of a range is kept, so that a read of it waits for nothing but perhaps the file.
+    pub fn holds(&self, range: ByteRange) -> bool {
+        self.shared.holds(range)
+    }
+
     /// What it has done so far.
     pub fn stats(&self) -> CacheStats {
         self.shared.stats()

@@ -140,6 +140,18 @@ impl Shelf {
         absent
     }
 
+    /// Whether all of the range is held.
+    pub(super) fn holds(&self, range: ByteRange) -> bool {
+        let mut at = range.offset;
+        for entry in self.entries.range(self.first_touching(range)..range.end()).map(|(_, entry)| entry) {
+            if entry.range.offset > at || !matches!(entry.state, State::Held(_)) {
+                return false;
+            }
+            at = at.max(entry.range.end());
+        }
+        at >= range.end()
+    }
+
     fn first_touching(&self, range: ByteRange) -> u64 {
         match self.entries.range(..=range.offset).next_back() {
             Some((offset, entry)) if entry.range.end() > range.offset => *offset,

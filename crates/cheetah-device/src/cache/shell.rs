@@ -57,6 +57,10 @@ impl Shared {
         self.engine.lock().absent(range)
     }
 
+    pub(super) fn holds(&self, range: ByteRange) -> bool {
+        self.engine.lock().holds(range)
+    }
+
     fn now(&self) -> Duration {
         self.started.elapsed()
     }
