@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cheetah_device::Size;
+use cheetah_device::cache::CachePlace;
 
 /// How to open a source.
 #[derive(Debug, Clone)]
@@ -15,6 +16,10 @@ pub struct Access {
     pub overlay: Option<OverlayPlace>,
     /// Memory for reading ahead.
     pub prefetch_bytes: u64,
+    /// Keep what crosses the link to a source that is behind one.
+    pub cache: Option<CacheWish>,
+    /// Fetch into that cache what tools will read of the file systems there.
+    pub foresight: bool,
     /// Take the write lease from whoever holds it; or the right to fill a drive that is not full yet.
     pub force_lease: bool,
     /// Fill a drive that is not full yet, while it is read. Otherwise such a drive is refused.
@@ -31,7 +36,50 @@ impl Access {
     /// To be read once, from start to end.
     pub fn read_once(timeout: Duration) -> Self {
         let (writable, force_lease, fill, allow_lost, half_loaded) = (false, false, false, false, false);
-        Self { writable, overlay: None, prefetch_bytes: 0, force_lease, fill, allow_lost, half_loaded, timeout }
+        Self {
+            writable,
+            overlay: None,
+            prefetch_bytes: 0,
+            cache: None,
+            foresight: false,
+            force_lease,
+            fill,
+            allow_lost,
+            half_loaded,
+            timeout,
+        }
+    }
+}
+
+/// Where to keep what crosses a link, and how much of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheWish {
+    /// Where.
+    pub place: CachePlace,
+    /// How much.
+    pub size: Size,
+}
+
+impl CacheWish {
+    /// Enough for the metadata of some hundred thousand files, where the user does not say.
+    pub const MEMORY_DEFAULT: Size = Size(256 << 20);
+    /// The same in a directory, where there is more room.
+    pub const DIRECTORY_DEFAULT: Size = Size(16 << 30);
+}
+
+impl FromStr for CacheWish {
+    type Err = cheetah_device::size::BadSize;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let memory = |size| Self { place: CachePlace::Memory, size };
+        let directory = |path: &str, size| Self { place: CachePlace::Directory(path.into()), size };
+        Ok(match text.rsplit_once(':') {
+            _ if text == "memory" => memory(Self::MEMORY_DEFAULT),
+            Some(("memory", size)) => memory(size.parse()?),
+            // A path may hold a colon too.
+            Some((path, size)) if size.parse::<Size>().is_ok() => directory(path, size.parse()?),
+            _ => directory(text, Self::DIRECTORY_DEFAULT),
+        })
     }
 }
 
@@ -68,5 +116,16 @@ mod tests {
         assert_eq!("memory:2GiB".parse(), Ok(OverlayPlace::Memory(Size(2 << 30))));
         assert_eq!("/tmp/changes".parse(), Ok(OverlayPlace::File("/tmp/changes".into())));
         assert!("memory:lots".parse::<OverlayPlace>().is_err());
+    }
+
+    #[test]
+    fn a_cache_is_kept_where_the_user_says() {
+        let wish = |text: &str| text.parse::<CacheWish>().map(|wish| (wish.place, wish.size));
+        let directory = |path: &str| CachePlace::Directory(path.into());
+        assert_eq!(wish("memory"), Ok((CachePlace::Memory, CacheWish::MEMORY_DEFAULT)));
+        assert_eq!(wish("memory:1GiB"), Ok((CachePlace::Memory, Size(1 << 30))));
+        assert_eq!(wish("/var/tmp"), Ok((directory("/var/tmp"), CacheWish::DIRECTORY_DEFAULT)));
+        assert_eq!(wish("/a:b:2GiB"), Ok((directory("/a:b"), Size(2 << 30))));
+        assert!(wish("memory:lots").is_err());
     }
 }

@@ -10,12 +10,13 @@
 mod access;
 mod identified;
 mod kind;
+mod layers;
 mod meter;
 mod only;
 mod opened;
 mod stats;
 
-pub use access::{Access, OverlayPlace};
+pub use access::{Access, CacheWish, OverlayPlace};
 pub use cheetah_image::{Error, Result};
 pub use identified::{identified, opener};
 pub use kind::is_drive;

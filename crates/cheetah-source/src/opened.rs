@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::overlay::Overlay;
-use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillOptions, Filling, Stage};
 use cheetah_drive::{Drive, DriveFile, OpenOptions};
@@ -15,6 +14,7 @@ use tokio::sync::watch;
 use crate::access::{Access, OverlayPlace};
 use crate::identified::{opener, source_options};
 use crate::kind::drive_file;
+use crate::layers::Layers;
 use crate::meter::Meter;
 use crate::stats::{SourceStats, Stats};
 use crate::{Error, Result};
@@ -29,7 +29,7 @@ pub struct Opened {
     pub lost: Vec<String>,
     held: Held,
     meter: Option<Arc<Meter>>,
-    prefetch: Option<Arc<Prefetch>>,
+    layers: Layers,
 }
 
 /// What must be let go of in good order.
@@ -89,7 +89,7 @@ impl Opened {
         let Some(filling) = Filling::open(file, opener(access.timeout), options).await? else { return Ok(None) };
         let (device, name) = (filling.device(), file.name.clone());
         let held = Held::Filling(Box::new(filling));
-        Ok(Some(Self { device, name, lost: Vec::new(), held, meter: None, prefetch: None }))
+        Ok(Some(Self { device, name, lost: Vec::new(), held, meter: None, layers: Layers::default() }))
     }
 
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
@@ -109,22 +109,25 @@ impl Opened {
         };
         let drive = Drive::open(file, options).await?;
         let (device, lost) = (drive.device(), drive.lost().to_vec());
-        Ok(Self { device, name: file.name.clone(), lost, held: Held::Drive(drive), meter: None, prefetch: None })
+        Ok(Self {
+            device,
+            name: file.name.clone(),
+            lost,
+            held: Held::Drive(drive),
+            meter: None,
+            layers: Layers::default(),
+        })
     }
 
     async fn source(text: &str, access: &Access) -> Result<Self> {
         let source = cheetah_image::open(text, &source_options(access.timeout)).await?;
         let lost = unreadable(&source.identity).into_iter().collect();
         let (device, meter) = Meter::over(source.device);
-        let (name, meter) = (source.name, Some(meter));
-        let mut opened = Self { device, name, lost, held: Held::Nothing, meter, prefetch: None };
-        if access.prefetch_bytes > 0 && source.identity.kind.is_remote() {
-            let config = PrefetchConfig { budget_bytes: access.prefetch_bytes, ..PrefetchConfig::default() };
-            let prefetch = Prefetch::new(opened.device, config);
-            opened.device = prefetch.clone();
-            opened.prefetch = Some(prefetch);
-        }
-        Ok(opened)
+        let (device, layers) = match source.identity.kind.is_remote() {
+            true => Layers::over(device, access)?,
+            false => (device, Layers::default()),
+        };
+        Ok(Self { device, name: source.name, lost, held: Held::Nothing, meter: Some(meter), layers })
     }
 
     /// Bytes in it.
@@ -143,12 +146,13 @@ impl Opened {
     /// What it and its layers have done so far.
     pub fn stats(&self) -> Stats {
         let source = self.meter.as_ref().map(|meter| SourceStats { requests: meter.requests(), bytes: meter.bytes() });
-        let prefetch = match &self.held {
-            Held::Drive(drive) => drive.prefetch_stats(),
-            Held::Filling(filling) => filling.prefetch_stats(),
-            Held::Nothing => self.prefetch.as_ref().map(|prefetch| prefetch.stats()),
-        };
-        Stats { source, prefetch }
+        let mut stats = Stats { source, ..Stats::default() };
+        match &self.held {
+            Held::Drive(drive) => stats.prefetch = drive.prefetch_stats(),
+            Held::Filling(filling) => stats.prefetch = filling.prefetch_stats(),
+            Held::Nothing => self.layers.count(&mut stats),
+        }
+        stats
     }
 
     /// Makes sure that what was written is where it belongs, and lets go.
@@ -162,7 +166,8 @@ impl Opened {
                 stats.hits + stats.misses + stats.waits
             );
         }
-        drop(self.device);
+        self.layers.say();
+        drop((self.device, self.layers));
         match self.held {
             Held::Drive(drive) => Ok(drive.close().await?),
             Held::Filling(filling) => Ok(filling.close().await?),

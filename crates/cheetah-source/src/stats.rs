@@ -1,5 +1,6 @@
 //! What an open source has done so far.
 
+use cheetah_device::cache::CacheStats;
 use cheetah_device::prefetch::PrefetchStats;
 
 /// Counters of an open source and of the layers above it.
@@ -9,6 +10,10 @@ pub struct Stats {
     pub source: Option<SourceStats>,
     /// What was read ahead, where that is done.
     pub prefetch: Option<PrefetchStats>,
+    /// What was kept of what crossed the link, where that is done.
+    pub cache: Option<CacheStats>,
+    /// Files whose content can be foreseen, where that is done.
+    pub files: Option<u64>,
 }
 
 /// What was read of a source, failed reads included.

@@ -9,7 +9,7 @@ use cheetah_device::Size;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::gather::Gather;
 use cheetah_drive::{Found, Layout, NodeSpec};
-use cheetah_source::{Access, OverlayPlace};
+use cheetah_source::{Access, CacheWish, OverlayPlace};
 use clap::ValueEnum;
 
 use crate::failure::{Failure, Result};
@@ -137,6 +137,15 @@ pub struct AccessArgs {
     #[arg(long, value_name = "SIZE", default_value_t = Size(64 << 20))]
     prefetch: Size,
 
+    /// Where to keep what crosses the link to a remote source: in memory, in a file without a name in a directory, or
+    /// nowhere
+    #[arg(long, value_name = "memory[:SIZE]|DIR[:SIZE]|none", default_value = "memory")]
+    cache: CacheChoice,
+
+    /// Fetch ahead, into that cache, what tools will read of the file systems on a remote source
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    foresight: Switch,
+
     /// Take the right to write, or to fill a drive that is not full yet, away from whoever holds it; they are refused
     /// from then on
     #[arg(long)]
@@ -158,12 +167,43 @@ impl AccessArgs {
             writable: self.writable,
             overlay: self.overlay.clone(),
             prefetch_bytes: self.prefetch.0,
+            cache: match &self.cache {
+                CacheChoice::Some(wish) => Some(wish.clone()),
+                CacheChoice::None => None,
+            },
+            foresight: self.foresight == Switch::On,
             force_lease: self.force_lease,
             fill: true,
             allow_lost: self.allow_lost,
             timeout: self.timeout.get(),
         }
     }
+}
+
+/// What to keep of what crosses a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CacheChoice {
+    /// This.
+    Some(CacheWish),
+    /// Nothing.
+    None,
+}
+
+impl FromStr for CacheChoice {
+    type Err = cheetah_device::size::BadSize;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" { Ok(Self::None) } else { text.parse().map(Self::Some) }
+    }
+}
+
+/// Whether to do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Do it
+    On,
+    /// Do not
+    Off,
 }
 
 /// A size, or all there is.

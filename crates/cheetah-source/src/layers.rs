@@ -1,0 +1,68 @@
+//! What lies above a source behind a link: what crossed it is kept, and what will be read is fetched ahead.
+
+use std::sync::Arc;
+
+use cheetah_device::cache::{Cache, CacheConfig};
+use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
+use cheetah_device::{DynDevice, Size};
+use cheetah_volume::foresight::Foresight;
+
+use crate::access::Access;
+use crate::stats::Stats;
+use crate::{Error, Result};
+
+/// The layers, for those who want to know what they do.
+#[derive(Default)]
+pub(crate) struct Layers {
+    cache: Option<Arc<Cache>>,
+    prefetch: Option<Arc<Prefetch>>,
+    foresight: Option<Arc<Foresight>>,
+}
+
+impl Layers {
+    /// `source`, which is behind a link, with the layers that `access` asks for.
+    pub(crate) fn over(source: DynDevice, access: &Access) -> Result<(DynDevice, Self)> {
+        let (mut device, mut layers) = (source, Self::default());
+        if let Some(wish) = &access.cache {
+            let (place, budget_bytes) = (wish.place.clone(), wish.size.0);
+            let cache = Cache::new(device, CacheConfig { place, budget_bytes });
+            let cache = cache.map_err(Error::device("what crosses the link cannot be kept"))?;
+            device = cache.clone();
+            layers.cache = Some(cache);
+        }
+        if access.prefetch_bytes > 0 {
+            let config = PrefetchConfig { budget_bytes: access.prefetch_bytes, ..PrefetchConfig::default() };
+            let prefetch = Prefetch::new(device, config);
+            device = prefetch.clone();
+            layers.prefetch = Some(prefetch);
+        }
+        // On top, where it sees what tools read and nothing that is only read ahead.
+        if let (Some(wish), Some(cache), true) = (&access.cache, &layers.cache, access.foresight) {
+            let foresight = Foresight::new(device, Arc::clone(cache), wish.size.0);
+            device = foresight.clone();
+            layers.foresight = Some(foresight);
+        }
+        Ok((device, layers))
+    }
+
+    /// Adds what they have done so far.
+    pub(crate) fn count(&self, stats: &mut Stats) {
+        stats.cache = self.cache.as_ref().map(|cache| cache.stats());
+        stats.prefetch = self.prefetch.as_ref().map(|prefetch| prefetch.stats());
+        stats.files = self.foresight.as_ref().map(|foresight| foresight.files() as u64);
+    }
+
+    /// Says what they have done, in the end.
+    pub(crate) fn say(&self) {
+        let Some(cache) = &self.cache else { return };
+        let stats = cache.stats();
+        tracing::info!(
+            "cache: {} crossed the link, of which {} fetched ahead ({} not used); {} of {} reads waited for it",
+            Size(stats.crossed_bytes()),
+            Size(stats.crossed_bytes() - stats.demanded_bytes),
+            Size(stats.unused_bytes()),
+            stats.misses + stats.waits,
+            stats.hits + stats.misses + stats.waits
+        );
+    }
+}
