@@ -9,7 +9,7 @@ import pytest
 from conftest import MIB, noise, program, run
 from triage_worker import Failing, entries, fat, icat, worker
 
-from cheetah.triage import content
+from cheetah.triage import content, pieces
 from cheetah.triage.task import Entry, Result
 
 JPEG = b"\xff\xd8\xff\xe0\0\x10JFIF\0" + noise(50_000, 1)
@@ -35,7 +35,9 @@ def test_hashes_are_those_of_icat_and_rows_come_in_the_order_of_the_batch(ntfs: 
         assert result.bytes_read == sum(row["bytes_read"] for row in found.values())
 
 
-def test_every_file_of_a_real_ntfs_volume_has_the_hash_that_icat_gives(evidence: Callable[[str], Path], tmp_path: Path) -> None:
+def test_every_file_of_a_real_ntfs_volume_has_the_hash_that_icat_gives(
+    evidence: Callable[[str], Path], tmp_path: Path
+) -> None:
     image = tmp_path / "volume.raw"
     run(program("qemu-img"), "convert", "-O", "raw", evidence("windows_volume.qcow2"), image)
     if not run(program("fls"), image):
@@ -69,7 +71,11 @@ def test_a_stream_beside_the_file_is_read_for_itself(tmp_path: Path) -> None:
 def stick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stick with a deleted picture, one that was written over, and one that lies about what it is."""
     image = tmp_path_factory.mktemp("stick") / "stick.raw"
-    fat(image, {"KEPT.JPG": JPEG, "GONE.JPG": JPEG + b"gone", "OVER.JPG": JPEG, "LIAR.TXT": JPEG}, ["GONE.JPG", "OVER.JPG"])
+    fat(
+        image,
+        {"KEPT.JPG": JPEG, "GONE.JPG": JPEG + b"gone", "OVER.JPG": JPEG, "LIAR.TXT": JPEG},
+        ["GONE.JPG", "OVER.JPG"],
+    )
     return image
 
 
@@ -144,8 +150,8 @@ def test_the_readable_rest_of_a_damaged_file_is_searched(tmp_path: Path) -> None
     result = content.analyse(worker(image, "fat16", source, keywords=(str(keywords),)), [entries(image)["/BIG.BIN"]])
     (row,) = rows(result).values()
     assert (row["read_state"], row["hits"], row["md5"]) == ("partial", 2, None)
-    assert row["bytes_read"] == 3 * MIB - content.LEAST_BYTES
-    assert f"{content.LEAST_BYTES} of its {3 * MIB} bytes could not be read" in row["why"]
+    assert row["bytes_read"] == 3 * MIB - pieces.LEAST_BYTES
+    assert f"{pieces.LEAST_BYTES} of its {3 * MIB} bytes could not be read" in row["why"]
     (finding,) = [one for one in result.findings if one.kind == "keyword"]
     assert finding.offset == 105 and "2 matches" in finding.detail
 
@@ -154,11 +160,18 @@ def test_of_a_file_above_the_limit_only_the_beginning_is_read(tmp_path: Path) ->
     image = fat(tmp_path / "large.raw", {"LARGE.JPG": JPEG + bytes(2 * MIB)})
     result = content.analyse(worker(image, "fat16", max_file=2 * MIB), [entries(image)["/LARGE.JPG"]])
     (row,) = rows(result).values()
-    assert (row["read_state"], row["type"], row["sha1"], row["bytes_read"]) == ("partial", "jpeg", None, content.PIECE_BYTES)
+    assert (row["read_state"], row["type"], row["sha1"], row["bytes_read"]) == (
+        "partial",
+        "jpeg",
+        None,
+        pieces.PIECE_BYTES,
+    )
     assert "limit" in row["why"]
 
 
-def test_a_file_that_lies_and_one_that_is_wanted_are_findings_and_a_known_one_is_none(stick: Path, tmp_path: Path) -> None:
+def test_a_file_that_lies_and_one_that_is_wanted_are_findings_and_a_known_one_is_none(
+    stick: Path, tmp_path: Path
+) -> None:
     known, wanted = tmp_path / "known.txt", tmp_path / "wanted.txt"
     found = entries(stick)
     gone = next(one for path, one in found.items() if path.endswith("ONE.JPG"))

@@ -35,7 +35,16 @@ def holds(found: hashset.HashList, digests: list[str]) -> list[bool]:
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
 def test_one_hash_a_line_with_comments_names_and_any_case(opened: Make, algorithm: str) -> None:
     inside, outside = hashes(algorithm, 5000), hashes(algorithm, 500, 1)
-    forms = ("{}\n", "{}  ./a folder/file\n", "{} *binary\r\n", "\n{}\n", "# a comment\n{}\n", "  {}\n", "{},Example,1\n", "{}\t3\n")
+    forms = (
+        "{}\n",
+        "{}  ./a folder/file\n",
+        "{} *binary\r\n",
+        "\n{}\n",
+        "# a comment\n{}\n",
+        "  {}\n",
+        "{},Example,1\n",
+        "{}\t3\n",
+    )
     text = "\ufeff".encode().decode("latin-1")
     for number, one in enumerate(inside):
         text += forms[number % len(forms)].format(one.upper() if number % 3 else one)
@@ -48,7 +57,10 @@ def test_one_hash_a_line_with_comments_names_and_any_case(opened: Make, algorith
 def test_the_nsrl_is_asked_by_sha1(opened: Make) -> None:
     sha1, md5 = hashes("sha1", 300), hashes("md5", 300)
     text = '"SHA-1","MD5","CRC32","FileName","FileSize","ProductCode","OpSystemCode","SpecialCode"\r\n'
-    text += "".join(f'"{a.upper()}","{b.upper()}","0A1B2C3D","x, ""y"".dll",12,3,"189",""\r\n' for a, b in zip(sha1, md5, strict=True))
+    text += "".join(
+        f'"{a.upper()}","{b.upper()}","0A1B2C3D","x, ""y"".dll",12,3,"189",""\r\n'
+        for a, b in zip(sha1, md5, strict=True)
+    )
     found = opened("NSRLFile.txt", text)
     assert (found.algorithm, found.count) == ("sha1", 300) and all(holds(found, sha1))
 
@@ -96,7 +108,9 @@ def test_a_line_that_is_no_hash_is_an_error_with_its_number(opened: Make, text: 
         opened("bad.txt", text)
 
 
-def test_the_line_is_named_in_a_later_piece_of_a_long_list_as_well(opened: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_is_named_in_a_later_piece_of_a_long_list_as_well(
+    opened: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hashtext, "_CHUNK_BYTES", 1000)
     lines = hashes("sha1", 400)
     lines[321] = "?"

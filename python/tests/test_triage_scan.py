@@ -9,11 +9,11 @@ from cheetah.triage import scan
 
 RULES = [
     (
-        "rules.yar",
-        'rule Evil { meta: description = "An evil rule" strings: $a = "EVIL" $b = { 01 02 03 04 } condition: all of them }\n'
-        'rule Name { condition: filename == "x.txt" and extension == ".txt" }\n'
-        "rule Large { condition: filesize > 1MB }",
-    )
+        "evil.yar",
+        'rule Evil {meta: description = "An evil rule" strings: $a = "EVIL" $b = {01 02 03 04} condition: all of them}',
+    ),
+    ("name.yar", 'rule Name { condition: filename == "x.txt" and extension == ".txt" }'),
+    ("large.yar", "rule Large { condition: filesize > 1MB }"),
 ]
 
 
@@ -23,7 +23,18 @@ def hits(engine: scan.Engine, data: bytes) -> dict[str, scan.Hit]:
 
 def test_a_keyword_is_found_in_any_case_as_utf8_and_utf16() -> None:
     engine = scan.Engine(["Geheim", "Straße", "Käse", 'C:\\Windows "x"', "東京", "a.b+c", "Ελλάδα"])
-    for keyword in ("geheim", "GEHEIM", "gEhEiM", "straße", "KÄSE", "käse", 'c:\\windows "X"', "東京", "A.B+C", "ΕΛΛΆΔΑ"):
+    for keyword in (
+        "geheim",
+        "GEHEIM",
+        "gEhEiM",
+        "straße",
+        "KÄSE",
+        "käse",
+        'c:\\windows "X"',
+        "東京",
+        "A.B+C",
+        "ΕΛΛΆΔΑ",
+    ):
         for encoding in ("utf-8", "utf-16-le"):
             data = b"\x80xyz" + keyword.encode(encoding) + b"\x80"
             (hit,) = engine.scan(data)

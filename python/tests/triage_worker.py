@@ -35,7 +35,14 @@ def worker(image: pathlib.Path, fs: str, source: Any = None, **settings: Any) ->
     """A worker for an image that is one file system."""
     info = pytsk3.FS_Info(pytsk3.Img_Info(str(image))).info
     volume = Volume(
-        0, 0, image.stat().st_size, fs, "", block_size=int(info.block_size), partitioned=False, root_inode=int(info.root_inum)
+        0,
+        0,
+        image.stat().st_size,
+        fs,
+        "",
+        block_size=int(info.block_size),
+        partitioned=False,
+        root_inode=int(info.root_inum),
     )
     made = Worker(str(image), Settings(source=str(image), out="/nonexistent", **settings), (volume,))
     made.source = source or RawFile(str(image))
@@ -57,7 +64,18 @@ def entries(image: pathlib.Path) -> dict[str, Entry]:
             continue
         allocated = not deleted or head.endswith("(realloc)")
         found["/" + path] = Entry(
-            len(found), 0, address, numbers[0] or 0, numbers[1], numbers[2], 0, "/" + path, name, extension, deleted, allocated
+            len(found),
+            0,
+            address,
+            numbers[0] or 0,
+            numbers[1],
+            numbers[2],
+            0,
+            "/" + path,
+            name,
+            extension,
+            deleted,
+            allocated,
         )
     return found
 

@@ -22,8 +22,8 @@ class Unknown(Exception):
 
 
 class Allocation:
-    """Units of `unit` bytes, the first of them at `origin`, bytes from the start of the file system; a bit for each, from
-    the lowest of a byte, 1 if it is in use. What lies before the first and after the last is in use."""
+    """Units of `unit` bytes, the first of them at `origin`, bytes from the start of the file system; a bit for each,
+    from the lowest of a byte, 1 if it is in use. What lies before the first and after the last is in use."""
 
     def __init__(self, unit: int, origin: int, count: int, bits: Bits):
         if len(bits) * 8 < count:
@@ -34,7 +34,8 @@ class Allocation:
         self._bits = bits
 
     def in_use(self, start: int, length: int) -> int:
-        """How many of the units that these bytes touch are in use; at least 1 if some of them are not among the units."""
+        """How many of the units that these bytes touch are in use; at least 1 if some of them are not among the
+        units."""
         first = (start - self.origin) // self.unit
         end = -(-(start + length - self.origin) // self.unit)
         outside = 1 if first < 0 or end > self.count else 0
@@ -62,10 +63,13 @@ class Allocation:
 
     def free_bytes(self) -> int:
         """How much is free."""
-        return sum(
-            int((self._unpacked(place, min(self.count, place + 8 * _PIECE_BYTES)) == 0).sum())
-            for place in range(0, self.count, 8 * _PIECE_BYTES)
-        ) * self.unit
+        return (
+            sum(
+                int((self._unpacked(place, min(self.count, place + 8 * _PIECE_BYTES)) == 0).sum())
+                for place in range(0, self.count, 8 * _PIECE_BYTES)
+            )
+            * self.unit
+        )
 
     def _bytes(self, first: int, end: int, start: int, length: int) -> tuple[int, int]:
         begin = max(start, self.origin + first * self.unit)
@@ -125,7 +129,9 @@ _EXT_GROUPS_MAX = 1 << 22
 def _ext(read: Read) -> Allocation:
     """ext2, 3 and 4. A group whose bitmap was never written is free but for the tables in it."""
     superblock = read(1024, 1024)
-    blocks_low, first_block, log_block, blocks_a_group, inodes_a_group = struct.unpack_from("<I12xII4xI4xI", superblock, 4)
+    blocks_low, first_block, log_block, blocks_a_group, inodes_a_group = struct.unpack_from(
+        "<I12xII4xI4xI", superblock, 4
+    )
     compat, incompat, ro_compat = struct.unpack_from("<III", superblock, 92)
     wide = bool(incompat & _EXT_INCOMPAT_64BIT)
     blocks = blocks_low | (struct.unpack_from("<I", superblock, 0x150)[0] << 32 if wide else 0)
@@ -252,10 +258,10 @@ def _exfat(read: Read) -> Allocation:
             if not 2 <= first < count + 2:
                 return
             yield first
-            first = struct.unpack("<I", read((fat << sector_shift) + 4 * first, 4))[0]
+            first = int.from_bytes(read((fat << sector_shift) + 4 * first, 4), "little")
 
     def offset(number: int) -> int:
-        return (heap << sector_shift) + (number - 2) * cluster
+        return int((heap << sector_shift) + (number - 2) * cluster)
 
     for number in chain(root, _EXFAT_ROOT_CLUSTERS_MAX):
         entries = _read_all(read, offset(number), cluster)

@@ -1,9 +1,9 @@
 """What is in files: one pass over the bytes of each gives hashes, type and hits.
 
-The files of a batch are read in the order in which they lie on the disk, so that reads go forward; their rows come in the
-order of the batch. A file whose bytes were not all read has no hash. A deleted file is read as long as the file
-system says that its clusters are free: what they hold is then probably its own, which its row says. Slack is not read.
-"""
+The files of a batch are read in the order in which they lie on the disk, so that reads go forward; their rows come in
+the order of the batch. A file whose bytes were not all read has no hash. A deleted file is read as long as the file
+system says that its clusters are free: what they hold is then probably its own, which its row says. Slack is not
+read."""
 
 import collections.abc
 import dataclasses
@@ -13,19 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytsk3
 
-from cheetah.triage import allocation, extensions, hashset, places, scan, score, types
+from cheetah.triage import allocation, extensions, hashset, pieces, places, scan, score, types
+from cheetah.triage.settings import Settings
 from cheetah.triage.signatures import HEAD_BYTES, Type
 from cheetah.triage.store import CONTENT
 from cheetah.triage.task import Content, Entry, Finding, Problem, Result
 from cheetah.triage.worker import Worker
 
-# What is read at once, and what is read of a file larger than the limit.
-PIECE_BYTES = 1 << 20
-# A piece that cannot be read is tried in parts, and those in parts, down to this; and so many of the smallest may fail
-# before the rest of the file is left.
-PARTS = 16
-LEAST_BYTES = 4 << 10
-FAILURES_MAX = 16
 _STREAMS = frozenset(
     int(kind) for kind in (
         pytsk3.TSK_FS_ATTR_TYPE_DEFAULT, pytsk3.TSK_FS_ATTR_TYPE_NTFS_DATA, pytsk3.TSK_FS_ATTR_TYPE_HFS_DATA,
@@ -67,6 +61,13 @@ class Tools:
         return found
 
 
+def prepare(settings: Settings, progress: hashset.Progress | None = None) -> None:
+    """Compiles all rules and opens all lists, which brings those that are text into the form in which workers ask
+    them. Once, before there are workers: a ValueError names the file that is no good, and the line."""
+    scan.load(settings.keywords, settings.yara)
+    hashset.open_lists([*settings.known, *settings.wanted], progress)
+
+
 def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocation.Unknown:
     found = worker.volumes[volume]
 
@@ -77,7 +78,8 @@ def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocati
         file = worker.file_system(volume).open_meta(inode=6)
         size = int(file.info.meta.size)
         return b"".join(
-            file.read_random(place, min(PIECE_BYTES, size - place)) for place in range(0, size, PIECE_BYTES)
+            file.read_random(place, min(pieces.PIECE_BYTES, size - place))
+            for place in range(0, size, pieces.PIECE_BYTES)
         )
 
     try:
@@ -143,7 +145,9 @@ def _open(worker: Worker, tools: Tools, entry: Entry) -> Opened | Content:
         size = int(attribute.info.size) if attribute is not None else 0
         runs = _runs(attribute, worker.volumes[entry.volume].block_size)
     except OSError as error:
-        return Content(entry.row, "unreadable", f"its metadata could not be read: {_reason(worker.image().unreadable, error)}")
+        return Content(
+            entry.row, "unreadable", f"its metadata could not be read: {_reason(worker.image().unreadable, error)}"
+        )
     if attribute is None:
         return Content(entry.row, "skipped", "its metadata names no content")
     flags = int(attribute.info.flags)
@@ -200,7 +204,7 @@ def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> No
 
 def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Finding]]:
     """All of a file."""
-    digests = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
+    digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
     stream = scan.Stream(tools.engine) if tools.engine is not None and one.size else None
     if stream is not None and tools.engine is not None:
         tools.engine.name(one.entry.path)
@@ -213,7 +217,7 @@ def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Fi
                 digest.update(piece)
         if stream is not None:
             stream.feed(piece, offset)
-    hashes = {name: digest.digest() for name, digest in digests.items()} if reader.complete else {}
+    hashes: dict[str, bytes] = {name: digest.digest() for name, digest in digests.items()} if reader.complete else {}
     known = any(one_list.contains([hashes.get(one_list.algorithm)])[0] for one_list in tools.known)
     wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)
     hits = stream.finish() if stream is not None and not known else []
@@ -222,10 +226,20 @@ def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Fi
     trusted = not one.entry.deleted and reader.complete
     odd = None if known or one.encrypted else extensions.mismatch(one.entry.extension, found, head, trusted)
     content = Content(
-        one.entry.row, reader.state(), "; ".join(whys) or None, *(_hex(hashes.get(name)) for name in ("md5", "sha1", "sha256")),
-        found.name if found else None, found.mime if found else None, odd is not None, known, wanted,
-        sum(max(1, len(hit.offsets)) for hit in hits), reader.bytes_read,
-    )  # fmt: skip
+        one.entry.row,
+        reader.state(),
+        "; ".join(whys) or None,
+        md5=_hex(hashes, "md5"),
+        sha1=_hex(hashes, "sha1"),
+        sha256=_hex(hashes, "sha256"),
+        type=found.name if found else None,
+        mime=found.mime if found else None,
+        type_mismatch=odd is not None,
+        known=known,
+        wanted=wanted,
+        hits=sum(max(1, len(hit.offsets)) for hit in hits),
+        bytes_read=reader.bytes_read,
+    )
     return content, list(_findings(one.entry, content, found, odd, hits, stream is not None and stream.in_pieces))
 
 
@@ -267,15 +281,15 @@ class Reader:
     def __init__(self, one: Opened, worker: Worker, max_bytes: int):
         self._one = one
         self._worker = worker
-        self._end = one.size if one.size <= max_bytes else min(PIECE_BYTES, max_bytes)
+        self._end = min(one.size, max_bytes)
         self._max_bytes = max_bytes
         self._lost = 0
-        self._failures = 0
         self._error = ""
         self.bytes_read = 0
         self._noted: list[tuple[int, int, str]] = []
         self.unreadable: list[tuple[int, int, str]] = []
-        """What the source could not give: offset and length in the image, and why; the smallest pieces that were tried."""
+        """What the source could not give: offset and length in the image, and why; the smallest pieces that were
+        tried."""
 
     @property
     def complete(self) -> bool:
@@ -284,24 +298,14 @@ class Reader:
 
     def pieces(self) -> collections.abc.Iterator[tuple[int, bytes]]:
         """Offset and bytes, ascending. What cannot be read is left out."""
-        for offset in range(0, self._end, PIECE_BYTES):
-            yield from self._piece(offset, min(PIECE_BYTES, self._end - offset), PIECE_BYTES)
-
-    def _piece(self, offset: int, length: int, unit: int) -> collections.abc.Iterator[tuple[int, bytes]]:
-        """What can be read of these bytes, at most `unit` of them."""
-        piece = self._read(offset, length) if self._failures < FAILURES_MAX else None
-        if piece is not None:
-            self.bytes_read += length
-            yield offset, piece
-        elif unit <= LEAST_BYTES or self._failures >= FAILURES_MAX:
-            self._failures += 1
-            self._lost += length
-            self.unreadable += self._noted
-            self._noted = []
-        else:
-            unit = max(LEAST_BYTES, unit // PARTS)
-            for place in range(offset, offset + length, unit):
-                yield from self._piece(place, min(unit, offset + length - place), unit)
+        for offset, length, piece in pieces.of(self._read, 0, self._end):
+            if piece is None:
+                self._lost += length
+                self.unreadable += self._noted
+                self._noted = []
+            else:
+                self.bytes_read += length
+                yield offset, piece
 
     def _read(self, offset: int, length: int) -> bytes | None:
         """All of these bytes, or None and `_error`."""
@@ -346,5 +350,5 @@ def _reason(unreadable: list[tuple[int, int, str]], error: OSError | None) -> st
     return str(error).split(") ", 1)[-1] if error is not None else "the file ends before its size says"
 
 
-def _hex(digest: bytes | None) -> str | None:
-    return digest.hex() if digest is not None else None
+def _hex(hashes: dict[str, bytes], name: str) -> str | None:
+    return hashes[name].hex() if name in hashes else None

@@ -6,28 +6,36 @@ nothing; a picture may be any picture, a film any film; and a text may be anythi
 
 from cheetah.triage.signatures import Type
 
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 # What somebody might hide behind another name.
 _HIDDEN = frozenset(("image", "video", "audio", "document", "archive", "executable", "encrypted", "mail", "disk"))
 
-_TEXT = frozenset(
-    "txt log ini cfg conf inf csv tsv md htm html xhtml css js mjs json xml xsl xsd svg yml yaml toml c h cc cpp hpp cs java py rb"
-    " pl php sh bash bat cmd ps1 vbs reg sql tex srt properties".split()
+_TEXT = words(
+    "txt log ini cfg conf inf csv tsv md htm html xhtml css js mjs json xml xsl xsd svg yml yaml toml c h cc cpp hpp cs"
+    " java py rb pl php sh bash bat cmd ps1 vbs reg sql tex srt properties"
 )
 
 # Families that go by each other's names: players and viewers do not care.
 _FAMILIES: dict[str, frozenset[str]] = {
-    **dict.fromkeys("jpg jpeg jpe jfif png gif bmp dib webp tif tiff heic heif avif psd jp2".split(), frozenset(("image",))),
-    **dict.fromkeys("ico cur".split(), frozenset(("image",))),
-    **dict.fromkeys("mp4 m4v mov avi mkv webm wmv asf flv mpg mpeg vob 3gp".split(), frozenset(("video", "audio"))),
-    **dict.fromkeys("mp3 wav flac ogg oga m4a wma aac amr aif aiff mid".split(), frozenset(("audio", "video"))),
-    **dict.fromkeys("exe dll sys ocx cpl scr drv efi mui".split(), frozenset(("executable",))),
-    **dict.fromkeys("so ko".split(), frozenset(("executable", "text"))),
-    **dict.fromkeys("ttf otf ttc woff woff2".split(), frozenset(("font",))),
+    **dict.fromkeys(
+        words("jpg jpeg jpe jfif png gif bmp dib webp tif tiff heic heif avif psd jp2"), frozenset(("image",))
+    ),
+    **dict.fromkeys(words("ico cur"), frozenset(("image",))),
+    **dict.fromkeys(words("mp4 m4v mov avi mkv webm wmv asf flv mpg mpeg vob 3gp"), frozenset(("video", "audio"))),
+    **dict.fromkeys(words("mp3 wav flac ogg oga m4a wma aac amr aif aiff mid"), frozenset(("audio", "video"))),
+    **dict.fromkeys(words("exe dll sys ocx cpl scr drv efi mui"), frozenset(("executable",))),
+    **dict.fromkeys(words("so ko"), frozenset(("executable", "text"))),
+    **dict.fromkeys(words("ttf otf ttc woff woff2"), frozenset(("font",))),
 }
 
 # Types by name. Office programs keep old extensions for new formats and the other way round.
 _NAMES: dict[str, frozenset[str]] = {
-    extension: frozenset(names.split())
+    extension: words(names)
     for extensions, names in (
         ("pdf", "pdf"),
         ("doc dot", "doc ole docx rtf html xml text eml wordperfect ooxml-encrypted"),
@@ -68,16 +76,17 @@ _NAMES: dict[str, frozenset[str]] = {
         ("chm", "chm"),
         ("class", "java-class"),
     )
-    for extension in extensions.split()
+    for extension in words(extensions)
 }
 
 # Without their signature these are damaged, encrypted or something else.
-_STRICT = frozenset("jpg jpeg png gif pdf docx xlsx pptx exe dll sys zip 7z rar gz".split())
+_STRICT = words("jpg jpeg png gif pdf docx xlsx pptx exe dll sys zip 7z rar gz")
 
 
 def mismatch(extension: str, found: Type | None, head: bytes = b"", trusted: bool = True) -> str | None:
-    """Why a file does not look like its extension, or None if it does or nothing can be said. `extension` is without its
-    dot. `trusted` is False where the content may be another file's by now (deleted files): then it takes a signature."""
+    """Why a file does not look like its extension, or None if it does or nothing can be said. `extension` is without
+    its dot. `trusted` is False where the content may be another file's by now (deleted files): then it takes a
+    signature."""
     extension = extension.lower()
     if found is not None and (found.name in ("empty", "appledouble") or (found.name == "random" and not trusted)):
         return None

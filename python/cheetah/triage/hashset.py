@@ -54,7 +54,9 @@ class HashList:
         return answer
 
 
-def open_lists(paths: collections.abc.Iterable[str], progress: Progress | None = None, cache: str | None = None) -> list[HashList]:
+def open_lists(
+    paths: collections.abc.Iterable[str], progress: Progress | None = None, cache: str | None = None
+) -> list[HashList]:
     """Opens lists, and converts those that are text and not in the cache yet. ValueError says which file and line is no
     good; `progress` hears bytes done and bytes in all, of one list after the other."""
     return [_open(path, progress or (lambda done, total: None), cache or cache_dir()) for path in paths]
@@ -94,15 +96,23 @@ def _open(path: str, progress: Progress, cache: str) -> HashList:
         algorithm, count = _checked(path, status.st_size, progress)
         records = path
     # The entry comes last, so that it never names what is not there yet.
-    _write(stem + ".json", json.dumps({
-        "path": os.path.realpath(path), "algorithm": algorithm, "count": count, "records": stem + ".records" if is_text else "",
-    }).encode())
+    _write(
+        stem + ".json",
+        json.dumps(
+            {
+                "path": os.path.realpath(path),
+                "algorithm": algorithm,
+                "count": count,
+                "records": stem + ".records" if is_text else "",
+            }
+        ).encode(),
+    )
     return HashList(os.path.basename(path), algorithm, records, count)
 
 
 def _is_text(start: bytes) -> bool:
     """Records have bytes in them that no list in text has."""
-    return not any(byte < 9 or 13 < byte < 32 and byte != 27 for byte in start)
+    return not any(byte < 9 or 13 < byte < 32 for byte in start)
 
 
 def _write(path: str, content: bytes) -> None:
@@ -131,11 +141,15 @@ def _checked(path: str, size: int, progress: Progress) -> tuple[str, int]:
         # Every other record of a sorted list is sorted as well; halves of records are not.
         fitting.remove(32)
     if len(fitting) > 1:
-        raise ValueError(f"{path}: it is not clear whether these are {' or '.join(ALGORITHMS[one] for one in fitting)} "
-                         "records. Give such a short list as text, one hash a line.")
+        raise ValueError(
+            f"{path}: it is not clear whether these are {' or '.join(ALGORITHMS[one] for one in fitting)} "
+            "records. Give such a short list as text, one hash a line."
+        )
     if not fitting or not _sorted(path, size, fitting[0], size, progress):
-        raise ValueError(f"{path}: this is no text, and no sorted file of records of 16, 20 or 32 bytes either. Sort it, or "
-                         "give the hashes as text, one a line.")
+        raise ValueError(
+            f"{path}: this is no text, and no sorted file of records of 16, 20 or 32 bytes either. Sort it, or "
+            "give the hashes as text, one a line."
+        )
     return ALGORITHMS[fitting[0]], size // fitting[0]
 
 
@@ -158,8 +172,8 @@ def _sorted(path: str, size: int, width: int, upto: int, progress: Progress) -> 
 
 
 def _convert(path: str, records: str, progress: Progress) -> tuple[str, int]:
-    """Text into sorted records, each once. Hashes are spread over files by their first byte, and each file is sorted: what
-    is in memory at a time is a 256th of the list, if it is a list of hashes."""
+    """Text into sorted records, each once. Hashes are spread over files by their first byte, and each file is sorted:
+    what is in memory at a time is a 256th of the list, if it is a list of hashes."""
     with tempfile.TemporaryDirectory(dir=os.path.dirname(records)) as scratch:
         spread: _Spread | None = None
         for hashes in hashtext.read(path, progress):

@@ -1,8 +1,7 @@
 """Hashes out of text: one a line, as `md5sum` prints them, or tables such as the NSRL's.
 
-Lines are taken apart by numpy, a few megabytes at a time; what does not fit is looked at once more, alone, before it is an
-error that names its line.
-"""
+Lines are taken apart by numpy, a few megabytes at a time; what does not fit is looked at once more, alone, before it
+is an error that names its line."""
 
 import collections.abc
 import csv
@@ -34,8 +33,8 @@ _BLANK = re.compile(rb"\s*(?:[#;%].*)?$", re.DOTALL)
 
 
 def read(path: str, progress: Progress) -> collections.abc.Iterator[Hashes]:
-    """The hashes of a list, some at a time, a row of 16, 20 or 32 bytes each; all of one list have the same length. ValueError
-    names the file and the line that is no good."""
+    """The hashes of a list, some at a time, a row of 16, 20 or 32 bytes each; all of one list have the same length.
+    ValueError names the file and the line that is no good."""
     table = _table(path)
     if table is None:
         yield from _lines(path, progress, 0, None)
@@ -77,7 +76,9 @@ def _lines(path: str, progress: Progress, skip: int, digits: int | None) -> coll
             end = chunk.rfind(b"\n") + 1 if piece else len(chunk)
             chunk, rest = chunk[:end], chunk[end:]
             if len(rest) > _LINE_BYTES_MAX:
-                raise ValueError(f"{path}, line {number + chunk.count(10) + 1}: this line has more than {_LINE_BYTES_MAX} bytes.")
+                raise ValueError(
+                    f"{path}, line {number + chunk.count(10) + 1}: this line has more than {_LINE_BYTES_MAX} bytes."
+                )
             if chunk:
                 hashes, lines, digits = _chunk(path, chunk, number, digits)
                 number += lines
@@ -142,10 +143,14 @@ def _odd(path: str, line: bytes, number: int, digits: int | None) -> bytes | Non
     found = match.group(1) if match else b""
     if len(found) not in _DIGITS:
         shown = line[:80].decode("utf-8", "replace")
-        raise ValueError(f"{path}, line {number}: “{shown}” does not begin with an MD5, SHA-1 or SHA-256 in hexadecimal digits.")
+        raise ValueError(
+            f"{path}, line {number}: “{shown}” does not begin with an MD5, SHA-1 or SHA-256 in hexadecimal digits."
+        )
     if digits is not None and len(found) != digits:
-        raise ValueError(f"{path}, line {number}: a hash of {len(found)} digits in a list of hashes of {digits} digits. Make it "
-                         "two lists.")
+        raise ValueError(
+            f"{path}, line {number}: a hash of {len(found)} digits in a list of hashes of {digits} digits. Make it "
+            "two lists."
+        )
     return found
 
 
@@ -161,7 +166,9 @@ def _rows(path: str, progress: Progress, column: int, digits: int, skip: int) ->
                 continue
             found = row[column].strip() if column < len(row) else ""
             if len(found) != digits:
-                raise ValueError(f"{path}, line {reader.line_num + skip}: column {column + 1} should be a hash of {digits} digits.")
+                raise ValueError(
+                    f"{path}, line {reader.line_num + skip}: column {column + 1} should be a hash of {digits} digits."
+                )
             kept.append(found)
             if len(kept) == _CSV_ROWS:
                 yield _of_hex(path, kept)

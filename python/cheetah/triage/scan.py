@@ -108,7 +108,11 @@ class Engine:
         """Which file is scanned next: what rules know as `filename`, `filepath` and `extension`."""
         folder, _, name = path.rpartition("/")
         stem, dot, extension = name.rpartition(".")
-        for variable, value in (("filename", name), ("filepath", folder), ("extension", dot + extension if stem else "")):
+        for variable, value in (
+            ("filename", name),
+            ("filepath", folder),
+            ("extension", dot + extension if stem else ""),
+        ):
             self._scanner.set_global(variable, value.encode("utf-8", "replace").decode("utf-8"))
 
     def scan(self, data: bytes, base: int = 0, accept: int | None = None) -> list[Hit]:
@@ -146,7 +150,6 @@ class Engine:
                 hits["keyword", hit.rule] = hit
         return [hits[key] for key in sorted(hits)]
 
-
     def _keyword_matches(self, index: int, wide: bool | None, pattern: Any) -> list[Match]:
         letters = len(self._keywords[index])
         return [
@@ -168,7 +171,8 @@ def _fill(hit: Hit, matches: list[Match], data: bytes, base: int, accept: int) -
 
 
 class Stream:
-    """Scans what is fed to it piece by piece, in order. `hits` and `trouble` say what was found when it is `finish`ed."""
+    """Scans what is fed to it piece by piece, in order. `hits` and `trouble` say what was found when it is
+    `finish`ed."""
 
     def __init__(self, engine: Engine, end: int | None = None):
         """Matches that begin at `end` or later do not count."""
@@ -257,7 +261,8 @@ def _looks_wide(data: bytes, offset: int, length: int) -> bool:
 
 
 def excerpt(data: bytes, offset: int, length: int, wide: bool) -> str:
-    """The match, in UTF-16 if it is `wide`, and a little around it, on one line; what cannot be printed is a middle dot."""
+    """The match, in UTF-16 if it is `wide`, and a little around it, on one line; what cannot be printed is a middle
+    dot."""
     length = min(length, 4 * _EXCERPT_BYTES)
     if wide:
         text = _wide_around(data, offset, length).decode("utf-16-le", "replace")
@@ -272,7 +277,9 @@ def _wide_around(data: bytes, offset: int, length: int) -> bytes:
     start, end = offset, offset + length
     while start >= 2 and offset - start < 2 * _EXCERPT_BYTES and data[start - 1] == 0 and data[start - 2] >= 0x20:
         start -= 2
-    while end + 1 < len(data) and end - offset - length < 2 * _EXCERPT_BYTES and data[end + 1] == 0 and data[end] >= 0x20:
+    while (
+        end + 1 < len(data) and end - offset - length < 2 * _EXCERPT_BYTES and data[end + 1] == 0 and data[end] >= 0x20
+    ):
         end += 2
     return data[start:end]
 
@@ -282,10 +289,12 @@ def _rule(number: int, patterns: list[str]) -> str:
 
 
 def _patterns(keyword: str) -> list[tuple[str, bool | None]]:
-    """The keyword for YARA, and whether that is UTF-16; None for a pattern that is both. Its "wide" and "nocase" know ASCII only; other letters are spelt out."""
+    """The keyword for YARA, and whether that is UTF-16; None for a pattern that is both. Its "wide" and "nocase" know
+    ASCII only; other letters are spelt out."""
     if keyword.isascii():
         quoted = "".join(
-            character if character.isalnum() or character == " " else f"\\x{ord(character):02x}" for character in keyword
+            character if character.isalnum() or character == " " else f"\\x{ord(character):02x}"
+            for character in keyword
         )
         return [(f'"{quoted}" ascii wide nocase', None)]
     forms = dict.fromkeys(unicodedata.normalize(form, keyword) for form in ("NFC", "NFD"))

@@ -1,8 +1,8 @@
 """What to read first, and what to look at first: points, each with a reason.
 
-A score is a sum of points that anybody can check, not a probability. `rank` knows metadata only, and says what to read
-first when there is not time for all; `final` knows what came of reading. Known files score 0, unless they are wanted as well.
-"""
+A score is a sum of points that anybody can check, not a probability. `rank` knows metadata only, and says what to
+read first when there is not time for all; `final` knows what came of reading. Known files score 0, unless they are
+wanted as well."""
 
 import collections.abc
 import dataclasses
@@ -88,12 +88,11 @@ class Activity:
             self._busy.pop(volume, None)
 
     def last(self, volume: int) -> int:
-        """The last day on which at least a few files changed (days since 1970), so that one wrong clock does not decide; -1 if
-        none."""
+        """The last day on which at least a few files changed (days since 1970), so that one wrong clock does not
+        decide; -1 if none."""
         if volume not in self._last:
-            days = np.flatnonzero(self._days[volume] >= 3) if volume in self._days else []
-            if not len(days) and volume in self._days:
-                days = np.flatnonzero(self._days[volume])
+            counts = self._days.get(volume, np.zeros(0, np.int64))
+            days = np.flatnonzero(counts >= min(3, counts.max(initial=1)))
             self._last[volume] = int(days[-1]) + self._FIRST_DAY if len(days) else -1
         return self._last[volume]
 
@@ -101,7 +100,9 @@ class Activity:
         """The busiest days of the last year of activity; installing a system is usually before that."""
         if volume not in self._busy:
             last = self.last(volume) - self._FIRST_DAY
-            year = self._days[volume][max(0, last - 365) : last + 1] if volume in self._days and last >= 0 else np.zeros(0)
+            year = (
+                self._days[volume][max(0, last - 365) : last + 1] if volume in self._days and last >= 0 else np.zeros(0)
+            )
             best = sorted(range(len(year)), key=lambda day: (-year[day], -day))[:BUSY_DAYS]
             self._busy[volume] = frozenset(max(0, last - 365) + self._FIRST_DAY + day for day in best if year[day] > 1)
         return self._busy[volume]
@@ -120,7 +121,7 @@ _FINAL = (*_RANKED, "known", "wanted", "hits", "type", "type_mismatch")
 
 def rank(rows: pa.RecordBatch, activity: Activity | None = None) -> pa.Array:
     """What each row promises, by its metadata alone: int32, the highest first to be read."""
-    return pa.array([max(0, _sum(_promise(row, activity))) for row in _rows(rows, _RANKED)], pa.int32())
+    return pa.array([_sum(_promise(row, activity)) for row in _rows(rows, _RANKED)], pa.int32())
 
 
 def final(rows: pa.RecordBatch, activity: Activity | None = None) -> pa.Array:
@@ -161,7 +162,8 @@ def findings(rows: pa.RecordBatch) -> list[Finding]:
             continue
         if types.family(row["type"]) in _PERSONAL and places.of(row["path"]).points >= 30:
             points = of_finding("deleted", row["path"])
-            detail = f"deleted {places.of(row['path']).name}; all of its clusters are free, and hold what looks like {row['type']}"
+            where = f"deleted {places.of(row['path']).name}"
+            detail = f"{where}; all of its clusters are free, and hold what looks like {row['type']}"
             found.append(Finding(points, row["volume"], "deleted", row["type"], detail, row["address"], row["path"]))
     return found
 
@@ -199,8 +201,12 @@ def _recent(row: collections.abc.Mapping[str, Any], activity: Activity) -> colle
     last = activity.last(row["volume"])
     for days, points in RECENT:
         if 0 <= last - day < days:
-            yield Point(points, f"it changed in the last {days} days in which the volume was used" if days > 1
-                        else "it changed on the last day on which the volume was used")
+            yield Point(
+                points,
+                f"it changed in the last {days} days in which the volume was used"
+                if days > 1
+                else "it changed on the last day on which the volume was used",
+            )
             break
     if day in activity.busy(row["volume"]):
         yield Point(BUSY, "it changed on one of the busiest days of the last year")

@@ -1,9 +1,8 @@
 """The timeline: every time of every file, in order, as `mactime` merges them.
 
-A file that was modified and changed in the same second has one line for both, "m.c.". A time of 0 is none and has no line.
-More lines than memory holds are no matter: batches are sorted and dealt out, by ranges that a sample has given, into
-files that are sorted one by one.
-"""
+A file that was modified and changed in the same second has one line for both, "m.c.". A time of 0 is none and has no
+line. More lines than memory holds are no matter: batches are sorted and dealt out, by ranges that a sample has given,
+into files that are sorted one by one."""
 
 import bisect
 import collections.abc
@@ -22,7 +21,9 @@ from cheetah.triage.store import TIMELINE
 # The letter of each column, at its place in "macb".
 _TIMES = ("mtime", "atime", "ctime", "crtime")
 _LETTERS = "macb"
-_WHAT = np.array(["".join(letter if bits >> place & 1 else "." for place, letter in enumerate(_LETTERS)) for bits in range(16)])
+_WHAT = np.array(
+    ["".join(letter if bits >> place & 1 else "." for place, letter in enumerate(_LETTERS)) for bits in range(16)]
+)
 _ORDER = [("time", "ascending"), ("volume", "ascending"), ("address", "ascending"), ("path", "ascending")]
 
 BATCH_ROWS = 64_000
@@ -60,7 +61,9 @@ def _batches(files: pathlib.Path) -> collections.abc.Iterator[pa.Table]:
         tables = []
         for place, times in enumerate(columns):
             # The first of the columns with the same time speaks for all of them.
-            new = (times != 0) & ~np.any([times == before for before in columns[:place]], axis=0) if place else times != 0
+            new = (
+                (times != 0) & ~np.any([times == before for before in columns[:place]], axis=0) if place else times != 0
+            )
             where = np.flatnonzero(new)
             bits = np.zeros(len(where), np.int64)
             for other, letter_times in enumerate(columns):
@@ -69,7 +72,9 @@ def _batches(files: pathlib.Path) -> collections.abc.Iterator[pa.Table]:
         yield pa.concat_tables(tables)
 
 
-def _lines(rows: pa.RecordBatch, where: npt.NDArray[np.int64], times: npt.NDArray[np.int64], bits: npt.NDArray[np.int64]) -> pa.Table:
+def _lines(
+    rows: pa.RecordBatch, where: npt.NDArray[np.int64], times: npt.NDArray[np.int64], bits: npt.NDArray[np.int64]
+) -> pa.Table:
     index = pa.array(where)
     columns = {name: rows.column(name).take(index) for name in ("volume", "address", "path", "size")}
     columns |= {"time": pa.array(times, pa.int64()), "what": pa.array(_WHAT[bits], pa.string())}
@@ -77,7 +82,8 @@ def _lines(rows: pa.RecordBatch, where: npt.NDArray[np.int64], times: npt.NDArra
 
 
 def _key(lines: pa.Table, row: int) -> Key:
-    return tuple(lines.column(name)[row].as_py() for name, _ in _ORDER)  # type: ignore[return-value]
+    time, volume, address, path = (lines.column(name)[row].as_py() for name, _ in _ORDER)
+    return time, volume, address, path
 
 
 def _borders(files: pathlib.Path) -> list[Key]:
@@ -114,7 +120,7 @@ def _dealt(files: pathlib.Path, borders: list[Key], scratch: pathlib.Path) -> co
     for lines in _batches(files):
         lines = lines.sort_by(_ORDER).combine_chunks()
         rows = range(lines.num_rows)
-        cuts = [bisect.bisect_left(rows, end, key=lambda row: _comparable(_key(lines, row))) for end in ends]  # noqa: B023
+        cuts = [bisect.bisect_left(rows, end, key=lambda row: _comparable(_key(lines, row))) for end in ends]
         for writer, start, end in zip(writers, [0, *cuts], [*cuts, lines.num_rows], strict=True):
             if end > start:
                 writer.write_table(lines.slice(start, end - start))
@@ -140,7 +146,10 @@ def _merged(lines: pa.Table) -> pa.Table:
     first = np.flatnonzero(np.concatenate(([True], ~same)))
     what = lines.column("what").to_pylist()
     ends = [*first[1:].tolist(), lines.num_rows]
-    merged = [_union(what[start:end]) if end - start > 1 else what[start] for start, end in zip(first.tolist(), ends, strict=True)]
+    merged = [
+        _union(what[start:end]) if end - start > 1 else what[start]
+        for start, end in zip(first.tolist(), ends, strict=True)
+    ]
     kept = lines.take(pa.array(first))
     return kept.set_column(TIMELINE.get_field_index("what"), "what", pa.array(merged, pa.string()))
 

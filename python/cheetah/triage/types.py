@@ -34,6 +34,12 @@ EXT = Type("ext", "application/x-ext", "disk")
 MBR = Type("mbr", "application/x-disk-image", "disk")
 
 TEXT = Type("text", "text/plain", "text")
+# Two header fields, and one of those that all mail has.
+_MAIL = (
+    r"(?=[\s\S]*?(?:^|\n)(from|to|subject|date):)"
+    r"(return-path|received|from|to|subject|date|message-id|mime-version|delivered-to|x-[a-z-]+)"
+    r": ?\S[^\n]*\n([a-z-]+:|[ \t])"
+)
 _TEXT_KINDS: tuple[tuple[re.Pattern[str], Type], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), Type(name, mime, family))
     for pattern, name, mime, family in (
@@ -49,8 +55,7 @@ _TEXT_KINDS: tuple[tuple[re.Pattern[str], Type], ...] = tuple(
         (r"begin:vcard", "vcard", "text/vcard", "text"),
         (r"begin:vcalendar", "ical", "text/calendar", "text"),
         (r"From \S+.*\d\d:\d\d", "mbox", "application/mbox", "mail"),
-        (r"(?=[\s\S]*?^(from|to|subject|date):)(return-path|received|from|to|subject|date|message-id|mime-version"
-         r"|delivered-to|x-[a-z-]+): ?\S[^\n]*\n[a-z-]+:", "eml", "message/rfc822", "mail"),
+        (_MAIL, "eml", "message/rfc822", "mail"),
     )
 )
 # What tells which kind of text it is stands in the first characters.
@@ -95,8 +100,8 @@ _FAMILIES = {
     for found in (
         *(signature.type for signature in SIGNATURES),
         *(found for table in (_TEXT_KINDS, _ZIP_BY_NAME, _OLE_BY_STREAM) for _, found in table),
-        EMPTY, RANDOM, EFS, ZIP, ZIP_ENCRYPTED, OLE, RAR, RAR_ENCRYPTED, PDF, PE, MZ, MACH_FAT, JAVA_CLASS, BMP, ICO, MP3,
-        MATROSKA, WEBM, EXT, MBR, TEXT,
+        EMPTY, RANDOM, EFS, ZIP, ZIP_ENCRYPTED, OLE, RAR, RAR_ENCRYPTED, PDF, PE, MZ, MACH_FAT, JAVA_CLASS, BMP, ICO,
+        MP3, MATROSKA, WEBM, EXT, MBR, TEXT,
     )
 } | dict.fromkeys(_ZIP_BY_MIME.values(), "document")  # fmt: skip
 
@@ -107,8 +112,8 @@ def family(name: str | None) -> str:
 
 
 def recognise(head: bytes, size: int) -> Type | None:
-    """What a file of `size` bytes is that begins with `head` (its first HEAD_BYTES, or all of a smaller one). None where
-    nothing tells it."""
+    """What a file of `size` bytes is that begins with `head` (its first HEAD_BYTES, or all of a smaller one). None
+    where nothing tells it."""
     if size == 0:
         return EMPTY
     if not head:
@@ -137,7 +142,7 @@ def _is_truetype(head: bytes) -> bool:
     if len(head) < 28:
         return False
     tables, search = struct.unpack_from(">HH", head, 4)
-    return 0 < tables < 256 and search == 16 << (tables.bit_length() - 1)
+    return bool(0 < tables < 256 and search == 16 << (tables.bit_length() - 1))
 
 
 def _inside(head: bytes) -> Type | None:
@@ -185,8 +190,11 @@ def _is_mp3(head: bytes) -> bool:
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xFE not in (0xFA, 0xF2):
         return False
     mpeg1 = bool(head[1] & 0x08)
-    rates = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0) if mpeg1 else (
-        0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0)
+    rates = (
+        (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0)
+        if mpeg1
+        else (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0)
+    )
     rate = rates[head[2] >> 4]
     hertz = (44100, 48000, 32000, 0)[head[2] >> 2 & 3] // (1 if mpeg1 else 2)
     if not rate or not hertz:
@@ -208,7 +216,7 @@ def _zip(head: bytes) -> Type:
     """By the names of its first entries; of one whose first entry is encrypted that is said."""
     if head.startswith(b"PK\x03\x04") and len(head) > 30 and head[6] & 1:
         return ZIP_ENCRYPTED
-    names = []
+    names: list[str] = []
     place = head.find(b"PK\x03\x04")
     while 0 <= place <= len(head) - 30 and len(names) < _ZIP_ENTRIES_MAX:
         name_length, extra_length = struct.unpack_from("<HH", head, place + 26)

@@ -1,28 +1,25 @@
 """Keywords and rules in what belongs to no file: free blocks of file systems, and what is in no file system at all.
 
-A task searches a stretch of the image. Which blocks of it are free, the file system's own record says. A hit belongs to the
-stretch in which it begins, wherever it ends, so it does not matter how the image is cut into stretches. Neighbouring free
-blocks are searched as one; what was written in pieces that lie apart cannot be found across their borders.
-"""
+A task searches a stretch of the image. Which blocks of it are free, the file system's own record says. A hit belongs
+to the stretch in which it begins, wherever it ends, so it does not matter how the image is cut into stretches.
+Neighbouring free blocks are searched as one; what was written in pieces that lie apart cannot be found across their
+borders."""
 
 import collections.abc
 
-from cheetah.triage import allocation, score
+from cheetah.triage import allocation, pieces, score
 from cheetah.triage import scan as scanning
 from cheetah.triage.content import Tools
 from cheetah.triage.task import Finding, Problem, Result
 from cheetah.triage.worker import Worker
 
-# What is read at once; where that fails, what is tried alone.
-PIECE_BYTES = 1 << 20
-RETRY_BYTES = 64 << 10
-FAILURES_MAX = 64
 # Findings of one keyword or rule in one stretch; a keyword that is found more often tells nothing more there.
 FINDINGS_MAX = 100
 
 
 def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
-    """Searches what is free of `length` bytes at `start`, both of the image. `volume` is -1 outside all file systems."""
+    """Searches what is free of `length` bytes at `start`, both of the image. `volume` is -1 outside all file
+    systems."""
     result = Result()
     tools = Tools.of(worker)
     if tools.engine is None:
@@ -41,9 +38,11 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
     return result
 
 
-def _free(tools: Tools, worker: Worker, volume: int, start: int, length: int) -> collections.abc.Iterator[tuple[int, int, int]]:
-    """Free ranges of a stretch: where in the image they begin, how long they are, and how much more is free right behind, as
-    far as a hit may reach."""
+def _free(
+    tools: Tools, worker: Worker, volume: int, start: int, length: int
+) -> collections.abc.Iterator[tuple[int, int, int]]:
+    """Free ranges of a stretch: where in the image they begin, how long they are, and how much more is free right
+    behind, as far as a hit may reach."""
     reach = scanning.OVERLAP_BYTES
     if volume < 0:
         end = min(start + length, worker.source.size)
@@ -71,35 +70,29 @@ def _search(
 ) -> list[scanning.Hit]:
     """The hits that begin in a free range."""
     stream = scanning.Stream(engine, begin + size)
-    for offset, piece in _pieces(worker, volume, begin, size + tail, result):
-        result.bytes_read += max(0, min(len(piece), begin + size - offset))
-        stream.feed(piece, offset)
+    error = ""
+
+    def read(offset: int, length: int) -> bytes | None:
+        nonlocal error
+        worker.beat()
+        try:
+            return worker.source.pread(offset, length)
+        except OSError as failed:
+            error = failed.strerror or str(failed)
+            return None
+
+    for offset, length, piece in pieces.of(read, begin, begin + size + tail):
+        inside = max(0, min(length, begin + size - offset))
+        if piece is not None:
+            stream.feed(piece, offset)
+            result.bytes_read += inside
+        elif inside:
+            sentence = f"unallocated space could not be read: {error}"
+            result.problems.append(Problem("unallocated", sentence, volume, None, offset, inside))
     hits = stream.finish()
     if stream.trouble is not None:
         result.problems.append(Problem("unallocated", stream.trouble, volume, None, begin, size))
     return hits
-
-
-def _pieces(worker: Worker, volume: int, begin: int, size: int, result: Result) -> collections.abc.Iterator[tuple[int, bytes]]:
-    failures = 0
-    for offset in range(begin, begin + size, PIECE_BYTES):
-        worker.beat()
-        length = min(PIECE_BYTES, begin + size - offset)
-        try:
-            yield offset, worker.source.pread(offset, length)
-            continue
-        except OSError:
-            pass
-        for place in range(offset, offset + length, RETRY_BYTES):
-            part = min(RETRY_BYTES, offset + length - place)
-            try:
-                if failures >= FAILURES_MAX:
-                    raise OSError(0, "not tried any more, since too much before it could not be read")
-                yield place, worker.source.pread(place, part)
-            except OSError as error:
-                failures += 1
-                sentence = f"unallocated space could not be read: {error.strerror or error}"
-                result.problems.append(Problem("unallocated", sentence, volume, None, place, part))
 
 
 def _findings(result: Result, counts: dict[tuple[str, str], int], volume: int, hit: scanning.Hit) -> None:

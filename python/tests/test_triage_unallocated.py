@@ -1,0 +1,176 @@
+"""Free blocks as each file system records them, beside blkls; and what is found in them."""
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+import pytsk3
+from conftest import MIB, noise, program, run
+from triage_worker import Failing, fat, worker
+
+from cheetah.triage import allocation, content, scan, unallocated
+from cheetah.triage.task import Finding, Volume
+
+WORD = "Rosenkohl"
+
+
+def made(folder: Path, kind: str) -> Path:
+    """A file system with some files in it."""
+    image = folder / f"{kind}.raw"
+    tree = folder / "tree"
+    tree.mkdir(exist_ok=True)
+    for number in range(30):
+        (tree / f"f{number}").write_bytes(noise(3000 * number, number))
+    size = {"fat12": 2, "fat16": 20, "fat32": 40, "exfat": 8, "ntfs": 8}.get(kind, 40) * MIB
+    with image.open("wb") as file:
+        file.truncate(size)
+    if kind.startswith("fat"):
+        run(program("mkfs.vfat"), "-F", kind[3:], "-s", "1", image)
+        run(program("mcopy"), "-i", image, *sorted(tree.iterdir()), "::")
+    elif kind == "exfat":
+        run(program("mkfs.exfat"), image)
+    elif kind == "ntfs":
+        run(program("mkntfs"), "-F", "-Q", "-q", image)
+        run(program("ntfscp"), "-f", "-q", image, tree / "f29", "f29")
+    else:
+        more = {"ext2": ["-b", "1024"], "ext4": [], "ext4-32": ["-O", "^64bit,^flex_bg"], "ext4-4k": ["-b", "4096"]}[
+            kind
+        ]
+        run(program("mke2fs"), "-q", "-F", "-t", kind.partition("-")[0], *more, "-d", tree, image)
+    return image
+
+
+def free_by_blkls(image: Path) -> set[int]:
+    lines = run(program("blkls"), "-l", image).splitlines()[3:]
+    return {int(line.split("|")[0]) for line in lines if line.endswith("|f")}
+
+
+def free_by_dumpe2fs(image: Path) -> set[int]:
+    """The Sleuth Kit calls copies of the superblock free in groups that were never written to; e2fsprogs knows
+    better."""
+    lines = [line.strip() for line in run(program("dumpe2fs"), image).splitlines()]
+    groups = lines[next(number for number, line in enumerate(lines) if line.startswith("Group 0:")) :]
+    ranges = [part.split("-") for line in groups if line.startswith("Free blocks: ") for part in line[13:].split(", ")]
+    return {block for one in ranges for block in range(int(one[0]), int(one[-1]) + 1)}
+
+
+@pytest.mark.parametrize("kind", ["fat12", "fat16", "fat32", "exfat", "ntfs", "ext2", "ext4", "ext4-32", "ext4-4k"])
+def test_the_free_blocks_are_those_that_others_find(tmp_path: Path, kind: str) -> None:
+    image = made(tmp_path, kind)
+    block = int(pytsk3.FS_Info(pytsk3.Img_Info(str(image))).info.block_size)
+    theirs = free_by_dumpe2fs(image) if kind.startswith("ext") else free_by_blkls(image)
+    size = image.stat().st_size
+    found = content.Tools.of(worker(image, kind.partition("-")[0])).allocation(0)
+    ours = {place // block for start, length in found.free(0, size) for place in range(start, start + length, block)}
+    # The last sectors, where they are less than a cluster, are not offered.
+    assert ours <= theirs and len(theirs - ours) <= (1 if kind == "fat12" else 0)
+    assert found.free_bytes() == len(ours) * block
+    chance = random.Random(kind)
+    for _ in range(100):
+        start, length = chance.randrange(size), chance.randrange(1, 200_000)
+        touched = range(start // block, (start + length - 1) // block + 1)
+        pieces = list(found.free(start, length))
+        assert all(start <= at and at + many <= start + length and many > 0 for at, many in pieces)
+        assert {place // block for at, many in pieces for place in range(at, at + many)} == ours & set(touched)
+        assert (found.in_use(start, length) == 0) == all(place in ours for place in touched)
+
+
+def test_a_file_system_that_is_damaged_is_unknown_and_not_free(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    for kind in ("fat16", "exfat", "ext4", "ntfs"):
+        data = bytearray(made(tmp_path, kind).read_bytes())
+        rest = bytes(data[64 << 10 :])
+        for _ in range(40):
+            damaged = bytearray(data[: 64 << 10])
+            for _ in range(8):
+                damaged[chance.randrange(2048)] = chance.randrange(256)
+            whole = bytes(damaged) + rest
+
+            def read(offset: int, length: int, whole: bytes = whole) -> bytes:
+                return whole[offset : offset + length] if offset >= 0 else b""
+
+            try:
+                found = allocation.of(kind, read, lambda: bytes(1000))
+                list(found.free(0, len(whole)))
+            except allocation.Unknown as error:
+                assert str(error)
+
+
+@pytest.fixture(scope="module")
+def stick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stick on which a deleted letter says the word, as a file does that is still there."""
+    image = tmp_path_factory.mktemp("free") / "stick.raw"
+    letter = b"x" * 3000 + WORD.encode() + b"y" * 60_000 + WORD.upper().encode("utf-16-le") + b"z" * 5000
+    return fat(image, {"KEPT.TXT": letter + b"kept", "GONE.TXT": letter, "TAIL.TXT": b"t" * 9000}, ["GONE.TXT"])
+
+
+def findings(image: Path, cuts: list[int], **more: object) -> list[Finding]:
+    words = image.with_name("words.txt")
+    words.write_text(WORD + "\n")
+    one = worker(image, "fat16", keywords=(str(words),), **more)
+    found: list[Finding] = []
+    for start, end in itertools.pairwise(cuts):
+        found += unallocated.scan(one, 0, start, end - start).findings
+    return sorted(found, key=lambda finding: finding.offset or 0)
+
+
+def test_a_deleted_letter_is_found_where_it_lies_and_a_kept_one_is_not(stick: Path) -> None:
+    data = stick.read_bytes()
+    first = data.find(WORD.encode(), data.find(WORD.encode()) + 1)
+    second = data.find(WORD.upper().encode("utf-16-le"), first)
+    found = findings(stick, [0, len(data)])
+    assert [finding.offset for finding in found] == [first, second]
+    assert all(finding.kind == "keyword" and finding.rule == WORD and finding.address is None for finding in found)
+    assert WORD.upper() in (found[1].excerpt or "")
+
+
+def test_it_does_not_matter_how_the_image_is_cut(stick: Path) -> None:
+    size = stick.stat().st_size
+    whole = [(one.offset, one.rule) for one in findings(stick, [0, size])]
+    chance = random.Random(2)
+    for _ in range(8):
+        cuts = sorted({0, size, *(chance.randrange(size) for _ in range(5)), (whole[0][0] or 0) + chance.randrange(9)})
+        assert [(one.offset, one.rule) for one in findings(stick, cuts)] == whole
+
+
+def test_what_cannot_be_read_is_said(stick: Path) -> None:
+    data = stick.read_bytes()
+    first = data.find(WORD.encode(), data.find(WORD.encode()) + 1)
+    words = stick.with_name("words.txt")
+    words.write_text(WORD + "\n")
+    source = Failing(stick, (first, first + 512))
+    result = unallocated.scan(worker(stick, "fat16", source, keywords=(str(words),)), 0, 0, len(data))
+    assert len(result.findings) == 1
+    (problem,) = result.problems
+    assert problem.offset is not None and problem.offset <= first < problem.offset + (problem.length or 0)
+
+
+def test_what_is_in_no_file_system_is_searched_up_to_the_next(tmp_path: Path) -> None:
+    image = tmp_path / "disk.raw"
+    image.write_bytes(bytes(1000) + WORD.encode() + bytes(90_991) + WORD.encode()[:5] + WORD.encode()[5:] + bytes(100))
+    words = tmp_path / "words.txt"
+    words.write_text(WORD + "\n")
+    stick = fat(tmp_path / "stick.raw", {})
+    one = worker(stick, "fat16", keywords=(str(words),))
+    one.source = Failing(image)
+    one.volumes = (Volume(0, 92_005, 100, "fat16", ""),)
+    found = unallocated.scan(one, -1, 0, 92_005).findings
+    assert [finding.offset for finding in found] == [1000]
+    one.volumes = ()
+    assert [finding.offset for finding in unallocated.scan(one, -1, 0, 92_005).findings] == [1000, 92_000]
+
+
+def test_where_it_is_unknown_what_is_free_that_is_a_problem_and_nothing_is_searched(stick: Path) -> None:
+    words = stick.with_name("words.txt")
+    words.write_text(WORD + "\n")
+    one = worker(stick, "hfs", keywords=(str(words),))
+    result = unallocated.scan(one, 0, 0, MIB)
+    assert not result.findings and "not searched" in result.problems[0].sentence
+
+
+def test_a_word_that_is_everywhere_does_not_drown_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MATCHES_MAX", 300)
+    image = fat(tmp_path / "stick.raw", {"GONE.TXT": (WORD + " ").encode() * 2000}, ["GONE.TXT"])
+    found = findings(image, [0, image.stat().st_size])
+    assert len(found) == unallocated.FINDINGS_MAX and "left out" in found[-1].detail
