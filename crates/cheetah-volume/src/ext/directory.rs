@@ -1,0 +1,41 @@
+//! Directories: names and the inodes they stand for.
+
+use crate::le::{le16, le32};
+
+/// The smallest entry, and how entries are aligned, in bytes.
+const ENTRY_BYTES_MIN: usize = 12;
+pub(super) const ENTRY_ALIGNMENT: u64 = 4;
+
+/// A name that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Where it starts, in bytes from the start of the block.
+    pub at: u64,
+    pub inode: u32,
+    /// Whether it may be that of a regular file, or of a directory; not all file systems know.
+    pub may_be_regular: bool,
+    pub may_be_directory: bool,
+}
+
+/// The names in a block of a directory, without `.` and `..`. In a block of an index they find one empty entry.
+pub(super) fn entries(block: &[u8]) -> impl Iterator<Item = Entry> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let bytes = block.get(at..).filter(|bytes| bytes.len() >= ENTRY_BYTES_MIN)?;
+        // Blocks of 64 KiB need a bit more than there is room for.
+        let long = usize::from(le16(bytes, 4));
+        let len = if long == 0 || long == 0xffff { 1 << 16 } else { (long & !3) | (long & 3) << 16 };
+        let start = at;
+        at = at.checked_add(len.max(ENTRY_BYTES_MIN))?;
+        let [_, _, _, _, _, _, name_len, kind, name @ ..] = bytes else { return None };
+        let name = name.get(..usize::from(*name_len)).unwrap_or_default();
+        let is_used = le32(bytes, 0) != 0 && !name.is_empty() && name != b"." && name != b"..";
+        Some(is_used.then(|| Entry {
+            at: start as u64,
+            inode: le32(bytes, 0),
+            may_be_regular: matches!(kind, 0 | 1),
+            may_be_directory: matches!(kind, 0 | 2),
+        }))
+    })
+    .flatten()
+}

@@ -1,0 +1,314 @@
+//! ext2, ext3 and ext4.
+//!
+//! The layout is that of the kernel's `Documentation/filesystems/ext4`. What is asked for, and in which order, follows
+//! from what The Sleuth Kit (4.11 to 4.13) reads:
+//!
+//! 1. At opening, the superblock: it is in the start of the volume, which is here already. No journal.
+//! 2. The group descriptors, mostly there as well.
+//! 3. For each name, its group's bitmap of inodes and its inode. So next come all of these bitmaps, and of the
+//!    inode tables all that has ever been used, at once. Descriptors with checksums say how much that is; without,
+//!    it is known a step later, from the bitmaps.
+//! 4. The blocks of each directory, and before them the index blocks of those with many extents, or their indirect
+//!    blocks: as soon as an inode says where they are, wherever in the tree the directory may be. The blocks of an
+//!    `htree` are read in a row like those of any directory. Targets of symbolic links where they have blocks of
+//!    their own that no extents lead to.
+//!    Whatever it wants, it reads 64 KiB from there on, so that much is fetched around each directory when all are
+//!    known, in the order in which a listing comes to them.
+//! 5. For a recursive listing of the root, all inodes that are not in use, to find the deleted ones among them: that
+//!    is the rest of every inode table, even where it has never been used. It is only fetched, as are the bitmaps of
+//!    blocks, which reading a file needs and listing does not, and the blocks of deleted directories.
+//! 6. To know where files are, their index blocks and indirect blocks; a listing does without.
+//!
+//! The dependent steps are the descriptors, the bitmaps in old file systems, inode tables, and directories; a
+//! directory with index blocks has one more for each level.
+
+mod directory;
+mod files;
+mod group;
+mod inode;
+mod mapping;
+mod superblock;
+mod tree;
+
+use cheetah_device::ByteRange;
+
+use self::directory::ENTRY_ALIGNMENT;
+use self::files::{Content, Files, Name};
+use self::group::Group;
+use self::inode::{Form, Inode, Kind};
+use self::mapping::{Mapped, Node, Run};
+use self::superblock::Layout;
+use self::tree::Tree;
+use crate::survey::wishes::{Wishes, merged, part_of};
+use crate::survey::{PROBED_BYTES, Plan, Surveyor};
+
+/// More blocks of the maps of files are not read: it is 256 MiB of them with blocks of 4 KiB.
+const FILE_NODES_MAX: usize = 1 << 16;
+/// What is read of a symbolic link, in blocks.
+const LINK_BLOCKS_MAX: usize = 12;
+
+/// A surveyor, if the volume starts as one of these file systems does.
+pub(crate) fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
+    let layout = Layout::parse(start)?;
+    Some(Box::new(Ext::new(layout, start)))
+}
+
+/// What a range is that was asked for.
+#[derive(Debug, Clone, Copy)]
+enum Note {
+    /// Descriptors, from this group's on.
+    Descriptors { group: u32 },
+    /// The bitmap of inodes of a group, and where its inode table is: how much of it to read depends on the bitmap.
+    Bitmap { group: u32, inode_table: u64 },
+    /// Inodes, from this one on.
+    Inodes { inode: u32 },
+    /// Blocks of a directory, from this byte of its content on.
+    Directory { inode: u32, at: u64 },
+    /// A block of the map of a directory.
+    DirectoryNode { inode: u32, node: Node },
+    /// A block of the map of a file.
+    FileNode { inode: u32, node: Node },
+    /// Only tools look into it.
+    Passed,
+}
+
+/// Surveys one file system.
+struct Ext {
+    layout: Layout,
+    /// What of the volume is here from the start.
+    start: Vec<u8>,
+    asked: Wishes<Note>,
+    files: Files,
+    tree: Tree,
+    /// Descriptors, bitmaps and inodes, and targets of links.
+    soon: Vec<ByteRange>,
+    /// Blocks of maps of files: to be asked for when there is nothing more urgent.
+    nodes: Vec<(u32, u64, Node)>,
+    /// Whether all that a listing needs has been asked for.
+    is_over: bool,
+    /// What a listing reads last, or not at all.
+    later: Vec<ByteRange>,
+}
+
+impl Surveyor for Ext {
+    fn name(&self) -> &'static str {
+        self.layout.name
+    }
+
+    fn start(&mut self, plan: &mut Plan) {
+        let start = std::mem::take(&mut self.start);
+        let here = ByteRange::new(0, start.len() as u64);
+        for (range, group) in self.layout.descriptors() {
+            self.soon.push(range);
+            if here.contains(range) {
+                self.descriptors(group, part_of(&start, here, range));
+                continue;
+            }
+            let descriptor_bytes = self.layout.descriptor_bytes;
+            // Pieces are cut at multiples of blocks, so they hold whole descriptors.
+            let group_at = |at| group.saturating_add(u32::try_from(at / descriptor_bytes).unwrap_or(u32::MAX));
+            self.asked.wish(range, |at| Note::Descriptors { group: group_at(at) });
+        }
+        self.asked.ask(plan);
+    }
+
+    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+        for (part, note) in self.asked.take(range) {
+            let bytes = part_of(bytes, range, part);
+            match note {
+                Note::Descriptors { group } => self.descriptors(group, bytes),
+                Note::Bitmap { group, inode_table } => {
+                    self.inode_table(group, inode_table, group::used_in(bytes, self.layout.group_inodes));
+                }
+                Note::Inodes { inode } => self.inodes(inode, bytes, plan),
+                Note::Directory { inode, at } => self.directory(inode, at, bytes, plan),
+                Note::DirectoryNode { inode, node } => {
+                    let mapped = Mapped::of_node(bytes, node, &self.layout);
+                    self.directory_map(inode, &mapped);
+                }
+                Note::FileNode { inode, node } => self.file_node(inode, node, bytes, plan),
+                Note::Passed => {}
+            }
+        }
+        self.asked.ask(plan);
+    }
+
+    fn failed(&mut self, range: ByteRange, plan: &mut Plan) {
+        for (_, note) in self.asked.take(range) {
+            match note {
+                // Without its bitmap, all of a group's inodes may be in use.
+                Note::Bitmap { group, inode_table } => self.inode_table(group, inode_table, self.layout.group_inodes),
+                Note::FileNode { inode, .. } => self.files.mapped(inode, &[], 0, &self.layout, plan),
+                _ => {}
+            }
+        }
+        self.asked.ask(plan);
+    }
+
+    fn idle(&mut self, plan: &mut Plan) {
+        if !self.is_over {
+            self.is_over = true;
+            self.fetch_windows(plan);
+            self.ask_for_nodes(plan);
+        } else {
+            self.files.finish(&self.layout, plan);
+        }
+    }
+}
+
+impl Ext {
+    fn new(layout: Layout, start: &[u8]) -> Self {
+        let asked = Wishes::new(layout.volume_bytes());
+        Self {
+            layout,
+            start: start.to_vec(),
+            asked,
+            files: Files::default(),
+            tree: Tree::default(),
+            soon: vec![ByteRange::new(0, PROBED_BYTES)],
+            later: Vec::new(),
+            nodes: Vec::new(),
+            is_over: false,
+        }
+    }
+
+    /// All directories are known: what tools read around them, in their order; then what they read at the end.
+    fn fetch_windows(&mut self, plan: &mut Plan) {
+        for range in std::mem::take(&mut self.soon) {
+            self.asked.fetch_window(range, plan);
+        }
+        for range in std::mem::take(&mut self.tree).in_order(plan) {
+            self.asked.fetch_window(range, plan);
+        }
+        for range in merged(&mut std::mem::take(&mut self.later)) {
+            self.asked.fetch_window(range, plan);
+        }
+    }
+
+    /// Asks for the blocks that say where the rest of the files is.
+    fn ask_for_nodes(&mut self, plan: &mut Plan) {
+        for (inode, block, node) in std::mem::take(&mut self.nodes) {
+            let range = self.layout.range(block, 1);
+            if !range.is_some_and(|range| self.asked.wish(range, |_| Note::FileNode { inode, node })) {
+                self.files.mapped(inode, &[], 0, &self.layout, plan);
+            }
+        }
+        self.asked.ask(plan);
+    }
+
+    fn descriptors(&mut self, first: u32, bytes: &[u8]) {
+        let descriptor_bytes = usize::try_from(self.layout.descriptor_bytes).unwrap_or(usize::MAX);
+        for (number, descriptor) in (first..self.layout.groups).zip(bytes.chunks_exact(descriptor_bytes)) {
+            let group = Group::parse(descriptor, &self.layout);
+            self.later.extend(self.layout.range(group.block_bitmap, 1));
+            let bitmap = self.layout.range(group.inode_bitmap, 1);
+            self.soon.extend(bitmap);
+            let note = match group.inodes_used {
+                Some(_) => Note::Passed,
+                None => Note::Bitmap { group: number, inode_table: group.inode_table },
+            };
+            let comes = bitmap.is_some_and(|bitmap| self.asked.wish(bitmap, |_| note));
+            match group.inodes_used {
+                Some(used) => self.inode_table(number, group.inode_table, used),
+                None if !comes => self.inode_table(number, group.inode_table, self.layout.group_inodes),
+                None => {}
+            }
+        }
+    }
+
+    /// Asks for the inodes of a group: those that are used now, the rest later.
+    fn inode_table(&mut self, group: u32, first_block: u64, used: u32) {
+        let Layout { block_bytes, inode_bytes, group_inodes, .. } = self.layout;
+        let blocks = (u64::from(group_inodes) * inode_bytes).div_ceil(block_bytes);
+        let blocks_used = (u64::from(used) * inode_bytes).div_ceil(block_bytes);
+        // Inodes are counted from 1 on, in 32 bits.
+        let Ok(first) = u32::try_from(u64::from(group) * u64::from(group_inodes) + 1) else { return };
+        if let Some(range) = self.layout.range(first_block, blocks_used) {
+            let inode_at = |at| first.saturating_add(u32::try_from(at / inode_bytes).unwrap_or(u32::MAX));
+            self.asked.wish(range, |at| Note::Inodes { inode: inode_at(at) });
+            self.soon.push(range);
+        }
+        self.later.extend(self.layout.range(first_block.saturating_add(blocks_used), blocks - blocks_used));
+    }
+
+    fn inodes(&mut self, first: u32, bytes: &[u8], plan: &mut Plan) {
+        let inode_bytes = usize::try_from(self.layout.inode_bytes).unwrap_or(usize::MAX);
+        for (number, bytes) in (first..u32::MAX).zip(bytes.chunks_exact(inode_bytes)) {
+            let Some(inode) = Inode::parse(bytes) else { continue };
+            let mapped = Mapped::of_inode(&inode, &self.layout);
+            match inode.kind {
+                Kind::Directory if inode.links == 0 => self.later_runs(&mapped.runs),
+                Kind::Directory if inode.form == Form::Inline => {
+                    // The number of the directory above comes before the entries.
+                    self.directory(number, 0, inode.map.get(4..).unwrap_or_default(), plan);
+                }
+                Kind::Directory => self.directory_map(number, &mapped),
+                Kind::Regular if inode.links > 0 => self.file(number, inode.size, mapped, plan),
+                Kind::Link if inode.is_long_link() => {
+                    let runs = mapped.runs.iter().take(LINK_BLOCKS_MAX);
+                    self.soon.extend(runs.filter_map(|run| self.layout.range(run.block, run.count.into())));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn later_runs(&mut self, runs: &[Run]) {
+        self.later.extend(runs.iter().filter_map(|run| self.layout.range(run.block, run.count.into())));
+    }
+
+    /// Asks for what is known of a directory.
+    fn directory_map(&mut self, inode: u32, mapped: &Mapped) {
+        for run in &mapped.runs {
+            let start = u64::from(run.at) * self.layout.block_bytes;
+            if let Some(range) = self.layout.range(run.block, run.count.into()) {
+                self.asked.wish(range, |at| Note::Directory { inode, at: start + at });
+                self.tree.directory(inode, range);
+            }
+        }
+        for (block, node) in &mapped.nodes {
+            if let Some(range) = self.layout.range(*block, 1) {
+                self.asked.wish(range, |_| Note::DirectoryNode { inode, node: *node });
+                self.tree.directory(inode, range);
+            }
+        }
+    }
+
+    fn directory(&mut self, inode: u32, at: u64, bytes: &[u8], plan: &mut Plan) {
+        let block_bytes = usize::try_from(self.layout.block_bytes).unwrap_or(usize::MAX);
+        for (index, block) in (0u64..).zip(bytes.chunks(block_bytes)) {
+            for entry in directory::entries(block) {
+                let place = (at + index * self.layout.block_bytes + entry.at) / ENTRY_ALIGNMENT;
+                let place = u32::try_from(place).unwrap_or(u32::MAX);
+                if entry.may_be_directory {
+                    self.tree.name(inode, place, entry.inode);
+                }
+                if entry.may_be_regular {
+                    self.files.name(entry.inode, Name { directory: inode, place }, &self.layout, plan);
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, inode: u32, size: u64, mapped: Mapped, plan: &mut Plan) {
+        let room = FILE_NODES_MAX.saturating_sub(self.nodes.len());
+        let nodes = mapped.nodes.iter().take(room);
+        self.nodes.extend(nodes.map(|(block, node)| (inode, *block, *node)));
+        let nodes_left = u32::try_from(mapped.nodes.len().min(room)).unwrap_or(u32::MAX);
+        if nodes_left > 0 || !mapped.runs.is_empty() {
+            let runs = mapped.runs.into_iter().collect();
+            self.files.content(inode, Content { size, runs, nodes_left }, &self.layout, plan);
+        }
+    }
+
+    fn file_node(&mut self, inode: u32, node: Node, bytes: &[u8], plan: &mut Plan) {
+        let mapped = Mapped::of_node(bytes, node, &self.layout);
+        let mut more = 0;
+        for (block, node) in &mapped.nodes {
+            let range = self.layout.range(*block, 1);
+            let comes = range.is_some_and(|range| self.asked.wish(range, |_| Note::FileNode { inode, node: *node }));
+            more += u32::from(comes);
+        }
+        self.files.mapped(inode, &mapped.runs, more, &self.layout, plan);
+    }
+}
