@@ -4,7 +4,7 @@ import io
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cheetah import _native
 from cheetah.how import how, settled
@@ -72,6 +72,8 @@ class Device(io.RawIOBase):
         """Fills the buffer with the next bytes; says how many there were until the end."""
         self._must_be_open()
         with memoryview(buffer) as whole, whole.cast("B") as view, self._moving:
+            if view.readonly:
+                raise TypeError(f"{type(buffer).__name__} cannot be read into, since it cannot be changed")
             length = min(len(view), max(self.size - self._position, 0))
             for start in range(0, length, PIECE_BYTES):
                 with view[start : min(start + PIECE_BYTES, length)] as piece:
@@ -110,6 +112,10 @@ class Device(io.RawIOBase):
         self._must_be_open()
         return True
 
+    def write(self, _data: object, /) -> NoReturn:
+        """Refused."""
+        raise io.UnsupportedOperation(f"{self.name} is evidence and only ever read")
+
     def close(self) -> None:
         """Lets go of the source. Reads under way in other threads go on to their end."""
         if not self.closed:
@@ -138,7 +144,7 @@ def open(  # pylint: disable=redefined-builtin
     timeout_s: float = 10,
     allow_lost: bool = False,
 ) -> Device:
-    """Opens a source for reading: a drive file, an image in any format, a disk, or an nbd://, nbd+unix:// or iscsi:// URI.
+    """Opens a source for reading: a drive file, an image in any format, a disk, or an NBD or iSCSI URI.
 
     `cache` is the memory, in bytes, for keeping what was read of a source at the other end of a link (none unless
     told), `prefetch` that for reading ahead (64 MiB unless told, 0 for none). A node or a server that is silent for

@@ -15,8 +15,8 @@ from cheetah.how import how, settled
 class Share:
     """A source that this process has open and serves over NBD, on a Unix socket in a directory of its own.
 
-    `uri` is what `cheetah.open` takes in other processes of this user; `name`, `size` and `lost` are those of the source.
-    It ends, and the directory goes, with `close`, at the end of a `with`, or when this process ends in good order.
+    `uri` is what `cheetah.open` takes in other processes of this user; `name`, `size` and `lost` are the source's. It
+    ends, and the directory goes, with `close`, at the end of a `with`, or when this process ends in good order.
     """
 
     def __init__(self, source: str, how_to_open: _native.How):

@@ -1,0 +1,142 @@
+"""What the tests are written with: images, nodes and servers that go away by themselves."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+
+#: Nothing here takes this long; what does has failed.
+PATIENCE_S = 60
+
+
+def program(name: str) -> str:
+    """A program's path; without it the test is skipped."""
+    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if path is None:
+        pytest.skip(f"needs {name} (make test installs it)")
+    return path
+
+
+def run(*argv: str | Path, **more: Any) -> str:
+    """Runs a program to its end, which must be good; what it printed."""
+    words = [str(word) for word in argv]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **more)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def python(code: str, *argv: str, cwd: Path | None = None) -> str:
+    """Runs Python in a process of its own, which must end well and in time; what it printed."""
+    return run(sys.executable, "-c", code, *argv, cwd=cwd)
+
+
+def noise(size: int, seed: int) -> bytes:
+    """Bytes that nothing repeats."""
+    return random.Random(seed).randbytes(size)
+
+
+@pytest.fixture(scope="session")
+def binary() -> str:
+    """The command line."""
+    places = [os.environ.get("CHEETAH_STATIC"), ROOT / "target/static/cheetah", ROOT / "target/debug/cheetah"]
+    for place in places:
+        if place and Path(place).is_file():
+            return str(place)
+    pytest.skip("needs the command line (make static)")
+
+
+@pytest.fixture(scope="session")
+def evidence() -> Callable[[str], Path]:
+    """Finds one of the real images that are not part of the project."""
+    folder = Path(os.environ.get("CHEETAH_EVIDENCE", ROOT.parent / "shared/evidence"))
+
+    def find(name: str) -> Path:
+        if not (folder / name).is_file():
+            pytest.skip(f"needs {name} in a folder of real images (CHEETAH_EVIDENCE)")
+        return folder / name
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def nodes(binary: str) -> Iterator[str]:
+    """Two nodes, as `--nodes` takes them."""
+    argv = [binary, "--json", "node", "--memory", "48MiB", "--listen", "127.0.0.1:0"]
+    running = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        yield ",".join(json.loads(node.stdout.readline())["nbd"] for node in running if node.stdout)
+    finally:
+        for node in running:
+            node.terminate()
+            node.wait(PATIENCE_S)
+
+
+@pytest.fixture(scope="session")
+def drive(binary: str, nodes: str) -> Callable[[Path, Path], Path]:
+    """Makes a drive over the nodes, with an image in it."""
+
+    def make(path: Path, image: Path) -> Path:
+        run(binary, "create", path, "--nodes", nodes, "--from", image)
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def ntfs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An NTFS volume in a raw image, with some files."""
+    image = tmp_path_factory.mktemp("ntfs") / "case42.raw"
+    with image.open("wb") as file:
+        file.truncate(8 * MIB)
+    run(program("mkntfs"), "-F", "-Q", "-q", "-L", "case42", image)
+    for name in ("letter.txt", "ledger.bin", "photo.jpg"):
+        content = image.with_name(name)
+        content.write_bytes(noise(30_000, len(name)))
+        run(program("ntfscp"), "-f", "-q", image, content, name)
+        content.unlink()
+    return image
+
+
+@pytest.fixture(scope="session")
+def ext4(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ext4 volume in a raw image, with a small tree."""
+    folder = tmp_path_factory.mktemp("ext4")
+    for index in range(12):
+        path = folder / f"tree/dir{index % 3}/file{index}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(noise(index * 3000, index))
+    image = folder / "disk.raw"
+    run(program("mkfs.ext4"), "-q", "-d", folder / "tree", image, "8M")
+    return image
+
+
+@pytest.fixture
+def nbdkit(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Starts nbdkit with the arguments given; the URI of what it serves."""
+    servers: list[subprocess.Popen[bytes]] = []
+
+    def serve(*argv: str | Path) -> str:
+        socket = tmp_path / f"nbdkit{len(servers)}.sock"
+        servers.append(subprocess.Popen([program("nbdkit"), "-f", "-U", socket, *argv]))
+        until = time.monotonic() + PATIENCE_S
+        while not socket.exists():
+            assert servers[-1].poll() is None, "nbdkit ended"
+            assert time.monotonic() < until, "nbdkit does not listen"
+            time.sleep(0.01)
+        return f"nbd+unix:///?socket={socket}"
+
+    yield serve
+    for server in servers:
+        server.terminate()
+        server.wait(PATIENCE_S)

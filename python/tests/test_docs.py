@@ -1,0 +1,28 @@
+"""The examples in docs/python.md, each run as it stands."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, run
+
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
+
+#: What each must print, whatever else it does.
+PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "different pieces"]
+
+
+def test_there_is_something_to_expect_of_each() -> None:
+    assert len(EXAMPLES) == len(PRINTS)
+
+
+@pytest.mark.parametrize(("example", "prints"), list(zip(EXAMPLES, PRINTS, strict=True)))
+def test_an_example_does_what_it_says(
+    example: str, prints: str, tmp_path: Path, ntfs: Path, drive: Callable[[Path, Path], Path]
+) -> None:
+    drive(tmp_path / "case42.drive", ntfs)
+    script = tmp_path / "example.py"
+    script.write_text(example)
+    assert prints in run(sys.executable, script, cwd=tmp_path)
