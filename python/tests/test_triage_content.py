@@ -1,5 +1,6 @@
 """What triage says of files' content, beside what icat and hashlib say."""
 
+import dataclasses
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from conftest import MIB, noise, program, run
 from triage_worker import Failing, entries, fat, icat, worker
 
 from cheetah.triage import content, pieces
+from cheetah.triage.settings import Settings
 from cheetah.triage.task import Entry, Result
 
 JPEG = b"\xff\xd8\xff\xe0\0\x10JFIF\0" + noise(50_000, 1)
@@ -164,7 +166,7 @@ def test_of_a_file_above_the_limit_only_the_beginning_is_read(tmp_path: Path) ->
         "partial",
         "jpeg",
         None,
-        pieces.PIECE_BYTES,
+        2 * MIB,
     )
     assert "limit" in row["why"]
 
@@ -195,3 +197,11 @@ def test_a_file_that_lies_and_one_that_is_wanted_are_findings_and_a_known_one_is
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_list_or_a_rule_that_is_no_good_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("nonsense\n")
+    (tmp_path / "rule").write_text("rule {")
+    for option, name in (("known", "list"), ("wanted", "list"), ("yara", "rule")):
+        with pytest.raises(ValueError, match=r"list, line 1: |rule: these YARA rules"):
+            content.prepare(dataclasses.replace(Settings(source="", out=""), **{option: (str(tmp_path / name),)}))

@@ -26,10 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     settings = parse(words)
     signal.signal(signal.SIGTERM, _interrupt)
-    from cheetah.triage import progress
+    from cheetah.triage import content, progress
     from cheetah.triage.folder import Misuse
     from cheetah.triage.run import Run
 
+    try:
+        content.prepare(settings)
+    except ValueError as error:
+        return _complain(str(error), MISUSED, settings.json)
     try:
         with progress.shown(json_lines=settings.json) as tell:
             code, summary = Run(settings, tell, ["cheetah", "triage", *words]).go()
@@ -42,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if settings.json:
         print(json.dumps(summary))
     if not summary["complete"]:
-        return _complain(f"interrupted; the same command goes on, and {settings.out} holds what there is", code, False)
+        why = "interrupted" if code == FAILED else f"stopped: {summary['problems'][0]['sentence']}"
+        return _complain(f"{why}; the same command goes on, and {settings.out} holds what there is", code, False)
     return code
 
 
