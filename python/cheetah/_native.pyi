@@ -9,9 +9,7 @@ __version__: str
 class How:
     """How to open a source: always for reading. `cache` and `prefetch` in bytes, 0 for none."""
 
-    def __new__(
-        cls, *, cache: int, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float
-    ) -> How: ...
+    def __new__(cls, *, cache: int, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float) -> How: ...
 
 @final
 class Device:

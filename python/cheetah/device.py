@@ -158,8 +158,6 @@ def open(  # pylint: disable=redefined-builtin
     return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost))
 
 
-def _open_again(
-    source: str, cache: int | None, prefetch: int | None, timeout_s: float, allow_lost: bool
-) -> Device:
+def _open_again(source: str, cache: int | None, prefetch: int | None, timeout_s: float, allow_lost: bool) -> Device:
     """What a pickled device is."""
     return open(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost)

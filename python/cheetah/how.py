@@ -11,9 +11,7 @@ PREFETCH_BYTES = 64 << 20
 RAW = "raw:"
 
 
-def how(
-    cache: int | None, prefetch: int | None, timeout_s: float, allow_lost: bool, foresight: bool = False
-) -> How:
+def how(cache: int | None, prefetch: int | None, timeout_s: float, allow_lost: bool, foresight: bool = False) -> How:
     """The same for Rust, with defaults filled in."""
     for name, size in ("cache", cache), ("prefetch", prefetch):
         if size is not None and size < 0:

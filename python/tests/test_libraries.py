@@ -97,9 +97,7 @@ def test_libraries_list_on_a_drive_what_they_list_on_the_image(
             assert listing(device) == expected and len(expected) > 3
 
 
-def test_libraries_list_in_an_e01_what_they_list_in_the_image_within(
-    tmp_path: Path, ntfs: Path, binary: str
-) -> None:
+def test_libraries_list_in_an_e01_what_they_list_in_the_image_within(tmp_path: Path, ntfs: Path, binary: str) -> None:
     path = tmp_path / "case42.E01"
     run(binary, "acquire", ntfs, path)
     for listing in LISTINGS["ntfs"]:
@@ -107,7 +105,9 @@ def test_libraries_list_in_an_e01_what_they_list_in_the_image_within(
             assert listing(device) == listing(plain)
 
 
-def test_libraries_list_a_real_volume(tmp_path: Path, evidence: Callable[[str], Path], nbdkit: Callable[..., str]) -> None:
+def test_libraries_list_a_real_volume(
+    tmp_path: Path, evidence: Callable[[str], Path], nbdkit: Callable[..., str]
+) -> None:
     image = tmp_path / "ntfs.raw"
     image.write_bytes(gzip.decompress(evidence("ntfs.bin.gz").read_bytes()))
     uri = nbdkit("file", image)

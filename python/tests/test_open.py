@@ -47,9 +47,7 @@ def test_a_qcow2_is_the_disk_in_it(evidence: Callable[[str], Path]) -> None:
         assert device.pread(3, 4) == b"NTFS"
 
 
-def test_a_drive_is_the_image_that_was_loaded(
-    tmp_path: Path, image: Path, drive: Callable[[Path, Path], Path]
-) -> None:
+def test_a_drive_is_the_image_that_was_loaded(tmp_path: Path, image: Path, drive: Callable[[Path, Path], Path]) -> None:
     with cheetah.open(drive(tmp_path / "case42.drive", image)) as device:
         assert device.name == "case42"
         assert device.pread(0, device.size) == image.read_bytes()
