@@ -45,7 +45,7 @@ def test_a_keyword_is_found_in_any_case_as_utf8_and_utf16() -> None:
 
 def test_an_excerpt_shows_what_is_around_and_nothing_that_cannot_be_shown() -> None:
     (hit,) = scan.Engine(["needle"]).scan(b"\x1b[31mred\0the needle\nand thread" + bytes(50))
-    assert "the needle·and thread" in hit.excerpts[0] and hit.excerpts[0].isprintable()
+    assert "red·the needle·and thread·" in hit.excerpts[0] and hit.excerpts[0].isprintable()
     (hit,) = scan.Engine(["needle"]).scan(b"\x01\x02" + "the needle, and".encode("utf-16-le"))
     assert hit.excerpts == ["the needle, and"]
 

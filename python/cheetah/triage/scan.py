@@ -269,7 +269,8 @@ def excerpt(data: bytes, offset: int, length: int, wide: bool) -> str:
     else:
         start, end = max(0, offset - _EXCERPT_BYTES), offset + length + _EXCERPT_BYTES
         text = data[start:end].decode("utf-8", "replace")
-    return "".join(character if character.isprintable() and character != "\ufffd" else "·" for character in text)
+    shown = "".join(character if character.isprintable() and character != "\ufffd" else "·" for character in text)
+    return re.sub("·+", "·", shown)
 
 
 def _wide_around(data: bytes, offset: int, length: int) -> bytes:
