@@ -12,6 +12,7 @@ from cheetah.triage.settings import Settings
 from cheetah.triage.worker import Source, open_source
 
 SAMPLE_BYTES = 64 << 10
+CACHE_BYTES_MIN, CACHE_BYTES_MAX = 256 << 20, 16 << 30
 DRIVE = ".drive"
 
 
@@ -20,6 +21,7 @@ class Hub:
     """`uri` is what workers open."""
 
     uri: str
+    name: str
     stats: Callable[[], dict[str, int]] = dict
     """What the link carried, and what of it was of use."""
     lost: Sequence[str] = ()
@@ -31,10 +33,16 @@ def opened(settings: Settings) -> Iterator[Hub]:
     """What is behind a link is shared with this machine's workers, so that nothing crosses it twice. An image on this machine
     each of them opens for itself, which takes no detour; so do the workers of a cluster with whatever it is."""
     if settings.scheduler is not None or _is_here(settings.source):
-        yield Hub(settings.source)
+        yield Hub(settings.source, _last(settings.source))
         return
-    with cheetah.share(settings.source) as share:
-        yield Hub(share.uri, share.stats, share.lost)
+    with cheetah.share(settings.source, cache=_cache_bytes()) as share:
+        yield Hub(share.uri, share.name, share.stats, share.lost)
+
+
+def _cache_bytes() -> int:
+    """A quarter of this machine's memory, within reason."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(CACHE_BYTES_MIN, min(memory // 4, CACHE_BYTES_MAX))
 
 
 def _is_here(source: str) -> bool:
@@ -42,8 +50,8 @@ def _is_here(source: str) -> bool:
     return "://" not in source and not source.endswith(DRIVE) and os.path.exists(source)
 
 
-def name_of(source: str) -> str:
-    """What a source is called: the last part of its path or URI."""
+def _last(source: str) -> str:
+    """The last part of a path or URI."""
     return source.rstrip("/").rpartition("/")[2] or source
 
 

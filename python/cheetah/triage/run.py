@@ -22,7 +22,8 @@ from cheetah.triage.task import Event, Finding, Problem, Result, Task, Volume
 TELL_S = 0.2
 LATEST = 10
 PROBLEMS_MAX = 10_000
-FAILURES_MAX = 100
+FRUITLESS_MAX = 4
+"""After so many tasks for each worker of which nothing came, one after the other, the run stops."""
 DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
 
 Tell = Callable[[Event], None]
@@ -45,6 +46,10 @@ class Hands(Protocol):
         """Ends them."""
 
 
+class Fruitless(Exception):
+    """Nothing comes of anything any more: one sentence."""
+
+
 class Run:
     """One run. `tell` hears how it goes; `command` is the command line, for the report."""
 
@@ -62,7 +67,9 @@ class Run:
         self._reached: list[str] = []
         self._findings = 0
         self._searched = 0
-        self._failures = 0
+        self._fruitless = 0
+        self._complete = False
+        self._stopped: Problem | None = None
         self._bytes = 0
         self._latest: list[Finding] = []
         self._first_tasks: list[Task] = []
@@ -81,21 +88,23 @@ class Run:
             folder.close()
 
     def _in(self, folder: Folder, shared: hub.Hub) -> tuple[int, dict[str, Any]]:
-        identity = hub.identity(shared.uri, hub.name_of(self._settings.source))
+        identity = hub.identity(shared.uri, shared.name)
         self._size = identity["size"]
         folder.bind(identity, {**self._settings.binding(), "sleuthkit": _versions()["sleuthkit"]})
         self._parts = Parts(folder.path / PARTS)
         self._journal = Journal(folder.path / JOURNAL, self._parts)
-        complete = True
         self._hands = _hands(shared.uri, self._settings)
         try:
             self._stages(folder.path)
+            self._complete = True
         except KeyboardInterrupt:
-            complete = False
+            pass
+        except Fruitless as stop:
+            self._stopped = Problem(self._reached[-1], str(stop))
         finally:
             self._hands.close()
             self._journal.close()
-        return self._finish(folder.path, identity, shared, complete)
+        return self._finish(folder.path, identity, shared)
 
     def _stages(self, out: pathlib.Path) -> None:
         self._stage("volumes", [volumes.task()])
@@ -125,18 +134,20 @@ class Run:
         for item in self._hands.results(task for task in tasks if not self._is_known(task)):
             if item is not None:
                 task, result = item
-                self._watch(result)
                 self._count(result.findings)
-                self._take(task, self._journal.add(task, result))
+                done = self._journal.add(task, result)
+                self._take(task, done)
+                self._watch(task, result, done)
             self._tell_of(stage)
         self._journal.sync()
         self._tell_of(stage, always=True)
 
-    def _watch(self, result: Result) -> None:
-        """Gives up where nothing works any more, as when the source is gone; what is done is kept."""
-        self._failures = self._failures + 1 if result.failed else 0
-        if self._failures > FAILURES_MAX and result.problems:
-            raise OSError(f"{FAILURES_MAX} tasks have failed one after the other, the last: {result.problems[0].sentence}")
+    def _watch(self, task: Task, result: Result, done: Done) -> None:
+        """Stops where nothing works any more, as when the source is gone. What is done is kept."""
+        fruitless = result.failed or (done.unreadable and not result.bytes_read and task.stage != "listing")
+        self._fruitless = self._fruitless + 1 if fruitless else 0
+        if self._fruitless > FRUITLESS_MAX * self._hands.workers and result.problems:
+            raise Fruitless(f"one task after the other failed, the last one: {result.problems[-1].sentence}")
 
     def _is_known(self, task: Task) -> bool:
         """Takes what a task has brought in an earlier run."""
@@ -176,35 +187,37 @@ class Run:
         return whole
 
     def _finish(
-        self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub, complete: bool
+        self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub
     ) -> tuple[int, dict[str, Any]]:
         """Makes the tables, the summary and the report of what there is."""
         self._tell_of("merging", always=True)
         whole = self._assemble(out)
         listing = Rows(self._parts.path("listing"))
-        why = plan.NOT_REACHED if not complete else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
+        why = plan.NOT_REACHED if not self._complete else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
         contents = self._done["content"].values()
         aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
-        more = merge.files(listing, aside, out / "files.parquet", why, complete)
+        more = merge.files(listing, aside, out / "files.parquet", why, self._complete)
         aside.remove()
         done = [one for stage in self._done.values() for one in stage.values()]
-        self._findings = merge.findings(self._parts, done, more, out / "findings.parquet", complete)
+        self._findings = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
         timeline.write(out / "files.parquet", out / "timeline.parquet")
         self._tell_of("report", always=True)
-        facts = self._facts(identity, shared, complete, done)
+        facts = self._facts(identity, shared, done)
         told = summary.write(out, facts)
         _report(out)
         self._tell_of("done", always=True)
-        if not complete:
-            return FAILED, told
+        if not self._complete:
+            return EVIDENCE if self._stopped else FAILED, told
         unread = not whole or any(one.unreadable or one.failed for one in done)
         return EVIDENCE if unread else DONE, told
 
     def _facts(
-        self, identity: dict[str, Any], shared: hub.Hub, complete: bool, done: list[Done]
+        self, identity: dict[str, Any], shared: hub.Hub, done: list[Done]
     ) -> summary.Facts:
         problems = [problem for one in done for problem in one.problems]
         problems.sort(key=_problem_order)
+        if self._stopped:
+            problems.insert(0, self._stopped)
         wanted = self._searches()
         searched = sum(one.bytes_read for one in self._done["unallocated"].values())
         lost = sum(problem.length or 0 for problem in problems if problem.stage == "unallocated")
@@ -215,7 +228,7 @@ class Run:
             volumes=self._volumes,
             started=self._started,
             ended=_now(),
-            complete=complete,
+            complete=self._complete,
             settings=settings,
             tool_versions=_versions(),
             command=self._command,

@@ -1,6 +1,7 @@
 """What a worker process keeps between its tasks, and the one function that does a task."""
 
-import os
+import errno
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -10,12 +11,14 @@ from cheetah.triage.settings import Settings
 from cheetah.triage.task import Problem, Result, Task, Volume
 
 UNREADABLE_MAX = 1000
+GONE_S = 30.0
+"""When no read has succeeded for so long, the rest of a task's reads fail at once: each would take the whole time-out."""
 READ_AHEAD_BYTES = 64 << 10
 """What The Sleuth Kit reads at once where it is asked for less."""
 
 
 class Source(Protocol):
-    """What is needed of an open source: `cheetah.open` gives it, and so does `RawFile`."""
+    """What is needed of an open source; `cheetah.Device` is one."""
 
     name: str
     size: int
@@ -34,6 +37,7 @@ class Image(pytsk3.Img_Info):
         self._source = source
         self._read = read
         self._ahead: tuple[int, int] | None = None
+        self._failing_since_s: float | None = None
         self.unreadable: list[tuple[int, int, str]] = []
         """Offset and length in bytes, and why; the last ones, at most `UNREADABLE_MAX`."""
         super().__init__(url="", sector_size=sector_size)
@@ -49,16 +53,25 @@ class Image(pytsk3.Img_Info):
         self._read()
         ahead, self._ahead = self._ahead, None
         try:
+            if self._failing_since_s is not None and time.monotonic() - self._failing_since_s > GONE_S:
+                raise OSError(errno.EIO, f"the source has answered nothing for {GONE_S:.0f} s")
             piece = self._source.pread(offset, length)
         except OSError as error:
+            self._failing_since_s = self._failing_since_s or time.monotonic()
             if len(self.unreadable) < UNREADABLE_MAX:
                 self.unreadable.append((offset, length, error.strerror or str(error)))
                 if ahead is None and length <= READ_AHEAD_BYTES:
                     self._ahead = (offset, length)
             return b""
+        self._failing_since_s = None
         if ahead is not None and ahead[0] <= offset < ahead[0] + ahead[1] and self.unreadable:
             self.unreadable.pop()
         return piece
+
+    def begin(self) -> None:
+        """The beginning of a task: what could not be read before is worth another try."""
+        self.unreadable = []
+        self._failing_since_s = None
 
     def take_unreadable(self) -> list[tuple[int, int, str]]:
         """What could not be read since it was last asked."""
@@ -99,6 +112,11 @@ class Worker:
             self._file_systems[volume] = pytsk3.FS_Info(self.image(), offset=self.volumes[volume].start)
         return self._file_systems[volume]
 
+    def begin(self) -> None:
+        """The beginning of a task."""
+        for image in self._images.values():
+            image.begin()
+
     def take_unreadable(self) -> list[tuple[int, int, str]]:
         """What none of its images could read, since they were last asked."""
         return [one for image in self._images.values() for one in image.take_unreadable()]
@@ -113,7 +131,7 @@ class Worker:
 
 def perform(task: Task, worker: Worker) -> Result:
     """Does a task. What cannot be read is in the result; an exception is a fault of ours, or of the worker's machine."""
-    worker.take_unreadable()
+    worker.begin()
     match task.stage:
         case "volumes":
             from cheetah.triage import volumes
