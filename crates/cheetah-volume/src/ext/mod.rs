@@ -31,6 +31,7 @@ mod superblock;
 mod tree;
 
 use cheetah_device::ByteRange;
+use smallvec::SmallVec;
 
 use self::directory::ENTRY_ALIGNMENT;
 use self::files::{Content, Files, Name};
@@ -40,7 +41,7 @@ use self::mapping::{Mapped, Node, Run};
 use self::superblock::Layout;
 use self::tree::Tree;
 use crate::survey::wishes::{Wishes, merged, part_of};
-use crate::survey::{PROBED_BYTES, Plan, Surveyor};
+use crate::survey::{FileRuns, PROBED_BYTES, Plan, Surveyor};
 
 /// More blocks of the maps of files are not read: it is 256 MiB of them with blocks of 4 KiB.
 const FILE_NODES_MAX: usize = 1 << 16;
@@ -282,6 +283,8 @@ impl Ext {
                 let place = u32::try_from(place).unwrap_or(u32::MAX);
                 if entry.may_be_directory {
                     self.tree.name(inode, place, entry.inode);
+                    let (id, directory) = (entry.inode.into(), inode.into());
+                    plan.file(FileRuns { id, directory, place, runs: SmallVec::new() });
                 }
                 if entry.may_be_regular {
                     self.files.name(entry.inode, Name { directory: inode, place }, &self.layout, plan);

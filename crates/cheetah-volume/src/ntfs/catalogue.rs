@@ -62,7 +62,7 @@ struct Part {
 pub(super) struct Listing {
     /// Where the directories' indexes are, in the order in which a recursive listing reads them.
     pub indexes: Vec<ByteRange>,
-    /// Files, directory by directory.
+    /// Files and directories, directory by directory.
     pub files: Vec<FileRuns>,
 }
 
@@ -183,13 +183,14 @@ impl Catalogue {
         for entries in self.names.chunk_by(|a, b| a.parent == b.parent) {
             for (name, place) in entries.iter().zip(0..) {
                 let parts = parts_of(&self.contents, name.id);
-                if !parts.is_empty() && !name.is_directory && seen.is_new(name.id) {
-                    let runs = self.content_of(parts);
-                    files.push(FileRuns { id: name.id.into(), directory: name.parent.into(), place, runs });
+                if (name.is_directory || !parts.is_empty()) && seen.is_new(name.id) {
+                    let runs = if name.is_directory { SmallVec::new() } else { self.content_of(parts) };
+                    if name.is_directory || !runs.is_empty() {
+                        files.push(FileRuns { id: name.id.into(), directory: name.parent.into(), place, runs });
+                    }
                 }
             }
         }
-        files.retain(|file| !file.runs.is_empty());
         files
     }
 

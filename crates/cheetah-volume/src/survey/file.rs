@@ -3,7 +3,8 @@
 use cheetah_device::ByteRange;
 use smallvec::SmallVec;
 
-/// A file, as far as who reads ahead of its readers cares.
+/// A file, as far as who reads ahead of its readers cares; or a directory, which has no content here, but is needed to
+/// know in which order files are listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRuns {
     /// The file system's number for it: MFT record, inode, or for FAT the offset of its directory entry.
