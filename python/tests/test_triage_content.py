@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import MIB, noise, program, run
-from triage_worker import Failing, entries, fat, icat, worker
+from triage_worker import Raw, entries, fat, icat, worker
 
 from cheetah.triage import content, pieces
 from cheetah.triage.settings import Settings
@@ -116,7 +116,7 @@ def _in_use(tools: content.Tools, image: Path, entry: Entry) -> int:
 def test_what_cannot_be_read_is_said_and_never_hashed(stick: Path) -> None:
     found = entries(stick)
     where = stick.read_bytes().find(JPEG)
-    source = Failing(stick, (where + 19_968, where + 20_480))
+    source = Raw(stick, (where + 19_968, where + 20_480))
     result = content.analyse(worker(stick, "fat16", source), [found["/KEPT.JPG"], found["/LIAR.TXT"]])
     lost, other = rows(result).values()
     assert lost["read_state"] == "partial" and lost["sha256"] is None and lost["md5"] is None
@@ -130,7 +130,7 @@ def test_a_file_beside_a_bad_sector_is_whole(tmp_path: Path) -> None:
     # The Sleuth Kit reads ahead, into the bad sector; that must neither fail the file nor be forgotten for the next.
     image = fat(tmp_path / "two.raw", {"A.BIN": noise(20_000, 1), "B.BIN": noise(20_000, 2), "C.BIN": noise(20_000, 3)})
     where = image.read_bytes().find(noise(20_000, 2))
-    source = Failing(image, (where + 5000, where + 5512))
+    source = Raw(image, (where + 5000, where + 5512))
     found = entries(image)
     result = content.analyse(worker(image, "fat16", source), [found["/A.BIN"], found["/B.BIN"], found["/C.BIN"]])
     before, lost, behind = rows(result).values()
@@ -148,7 +148,7 @@ def test_the_readable_rest_of_a_damaged_file_is_searched(tmp_path: Path) -> None
     where = image.read_bytes().find(b"code HERING")
     keywords = tmp_path / "words.txt"
     keywords.write_text("hering\n")
-    source = Failing(image, (where + MIB, where + MIB + 512))
+    source = Raw(image, (where + MIB, where + MIB + 512))
     result = content.analyse(worker(image, "fat16", source, keywords=(str(keywords),)), [entries(image)["/BIG.BIN"]])
     (row,) = rows(result).values()
     assert (row["read_state"], row["hits"], row["md5"]) == ("partial", 2, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytsk3
 from conftest import MIB, noise, program, run
-from triage_worker import Failing, fat, worker
+from triage_worker import Raw, fat, worker
 
 from cheetah.triage import allocation, content, scan, unallocated
 from cheetah.triage.task import Finding, Volume
@@ -139,7 +139,7 @@ def test_what_cannot_be_read_is_said(stick: Path) -> None:
     first = data.find(WORD.encode(), data.find(WORD.encode()) + 1)
     words = stick.with_name("words.txt")
     words.write_text(WORD + "\n")
-    source = Failing(stick, (first, first + 512))
+    source = Raw(stick, (first, first + 512))
     result = unallocated.scan(worker(stick, "fat16", source, keywords=(str(words),)), 0, 0, len(data))
     assert len(result.findings) == 1
     (problem,) = result.problems
@@ -153,7 +153,7 @@ def test_what_is_in_no_file_system_is_searched_up_to_the_next(tmp_path: Path) ->
     words.write_text(WORD + "\n")
     stick = fat(tmp_path / "stick.raw", {})
     one = worker(stick, "fat16", keywords=(str(words),))
-    one.source = Failing(image)
+    one.source = Raw(image)
     one.volumes = (Volume(0, 92_005, 100, "fat16", ""),)
     found = unallocated.scan(one, -1, 0, 92_005).findings
     assert [finding.offset for finding in found] == [1000]

@@ -1,31 +1,32 @@
 """A worker over an image, as the stages of a triage see it; and images that hold what they look for."""
 
+import os
 import pathlib
 import subprocess
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import pytsk3
 from conftest import MIB, program, run
 
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Entry, Volume
-from cheetah.triage.worker import RawFile, Worker
+from cheetah.triage.worker import Worker
 
 
-class Failing:
-    """A source of which some ranges cannot be read: pairs of first byte and end."""
+class Raw:
+    """An image file as a source, of which some ranges cannot be read: pairs of first byte and end."""
 
     def __init__(self, path: pathlib.Path, *bad: tuple[int, int]):
-        self._file = RawFile(str(path))
-        self.bad = bad
-        self.name, self.size = self._file.name, self._file.size
+        self.name, self.size, self.bad = path.name, path.stat().st_size, bad
+        self._file = path.open("rb", buffering=0)
 
     def pread(self, offset: int, length: int) -> bytes:
         for first, end in self.bad:
             if offset < end and offset + length > first:
                 raise OSError(5, "the disk has a bad sector")
-        return self._file.pread(offset, length)
+        return os.pread(self._file.fileno(), length, offset)
 
     def close(self) -> None:
         self._file.close()
@@ -44,9 +45,8 @@ def worker(image: pathlib.Path, fs: str, source: Any = None, **settings: Any) ->
         partitioned=False,
         root_inode=int(info.root_inum),
     )
-    made = Worker(str(image), Settings(source=str(image), out="/nonexistent", **settings), (volume,))
-    made.source = source or RawFile(str(image))
-    return made
+    with mock.patch("cheetah.triage.worker.open_source", lambda uri: source or Raw(pathlib.Path(uri))):
+        return Worker(str(image), Settings(source=str(image), out="/nonexistent", **settings), (volume,))
 
 
 def entries(image: pathlib.Path) -> dict[str, Entry]:

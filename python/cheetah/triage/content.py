@@ -124,7 +124,7 @@ def analyse(worker: Worker, entries: list[Entry]) -> Result:
         result.findings.extend(found)
         result.bytes_read += reader.bytes_read
         _problems(one.entry, reader.unreadable, result)
-    rows = [dataclasses.asdict(contents[entry.row]) for entry in entries]
+    rows = [vars(contents[entry.row]) for entry in entries]
     result.rows = pa.Table.from_pylist(rows, schema=CONTENT)
     return result
 

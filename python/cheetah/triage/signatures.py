@@ -26,7 +26,10 @@ class Signature:
 
     def fits(self, head: bytes) -> bool:
         """Whether a file that begins with `head` has all of them."""
-        return all(head.startswith(what, offset) for offset, what in self.parts)
+        for offset, what in self.parts:  # noqa: SIM110 (a generator takes twice as long, and this is asked a lot)
+            if not head.startswith(what, offset):
+                return False
+        return True
 
 
 # Bytes of a file that are looked at: an ISO 9660 image says so at 32,769, a Reiser file system at 65,588.
