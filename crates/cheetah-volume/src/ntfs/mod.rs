@@ -102,7 +102,8 @@ impl Ntfs {
         let Some(content) = content.filter(|content| content.first == 0) else { return };
         self.mft_bytes = content.size.min(MFT_BYTES_MAX);
         self.find_mft(content);
-        self.read_found(plan);
+        self.map_found();
+        // What tools open the file system with is in these records, and goes before the rest of the MFT.
         self.look(head.range, &head.bytes, plan);
     }
 
@@ -120,10 +121,16 @@ impl Ntfs {
         }
     }
 
+    fn map_found(&mut self) {
+        for &(at, range) in &self.found {
+            self.table.add(at, range);
+        }
+    }
+
     /// Asks for what was found of the MFT.
     fn read_found(&mut self, plan: &mut Plan) {
-        for (at, range) in std::mem::take(&mut self.found) {
-            self.table.add(at, range);
+        self.map_found();
+        for (_, range) in std::mem::take(&mut self.found) {
             self.wanted.read(plan, range);
             self.wanted.fetch(plan, ByteRange::new(range.end(), WINDOW_BYTES));
         }

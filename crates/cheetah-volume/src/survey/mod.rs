@@ -10,19 +10,22 @@
 mod file;
 pub mod offline;
 mod plan;
+mod probes;
 mod ranges;
+pub(crate) mod tree;
 mod wanted;
 pub(crate) mod wishes;
 
 pub use self::file::FileRuns;
 pub use self::plan::{Plan, READ_BYTES_MAX};
+pub use self::probes::Probes;
 
 pub(crate) use self::ranges::Ranges;
 pub(crate) use self::wanted::Wanted;
 
 use cheetah_device::ByteRange;
 
-use crate::{ext, ntfs};
+use crate::{ext, fat, ntfs};
 
 /// The Sleuth Kit reads so many bytes from the sector that what it wants begins in, however little it wants. (Its
 /// `tsk_img_read`; what is longer than that, it reads as it is.)
@@ -31,10 +34,6 @@ pub const WINDOW_BYTES: u64 = 64 << 10;
 /// How much of a volume's start is looked at to find out what it holds: the superblocks of all file systems that The
 /// Sleuth Kit tries, up to UFS at 256 KiB.
 pub const PROBED_BYTES: u64 = 320 << 10;
-
-/// How much of a device's start is looked at for that, whatever volume is meant: having recognised another file system,
-/// The Sleuth Kit looks for YAFFS2 in blocks of 132 KiB, until ten of them were not empty (or 400 were).
-pub const DEVICE_PROBED_BYTES: u64 = 3 << 19;
 
 /// What finds a file system's metadata. All offsets are relative to the start of its volume.
 pub trait Surveyor: Send {
@@ -64,7 +63,7 @@ pub const START_BYTES: u64 = 64 << 10;
 type Recognise = fn(&[u8]) -> Option<Box<dyn Surveyor>>;
 
 /// Every kind of file system that is known.
-const KNOWN: &[Recognise] = &[ntfs::recognise, ext::recognise];
+const KNOWN: &[Recognise] = &[ntfs::recognise, ext::recognise, fat::recognise];
 
 /// Chooses a surveyor by the first [`START_BYTES`] of a volume, or all of a smaller one; `None` if no file system is
 /// known by them.
