@@ -63,7 +63,14 @@ def test_a_source_that_fails_midway_is_said_and_read_again_with_the_same_command
     image: Path, tmp_path: Path, nbdkit: Callable[..., str]
 ) -> None:
     trigger = tmp_path / "fail"
-    filters = ["--filter=error", "file", str(image), "error-pread=EIO", "error-pread-rate=100%", f"error-pread-file={trigger}"]
+    filters = [
+        "--filter=error",
+        "file",
+        str(image),
+        "error-pread=EIO",
+        "error-pread-rate=100%",
+        f"error-pread-file={trigger}",
+    ]
     source = nbdkit(*filters)
     out = tmp_path / "out"
 

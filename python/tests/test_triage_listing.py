@@ -99,9 +99,7 @@ def test_a_table_of_large_sectors_is_understood(made: Callable[[str], Path], tmp
 
 
 @pytest.mark.parametrize("name", ["ntfs_sample.E01", "nps-2010-emails.E01", "windows_volume.qcow2", "ntfs.bin.gz"])
-def test_a_real_image_is_listed_as_fls_lists_it(
-    name: str, evidence: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_real_image_is_listed_as_fls_lists_it(name: str, evidence: Callable[[str], Path], tmp_path: Path) -> None:
     raw = as_raw(evidence(name), tmp_path)
     listed = Listed(raw, tmp_path)
     start = listed.volumes[0].start // 512 if listed.volumes[0].partitioned else None
@@ -154,14 +152,36 @@ def gpt(content: bytes, sector: int) -> bytes:
     import zlib
 
     last = 64 + len(content) // sector - 1
-    entries = (bytes(range(1, 17)) + bytes(range(17, 33)) + struct.pack("<QQQ", 64, last, 0) + "data".encode("utf-16-le")).ljust(128 * 128, b"\0")
+    entries = (
+        bytes(range(1, 17)) + bytes(range(17, 33)) + struct.pack("<QQQ", 64, last, 0) + "data".encode("utf-16-le")
+    ).ljust(128 * 128, b"\0")
 
     def header(crc: int) -> bytes:
-        fixed = struct.pack("<8sIIIIQQQQ16sQIII", b"EFI PART", 0x10000, 92, crc, 0, 1, last + 40, 40, last, bytes(16), 2, 128, 128, zlib.crc32(entries))
+        fixed = struct.pack(
+            "<8sIIIIQQQQ16sQIII",
+            b"EFI PART",
+            0x10000,
+            92,
+            crc,
+            0,
+            1,
+            last + 40,
+            40,
+            last,
+            bytes(16),
+            2,
+            128,
+            128,
+            zlib.crc32(entries),
+        )
         return fixed.ljust(92, b"\0")
 
     head = header(zlib.crc32(header(0)))
-    mbr = bytes(446) + (b"\0\0\2\0\xee\0\0\0" + (1).to_bytes(4, "little") + (last + 40).to_bytes(4, "little")).ljust(64, b"\0") + b"\x55\xaa"
+    mbr = (
+        bytes(446)
+        + (b"\0\0\2\0\xee\0\0\0" + (1).to_bytes(4, "little") + (last + 40).to_bytes(4, "little")).ljust(64, b"\0")
+        + b"\x55\xaa"
+    )
     disk = bytearray(64 * sector) + content + bytes(41 * sector)
     disk[: len(mbr)] = mbr
     disk[sector : sector + len(head)] = head

@@ -55,7 +55,9 @@ def test_a_worker_that_reads_is_not_taken_to_hang(pool: Pool) -> None:
 
 def test_one_file_that_kills_workers_takes_no_other_with_it(pool: Pool) -> None:
     names = ("good", "die", "fine")
-    entries = [Entry(row, 0, str(row), row, None, None, 1, f"/{name}", name, "", False, True) for row, name in enumerate(names)]
+    entries = [
+        Entry(row, 0, str(row), row, None, None, 1, f"/{name}", name, "", False, True) for row, name in enumerate(names)
+    ]
     batch = Task.of_entries(0, [entries[1], entries[0], entries[2]])
     found: dict[str, bool] = {}
     for item in pool.results([batch]):

@@ -122,7 +122,18 @@ def test_an_interrupted_run_leaves_what_there_is_and_goes_on(
 
 def test_killed_at_random_it_goes_on(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    argv = [sys.executable, "-m", "cheetah.triage", str(image), "--out", str(out), "--keywords", str(keywords), "--workers", "2"]
+    argv = [
+        sys.executable,
+        "-m",
+        "cheetah.triage",
+        str(image),
+        "--out",
+        str(out),
+        "--keywords",
+        str(keywords),
+        "--workers",
+        "2",
+    ]
     chance = random.Random(os.getpid())
     for _ in range(3):
         process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -145,7 +156,9 @@ def test_ctrl_c_says_how_to_go_on(image: Path, tmp_path: Path) -> None:
     assert b"the same command goes on" in errors
 
 
-def test_another_source_or_other_settings_are_refused(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_another_source_or_other_settings_are_refused(
+    image: Path, keywords: Path, undisturbed: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "other.raw"
     other.write_bytes(bytes(1 << 20))
     before = (undisturbed / "summary.json").read_bytes()

@@ -1,4 +1,5 @@
-"""Images of file systems with all that makes a listing hard: names, links, streams, what was deleted, what is orphaned."""
+"""Images of file systems with all that makes a listing hard: names, links, streams, what was deleted, what is
+orphaned."""
 
 import os
 import struct
@@ -8,7 +9,17 @@ from pathlib import Path
 import pytest
 from conftest import MIB, noise, program, run
 
-NAMES = ("plain.txt", "übergröße.dat", "日本語.doc", "with space.pdf", "dots...", "UPPER.TXT", "tab\there", "new\nline", "a" * 200)
+NAMES = (
+    "plain.txt",
+    "übergröße.dat",
+    "日本語.doc",
+    "with space.pdf",
+    "dots...",
+    "UPPER.TXT",
+    "tab\there",
+    "new\nline",
+    "a" * 200,
+)
 
 
 def fill(folder: Path, odd_names: bool = True) -> None:
@@ -42,7 +53,11 @@ def ext4(folder: Path) -> Path:
     (tree / "d2/sub2/file02.bin").chmod(0o6755)
     image = folder / "ext4.raw"
     run(program("mkfs.ext4"), "-q", "-F", "-d", tree, image, "24M")
-    gone = [f"rm /d3/sub0/file{number:02}.bin" for number in (3, 24)] + ["rm /home/inside.txt", "rmdir /home", "kill_file /d4"]
+    gone = [f"rm /d3/sub0/file{number:02}.bin" for number in (3, 24)] + [
+        "rm /home/inside.txt",
+        "rmdir /home",
+        "kill_file /d4",
+    ]
     requests = folder / "requests"
     requests.write_text("\n".join(gone))
     run(program("debugfs"), "-w", "-f", requests, image)
@@ -68,7 +83,8 @@ def fat(folder: Path, bits: int) -> Path:
 
 
 def ntfs(folder: Path) -> Path:
-    """NTFS, with streams, links, a file of many names, and deleted folders. Made through a mount, so it takes root and FUSE."""
+    """NTFS, with streams, links, a file of many names, and deleted folders. Made through a mount, so it takes root
+    and FUSE."""
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
         pytest.skip("needs root and FUSE, to fill an NTFS volume")
     image = folder / "ntfs.raw"
@@ -128,7 +144,22 @@ class ExFat:
         first = self._allocate(content) if content else 0
         size = -(-len(content) // self.CLUSTER) * self.CLUSTER if folder else len(content)
         when = (2024 - 1980) << 25 | 5 << 21 | 17 << 16 | 13 << 11 | 37 << 5 | 21
-        entry = struct.pack("<BBHHHIII5B7x", 0x85, len(pieces) + 1, 0, 0x10 if folder else 0x20, 0, when, when + 1, when + 2, 0, 0, 0x84, 0x84, 0x84)
+        entry = struct.pack(
+            "<BBHHHIII5B7x",
+            0x85,
+            len(pieces) + 1,
+            0,
+            0x10 if folder else 0x20,
+            0,
+            when,
+            when + 1,
+            when + 2,
+            0,
+            0,
+            0x84,
+            0x84,
+            0x84,
+        )
         stream = struct.pack("<BBBBHHQIIQ", 0xC0, 0x01, 0, len(name), 0, 0, size, 0, first, size)
         entries = bytearray(entry + stream)
         for piece in pieces:
@@ -150,7 +181,26 @@ class ExFat:
         bits = ((1 << used) - 1).to_bytes(-(-self.CLUSTERS // 8), "little")
         self._content[self._bitmap] = bits
         sectors = self.HEAP_AT + self.CLUSTERS * self.CLUSTER // self.SECTOR
-        boot = struct.pack("<3s8s53xQQIIIIIIHHBBBBB", b"\xeb\x76\x90", b"EXFAT   ", 0, sectors, self.FAT_AT, self.FAT_SECTORS, self.HEAP_AT, self.CLUSTERS, root, 0x42, 0x100, 0, 9, 3, 1, 0x80, 1)
+        boot = struct.pack(
+            "<3s8s53xQQIIIIIIHHBBBBB",
+            b"\xeb\x76\x90",
+            b"EXFAT   ",
+            0,
+            sectors,
+            self.FAT_AT,
+            self.FAT_SECTORS,
+            self.HEAP_AT,
+            self.CLUSTERS,
+            root,
+            0x42,
+            0x100,
+            0,
+            9,
+            3,
+            1,
+            0x80,
+            1,
+        )
         with self.path.open("wb") as file:
             file.truncate(sectors * self.SECTOR)
             for at in (0, 12 * self.SECTOR):
@@ -168,10 +218,17 @@ class ExFat:
 def exfat(folder: Path) -> Path:
     """exFAT, with folders, long names, and deleted ones of both."""
     volume = ExFat(folder / "exfat.raw")
-    inner = b"".join(volume.file(f"file number {number} of this folder.bin", noise(number * 3000, number), number % 4 == 3) for number in range(20))
+    inner = b"".join(
+        volume.file(f"file number {number} of this folder.bin", noise(number * 3000, number), number % 4 == 3)
+        for number in range(20)
+    )
     deep = volume.file("inner", inner, folder=True)
     gone = volume.file("inside what is gone.txt", b"gone", deleted=True)
-    root = volume.file("letter.txt", b"Dear Sir,") + volume.file("folder", deep + volume.file("übergröße.txt", b"x"), folder=True)
-    root += volume.file("gone folder", gone, deleted=True, folder=True) + volume.file("gone.txt", b"gone too", deleted=True)
+    root = volume.file("letter.txt", b"Dear Sir,") + volume.file(
+        "folder", deep + volume.file("übergröße.txt", b"x"), folder=True
+    )
+    root += volume.file("gone folder", gone, deleted=True, folder=True) + volume.file(
+        "gone.txt", b"gone too", deleted=True
+    )
     root += volume.file("pagefile.sys", bytes(9000)) + volume.file("Users", inner[:128], folder=True)
     return volume.write(root)

@@ -15,8 +15,8 @@ from cheetah.triage.task import Problem, Task
 from cheetah.triage.worker import Worker, perform
 
 NO_TIME = b"|3373865674"
-"""What The Sleuth Kit up to 4.11 makes of a Windows time that is not set (0, the year 1601): -11644473600 s, cut to 32 bits.
-Later versions, as the one in pytsk3, say 0, "none". In all else the listings are the same, byte for byte."""
+"""What The Sleuth Kit up to 4.11 makes of a Windows time that is not set (0, the year 1601): -11644473600 s, cut to
+32 bits. Later versions, as the one in pytsk3, say 0, "none". In all else the listings are the same, byte for byte."""
 
 
 def by_fls(image: Path, start_sector: int | None = None) -> list[bytes]:

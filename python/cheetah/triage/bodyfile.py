@@ -43,12 +43,27 @@ def _mode(meta_type: int, bits: int) -> str:
 
 
 def line(
-    shown: bytes, address: str, name_letter: str, mode_text: str, uid: int, gid: int, size: int,
+    shown: bytes,
+    address: str,
+    name_letter: str,
+    mode_text: str,
+    uid: int,
+    gid: int,
+    size: int,
     times: tuple[int, int, int, int],
 ) -> bytes:
     """One line, without its end. `shown` is the name with its markers; `times` are a, m, c and cr, seconds."""
     atime, mtime, ctime, crtime = times
     return b"0|/%b|%b|%b/%b|%d|%d|%d|%d|%d|%d|%d" % (
-        shown, address.encode(), name_letter.encode(), mode_text.encode(), uid & _U32, gid & _U32, size,
-        atime & _U32, mtime & _U32, ctime & _U32, crtime & _U32,
+        shown,
+        address.encode(),
+        name_letter.encode(),
+        mode_text.encode(),
+        uid & _U32,
+        gid & _U32,
+        size,
+        atime & _U32,
+        mtime & _U32,
+        ctime & _U32,
+        crtime & _U32,
     )

@@ -82,16 +82,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("source", metavar="SOURCE", help="a drive, an image, a disk, or an nbd:// or iscsi:// URI")
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the result")
     parser.add_argument("--quick", action="store_true", help="list everything, but read only the files ranked highest")
-    parser.add_argument("--workers", metavar="N", type=_count, default=0, help="worker processes (one for each processor)")
+    parser.add_argument(
+        "--workers", metavar="N", type=_count, default=0, help="worker processes (one for each processor)"
+    )
     parser.add_argument("--scheduler", metavar="tcp://…", help="a Dask scheduler, whose workers do the work instead")
     for kind, help_text in _LISTS:
-        parser.add_argument(f"--{kind}", metavar="FILE", action="append", default=[], help=f"{help_text}; may be repeated")
+        parser.add_argument(
+            f"--{kind}", metavar="FILE", action="append", default=[], help=f"{help_text}; may be repeated"
+        )
     parser.add_argument("--hash", metavar="LIST", type=_hashes, default=HASHES, help="md5,sha1,sha256 (all of them)")
     parser.add_argument(
-        "--max-file", metavar="SIZE", type=_size, default=MAX_FILE_BYTES, help="of a larger file only so much is read (1GiB)"
+        "--max-file",
+        metavar="SIZE",
+        type=_size,
+        default=MAX_FILE_BYTES,
+        help="of a larger file only so much is read (1GiB)",
     )
     parser.add_argument("--no-unallocated", action="store_true", help="do not search what belongs to no file")
-    parser.add_argument("--fresh", action="store_true", help="start over, and throw away what DIR holds of an earlier run")
+    parser.add_argument(
+        "--fresh", action="store_true", help="start over, and throw away what DIR holds of an earlier run"
+    )
     parser.add_argument("--json", action="store_true", help="progress and summary as JSON, a line each")
     return parser
 

@@ -1,8 +1,8 @@
 """Workers of a Dask cluster: the same work, on more than one machine.
 
-Each worker opens the source itself, so a drive's nodes are read by all of them directly, and what a run's lists and rules are
-has to lie at the same paths on every machine. Dask finds out that a worker is gone and has its tasks done by others; a
-task that several workers did not survive becomes a problem of the result, as in a pool.
+Each worker opens the source itself, so a drive's nodes are read by all of them directly, and what a run's lists and
+rules are has to lie at the same paths on every machine. Dask finds out that a worker is gone and has its tasks done
+by others; a task that several workers did not survive becomes a problem of the result, as in a pool.
 """
 
 import collections
@@ -12,9 +12,9 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
-import distributed
+import distributed  # type: ignore[import-untyped,unused-ignore]
 from distributed.scheduler import KilledWorker
 
 from cheetah.triage.pool import ATTEMPTS, LOOK_S, attempt, lost
@@ -27,6 +27,8 @@ WORKERS_S = 30.0
 TASKS_A_WORKER = 3
 """Tasks under way for each thread of a worker, so that it need not wait for the next."""
 
+Future: TypeAlias = Any
+
 _mine = threading.local()
 
 
@@ -35,15 +37,16 @@ class Cluster:
 
     def __init__(self, scheduler: str, uri: str, settings: Settings):
         try:
-            self._client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+            connect: Any = distributed.Client
+            self._client = connect(scheduler, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise OSError(f"no Dask scheduler answers at {scheduler}: {error}") from error
         self._uri = uri
         self._settings = settings
         self._run = secrets.token_hex(8)
         self._queue: collections.deque[Task] = collections.deque()
-        self._under_way: dict[distributed.Future, Task] = {}
-        self._endings: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
+        self._under_way: dict[Future, Task] = {}
+        self._endings: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self._tries: collections.Counter[str] = collections.Counter()
         self.volumes: tuple[Volume, ...] = ()
         self.lost = 0
@@ -53,7 +56,9 @@ class Cluster:
         while not self.workers:
             if time.monotonic() > until:
                 self._client.close()
-                raise OSError(f"the Dask scheduler at {scheduler} has no workers; start some with `dask worker {scheduler}`")
+                raise OSError(
+                    f"the Dask scheduler at {scheduler} has no workers; start some with `dask worker {scheduler}`"
+                )
             time.sleep(0.1)
             self.workers = self._count()
 
@@ -107,16 +112,16 @@ class Cluster:
             self._under_way[future] = task
             future.add_done_callback(self._endings.put)
 
-    def _ended(self) -> list[distributed.Future]:
+    def _ended(self) -> list[Future]:
         """Those that have come to an end, after waiting for one a while."""
-        ended: list[distributed.Future] = []
+        ended: list[Future] = []
         with contextlib.suppress(queue.Empty):
             ended.append(self._endings.get(timeout=LOOK_S))
             while True:
                 ended.append(self._endings.get_nowait())
         return [future for future in ended if future in self._under_way]
 
-    def _result(self, future: distributed.Future) -> tuple[Task, Result] | None:
+    def _result(self, future: Future) -> tuple[Task, Result] | None:
         """What came of a task; None where it is to be done again."""
         task = self._under_way.pop(future)
         try:

@@ -57,8 +57,8 @@ def _times(content: bytes) -> Times:
 def _from_records(
     file_system: pytsk3.FS_Info, file: pytsk3.File, attributes: list[tuple[int, int]]
 ) -> tuple[int, Times] | None:
-    """For a file of several records: attributes in its further records have other ids in The Sleuth Kit than on disk, and it
-    is the one on disk that it remembers. So the records themselves are read."""
+    """For a file of several records: attributes in its further records have other ids in The Sleuth Kit than on disk,
+    and it is the one on disk that it remembers. So the records themselves are read."""
     number = next(number for kind, number in attributes if kind == _ATTRLIST)
     try:
         table = file_system.open_meta(inode=0)

@@ -47,7 +47,8 @@ class Folder:
         shutil.rmtree(self.path / PARTS, ignore_errors=True)
 
     def bind(self, identity: dict[str, Any], binding: dict[str, Any]) -> bool:
-        """Makes the folder that of this source and these settings; says whether it was so already. Another's is misuse."""
+        """Makes the folder that of this source and these settings; says whether it was so already. Another's is
+        misuse."""
         wanted = {"version": VERSION, "source": identity, "settings": binding}
         guard = self.path / GUARD
         if not guard.exists():

@@ -30,8 +30,9 @@ class Hub:
 
 @contextlib.contextmanager
 def opened(settings: Settings) -> Iterator[Hub]:
-    """What is behind a link is shared with this machine's workers, so that nothing crosses it twice. An image on this machine
-    each of them opens for itself, which takes no detour; so do the workers of a cluster with whatever it is."""
+    """What is behind a link is shared with this machine's workers, so that nothing crosses it twice. An image on this
+    machine each of them opens for itself, which takes no detour; so do the workers of a cluster with whatever it
+    is."""
     if settings.scheduler is not None or _is_here(settings.source):
         yield Hub(settings.source, _last(settings.source))
         return
@@ -56,8 +57,8 @@ def _last(source: str) -> str:
 
 
 def identity(uri: str, name: str) -> dict[str, Any]:
-    """What a source is known by: name, size, and a digest of its first, middle and last 64 KiB. The name is what it is called,
-    not where it is: evidence moves."""
+    """What a source is known by: name, size, and a digest of its first, middle and last 64 KiB. The name is what it
+    is called, not where it is: evidence moves."""
     source = open_source(uri)
     try:
         return {"name": name, "size": source.size, "sample": _sample(source)}

@@ -1,8 +1,8 @@
 """Which tasks are done: a line for each, written when its rows and findings are in the store.
 
 Whoever runs the same triage again takes what is here for done. A line that the end of the process cut in two counts
-for nothing, and neither does one whose part is not what it was. Lines are made durable every `SYNC_S`; what a power cut takes
-with it is done again.
+for nothing, and neither does one whose part is not what it was. Lines are made durable every `SYNC_S`; what a power
+cut takes with it is done again.
 """
 
 import dataclasses
@@ -123,9 +123,7 @@ def _unreadable(task: Task, result: Result) -> bool:
 
 def _plain(done: Done) -> dict[str, Any]:
     """As JSON has it, without what is empty."""
-    plain = {
-        field.name: getattr(done, field.name) for field in dataclasses.fields(done) if getattr(done, field.name)
-    }
+    plain = {field.name: getattr(done, field.name) for field in dataclasses.fields(done) if getattr(done, field.name)}
     if done.tasks:
         plain["tasks"] = [[task.stage, task.volume, task.what] for task in done.tasks]
     if done.places:

@@ -22,7 +22,8 @@ FINDINGS_ORDER = [
 
 
 class Buckets:
-    """Content rows, come in any order, to be asked for in the order of the listing: put aside in files by row number."""
+    """Content rows, come in any order, to be asked for in the order of the listing: put aside in files by row
+    number."""
 
     def __init__(self, folder: pathlib.Path):
         shutil.rmtree(folder, ignore_errors=True)
@@ -70,7 +71,8 @@ class Buckets:
 
 
 def files(listing: Rows, buckets: Buckets, out: pathlib.Path, why_unread: str, complete: bool) -> list[pa.Table]:
-    """Writes files.parquet; returns the findings that its rows are for themselves. `why_unread` is said of what was not read."""
+    """Writes files.parquet; returns the findings that its rows are for themselves. `why_unread` is said of what was
+    not read."""
     from cheetah.triage import score
 
     found: list[pa.Table] = []

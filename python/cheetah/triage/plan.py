@@ -20,7 +20,8 @@ FIRST_BATCH_FILES = 16
 UNALLOCATED_BYTES = 32 << 20
 """What one task searches of what belongs to no file."""
 COLUMNS = (
-    "volume", "address", "path", "name", "kind", "deleted", "allocated", "size", "inode", "attr_type", "attr_id", "extension",
+    "volume", "address", "path", "name", "kind", "deleted", "allocated", "size",
+    "inode", "attr_type", "attr_id", "extension",
 )  # fmt: skip
 _DATA, _BAD_CLUSTERS = 128, "8-128-"
 

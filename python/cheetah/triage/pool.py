@@ -1,7 +1,8 @@
 """Worker processes on this machine.
 
 Each has a pipe to the hub. A worker that dies, or that has neither read nor answered for `HANG_S`, has its task done
-again by another, in a process of its own; a task that `ATTEMPTS` workers did not survive becomes a problem of the result.
+again by another, in a process of its own; a task that `ATTEMPTS` workers did not survive becomes a problem of the
+result.
 """
 
 import collections
@@ -47,11 +48,10 @@ class _Hand:
 
 
 class Pool:
-    """`workers` processes that do tasks on the source at `uri`, with `do`. `volumes` is to be set once they are known."""
+    """`workers` processes that do tasks on the source at `uri`, with `do`. `volumes` is to be set once they are
+    known."""
 
-    def __init__(
-        self, uri: str, settings: Settings, workers: int = 0, hang_s: float = HANG_S, do: Doer | None = None
-    ):
+    def __init__(self, uri: str, settings: Settings, workers: int = 0, hang_s: float = HANG_S, do: Doer | None = None):
         self._do = do or attempt
         self._context = multiprocessing.get_context("spawn")
         self._uri = uri
@@ -78,8 +78,8 @@ class Pool:
             self._queue.append(task)
 
     def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
-        """Results, as they come, of what was submitted, and then of `more`, which is asked for only as workers fall idle.
-        None now and then, while nothing comes. Ends when all is done."""
+        """Results, as they come, of what was submitted, and then of `more`, which is asked for only as workers fall
+        idle. None now and then, while nothing comes. Ends when all is done."""
         tasks = iter(more)
         while True:
             self._give_out(tasks)

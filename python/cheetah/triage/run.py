@@ -34,7 +34,10 @@ class Hands(Protocol):
 
     volumes: tuple[Volume, ...]
     lost: int
-    workers: int
+
+    @property
+    def workers(self) -> int:
+        """How many tasks they can do at once."""
 
     def submit(self, task: Task, first: bool = False) -> None:
         """Has a task done."""
@@ -78,8 +81,8 @@ class Run:
         self._parts: Parts
 
     def go(self) -> tuple[int, dict[str, Any]]:
-        """Does it; returns the exit code and the summary. OSError where the source cannot be opened, Misuse for what makes no
-        sense."""
+        """Does it; returns the exit code and the summary. OSError where the source cannot be opened, Misuse for what
+        makes no sense."""
         folder = Folder(self._settings.out, self._settings.fresh)
         try:
             with hub.opened(self._settings) as shared:
@@ -186,9 +189,7 @@ class Run:
         (unfinished if whole else out / "bodyfile.txt").unlink(missing_ok=True)
         return whole
 
-    def _finish(
-        self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub
-    ) -> tuple[int, dict[str, Any]]:
+    def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub) -> tuple[int, dict[str, Any]]:
         """Makes the tables, the summary and the report of what there is."""
         self._tell_of("merging", always=True)
         whole = self._assemble(out)
@@ -211,9 +212,7 @@ class Run:
         unread = not whole or any(one.unreadable or one.failed for one in done)
         return EVIDENCE if unread else DONE, told
 
-    def _facts(
-        self, identity: dict[str, Any], shared: hub.Hub, done: list[Done]
-    ) -> summary.Facts:
+    def _facts(self, identity: dict[str, Any], shared: hub.Hub, done: list[Done]) -> summary.Facts:
         problems = [problem for one in done for problem in one.problems]
         problems.sort(key=_problem_order)
         if self._stopped:
@@ -222,7 +221,14 @@ class Run:
         searched = sum(one.bytes_read for one in self._done["unallocated"].values())
         lost = sum(problem.length or 0 for problem in problems if problem.stage == "unallocated")
         settings = dataclasses.asdict(self._settings)
-        del settings["out"], settings["source"], settings["fresh"], settings["json"], settings["workers"], settings["scheduler"]
+        del (
+            settings["out"],
+            settings["source"],
+            settings["fresh"],
+            settings["json"],
+            settings["workers"],
+            settings["scheduler"],
+        )
         return summary.Facts(
             source={"name": identity["name"], "size": identity["size"], "uri": self._settings.source},
             volumes=self._volumes,
@@ -233,7 +239,11 @@ class Run:
             tool_versions=_versions(),
             command=self._command,
             problems=problems[:PROBLEMS_MAX],
-            stages={stage: (len(self._done[stage]), len(self._done[stage])) for stage in self._done if stage in self._reached},
+            stages={
+                stage: (len(self._done[stage]), len(self._done[stage]))
+                for stage in self._done
+                if stage in self._reached
+            },
             bytes_read=sum(one.bytes_read for one in self._done["content"].values()),
             link=shared.stats(),
             lost=shared.lost,
@@ -243,7 +253,9 @@ class Run:
     def _count(self, findings: list[Finding]) -> None:
         self._findings += len(findings)
         if findings:
-            best = sorted([*self._latest, *findings], key=lambda one: (-one.score, one.volume, one.path or "", one.offset or 0))
+            best = sorted(
+                [*self._latest, *findings], key=lambda one: (-one.score, one.volume, one.path or "", one.offset or 0)
+            )
             self._latest = best[:LATEST]
 
     def _tell_of(self, stage: str, always: bool = False) -> None:

@@ -1,4 +1,5 @@
-"""What was asked for. What the result depends on is kept beside it, and an interrupted run goes on only with the same."""
+"""What was asked for. What the result depends on is kept beside it, and an interrupted run goes on only with the
+same."""
 
 import dataclasses
 import hashlib
@@ -39,17 +40,21 @@ class Settings:
             "hashes": list(self.hashes),
             "max_file": self.max_file,
             "unallocated": self.unallocated and not self.quick,
-            **{kind: [_digest(path) for path in sorted(getattr(self, kind))] for kind in ("known", "wanted", "keywords", "yara")},
+            **{
+                kind: [_digest(path) for path in sorted(getattr(self, kind))]
+                for kind in ("known", "wanted", "keywords", "yara")
+            },
         }
 
 
 def _digest(path: str) -> dict[str, Any]:
-    """A list, by name, size and content (of a large one its beginning, middle and end: millions of lines, told apart fast)."""
+    """A list, by name, size and content (of a large one its beginning, middle and end: millions of lines, told apart
+    fast)."""
     size = os.path.getsize(path)
     digest = hashlib.sha256()
     piece = 1 << 20
     with open(path, "rb") as file:
-        for start in (range(0, size, piece) if size <= 64 * piece else (0, size // 2, size - piece)):
+        for start in range(0, size, piece) if size <= 64 * piece else (0, size // 2, size - piece):
             file.seek(start)
             digest.update(file.read(piece))
     return {"name": os.path.basename(path), "size": size, "sha256": digest.hexdigest()}

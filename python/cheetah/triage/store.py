@@ -39,8 +39,8 @@ LISTING = pa.schema(
         ("line", pa.binary()),
     ]
 )
-"""One row for each line of the bodyfile. `line` is the line itself, without its end; `why` says what is wrong with the row,
-where its metadata could not be read. Neither line nor inode are in files.parquet."""
+"""One row for each line of the bodyfile. `line` is the line itself, without its end; `why` says what is wrong with
+the row, where its metadata could not be read. Neither line nor inode are in files.parquet."""
 
 CONTENT = pa.schema(
     [
@@ -63,10 +63,30 @@ CONTENT = pa.schema(
 
 FILES = pa.schema(
     [
-        *[LISTING.field(name) for name in (
-            "volume", "address", "path", "name", "kind", "name_kind", "deleted", "orphan", "allocated", "size",
-            "mtime", "atime", "ctime", "crtime", "mode", "uid", "gid", "attr_type", "attr_id",
-        )],
+        *[
+            LISTING.field(name)
+            for name in (
+                "volume",
+                "address",
+                "path",
+                "name",
+                "kind",
+                "name_kind",
+                "deleted",
+                "orphan",
+                "allocated",
+                "size",
+                "mtime",
+                "atime",
+                "ctime",
+                "crtime",
+                "mode",
+                "uid",
+                "gid",
+                "attr_type",
+                "attr_id",
+            )
+        ],
         *[CONTENT.field(name) for name in ("md5", "sha1", "sha256", "type", "mime")],
         LISTING.field("extension"),
         *[CONTENT.field(name) for name in ("type_mismatch", "known", "wanted", "hits")],

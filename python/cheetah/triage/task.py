@@ -132,8 +132,8 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where rows that were left to another task belong: within this task's start number `within`, before row `row`, come
-    those of start number `start` of `tasks[task]`."""
+    """Where rows that were left to another task belong: within this task's start number `within`, before row `row`,
+    come those of start number `start` of `tasks[task]`."""
 
     within: int
     row: int

@@ -26,7 +26,8 @@ _FOREIGN = (
 _NAMES = {
     int(getattr(pytsk3, f"TSK_FS_TYPE_{name}")): name.lower()
     for name in (
-        "NTFS", "FAT12", "FAT16", "FAT32", "EXFAT", "EXT2", "EXT3", "EXT4", "FFS1", "FFS1B", "FFS2", "HFS", "ISO9660", "YAFFS2",
+        "NTFS", "FAT12", "FAT16", "FAT32", "EXFAT", "EXT2", "EXT3", "EXT4", "FFS1",
+        "FFS1B", "FFS2", "HFS", "ISO9660", "YAFFS2",
     )
 }  # fmt: skip
 
@@ -48,7 +49,8 @@ def task() -> Task:
 
 
 def find(worker: Worker) -> Result:
-    """All partitions and what is in them; without a partition table, or where nothing is in one, the source as a whole."""
+    """All partitions and what is in them; without a partition table, or where nothing is in one, the source as a
+    whole."""
     image = worker.image()
     result = Result()
     volumes = [_volume(worker, index, extent) for index, extent in enumerate(_partitions(worker, result))]
@@ -60,7 +62,9 @@ def find(worker: Worker) -> Result:
     for volume in volumes:
         if not volume.fs:
             what = f"bytes {volume.start} to {volume.start + volume.length} ({volume.description})"
-            result.problems.append(Problem("volumes", f"{what} hold no file system that is understood here", volume.index))
+            result.problems.append(
+                Problem("volumes", f"{what} hold no file system that is understood here", volume.index)
+            )
     return result
 
 
@@ -76,7 +80,9 @@ def _partitions(worker: Worker, result: Result) -> list[Extent]:
         if not int(part.flags) & _ALLOCATED:
             continue
         if len(extents) == PARTITIONS_MAX:
-            result.problems.append(Problem("volumes", f"more than {PARTITIONS_MAX} partitions; the rest is not looked at"))
+            result.problems.append(
+                Problem("volumes", f"more than {PARTITIONS_MAX} partitions; the rest is not looked at")
+            )
             break
         description = (part.desc or b"").decode("utf-8", "backslashreplace")
         extents.append(Extent(part.start * sector_size, part.len * sector_size, description, sector_size))
@@ -98,7 +104,9 @@ def _volume(worker: Worker, index: int, extent: Extent) -> Volume:
         if extent.start + extent.length > size:
             description += ", cut short: the source ends before it"
     length = max(0, min(extent.length, size - extent.start))
-    return Volume(index, extent.start, length, fs, description, extent.sector_size, block_size, extent.partitioned, root)
+    return Volume(
+        index, extent.start, length, fs, description, extent.sector_size, block_size, extent.partitioned, root
+    )
 
 
 def _foreign(worker: Worker, extent: Extent) -> str:

@@ -4,9 +4,9 @@ The Sleuth Kit's own walk is one long loop in one thread. Here a task lists some
 hands the directories that are left to further tasks; each remembers where the rows of what it left out belong, so the
 listing is put together in the order of `fls` whoever did which part.
 
-A listing task's `what` is one or more starts, each `[inode, path, [inodes of the directories above], orphan]`. Paths are
-bytes of the file system, kept in strings with surrogateescape. What is below $OrphanFiles stays in the task that lists
-it: a worker has to find the orphans of a file system before it can open a directory of theirs.
+A listing task's `what` is one or more starts, each `[inode, path, [inodes of the directories above], orphan]`. Paths
+are bytes of the file system, kept in strings with surrogateescape. What is below $OrphanFiles stays in the task that
+lists it: a worker has to find the orphans of a file system before it can open a directory of theirs.
 
 What the rules below say, and no more, is what tsk_fs_dir_walk and tsk_fs_fls do.
 """
@@ -40,13 +40,21 @@ _NAME_UNDEF, _NAME_DIR, _NAME_VIRT_DIR = 0, 3, 11
 _DESCEND_NAMES = (_NAME_UNDEF, _NAME_DIR, _NAME_VIRT_DIR)
 _DATA, _INDEX_ROOT, _FILE_NAME = 128, 144, 48
 _DOTS = (b".", b"..")
-_FIRST, _LATER, _LAST = (b"users", b"documents and settings", b"home", b"programdata"), (b"windows", b"$orphan"), (
-    b"pagefile", b"hiberfil",
+_FIRST, _LATER, _LAST = (
+    (b"users", b"documents and settings", b"home", b"programdata"),
+    (b"windows", b"$orphan"),
+    (
+        b"pagefile",
+        b"hiberfil",
+    ),
 )
 _FAT_TYPES = tuple(
     int(kind)
     for kind in (
-        pytsk3.TSK_FS_TYPE_FAT12, pytsk3.TSK_FS_TYPE_FAT16, pytsk3.TSK_FS_TYPE_FAT32, pytsk3.TSK_FS_TYPE_EXFAT,
+        pytsk3.TSK_FS_TYPE_FAT12,
+        pytsk3.TSK_FS_TYPE_FAT16,
+        pytsk3.TSK_FS_TYPE_FAT32,
+        pytsk3.TSK_FS_TYPE_EXFAT,
     )
 )
 
@@ -199,7 +207,10 @@ class Lister:
             if below is None:
                 continue
             if len(start.above) >= DEPTH_MAX or PATH_BYTES_MAX < len(below.path):
-                self._problem(below.path, "deeper than The Sleuth Kit goes: nothing below it is listed, nor the rest of its directory")
+                self._problem(
+                    below.path,
+                    "deeper than The Sleuth Kit goes: nothing below it is listed, nor the rest of its directory",
+                )
                 return
             if below.orphan != start.orphan or self._entries >= self._entries_max and not below.orphan:
                 self._leave(below)
@@ -207,8 +218,8 @@ class Lister:
                 self.directory(below)
 
     def _with_meta(self, file: pytsk3.File) -> tuple[pytsk3.TSK_FS_NAME, pytsk3.TSK_FS_META | None, pytsk3.File]:
-        """An entry's name and metadata. pytsk3 leaves out metadata whose sequence number is not the name's, also where it is
-        the deleted file's that the name means; the walk of The Sleuth Kit does not."""
+        """An entry's name and metadata. pytsk3 leaves out metadata whose sequence number is not the name's, also
+        where it is the deleted file's that the name means; the walk of The Sleuth Kit does not."""
         name, meta = file.info.name, file.info.meta
         address = name.meta_addr
         if meta is not None or not (address or int(name.flags) & _ALLOC):
@@ -226,7 +237,9 @@ class Lister:
                 return name, None, file
         return name, meta, alone
 
-    def _lines(self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, file: pytsk3.File, start: Start) -> None:
+    def _lines(
+        self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, file: pytsk3.File, start: Start
+    ) -> None:
         """The lines of one entry: on NTFS one for each stream, index and name; elsewhere one."""
         text = name.name or b""
         if not self._ntfs or meta is None:
@@ -254,8 +267,14 @@ class Lister:
             self._line(name, meta, start)
 
     def _line(
-        self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, start: Start, kind: int | None = None,
-        number: int | None = None, stream: bytes | None = None, size: int | None = None,
+        self,
+        name: pytsk3.TSK_FS_NAME,
+        meta: pytsk3.TSK_FS_META | None,
+        start: Start,
+        kind: int | None = None,
+        number: int | None = None,
+        stream: bytes | None = None,
+        size: int | None = None,
         times: file_name.Times | None = None,
     ) -> None:
         """One row and its line. Attribute, stream, size and times are of the entry as a whole unless given."""
@@ -288,11 +307,33 @@ class Lister:
         line = bodyfile.line(shown, address, letter, mode, uid, gid, size, times)
         own_text = own.decode("utf-8", "backslashreplace")
         atime, mtime, ctime, crtime = times
-        self._append((
-            self._volume, address, "/" + path.decode("utf-8", "backslashreplace"), own_text, mode[0], letter, deleted,
-            start.orphan, allocated, size, mtime, atime, ctime, crtime, mode, uid, gid, inode, kind, number,
-            _extension(own_text) if stream is None else "", None, line,
-        ))
+        self._append(
+            (
+                self._volume,
+                address,
+                "/" + path.decode("utf-8", "backslashreplace"),
+                own_text,
+                mode[0],
+                letter,
+                deleted,
+                start.orphan,
+                allocated,
+                size,
+                mtime,
+                atime,
+                ctime,
+                crtime,
+                mode,
+                uid,
+                gid,
+                inode,
+                kind,
+                number,
+                _extension(own_text) if stream is None else "",
+                None,
+                line,
+            )
+        )
 
     def _append(self, row: tuple) -> None:
         for column, value in zip(self._columns, row, strict=True):
@@ -316,8 +357,8 @@ class Lister:
         self.problems.append(Problem("listing", sentence, self._volume, shown, offset, length))
 
     def _unreadable(self, path: bytes, row: int | None = None) -> None:
-        """Notes reads that failed since it was last called, and that the rows from `row` on (of those that are not packed
-        yet) may be wrong for it."""
+        """Notes reads that failed since it was last called, and that the rows from `row` on (of those that are not
+        packed yet) may be wrong for it."""
         if not self._image.unreadable:
             return
         failed = self._image.take_unreadable()

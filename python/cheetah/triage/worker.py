@@ -12,7 +12,8 @@ from cheetah.triage.task import Problem, Result, Task, Volume
 
 UNREADABLE_MAX = 1000
 GONE_S = 30.0
-"""When no read has succeeded for so long, the rest of a task's reads fail at once: each would take the whole time-out."""
+"""When no read has succeeded for so long, the rest of a task's reads fail at once: each would take the whole
+time-out."""
 READ_AHEAD_BYTES = 64 << 10
 """What The Sleuth Kit reads at once where it is asked for less."""
 
@@ -47,9 +48,9 @@ class Image(pytsk3.Img_Info):
         return self._source.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Called by The Sleuth Kit. What cannot be read is noted, and nothing is returned: after an exception in here pytsk3
-        fails even where The Sleuth Kit was only reading ahead, which it does 64 KiB at a time; it then tries what it needs
-        alone, and if that can be read, nothing is amiss."""
+        """Called by The Sleuth Kit. What cannot be read is noted, and nothing is returned: after an exception in here
+        pytsk3 fails even where The Sleuth Kit was only reading ahead, which it does 64 KiB at a time; it then tries
+        what it needs alone, and if that can be read, nothing is amiss."""
         self._read()
         ahead, self._ahead = self._ahead, None
         try:
@@ -130,7 +131,8 @@ class Worker:
 
 
 def perform(task: Task, worker: Worker) -> Result:
-    """Does a task. What cannot be read is in the result; an exception is a fault of ours, or of the worker's machine."""
+    """Does a task. What cannot be read is in the result; an exception is a fault of ours, or of the worker's
+    machine."""
     worker.begin()
     match task.stage:
         case "volumes":
@@ -154,23 +156,6 @@ def perform(task: Task, worker: Worker) -> Result:
         for offset, length, why in worker.take_unreadable():
             result.problems.append(Problem(task.stage, f"could not be read: {why}", task.volume, None, offset, length))
     return result
-
-
-class RawFile:
-    """A plain file as a source."""
-
-    def __init__(self, path: str):
-        self.name = os.path.basename(path)
-        self._file = os.open(path, os.O_RDONLY)
-        self.size = os.lseek(self._file, 0, os.SEEK_END)
-
-    def pread(self, offset: int, length: int) -> bytes:
-        """Bytes at an offset."""
-        return os.pread(self._file, length, offset)
-
-    def close(self) -> None:
-        """Gives it back."""
-        os.close(self._file)
 
 
 def open_source(uri: str) -> Source:
