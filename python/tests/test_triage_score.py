@@ -1,5 +1,6 @@
 """Scores: what an examiner would look at first, and that each point has a reason."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -96,3 +97,11 @@ def test_a_deleted_picture_that_can_be_had_back_is_a_finding_and_a_deleted_cache
     ))  # fmt: skip
     assert [one.path for one in found] == ["/Users/ann/Pictures/a.jpg"]
     assert found[0].kind == "deleted" and found[0].score > 0
+
+
+def test_the_page_about_scores_says_what_they_are() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/scores.md").read_text(encoding="utf-8")
+    for kind, points in score.FINDINGS.items():
+        assert f"| `{kind}` | {points} |" in page
+    for _, points in score.RECENT:
+        assert str(points) in page

@@ -166,7 +166,9 @@ def test_where_it_is_unknown_what_is_free_that_is_a_problem_and_nothing_is_searc
     words.write_text(WORD + "\n")
     one = worker(stick, "hfs", keywords=(str(words),))
     result = unallocated.scan(one, 0, 0, MIB)
-    assert not result.findings and "not searched" in result.problems[0].sentence
+    assert not result.findings and not unallocated.scan(one, 0, MIB, MIB).problems
+    (problem,) = result.problems
+    assert "not searched" in problem.sentence and problem.length == stick.stat().st_size
 
 
 def test_a_word_that_is_everywhere_does_not_drown_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,14 @@ around each read, so threads on one handle do not overlap.
     bodyfile, file_name     a listing row as the line that `fls -m` prints
     assemble    the rows of all listing tasks in the order of `fls`
     content     hashes, types and hits of files, a batch at a time                         -> content rows, findings
+      pieces      reading what may be damaged
+      types, signatures, extensions   what a file is, and whether its name says so
+      hashset, hashtext   lists of hashes
+      scan        keywords and YARA rules
     unallocated hits in what belongs to no file, a range at a time                         -> findings
-    score       what to read first, and what to look at first
+      allocation  which blocks of a file system are free
+    score, places   what to read first, and what to look at first
+    timeline    every time of every file, in order
     pool, cluster   the same small interface twice: submit tasks, get results, outlive workers
     journal     which tasks are done, durable, so that an interrupted run goes on
     store       the schemas, and the parts of the result until they are merged

@@ -64,8 +64,11 @@ class Tools:
 def prepare(settings: Settings, progress: hashset.Progress | None = None) -> None:
     """Compiles all rules and opens all lists, which brings those that are text into the form in which workers ask
     them. Once, before there are workers: a ValueError names the file that is no good, and the line."""
-    scan.load(settings.keywords, settings.yara)
-    hashset.open_lists([*settings.known, *settings.wanted], progress)
+    try:
+        scan.load(settings.keywords, settings.yara)
+        hashset.open_lists([*settings.known, *settings.wanted], progress)
+    except OSError as error:
+        raise ValueError(f"{error.filename or 'a list'} cannot be used: {error.strerror or error}") from error
 
 
 def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocation.Unknown:

@@ -28,8 +28,11 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
     try:
         ranges = list(_free(tools, worker, volume, start, length))
     except allocation.Unknown as error:
-        sentence = f"unallocated space was not searched: {error}"
-        result.problems.append(Problem("unallocated", sentence, volume, None, start, length))
+        found = worker.volumes[volume]
+        # Once for all of a volume's stretches.
+        if start == found.start:
+            sentence = f"unallocated space was not searched: {error}"
+            result.problems.append(Problem("unallocated", sentence, volume, None, start, found.length))
         return result
     counts: dict[tuple[str, str], int] = {}
     for begin, size, tail in ranges:
