@@ -81,7 +81,7 @@ def test_a_file_system_that_is_damaged_is_unknown_and_not_free(tmp_path: Path) -
     for kind in ("fat16", "exfat", "ext4", "ntfs"):
         data = bytearray(made(tmp_path, kind).read_bytes())
         rest = bytes(data[64 << 10 :])
-        for _ in range(40):
+        for _ in range(12):
             damaged = bytearray(data[: 64 << 10])
             for _ in range(8):
                 damaged[chance.randrange(2048)] = chance.randrange(256)

@@ -187,7 +187,7 @@ def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
 def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> None:
     """Whether what its metadata names can still be its content."""
     if one.size and not runs and one.entry.attr_type is None:
-        one.skip = "deleted, and the file system has forgotten where its content was"
+        one.skip = "deleted, and where its content was is no longer known, or another file's by now"
         return
     if not runs:
         one.note = "deleted; its content is kept in its metadata" if one.size else None
