@@ -60,6 +60,9 @@ PARTS = (
     Part("lazy", "A drive that is used before it is full",
          "Over 100 Mbit/s with 20 ms of round trip: the first byte of files that are not there yet, while the copy in "
          "the background has the link, beside the same bytes read straight from the agent, with nothing else on it."),
+    Part("triage", "Triage over a delayed link",
+         "`fls -r -m /` and 200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source, beside nbdfuse on "
+         "the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first."),
 )
 
 

@@ -13,10 +13,12 @@ class Settings:
     rounds: int
     runtime_s: float
     size_bytes: int
+    # All of what parts otherwise measure a selection of; hours.
+    full: bool = False
 
     @classmethod
-    def of(cls, quick, rounds=None):
+    def of(cls, quick, rounds=None, full=False):
         """The usual run, or the quick one."""
         if quick:
-            return cls(True, rounds or 3, 0.3, 128 * MIB)
-        return cls(False, rounds or 5, 4.0, GIB)
+            return cls(True, rounds or 3, 0.3, 128 * MIB, False)
+        return cls(False, rounds or 5, 4.0, GIB, full)
