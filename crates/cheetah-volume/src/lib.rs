@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod ext;
+mod fat;
 pub mod foresight;
 mod le;
 mod ntfs;

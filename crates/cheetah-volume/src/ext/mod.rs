@@ -28,7 +28,6 @@ mod group;
 mod inode;
 mod mapping;
 mod superblock;
-mod tree;
 
 use cheetah_device::ByteRange;
 use smallvec::SmallVec;
@@ -39,10 +38,12 @@ use self::group::Group;
 use self::inode::{Form, Inode, Kind};
 use self::mapping::{Mapped, Node, Run};
 use self::superblock::Layout;
-use self::tree::Tree;
+use crate::survey::tree::Tree;
 use crate::survey::wishes::{Wishes, merged, part_of};
 use crate::survey::{FileRuns, PROBED_BYTES, Plan, Surveyor};
 
+/// The inode of the root.
+const ROOT: u64 = 2;
 /// More blocks of the maps of files are not read: it is 256 MiB of them with blocks of 4 KiB.
 const FILE_NODES_MAX: usize = 1 << 16;
 /// What is read of a symbolic link, in blocks.
@@ -178,7 +179,7 @@ impl Ext {
         for range in std::mem::take(&mut self.soon) {
             self.asked.fetch_window(range, plan);
         }
-        for range in std::mem::take(&mut self.tree).in_order(plan) {
+        for range in std::mem::take(&mut self.tree).in_order(ROOT, plan) {
             self.asked.fetch_window(range, plan);
         }
         for range in merged(&mut std::mem::take(&mut self.later)) {
@@ -264,13 +265,13 @@ impl Ext {
             let start = u64::from(run.at) * self.layout.block_bytes;
             if let Some(range) = self.layout.range(run.block, run.count.into()) {
                 self.asked.wish(range, |at| Note::Directory { inode, at: start + at });
-                self.tree.directory(inode, range);
+                self.tree.directory(inode.into(), range);
             }
         }
         for (block, node) in &mapped.nodes {
             if let Some(range) = self.layout.range(*block, 1) {
                 self.asked.wish(range, |_| Note::DirectoryNode { inode, node: *node });
-                self.tree.directory(inode, range);
+                self.tree.directory(inode.into(), range);
             }
         }
     }
@@ -282,7 +283,7 @@ impl Ext {
                 let place = (at + index * self.layout.block_bytes + entry.at) / ENTRY_ALIGNMENT;
                 let place = u32::try_from(place).unwrap_or(u32::MAX);
                 if entry.may_be_directory {
-                    self.tree.name(inode, place, entry.inode);
+                    self.tree.name(inode.into(), place, entry.inode.into());
                     let (id, directory) = (entry.inode.into(), inode.into());
                     plan.file(FileRuns { id, directory, place, runs: SmallVec::new() });
                 }

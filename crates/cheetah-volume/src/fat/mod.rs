@@ -1,0 +1,380 @@
+//! FAT12, FAT16, FAT32 and exFAT.
+//!
+//! After Microsoft's *FAT32 File System Specification* (1.03) and *exFAT file system specification*. What is asked for,
+//! and in which order, follows from what The Sleuth Kit (4.11 to 4.13) reads:
+//!
+//! 1. At opening, the boot sector, which is here already; of exFAT also the root directory's start, where the bitmap of
+//!    the clusters is named. Neither FSInfo nor the upper-case table is looked at.
+//! 2. The first table, for each cluster it comes to: all of it, in the end. The second is only read as a file. exFAT has
+//!    the bitmap for that, and the table only for what lies in pieces, so there the table is read where it is needed.
+//! 3. Directories, of deleted ones the first cluster. Each can only be found in the one above, so the dependent steps are
+//!    the table and the root, which are asked for together, and then as many as the tree is deep. As elsewhere, 64 KiB
+//!    are read from where something is wanted, and that much is fetched when all directories are known.
+//! 4. For a recursive listing of the root, every cluster that is not in use, in sequence, for there may be entries of
+//!    lost directories in it. That is most of an empty volume, and a sequence: it is left to those who read ahead.
+//!
+//! A deleted file is taken to be in the clusters from its first one on that are not in use, as The Sleuth Kit takes it.
+
+mod boot;
+mod entry;
+mod table;
+
+use std::collections::{HashMap, HashSet};
+
+use cheetah_device::ByteRange;
+use smallvec::SmallVec;
+
+use self::boot::{Geometry, Kind, Root};
+use self::entry::{ENTRY_BYTES, ExFat, Found};
+use self::table::{Next, Table};
+use crate::survey::tree::Tree;
+use crate::survey::wishes::{Wishes, part_of};
+use crate::survey::{FileRuns, PROBED_BYTES, Plan, Surveyor};
+
+/// Directories of FAT have 65,536 entries at most.
+const FAT_DIRECTORY_BYTES_MAX: u64 = 2 << 20;
+/// Directories of exFAT are no longer than this.
+const EXFAT_DIRECTORY_BYTES_MAX: u64 = 256 << 20;
+/// A file in more pieces is known by its first ones only.
+const RUNS_MAX: usize = 1 << 16;
+/// More files do not wait for the table.
+const WAITING_MAX: usize = 1 << 20;
+/// Each cluster belongs to one file; how often the table is looked at for each of them before that is damage.
+const LOOKS_PER_CLUSTER: u64 = 4;
+/// The root has no entry; others are known by where theirs is.
+const ROOT: u64 = 0;
+
+/// A surveyor, if the volume starts as one of these file systems does.
+pub(crate) fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
+    Some(Box::new(Fat::new(Geometry::parse(start)?)))
+}
+
+/// What a range is that was asked for.
+#[derive(Debug, Clone, Copy)]
+enum Note {
+    Table,
+    /// Part of a directory, from this byte of its content on.
+    Directory {
+        id: u64,
+        at: u64,
+        is_deleted: bool,
+    },
+}
+
+/// A chain of clusters that is being followed.
+#[derive(Debug)]
+struct Chain {
+    id: u64,
+    directory: u64,
+    place: u32,
+    found: Found,
+    step: Step,
+    /// How many more clusters belong to it.
+    left: u32,
+    /// First clusters and numbers of clusters that follow them; of a directory, those not asked for yet.
+    runs: SmallVec<[(u32, u32); 1]>,
+    /// Clusters of a directory that have been asked for.
+    asked: u32,
+}
+
+/// What is to be done next with a cluster of a chain.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// It belongs to the chain.
+    Take(u32),
+    /// It has been taken: find the one behind it.
+    After(u32),
+    /// It belongs to a file that was deleted, unless another one has it now.
+    TakeIfFree(u32),
+}
+
+impl Chain {
+    fn take(&mut self, cluster: u32) {
+        self.left = self.left.saturating_sub(1);
+        match self.runs.last_mut() {
+            Some((first, count)) if first.checked_add(*count) == Some(cluster) => *count += 1,
+            _ => self.runs.push((cluster, 1)),
+        }
+    }
+}
+
+/// Surveys one volume.
+struct Fat {
+    geometry: Geometry,
+    table: Table,
+    asked: Wishes<Note>,
+    tree: Tree,
+    /// First clusters of the directories that were found.
+    directories: HashSet<u32>,
+    /// Chains that go on in a part of the table that is not here.
+    waiting: Vec<Chain>,
+    /// First and second entries of a file that are parted, by directory and the second's place in it.
+    parted: HashMap<(u64, u64), Parted>,
+    looks_left: u64,
+    is_over: bool,
+}
+
+/// One of two entries of exFAT, of which the other comes with other bytes.
+#[derive(Debug, Clone, Copy)]
+enum Parted {
+    File { id: u64, is_directory: bool, is_deleted: bool },
+    Stream { cluster: u32, size: u64, is_contiguous: bool },
+}
+
+impl Surveyor for Fat {
+    fn name(&self) -> &'static str {
+        match self.geometry.kind {
+            Kind::Fat12 => "FAT12",
+            Kind::Fat16 => "FAT16",
+            Kind::Fat32 => "FAT32",
+            Kind::ExFat => "exFAT",
+        }
+    }
+
+    fn start(&mut self, plan: &mut Plan) {
+        if self.geometry.kind != Kind::ExFat {
+            let table = self.table.kept();
+            self.table.ask(table);
+            self.asked.wish(table, |_| Note::Table);
+        }
+        match self.geometry.root {
+            Root::Fixed(range) => {
+                self.asked.wish(range, |at| Note::Directory { id: ROOT, at, is_deleted: false });
+                self.tree.directory(ROOT, range);
+            }
+            Root::Chain(cluster) => {
+                let size = (self.geometry.kind == Kind::ExFat).then_some(EXFAT_DIRECTORY_BYTES_MAX);
+                let found = Found { is_directory: true, is_deleted: false, cluster, size, is_contiguous: false };
+                self.found(ROOT, ROOT, 0, found, plan);
+            }
+        }
+        self.asked.ask(plan);
+    }
+
+    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+        let parts = self.asked.take(range);
+        for (part, note) in parts {
+            let bytes = part_of(bytes, range, part);
+            match note {
+                Note::Table => self.table_arrived(part, bytes, plan),
+                Note::Directory { id, at, is_deleted } => self.directory(id, at, is_deleted, part, bytes, plan),
+            }
+        }
+        self.asked.ask(plan);
+    }
+
+    fn failed(&mut self, range: ByteRange, plan: &mut Plan) {
+        for (part, note) in self.asked.take(range) {
+            if let Note::Table = note {
+                self.table_arrived(part, &[], plan);
+            }
+        }
+        self.asked.ask(plan);
+    }
+
+    fn idle(&mut self, plan: &mut Plan) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        self.asked.fetch(ByteRange::new(0, PROBED_BYTES), plan);
+        if self.geometry.kind != Kind::ExFat {
+            self.asked.fetch_window(self.table.kept(), plan);
+        }
+        for range in std::mem::take(&mut self.tree).in_order(ROOT, plan) {
+            self.asked.fetch_window(range, plan);
+        }
+        if self.geometry.kind != Kind::ExFat {
+            self.asked.fetch(self.geometry.table, plan);
+        }
+    }
+}
+
+impl Fat {
+    fn new(geometry: Geometry) -> Self {
+        Self {
+            table: Table::new(&geometry),
+            asked: Wishes::new(geometry.volume_bytes),
+            looks_left: u64::from(geometry.clusters) * LOOKS_PER_CLUSTER + 1000,
+            geometry,
+            tree: Tree::default(),
+            directories: HashSet::new(),
+            waiting: Vec::new(),
+            parted: HashMap::new(),
+            is_over: false,
+        }
+    }
+
+    fn table_arrived(&mut self, part: ByteRange, bytes: &[u8], plan: &mut Plan) {
+        self.table.arrived(part, bytes);
+        for chain in std::mem::take(&mut self.waiting) {
+            self.follow(chain, plan);
+        }
+    }
+
+    fn directory(&mut self, id: u64, at: u64, is_deleted: bool, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+        for (index, bytes) in (0u64..).zip(bytes.chunks_exact(ENTRY_BYTES)) {
+            let step = index * ENTRY_BYTES as u64;
+            let (entry, at) = (range.offset + step, at + step);
+            match self.geometry.kind {
+                Kind::ExFat => self.ex_fat_entry(id, at, entry, bytes, plan),
+                kind => {
+                    if let Some(mut found) = entry::fat(bytes, kind == Kind::Fat32) {
+                        found.is_deleted |= is_deleted;
+                        self.found(entry, id, place(at), found, plan);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An entry of exFAT, so far into a directory and into the volume. The two that matter of each file come one after
+    /// the other, but not always with the same bytes, nor in this order.
+    fn ex_fat_entry(&mut self, directory: u64, at: u64, entry: u64, bytes: &[u8], plan: &mut Plan) {
+        let (half, at) = match entry::ex_fat(bytes) {
+            None => return,
+            Some(ExFat::Bitmap { cluster, size }) => {
+                let range = self.geometry.range(cluster, self.geometry.clusters_for(size));
+                if directory == ROOT {
+                    self.asked.fetch_window(ByteRange::new(range.offset, range.len.min(size)), plan);
+                }
+                return;
+            }
+            Some(ExFat::File { is_directory, is_deleted }) => {
+                (Parted::File { id: entry, is_directory, is_deleted }, at + ENTRY_BYTES as u64)
+            }
+            Some(ExFat::Stream { cluster, size, is_contiguous }) => {
+                (Parted::Stream { cluster, size, is_contiguous }, at)
+            }
+        };
+        let (file, stream) = match (self.parted.remove(&(directory, at)), half) {
+            (Some(file @ Parted::File { .. }), stream @ Parted::Stream { .. }) => (file, stream),
+            (Some(stream @ Parted::Stream { .. }), file @ Parted::File { .. }) => (file, stream),
+            _ => {
+                // Mostly for a moment only.
+                if self.parted.len() < WAITING_MAX {
+                    self.parted.insert((directory, at), half);
+                }
+                return;
+            }
+        };
+        if let (Parted::File { id, is_directory, is_deleted }, Parted::Stream { cluster, size, is_contiguous }) =
+            (file, stream)
+        {
+            let found = Found { is_directory, is_deleted, cluster, size: Some(size), is_contiguous };
+            self.found(id, directory, place(at), found, plan);
+        }
+    }
+
+    /// A file or a directory was found.
+    fn found(&mut self, id: u64, directory: u64, place: u32, found: Found, plan: &mut Plan) {
+        let Found { cluster, size, is_directory, is_deleted, is_contiguous } = found;
+        if !self.geometry.has(cluster) || size == Some(0) || (is_directory && !self.directories.insert(cluster)) {
+            return;
+        }
+        let is_ex_fat = self.geometry.kind == Kind::ExFat;
+        let bytes = match (is_directory, is_ex_fat) {
+            // Of what was a directory, its first cluster is looked at.
+            (true, _) if is_deleted && !is_contiguous => self.geometry.cluster_bytes,
+            (true, true) => size.unwrap_or(0).min(EXFAT_DIRECTORY_BYTES_MAX),
+            (true, false) => FAT_DIRECTORY_BYTES_MAX,
+            (false, _) => size.unwrap_or(0),
+        };
+        let left = self.geometry.clusters_for(bytes).min(self.geometry.clusters);
+        if is_directory && id != ROOT {
+            self.tree.name(directory, place, id);
+        }
+        let step = if is_deleted && !is_directory { Step::TakeIfFree(cluster) } else { Step::Take(cluster) };
+        let mut chain = Chain { id, directory, place, found, step, left, runs: SmallVec::new(), asked: 0 };
+        if is_contiguous {
+            chain.runs.push((cluster, left));
+            self.ended(chain, plan);
+        } else if !(is_ex_fat && is_deleted && !is_directory) {
+            // The bitmap of exFAT, which says what is free, is not looked into.
+            self.follow(chain, plan);
+        }
+    }
+
+    /// Follows a chain as far as the table is known.
+    fn follow(&mut self, mut chain: Chain, plan: &mut Plan) {
+        while chain.left > 0 && self.looks_left > 0 && chain.runs.len() < RUNS_MAX {
+            self.looks_left -= 1;
+            chain.step = match chain.step {
+                Step::Take(cluster) | Step::TakeIfFree(cluster) if !self.geometry.has(cluster) => break,
+                Step::Take(cluster) => {
+                    chain.take(cluster);
+                    Step::After(cluster)
+                }
+                Step::After(cluster) => match self.table.next(cluster) {
+                    Next::Cluster(next) => Step::Take(next),
+                    Next::Free | Next::End => break,
+                    Next::Unknown(part) => return self.wait(chain, part, plan),
+                },
+                Step::TakeIfFree(cluster) => {
+                    match self.table.next(cluster) {
+                        Next::Free => chain.take(cluster),
+                        Next::Unknown(part) => return self.wait(chain, part, plan),
+                        // It has been written over from its start on: nothing is left of it.
+                        _ if chain.runs.is_empty() => return,
+                        _ => {}
+                    }
+                    Step::TakeIfFree(cluster + 1)
+                }
+            };
+        }
+        self.ended(chain, plan);
+    }
+
+    /// Puts a chain aside until a part of the table is here. What is known of a directory is asked for at once.
+    fn wait(&mut self, mut chain: Chain, part: ByteRange, plan: &mut Plan) {
+        if self.table.is_away(part) {
+            self.table.ask(part);
+            if !self.asked.wish(part, |_| Note::Table) {
+                self.table.arrived(part, &[]);
+            }
+        }
+        if self.table.is_asked(part) && self.waiting.len() < WAITING_MAX {
+            self.ask_for_directory(&mut chain);
+            self.waiting.push(chain);
+        } else {
+            self.ended(chain, plan);
+        }
+    }
+
+    /// All of a chain is known that will be.
+    fn ended(&mut self, mut chain: Chain, plan: &mut Plan) {
+        self.ask_for_directory(&mut chain);
+        let mut left = chain.found.size.unwrap_or(0);
+        let mut runs: SmallVec<[ByteRange; 2]> = SmallVec::new();
+        for (first, count) in &chain.runs {
+            let mut range = self.geometry.range(*first, *count);
+            range.len = range.len.min(left);
+            left -= range.len;
+            if !range.is_empty() {
+                runs.push(range);
+            }
+        }
+        if !chain.found.is_directory && !runs.is_empty() {
+            plan.file(FileRuns { id: chain.id, directory: chain.directory, place: chain.place, runs });
+        }
+    }
+
+    /// Asks for what is known of a directory and was not asked for.
+    fn ask_for_directory(&mut self, chain: &mut Chain) {
+        if !chain.found.is_directory {
+            return;
+        }
+        for (first, count) in std::mem::take(&mut chain.runs) {
+            let start = u64::from(chain.asked) * self.geometry.cluster_bytes;
+            let range = self.geometry.range(first, count);
+            let (id, is_deleted) = (chain.id, chain.found.is_deleted);
+            self.asked.wish(range, |at| Note::Directory { id, at: start + at, is_deleted });
+            self.tree.directory(id, range);
+            chain.asked = chain.asked.saturating_add(count);
+        }
+    }
+}
+
+/// An entry's place among the others.
+fn place(at: u64) -> u32 {
+    u32::try_from(at / ENTRY_BYTES as u64).unwrap_or(u32::MAX)
+}

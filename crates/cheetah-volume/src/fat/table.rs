@@ -1,0 +1,147 @@
+//! The file allocation table: which cluster follows which.
+
+use cheetah_device::ByteRange;
+
+use super::boot::{Geometry, Kind};
+use crate::le::{le16, le32};
+use crate::survey::wishes::part_of;
+
+/// The table is kept in pages of so many bytes; a megabyte's multiples are also multiples of this.
+const PAGE_BYTES: u64 = 64 << 10;
+/// What is kept of a table at most, from its start: 16 million clusters of FAT32. Chains end beyond.
+pub(super) const KEPT_BYTES_MAX: u64 = 64 << 20;
+
+/// What the table says of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Another one follows.
+    Cluster(u32),
+    /// It is the last one; or nobody can say what follows.
+    End,
+    /// It is not in use.
+    Free,
+    /// This part of the table has to be read first.
+    Unknown(ByteRange),
+}
+
+#[derive(Debug, Clone)]
+enum Page {
+    /// Nobody asked for it.
+    Away,
+    /// It was asked for.
+    Asked,
+    /// Empty where it cannot be read.
+    Here(Vec<u8>),
+}
+
+/// The table, as far as it is here.
+#[derive(Debug)]
+pub(super) struct Table {
+    kind: Kind,
+    range: ByteRange,
+    pages: Vec<Page>,
+}
+
+impl Table {
+    /// A table of which nothing is here.
+    pub fn new(geometry: &Geometry) -> Self {
+        let range = geometry.table;
+        let kept = range.len.min(KEPT_BYTES_MAX);
+        let pages = (range.offset % PAGE_BYTES + kept).div_ceil(PAGE_BYTES);
+        Self { kind: geometry.kind, range, pages: vec![Page::Away; usize::try_from(pages).unwrap_or(0)] }
+    }
+
+    /// The part that is kept.
+    pub fn kept(&self) -> ByteRange {
+        ByteRange::new(self.range.offset, self.range.len.min(KEPT_BYTES_MAX))
+    }
+
+    /// Part of it was asked for.
+    pub fn ask(&mut self, part: ByteRange) {
+        for (page, _) in self.pages_of(part) {
+            self.put(page, Page::Asked);
+        }
+    }
+
+    /// Part of it is here; no bytes if it cannot be read.
+    pub fn arrived(&mut self, part: ByteRange, bytes: &[u8]) {
+        for (page, piece) in self.pages_of(part) {
+            self.put(page, Page::Here(part_of(bytes, part, piece).to_vec()));
+        }
+    }
+
+    fn put(&mut self, at: usize, page: Page) {
+        if let Some(place) = self.pages.get_mut(at) {
+            *place = page;
+        }
+    }
+
+    /// What comes after a cluster.
+    pub fn next(&self, cluster: u32) -> Next {
+        let cluster = u64::from(cluster);
+        let found = match self.kind {
+            Kind::Fat12 => self.entry(cluster + cluster / 2, 1).and_then(|low| {
+                let high = self.entry(cluster + cluster / 2 + 1, 1)?;
+                let both = low | high << 8;
+                Ok(if cluster % 2 == 0 { both & 0xfff } else { both >> 4 })
+            }),
+            Kind::Fat16 => self.entry(cluster * 2, 2),
+            Kind::Fat32 => self.entry(cluster * 4, 4).map(|entry| entry & 0x0fff_ffff),
+            Kind::ExFat => self.entry(cluster * 4, 4),
+        };
+        let bad = match self.kind {
+            Kind::Fat12 => 0xff7,
+            Kind::Fat16 => 0xfff7,
+            Kind::Fat32 => 0x0fff_fff7,
+            Kind::ExFat => 0xffff_fff7,
+        };
+        match found {
+            Ok(0) => Next::Free,
+            Ok(next) if next < bad => Next::Cluster(next),
+            Ok(_) => Next::End,
+            Err(next) => next,
+        }
+    }
+
+    /// A number of one, two or four bytes, so far into the table; or why it cannot be had.
+    fn entry(&self, at: u64, bytes: u64) -> Result<u32, Next> {
+        let at = self.range.offset + at;
+        let first = self.range.offset / PAGE_BYTES;
+        let index = at / PAGE_BYTES - first;
+        let start = (index + first).saturating_mul(PAGE_BYTES);
+        match usize::try_from(index).ok().and_then(|index| self.pages.get(index)) {
+            None => Err(Next::End),
+            Some(Page::Here(page)) => {
+                let at = usize::try_from(at - start.max(self.range.offset)).unwrap_or(usize::MAX);
+                match bytes {
+                    _ if at >= page.len() => Err(Next::End),
+                    1 => Ok(page.get(at).copied().unwrap_or(0).into()),
+                    2 => Ok(le16(page, at).into()),
+                    _ => Ok(le32(page, at)),
+                }
+            }
+            Some(Page::Away | Page::Asked) => {
+                Err(Next::Unknown(ByteRange::new(start, PAGE_BYTES).intersection(self.kept()).unwrap_or(self.kept())))
+            }
+        }
+    }
+
+    /// Whether nobody has asked for a part.
+    pub fn is_away(&self, part: ByteRange) -> bool {
+        self.pages_of(part).any(|(page, _)| matches!(self.pages.get(page), Some(Page::Away)))
+    }
+
+    /// Whether a part has been asked for, and is not here yet.
+    pub fn is_asked(&self, part: ByteRange) -> bool {
+        self.pages_of(part).any(|(page, _)| matches!(self.pages.get(page), Some(Page::Asked)))
+    }
+
+    /// Indexes of the pages of a part, each with the piece that is in it.
+    fn pages_of(&self, part: ByteRange) -> impl Iterator<Item = (usize, ByteRange)> + use<> {
+        let first = self.range.offset / PAGE_BYTES;
+        part.split_at_multiples(PAGE_BYTES).filter_map(move |piece| {
+            let index = (piece.offset / PAGE_BYTES).checked_sub(first)?;
+            Some((usize::try_from(index).ok()?, piece))
+        })
+    }
+}
