@@ -7,9 +7,9 @@ __version__: str
 
 @final
 class How:
-    """How to open a source: always for reading. `cache` and `prefetch` in bytes, 0 for none."""
+    """How to open a source: always for reading. `cache` as on the command line, `prefetch` in bytes."""
 
-    def __new__(cls, *, cache: int, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float) -> How: ...
+    def __new__(cls, *, cache: str | None, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float) -> How: ...
 
 @final
 class Device:

@@ -139,25 +139,30 @@ class Device(io.RawIOBase):
 def open(  # pylint: disable=redefined-builtin
     source: str | os.PathLike[str],
     *,
-    cache: int | None = None,
+    cache: int | str | None = None,
     prefetch: int | None = None,
     timeout_s: float = 10,
     allow_lost: bool = False,
 ) -> Device:
     """Opens a source for reading: a drive file, an image in any format, a disk, or an NBD or iSCSI URI.
 
-    `cache` is the memory, in bytes, for keeping what was read of a source at the other end of a link (none unless
-    told), `prefetch` that for reading ahead (64 MiB unless told, 0 for none). A node or a server that is silent for
-    longer than `timeout_s` seconds is lost. `allow_lost` opens a drive although nodes are lost; what they held is in
+    `cache` is the memory, in bytes, for keeping what was read of a source at the other end of a link; or, as on the
+    command line, "memory:SIZE" or "DIRECTORY:SIZE"; nothing is kept unless told. `prefetch` is the memory for reading
+    ahead over a link, in bytes: 64 MiB unless told, 0 for none. A node or a server that is silent for longer than
+    `timeout_s` seconds is lost. `allow_lost` opens a drive although nodes are lost; what they held is in
     `Device.lost`, and cannot be read.
 
     Raises `cheetah.Error` where it cannot be opened.
     """
     source = settled(source)
-    opened = _native.Device(source, how(cache, prefetch, timeout_s, allow_lost))
+    opened = _native.Device(
+        source, how(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost)
+    )
     return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost))
 
 
-def _open_again(source: str, cache: int | None, prefetch: int | None, timeout_s: float, allow_lost: bool) -> Device:
+def _open_again(
+    source: str, cache: int | str | None, prefetch: int | None, timeout_s: float, allow_lost: bool
+) -> Device:
     """What a pickled device is."""
     return open(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost)

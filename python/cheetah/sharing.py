@@ -11,6 +11,9 @@ from typing import Self
 from cheetah import _native
 from cheetah.how import how, settled
 
+#: What is kept of what crosses a link, unless told otherwise: in memory, the command line's default.
+CACHE = "memory"
+
 
 class Share:
     """A source that this process has open and serves over NBD, on a Unix socket in a directory of its own.
@@ -38,8 +41,8 @@ class Share:
         """Counters, which only grow: of requests and of bytes.
 
         `served_…` is what clients asked for. `source_…` is what was read of the source, below all that keeps or fetches
-        ahead; a drive has none, since it is many sources. `prefetch_…` is there where anything is fetched ahead, and
-        `cache_…` where what was read is kept.
+        ahead; a drive has none, since it is many sources. `cache_…` is there where what crosses a link is kept, and
+        `prefetch_…` where anything is read ahead. `foreseen_files` are those whose place foresight knows.
         """
         return self._native.stats()
 
@@ -76,7 +79,7 @@ def _end(native: _native.Share, directory: Path, pid: int) -> None:
 def share(
     source: str | os.PathLike[str],
     *,
-    cache: int | None = None,
+    cache: int | str | None = None,
     foresight: bool = True,
     prefetch: int | None = None,
     timeout_s: float = 10,
@@ -84,10 +87,15 @@ def share(
 ) -> Share:
     """Opens a source as `cheetah.open` does, and serves it to other processes: this process is the hub.
 
-    Over a slow link that is how several processes read: what crosses it is kept here once for all of them (`cache`, in
-    bytes), and with `foresight` the metadata of the file systems in it is fetched before anybody asks.
+    Over a slow link that is how several processes read: what crosses it is kept here once for all of them (`cache` as
+    in `cheetah.open`; 256 MiB of memory unless told, 0 for nothing), and with `foresight` what tools will read of the
+    file systems there is fetched before anybody asks.
 
     Raises `cheetah.Error` where the source cannot be opened, or the socket not be made.
     """
     source = settled(source)
-    return Share(source, how(cache, prefetch, timeout_s, allow_lost, foresight))
+    cache = CACHE if cache is None else cache
+    return Share(
+        source,
+        how(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, foresight=foresight),
+    )

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cheetah_source::Access;
+use cheetah_source::{Access, CacheWish};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -12,16 +12,18 @@ pub struct How(Access);
 
 #[pymethods]
 impl How {
-    /// `cache` and `prefetch` are in bytes; 0 is none.
+    /// `cache` is as on the command line: `memory[:SIZE]` or `DIRECTORY[:SIZE]`. `prefetch` is in bytes.
     #[new]
     #[pyo3(signature = (*, cache, prefetch, foresight, allow_lost, timeout_s))]
-    fn new(cache: u64, prefetch: u64, foresight: bool, allow_lost: bool, timeout_s: f64) -> PyResult<Self> {
+    fn new(cache: Option<&str>, prefetch: u64, foresight: bool, allow_lost: bool, timeout_s: f64) -> PyResult<Self> {
         let timeout = Duration::try_from_secs_f64(timeout_s).ok().filter(|timeout| !timeout.is_zero());
         let timeout = timeout.ok_or_else(|| {
             PyValueError::new_err(format!("timeout_s must be a positive number of seconds, not {timeout_s}"))
         })?;
-        let _ = (cache, foresight);
-        Ok(Self(Access { prefetch_bytes: prefetch, allow_lost, ..Access::read_once(timeout) }))
+        let cache = cache.map(str::parse::<CacheWish>).transpose();
+        let cache = cache.map_err(|error| PyValueError::new_err(format!("cache: {error}")))?;
+        let plain = Access::read_once(timeout);
+        Ok(Self(Access { cache, foresight, prefetch_bytes: prefetch, allow_lost, ..plain }))
     }
 }
 

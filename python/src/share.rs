@@ -100,6 +100,17 @@ fn add(counters: &Bound<'_, PyDict>, stats: &Stats) -> PyResult<()> {
         counters.set_item("source_requests", source.requests)?;
         counters.set_item("source_bytes", source.bytes)?;
     }
+    if let Some(cache) = &stats.cache {
+        counters.set_item("cache_hits", cache.hits)?;
+        counters.set_item("cache_misses", cache.misses)?;
+        counters.set_item("cache_waits", cache.waits)?;
+        counters.set_item("cache_crossed_bytes", cache.crossed_bytes())?;
+        counters.set_item("cache_unused_bytes", cache.unused_bytes())?;
+        counters.set_item("cache_held_bytes", cache.held_bytes)?;
+    }
+    if let Some(files) = stats.files {
+        counters.set_item("foreseen_files", files)?;
+    }
     if let Some(prefetch) = &stats.prefetch {
         counters.set_item("prefetch_hits", prefetch.hits)?;
         counters.set_item("prefetch_misses", prefetch.misses)?;

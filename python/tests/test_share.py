@@ -39,6 +39,32 @@ def test_processes_read_what_one_has_open(image: Path) -> None:
         assert 0 < stats["source_bytes"] <= stats["served_bytes"] + 64 * MIB
 
 
+def test_what_crossed_the_link_for_one_is_there_for_all(image: Path, nbdkit: Callable[..., str]) -> None:
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    with cheetah.share(nbdkit("file", image)) as share:
+        assert [python(HASH, share.uri) for _ in range(2)] == [f"nbd {digest}\n"] * 2
+        stats = share.stats()
+        assert stats["served_bytes"] >= 2 * share.size
+        assert stats["source_bytes"] <= share.size and stats["cache_hits"] > 0
+
+
+def test_nothing_is_kept_if_nothing_is_to_be(image: Path, nbdkit: Callable[..., str]) -> None:
+    with cheetah.share(nbdkit("file", image), cache=0, prefetch=0) as share:
+        for _ in range(2):
+            assert len(cheetah.open(share.uri).pread(0, MIB)) == MIB
+        assert share.stats()["source_bytes"] == 2 * MIB
+
+
+def test_what_is_kept_may_be_on_a_disk(image: Path, tmp_path: Path, nbdkit: Callable[..., str]) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    with cheetah.open(nbdkit("file", image), cache=f"{kept}:4MiB") as device:
+        assert device.read() == image.read_bytes() == device.pread(0, device.size)
+        assert list(kept.iterdir()) == []
+    with pytest.raises(ValueError, match="cache"):
+        cheetah.open(image, cache="memory:lots")
+
+
 def test_the_socket_is_private_and_gone_afterwards(image: Path) -> None:
     share = cheetah.share(image)
     socket = Path(share.uri.partition("socket=")[2])
@@ -83,7 +109,7 @@ def test_what_is_unreadable_is_unreadable_to_all(tmp_path: Path, nbdkit: Callabl
     uri = nbdkit(
         "--filter=error", "file", image, "error-pread=EIO", "error-pread-rate=100%", f"error-pread-file={failing}"
     )
-    with cheetah.share(uri) as share, cheetah.open(share.uri) as device:
+    with cheetah.share(uri, foresight=False) as share, cheetah.open(share.uri) as device:
         failing.touch()
         with pytest.raises(OSError):
             device.pread(0, 512)
