@@ -81,6 +81,11 @@ pub enum Event {
     },
     /// The image was read back and compared.
     Verified(Box<Verified>),
+    /// The drive is no more: its memory was given back.
+    Destroyed {
+        /// What each node said of that, a sentence each.
+        nodes: Vec<String>,
+    },
 }
 
 /// How an acquisition began.

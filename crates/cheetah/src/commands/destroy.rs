@@ -1,7 +1,8 @@
 //! `cheetah destroy`: the nodes get their memory back, wiped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use cheetah_acquire::custody::{CustodyLog, Event, SigningKey};
 use cheetah_device::Size;
 use cheetah_drive::DriveFile;
 use cheetah_drive::destroy::{DestroyOptions, NodeOutcome, Outcome, destroy};
@@ -16,7 +17,7 @@ use crate::ui::Ui;
 #[command(long_about = "Gives a drive's memory back to its nodes, which wipe it, and removes the drive file, \
 which is kept if a node cannot be reached, unless --force.
 
-Each node reads back what it wiped and says so. Refused while somebody uses the drive, unless --force.
+Each node reads back what it wiped and says so; the drive's custody log keeps that, and stays. Refused while somebody uses the drive, unless --force.
 
   cheetah destroy case42.drive")]
 pub struct Args {
@@ -36,6 +37,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
+    note(&args.drive, &lines, ui);
     let unreachable = destroyed.nodes.iter().any(|node| matches!(node.outcome, Outcome::Unreachable { .. }));
     let fate = match (destroyed.file_removed, unreachable) {
         (true, _) => "is gone",
@@ -52,6 +54,22 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         "{} may still hold what was on the drive; stop the node there, which wipes all it lent",
         in_doubt.join(", ")
     )))
+}
+
+/// Puts the receipts on record, where there is a record of what the drive held. The memory is wiped by now, so that
+/// failing to say so cannot undo it.
+fn note(drive: &Path, lines: &[String], ui: Ui) {
+    let path = CustodyLog::path_for(drive);
+    if !path.exists() {
+        return;
+    }
+    let nodes = lines.iter().map(|line| line.trim().to_owned()).collect();
+    let noted = SigningKey::own()
+        .and_then(|key| CustodyLog::open_existing(&path, key))
+        .and_then(|mut log| log.append(&Event::Destroyed { nodes }));
+    if let Err(error) = noted {
+        ui.warn(format_args!("that the drive was destroyed is not noted in its custody log: {error}"));
+    }
 }
 
 fn in_doubt(node: &NodeOutcome) -> bool {

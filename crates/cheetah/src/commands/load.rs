@@ -67,10 +67,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     let source = Source::open(source, timeout).await?;
     let how = How { hashes: args.hash, force_lease: args.force_lease, timeout };
-    let left = format!(
-        ": {} holds part of the image only, and says so; load it again, or destroy it",
-        args.drive.display()
-    );
+    let left =
+        format!(": {} holds part of the image only, and says so; load it again, or destroy it", args.drive.display());
     let image = load(&mut file, source, how, &left, &mut stop, ui).await?;
     let value = json!({
         "drive": args.drive, "source": image.source, "size_bytes": image.size, "hashes": image.hashes,

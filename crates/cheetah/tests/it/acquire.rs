@@ -142,19 +142,21 @@ fn a_disk_that_fails_now_and_then_is_read_whole() {
 
 #[test]
 fn killed_at_random_until_it_is_complete() {
-    if !need::programs(&["nbdkit", "ewfverify"]) {
+    if !need::programs(&["ewfverify"]) {
         return;
     }
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", 24 * MIB);
-    // Slow enough to be killed on the way: 8 MiB a second.
-    let peer = Peer::nbdkit_unix(&examiner.desk, &["--filter=rate", "file", &disk, "rate=64M"]);
+    // Slow enough to be killed on the way. An agent of ours: nbdkit 1.32 now and then fails an assertion when a client
+    // that has many requests under way is gone.
+    let agent = Service::start(&["serve", &disk, "--listen", "127.0.0.1:0", "--rate-max", "8MiB"]);
+    let source = text(&agent.ready, "uri");
     let node = Node::start("48MiB");
     let drive = examiner.desk.arg("x.drive");
     cheetah(&["create", &drive, "--nodes", node.address(), "--size", "24MiB"]).ok();
     let e01 = examiner.desk.arg("x.E01");
     // The one before is dead, but its lease on the drive lives a little longer.
-    let args = [peer.uri.as_str(), &examiner.desk.arg("x.raw"), &e01, &drive, "--checkpoint", "1MiB", "--force-lease"];
+    let args = [source, &examiner.desk.arg("x.raw"), &e01, &drive, "--checkpoint", "1MiB", "--force-lease"];
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
     eprintln!("seed {seed}");
     for kill in 0..3u64 {

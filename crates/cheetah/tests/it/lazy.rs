@@ -258,7 +258,8 @@ fn killed_it_goes_on_from_what_was_recorded() {
 
     // The filler that was killed left no last word; the log has everything else that was done.
     let log = std::fs::read_to_string(desk.at("case.drive.custody")).unwrap();
-    let events: Vec<_> = log.lines().map(|line| text(&serde_json::from_str(line).unwrap(), "event").to_owned()).collect();
+    let events: Vec<_> =
+        log.lines().map(|line| text(&serde_json::from_str(line).unwrap(), "event").to_owned()).collect();
     let expected = ["started", "resumed", "source_changed", "resumed", "hashes", "finished", "verified"];
     assert_eq!(events, expected);
     cheetah(&["verify", desk.arg("case.drive.custody").as_str()]).ok();
@@ -362,7 +363,11 @@ fn bad_sectors_are_errors_for_ever_and_never_zeros() {
     cheetah(&["export", &drive, "--unix", &desk.arg("w.sock"), "--writable"])
         .says(2, &["could not be read", "overlay"]);
     cheetah(&["destroy", &drive]).ok();
-    assert!(!names(&desk).iter().any(|name| name.starts_with("case.drive")), "{:?}", names(&desk));
+    let left: Vec<_> = names(&desk).into_iter().filter(|name| name.starts_with("case.drive")).collect();
+    assert_eq!(left, ["case.drive.custody"], "the record of it stays, and says so");
+    let log = std::fs::read_to_string(desk.at("case.drive.custody")).unwrap();
+    assert!(log.lines().any(|line| line.contains(r#""event":"unreadable""#)));
+    assert!(log.lines().last().unwrap().contains("verified zero"), "{log}");
 }
 
 #[test]
