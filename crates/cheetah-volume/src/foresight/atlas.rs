@@ -50,20 +50,22 @@ struct Found {
 }
 
 impl Finds {
-    /// Notes files of the volume of that number, which starts at `start`.
-    pub(super) fn note(&mut self, volume: u32, start: u64, files: impl IntoIterator<Item = FileRuns>) {
+    /// Notes files of the volume of that number, which lies at `volume`.
+    pub(super) fn note(&mut self, number: u32, volume: ByteRange, files: impl IntoIterator<Item = FileRuns>) {
         for file in files {
             if self.files.len() >= FILES_MAX || self.runs.len() + file.runs.len() > RUNS_MAX {
                 return;
             }
-            // Not truncated: see the limits.
-            let (run, runs) = (self.runs.len() as u32, file.runs.len() as u32);
-            self.runs.extend(
-                file.runs.iter().filter_map(|run| Some(ByteRange::new(run.offset.checked_add(start)?, run.len))),
-            );
-            let runs = runs.min(self.runs.len() as u32 - run);
+            let placed = |run: &ByteRange| {
+                let offset = run.offset.checked_add(volume.offset)?;
+                ByteRange::new(offset, run.len).intersection(volume)
+            };
+            let run = self.runs.len();
+            self.runs.extend(file.runs.iter().filter_map(placed));
             let FileRuns { id, directory, place, .. } = file;
-            self.files.push(Found { volume, id, directory, place, run, runs });
+            // Not truncated: see the limits.
+            let (run, runs) = (run as u32, (self.runs.len() - run) as u32);
+            self.files.push(Found { volume: number, id, directory, place, run, runs });
         }
     }
 
@@ -208,8 +210,8 @@ impl Atlas {
 
     /// Bytes of content before `offset`, which is in the run that starts there.
     fn position(&self, start: &Start, offset: u64) -> u64 {
-        let before: u64 = self.runs_of(start.file).iter().take(start.nth as usize).map(|run| run.len).sum();
-        before + (offset - start.offset)
+        let runs = self.runs_of(start.file).iter().take(start.nth as usize);
+        runs.fold(offset - start.offset, |sum, run| sum.saturating_add(run.len))
     }
 
     /// Where a file's content lies; nothing for one without any.

@@ -88,7 +88,7 @@ impl Foreteller {
         let from = at.saturating_add(range.len);
         let (from, to) = (open.hinted.max(from), from.saturating_add(open.window));
         // Not a little at a time: each hint is a request.
-        if known.is_none() || to.saturating_sub(from) * 2 >= open.window {
+        if known.is_none() || to.saturating_sub(from) * 4 >= open.window {
             for part in parts(atlas.runs_of(file), from, to) {
                 if spend(part, &mut self.hinted) {
                     open.hinted = to;

@@ -32,6 +32,8 @@ mod foreteller;
 mod scout;
 mod shell;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

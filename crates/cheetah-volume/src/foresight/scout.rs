@@ -144,11 +144,11 @@ impl Survey<'_> {
         event: impl FnOnce(&mut dyn Surveyor, &mut Plan) + Send + 'static,
     ) -> std::result::Result<Box<dyn Surveyor>, &'static str> {
         let (mut plan, shared) = (std::mem::take(&mut self.plan), Arc::clone(self.shared));
-        let (number, start) = (self.number, self.volume.offset);
+        let (number, volume) = (self.number, self.volume);
         let thought = tokio::task::spawn_blocking(move || {
             event(&mut *surveyor, &mut plan);
             if !plan.files.is_empty() {
-                shared.note(number, start, plan.files.drain(..));
+                shared.note(number, volume, plan.files.drain(..));
             }
             (surveyor, plan)
         });

@@ -32,9 +32,9 @@ impl Shared {
     }
 
     /// Takes note of files. Slow now and then.
-    pub(super) fn note(&self, volume: u32, start: u64, files: impl IntoIterator<Item = FileRuns>) {
+    pub(super) fn note(&self, number: u32, volume: ByteRange, files: impl IntoIterator<Item = FileRuns>) {
         let mut finds = self.finds.lock();
-        finds.note(volume, start, files);
+        finds.note(number, volume, files);
         if finds.count() >= (2 * self.files()).max(FILES_FIRST) {
             self.foreteller.lock().learn(Arc::new(finds.atlas()));
         }

@@ -58,22 +58,32 @@ impl Streams {
         self.streams.first_mut()
     }
 
-    /// A stream of which this is the third file; the shortest steps win, and listings over other orders.
+    /// A stream that this file goes on: the third of neighbours, whoever else read files meanwhile; or the fourth in a
+    /// row at equal steps, since at random there are always three somewhere. The shortest steps win, and listings over
+    /// other orders.
     fn find(&self, atlas: &Atlas, file: FileIndex) -> Option<Stream> {
         let mut best: Option<Stream> = None;
         for order in Order::ALL {
-            let rank = |file| atlas.rank(order, file).map(i64::from);
-            let Some(here) = rank(file) else { continue };
-            let ranks: Vec<i64> = self.history.iter().filter_map(|file| rank(*file)).collect();
-            for step in ranks.iter().map(|before| here - before).filter(|step| (1..=STEP_MAX).contains(&step.abs())) {
-                let third = ranks.contains(&(here - 2 * step));
-                if third && best.as_ref().is_none_or(|best| step.abs() < best.step.abs()) {
-                    best = Some(Stream { order, step, at: here, ahead: here, window: WINDOW_FIRST });
-                }
+            let rank = |file: &FileIndex| atlas.rank(order, *file).map(i64::from);
+            let Some(here) = rank(&file) else { continue };
+            let before: Vec<i64> = self.history.iter().filter_map(rank).collect();
+            let neighbour = |step: &i64| before.contains(&(here - step)) && before.contains(&(here - 2 * step));
+            let step = [1, -1, 2, -2].into_iter().find(neighbour).or_else(|| even_step(here, &before));
+            if let Some(step) = step
+                && best.as_ref().is_none_or(|best| step.abs() < best.step.abs())
+            {
+                best = Some(Stream { order, step, at: here, ahead: here, window: WINDOW_FIRST });
             }
         }
         best
     }
+}
+
+/// The step from each of the last files to the next, if it is always the same.
+fn even_step(here: i64, before: &[i64]) -> Option<i64> {
+    let [first, second, third, ..] = before else { return None };
+    let step = here - first;
+    (first - second == step && second - third == step && (1..=STEP_MAX).contains(&step.abs())).then_some(step)
 }
 
 impl Stream {
