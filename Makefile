@@ -20,14 +20,19 @@ test: ## install what testing needs; run every test, against the real peers, and
 	@scripts/install-deps --build --demo --test
 	@scripts/build-static
 	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah cargo test --workspace --no-fail-fast -- --show-output
+	@scripts/python-env
+	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml python/tests lab/tests
 	@$(MAKE) --no-print-directory fuzz
 
-lint: ## format, clippy with warnings denied, licences and origins of dependencies
-	@scripts/install-deps --build
+lint: ## format, clippy with warnings denied, licences and origins of dependencies; ruff and mypy
+	@scripts/install-deps --build --python
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	@scripts/install-cargo-tool cargo-deny
 	cargo deny --log-level error check licenses bans sources
+	@scripts/python-env --tools
+	target/venv/bin/ruff check --quiet
+	cd python && ../target/venv/bin/mypy cheetah
 
 static: ## one static binary for any Linux: target/static/cheetah
 	@scripts/install-deps --build

@@ -1,6 +1,5 @@
 """The first byte of a file in a drive that is still being filled over a slow link, beside a direct read."""
 
-import os
 import random
 import re
 

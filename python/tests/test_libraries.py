@@ -1,6 +1,7 @@
 """Libraries that take file objects, unmodified: they must see what they see on the plain image."""
 
 import gzip
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,9 +60,10 @@ def dfvfs(file: Any, kind: str) -> list[str]:
 
 
 def dissect_ntfs(file: Any) -> list[str]:
-    """Every name Dissect sees."""
+    """The names Dissect sees first; it takes its time."""
     ntfs = pytest.importorskip("dissect.ntfs").NTFS(file)
-    return [f"{record.segment} {record.filename}" for record in ntfs.mft.segments()]
+    records = itertools.islice(ntfs.mft.segments(), 300)
+    return [f"{record.segment} {record.filename}" for record in records]
 
 
 def dissect_extfs(file: Any) -> list[str]:

@@ -6,7 +6,6 @@ import html
 from markupsafe import Markup
 
 
-
 class Drawing:
     """An `<svg>` that says what it shows to those who do not see it. Lengths are in units of its own `width`."""
 
