@@ -164,7 +164,7 @@ impl Ntfs {
                 }
                 kind::DATA => self.content(id, attribute, plan),
                 kind::INDEX_ALLOCATION => self.index(id, attribute, plan),
-                kind::ATTRIBUTE_LIST => self.fetch(attribute, SYSTEM_FILE_BYTES_MAX, plan),
+                kind::ATTRIBUTE_LIST => self.fetch_soon(attribute, SYSTEM_FILE_BYTES_MAX, plan),
                 _ => {}
             }
         }
@@ -172,20 +172,20 @@ impl Ntfs {
 
     fn content(&mut self, id: u64, attribute: Attribute<'_>, plan: &mut Plan) {
         match id {
-            system::SECURE => self.fetch(attribute, SECURE_BYTES_MAX, plan),
+            system::SECURE => self.fetch_soon(attribute, SECURE_BYTES_MAX, plan),
             system::BITMAP => {
                 // A cluster of it at opening; all of it when unallocated space is looked for.
-                self.fetch(attribute, self.boot.cluster_bytes, plan);
+                self.fetch_soon(attribute, self.boot.cluster_bytes, plan);
                 let room = LATER_MAX.saturating_sub(self.later.len());
                 self.later.extend(ranges(attribute, self.boot).take(room));
             }
-            system::LOG => self.fetch(attribute, JOURNAL_HEAD_BYTES, plan),
+            system::LOG => self.fetch_start(attribute, JOURNAL_HEAD_BYTES, plan),
             system::MIRROR | system::ATTRIBUTE_DEFINITIONS | system::UPPER_CASE => {
-                self.fetch(attribute, SYSTEM_FILE_BYTES_MAX, plan);
+                self.fetch_start(attribute, SYSTEM_FILE_BYTES_MAX, plan);
             }
             _ if attribute.name() == b"$\0J\0" && !self.has_journal => {
                 self.has_journal = ranges(attribute, self.boot).next().is_some();
-                self.fetch(attribute, JOURNAL_HEAD_BYTES, plan);
+                self.fetch_start(attribute, JOURNAL_HEAD_BYTES, plan);
             }
             _ if is_content(attribute) => {
                 if let (Some(content), Some(catalogue)) = (attribute.non_resident(), &mut self.catalogue) {
@@ -199,7 +199,7 @@ impl Ntfs {
     fn index(&mut self, id: u64, attribute: Attribute<'_>, plan: &mut Plan) {
         let name = attribute.name();
         if id == system::SECURE && name == b"$\0S\0I\0I\0" {
-            return self.fetch(attribute, SECURE_BYTES_MAX, plan);
+            return self.fetch_soon(attribute, SECURE_BYTES_MAX, plan);
         }
         if name != b"$\0I\x003\x000\0" {
             return;
@@ -207,14 +207,22 @@ impl Ntfs {
         let Some(index) = attribute.non_resident() else { return };
         let is_kept = self.catalogue.as_mut().is_some_and(|catalogue| catalogue.index(id, index, &self.boot));
         if !is_kept {
-            self.fetch(attribute, SYSTEM_FILE_BYTES_MAX, plan);
+            self.fetch_soon(attribute, SYSTEM_FILE_BYTES_MAX, plan);
         }
     }
 
-    /// Has up to so many bytes of an attribute's content fetched.
-    fn fetch(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut Plan) {
+    /// Has up to so many bytes of an attribute's content fetched, and what The Sleuth Kit reads along with them, before the
+    /// rest of the MFT: tools need them first.
+    fn fetch_soon(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut Plan) {
         for range in first_bytes(ranges(attribute, self.boot), bytes_max) {
-            self.wanted.fetch_windows(plan, range);
+            self.wanted.fetch_windows_soon(plan, range);
+        }
+    }
+
+    /// Has the first so many bytes of an attribute's content fetched.
+    fn fetch_start(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut Plan) {
+        for range in first_bytes(ranges(attribute, self.boot), bytes_max) {
+            self.wanted.fetch(plan, range);
         }
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Table {
     /// Its runs by their start on the volume, with their end there, and their start in the MFT. None overlap.
     runs: BTreeMap<u64, (u64, u64)>,
     mapped: Ranges,
+    /// What of it was looked at.
+    seen: Ranges,
     split: BTreeMap<u64, Split>,
     /// The record that is looked at.
     record: Vec<u8>,
@@ -43,15 +45,18 @@ impl Table {
         }
     }
 
-    /// Shows each record that `bytes`, which were read at `range`, completes: its number, and a copy of it.
+    /// Shows each record that `bytes`, which were read at `range`, completes: its number, and a copy of it. Bytes that were
+    /// here before are not looked at again.
     pub(super) fn records(&mut self, range: ByteRange, bytes: &[u8], mut each: impl FnMut(u64, &mut [u8])) {
         let first = self.runs.range(..=range.offset).next_back().map_or(range.offset, |(&start, _)| start);
         let runs: Vec<_> = self.runs.range(first..range.end()).map(|(&start, &run)| (start, run)).collect();
         for (start, (end, at)) in runs {
             let Some(both) = ByteRange::between(start, end).intersection(range) else { continue };
-            let skip = (both.offset - range.offset) as usize;
-            let Some(part) = bytes.get(skip..skip + both.len as usize) else { return };
-            self.part(at.saturating_add(both.offset - start), part, &mut each);
+            for new in self.seen.add(both) {
+                let skip = (new.offset - range.offset) as usize;
+                let Some(part) = bytes.get(skip..skip + new.len as usize) else { return };
+                self.part(at.saturating_add(new.offset - start), part, &mut each);
+            }
         }
     }
 

@@ -51,6 +51,14 @@ impl Wanted {
         }
     }
 
+    /// As [`fetch_windows`](Self::fetch_windows), but sooner: what is read goes before what is fetched. It may still be read for
+    /// itself.
+    pub(crate) fn fetch_windows_soon(&mut self, plan: &mut Plan, range: ByteRange) {
+        let before = plan.fetches.len();
+        self.fetch_windows(plan, range);
+        plan.reads.extend(plan.fetches.drain(before..));
+    }
+
     /// As [`fetch`](Self::fetch), with the bytes behind `range` that The Sleuth Kit reads along with it.
     pub(crate) fn fetch_windows(&mut self, plan: &mut Plan, range: ByteRange) {
         let len = range.len.checked_next_multiple_of(WINDOW_BYTES).unwrap_or(range.len);
