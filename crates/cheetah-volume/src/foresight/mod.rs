@@ -30,6 +30,8 @@
 mod atlas;
 mod foreteller;
 mod scout;
+#[cfg(test)]
+mod scout_tests;
 mod shell;
 mod stream;
 #[cfg(test)]

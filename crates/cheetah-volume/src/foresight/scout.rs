@@ -19,7 +19,7 @@ const READING_BYTES_MAX: u64 = 16 << 20;
 /// Ranges it wants near that are being seen to at once.
 const FETCHING_MAX: usize = 256;
 /// A survey that hears nothing for so long is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// So is one of which so many reads in a row have failed.
 const FAILURES_MAX: u32 = 16;
 
@@ -48,7 +48,13 @@ async fn survey(shared: &Arc<Shared>, number: u32, volume: ByteRange, left: &Ato
     }
 }
 
-async fn explore(shared: &Arc<Shared>, number: u32, volume: ByteRange, left: &AtomicU64, surveyor: Box<dyn Surveyor>) {
+pub(super) async fn explore(
+    shared: &Arc<Shared>,
+    number: u32,
+    volume: ByteRange,
+    left: &AtomicU64,
+    surveyor: Box<dyn Surveyor>,
+) {
     let name = surveyor.name();
     tracing::debug!("foresight: {name} at {volume}");
     let survey = Survey { shared, number, volume, left, plan: Plan::default(), failures: 0 };
