@@ -9,7 +9,9 @@ import pytest
 import triage_images
 from triage_listing import Listed, by_fls
 
+import cheetah
 from cheetah.triage import worker
+from cheetah.triage.image import Source
 from cheetah.triage.run import DONE, EVIDENCE, Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
@@ -28,7 +30,7 @@ def test_a_directory_that_cannot_be_read_is_a_problem_and_the_rest_is_listed(
     bad = range(block, block + 1024)
     opened = worker.open_source
 
-    def failing(uri: str) -> worker.Source:
+    def failing(uri: str) -> Source:
         source = opened(uri)
         pread = source.pread
 
@@ -55,13 +57,16 @@ def test_a_directory_that_cannot_be_read_is_a_problem_and_the_rest_is_listed(
 class _With:
     """A source with another `pread`."""
 
-    def __init__(self, source: worker.Source, pread: Callable[[int, int], bytes]):
+    def __init__(self, source: Source, pread: Callable[[int, int], bytes]):
         self.name, self.size, self.pread, self.close = source.name, source.size, pread, source.close
 
 
 def test_a_source_that_fails_midway_is_said_and_read_again_with_the_same_command(
-    image: Path, tmp_path: Path, nbdkit: Callable[..., str]
+    image: Path, tmp_path: Path, nbdkit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    share = cheetah.share
+    # Otherwise all of so small an image is near before the source fails.
+    monkeypatch.setattr(cheetah, "share", lambda source, **how: share(source, cache=0, foresight=False, prefetch=0))
     trigger = tmp_path / "fail"
     filters = [
         "--filter=error",

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cheetah
+from cheetah.triage.image import Source
 from cheetah.triage.settings import Settings
-from cheetah.triage.worker import Source, open_source
+from cheetah.triage.worker import open_source
 
 SAMPLE_BYTES = 64 << 10
 CACHE_BYTES_MIN, CACHE_BYTES_MAX = 256 << 20, 16 << 30

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pytsk3
 
 from cheetah.triage import bodyfile, file_name
+from cheetah.triage.image import Image
 from cheetah.triage.store import LISTING
 from cheetah.triage.task import Place, Problem, Result, Task
-from cheetah.triage.worker import Image, Worker
+from cheetah.triage.worker import Worker
 
 ENTRIES_FIRST = 200
 """Entries that the first task of a volume lists before it hands on the rest, so that all workers are busy soon."""
