@@ -1,0 +1,28 @@
+"""The package as pip installs it from a checkout."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, program, run
+
+
+def test_pip_installs_all_of_it_and_nothing_else(tmp_path: Path) -> None:
+    program("cargo")
+    pytest.importorskip("maturin")
+    # As scripts/python-env builds it, so that it need not be built again.
+    settings = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "MATURIN_PEP517_ARGS": "--profile dev"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    flags = ("--quiet", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "--target", tmp_path)
+    run(sys.executable, "-m", "pip", "install", *flags, ROOT / "python", env=os.environ | settings | {"PATH": path})
+
+    installed = {str(path.relative_to(tmp_path / "cheetah")) for path in (tmp_path / "cheetah").rglob("*.*")}
+    sources = {str(path.relative_to(ROOT / "python/cheetah")) for path in (ROOT / "python/cheetah").rglob("*.*")}
+    assert {name for name in installed ^ sources if "__pycache__" not in name} == set()
+    assert {"py.typed", "_native.pyi", "triage/__main__.py"} < installed
+    assert {entry.name.partition("-")[0] for entry in tmp_path.iterdir()} == {"cheetah"}
+
+    code = "import cheetah, importlib.metadata as about; print(cheetah.__file__, about.requires('cheetah'))"
+    said = run(sys.executable, "-c", code, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert said.startswith(str(tmp_path)) and said.count("extra ==") == said.count(";") > 0
