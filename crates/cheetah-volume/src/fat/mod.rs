@@ -177,8 +177,8 @@ impl Surveyor for Fat {
             return;
         }
         self.asked.fetch(ByteRange::new(0, PROBED_BYTES), plan);
-        if self.geometry.kind != Kind::ExFat {
-            self.asked.fetch_window(self.table.kept(), plan);
+        for range in self.table.here() {
+            self.asked.fetch_window(range, plan);
         }
         for range in std::mem::take(&mut self.tree).in_order(ROOT, plan) {
             self.asked.fetch_window(range, plan);
