@@ -21,7 +21,7 @@ from cheetah.triage.pool import ATTEMPTS, LOOK_S, attempt, lost
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Result, Task, Volume
 
-CONNECT_S = 10
+CONNECT_S = 5
 WORKERS_S = 30.0
 """How long to wait for the first worker, and for one to come back where all have gone."""
 TASKS_A_WORKER = 3

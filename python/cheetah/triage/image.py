@@ -2,10 +2,11 @@
 
 The Sleuth Kit reads 64 KiB from wherever it wants a kilobyte, and keeps them. Over a link that is most of what
 crosses it: a directory's block is 4 KiB, and what follows it is files. Now, where such a read ahead brings nothing at
-all, The Sleuth Kit asks again, and then for what it wants and no more. So reads ahead are answered with nothing here,
+all, The Sleuth Kit asks again, and then for what it wants and no more. So, over a link, reads ahead are answered with nothing here,
 and what is wanted is kept in pages, which grow into a read-ahead only where somebody reads on.
 """
 
+import contextlib
 import errno
 import time
 from collections.abc import Callable
@@ -45,12 +46,19 @@ class Source(Protocol):
 class Image(pytsk3.Img_Info):
     """The source. The Sleuth Kit has no words for "unreadable", so what could not be read is noted here as well.
 
-    `beat` is called at each read.
+    `beat` is called at each read. A source that is `near` is on this machine: reads ahead are welcome.
     """
 
-    def __init__(self, source: Source, sector_size: int = SECTOR_BYTES, beat: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        source: Source,
+        sector_size: int = SECTOR_BYTES,
+        beat: Callable[[], None] = lambda: None,
+        near: bool = False,
+    ):
         self._source = source
         self._beat = beat
+        self._near = near
         self._ahead = -1
         self._pages: dict[int, bytes] = {}
         self._streams: dict[int, int] = {}
@@ -67,8 +75,7 @@ class Image(pytsk3.Img_Info):
         """Called by The Sleuth Kit. What cannot be read is noted, and nothing is returned: an exception in here would
         outlast the read it is about."""
         if length <= AHEAD_BYTES and offset % SECTOR_BYTES == 0 and offset != self._ahead:
-            self._ahead = offset
-            return b""
+            return self._read_ahead(offset, length)
         self._ahead = -1
         first, start = offset >> _PAGE_SHIFT, offset & (PAGE_BYTES - 1)
         page = self._pages.get(first)
@@ -91,6 +98,15 @@ class Image(pytsk3.Img_Info):
 
     def close(self) -> None:
         """The source is closed by who opened it."""
+
+    def _read_ahead(self, offset: int, length: int) -> bytes:
+        """What is behind `offset`, where that costs nothing; or nothing, and then comes a read for what is wanted."""
+        if self._near:
+            with contextlib.suppress(OSError):
+                self._beat()
+                return self._pread(offset, length)
+        self._ahead = offset
+        return b""
 
     def _exactly(self, offset: int, length: int) -> bytes:
         """These bytes, or nothing and a note."""

@@ -13,6 +13,7 @@ What the rules below say, and no more, is what tsk_fs_dir_walk and tsk_fs_fls do
 
 import contextlib
 import dataclasses
+from typing import Any
 
 import pyarrow as pa
 import pytsk3
@@ -76,7 +77,7 @@ class Start:
         return [self.inode, self.path.decode("utf-8", "surrogateescape"), list(self.above), self.orphan]
 
     @classmethod
-    def of(cls, plain: list) -> "Start":
+    def of(cls, plain: list[Any]) -> "Start":
         """Back from what a task carries."""
         inode, path, above, orphan = plain
         return cls(inode, path.encode("utf-8", "surrogateescape"), tuple(above), orphan)
@@ -149,7 +150,7 @@ class Lister:
         kind = int(info.ftype)
         self._ntfs = kind == int(pytsk3.TSK_FS_TYPE_NTFS)
         self._fat = kind in _FAT_TYPES
-        self._columns: list[list] = [[] for _ in LISTING]
+        self._rows: list[tuple[Any, ...]] = []
         self._tables: list[pa.Table] = []
         self.count = 0
         self._starts = 0
@@ -163,9 +164,10 @@ class Lister:
 
     def _pack(self) -> None:
         """Makes a table of the rows there are; as Python's objects they take several times the room."""
-        arrays = [pa.array(column, field.type) for column, field in zip(self._columns, LISTING, strict=True)]
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(LISTING)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, LISTING, strict=True)]
         self._tables.append(pa.table(arrays, schema=LISTING))
-        self._columns = [[] for _ in LISTING]
+        self._rows = []
 
     def start(self, start: Start) -> None:
         """Lists one of the task's starts, or leaves it over where there are enough entries already."""
@@ -197,9 +199,9 @@ class Lister:
             return
         self._unreadable(start.path)
         for file in _by_priority(directory) if start.inode == self._root else directory:
-            if len(self._columns[0]) >= PACK_ROWS:
+            if len(self._rows) >= PACK_ROWS:
                 self._pack()
-            row = len(self._columns[0])
+            row = len(self._rows)
             name, meta, file = self._with_meta(file)
             self._lines(name, meta, file, start)
             self._entries += 1
@@ -308,37 +310,11 @@ class Lister:
         line = bodyfile.line(shown, address, letter, mode, uid, gid, size, times)
         own_text = own.decode("utf-8", "backslashreplace")
         atime, mtime, ctime, crtime = times
-        self._append(
-            (
-                self._volume,
-                address,
-                "/" + path.decode("utf-8", "backslashreplace"),
-                own_text,
-                mode[0],
-                letter,
-                deleted,
-                start.orphan,
-                allocated,
-                size,
-                mtime,
-                atime,
-                ctime,
-                crtime,
-                mode,
-                uid,
-                gid,
-                inode,
-                kind,
-                number,
-                _extension(own_text) if stream is None else "",
-                None,
-                line,
-            )
-        )
-
-    def _append(self, row: tuple) -> None:
-        for column, value in zip(self._columns, row, strict=True):
-            column.append(value)
+        self._rows.append((
+            self._volume, address, "/" + path.decode("utf-8", "backslashreplace"), own_text, mode[0], letter, deleted,
+            start.orphan, allocated, size, mtime, atime, ctime, crtime, mode, uid, gid, inode, kind, number,
+            _extension(own_text) if stream is None else "", None, line,
+        ))  # fmt: skip
         self.count += 1
 
     def _below(self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, start: Start) -> Start | None:
@@ -366,8 +342,8 @@ class Lister:
         for offset, length, why in failed:
             self._problem(path, f"metadata could not be read: {why}", offset, length)
         if row is not None:
-            whys = self._columns[LISTING.get_field_index("why")]
-            whys[row:] = [f"its metadata could not be read: {failed[0][2]}"] * (len(whys) - row)
+            place, why = LISTING.get_field_index("why"), f"its metadata could not be read: {failed[0][2]}"
+            self._rows[row:] = [(*one[:place], why, *one[place + 1 :]) for one in self._rows[row:]]
 
 
 def _by_priority(directory: pytsk3.Directory) -> list[pytsk3.File]:

@@ -31,7 +31,7 @@ class Worker:
     def image(self, sector_size: int = 512) -> Image:
         """The source for pytsk3."""
         if sector_size not in self._images:
-            self._images[sector_size] = Image(self.source, sector_size, self.beat)
+            self._images[sector_size] = Image(self.source, sector_size, self.beat, near="://" not in self.uri)
         return self._images[sector_size]
 
     def file_system(self, volume: int) -> pytsk3.FS_Info:

@@ -1,0 +1,95 @@
+"""A real Dask cluster on loopback: a scheduler and two workers, of which one is killed midway."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import triage_images
+from conftest import PATIENCE_S
+from triage_listing import by_fls
+
+from cheetah.triage.run import DONE, Run
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Event
+
+TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
+
+
+class Cluster:
+    """Processes as somebody would start them by hand."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._running: list[subprocess.Popen[bytes]] = []
+        address = folder / "scheduler.json"
+        self._start(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(address)
+        )
+        until = time.monotonic() + PATIENCE_S
+        while not address.exists() or not address.read_text():
+            assert time.monotonic() < until, "the scheduler does not start"
+            time.sleep(0.05)
+
+        self.address: str = json.loads(address.read_text())["address"]
+
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+        with open(self._folder / f"{len(self._running)}.log", "wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *words], stdout=log, stderr=log, start_new_session=True, cwd=self._folder
+            )
+        self._running.append(process)
+        return process
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        """One more worker."""
+        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+
+    def end(self) -> None:
+        """All processes, by their own id."""
+        for process in reversed(self._running):
+            process.kill()
+            process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A scheduler, without workers yet."""
+    pytest.importorskip("distributed")
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    made = Cluster(folder)
+    yield made
+    made.end()
+
+
+def test_a_cluster_finds_what_one_machine_finds_and_may_lose_a_worker(cluster: Cluster, tmp_path: Path) -> None:
+    image = triage_images.ext4(tmp_path)
+    workers = [cluster.worker(), cluster.worker()]
+    assert Run(Settings(str(image), str(tmp_path / "alone"), workers=1), lambda event: None).go()[0] == DONE
+    killed: list[str] = []
+
+    def tell(event: Event) -> None:
+        if event.stage == "content" and not killed:
+            killed.append(event.stage)
+            workers[0].kill()
+
+    code, summary = Run(Settings(str(image), str(tmp_path / "out"), scheduler=cluster.address), tell).go()
+    assert (code, summary["problems"]) == (DONE, [])
+    assert killed and workers[1].poll() is None
+    for name in TABLES:
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+    assert (tmp_path / "out/bodyfile.txt").read_bytes().splitlines() == by_fls(image)
+
+
+def test_a_scheduler_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("cheetah.triage.cluster.CONNECT_S", 1)
+    image = tmp_path / "image.raw"
+    image.write_bytes(os.urandom(1 << 16))
+    with pytest.raises(OSError, match="no Dask scheduler answers at tcp://127.0.0.1:1"):
+        Run(Settings(str(image), str(tmp_path / "out"), scheduler="tcp://127.0.0.1:1"), lambda event: None).go()
