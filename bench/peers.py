@@ -37,11 +37,13 @@ def nbdkit_nbd(scratch, behind):
     return Endpoint(name, f"nbd://127.0.0.1:{port}", [process])
 
 
-def nbdfuse(scratch, behind, enter=list):
-    """An NBD server as a file through nbdfuse; returns the process and the file's path."""
+def nbdfuse(scratch, behind, enter=list, connections=None):
+    """An NBD server as a file through nbdfuse, with its own number of connections or that many; returns the process and
+    the file's path."""
     directory = scratch.make_dir("nbdfuse")
     path = os.path.join(directory, "disk.raw")
-    process = scratch.start(f"nbdfuse on {behind.name}", enter(["nbdfuse", path, behind.uri]))
+    argv = ["nbdfuse", *([f"--connections={connections}"] if connections else []), path, behind.uri]
+    process = scratch.start(f"nbdfuse on {behind.name}", enter(argv))
     process.wait_until(lambda: os.path.exists(path), "file in its mount")
     return process, path
 

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import typing
 
-from bench import store
+from bench import prefetching, store
 from bench.matrix import transfer_table
 from bench.units import short
 
@@ -63,6 +63,14 @@ PARTS = (
     Part("triage", "Triage over a delayed link",
          "`fls -r -m /` and 200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source, beside nbdfuse on "
          "the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first."),
+    Part("readahead", "Read-ahead, read-behind and workers over a delayed link",
+         "What Makowski measured at the NFI in 2016 over iSCSI, again over NBD: every read extended by a fixed size, "
+         "and several extracting at once, from cold caches. Listing and extracting an NTFS image over 1 Gbit/s, delays "
+         "one way. The peers of ours are the fixed sizes.", prefetching.report),
+    Part("findings", "`cheetah triage --quick` over a slow link",
+         "The large images over 100 Mbit/s and 40 ms of round trip, from cold caches."),
+    Part("workers", "Listing and hashing an image at hand",
+         "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools."),
 )
 
 

@@ -16,8 +16,21 @@ from bench.figure import Figure
 from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
-from bench.site import COPY, FILTERS, ISCSI, LOCAL, OURS, Attach, CutOff, Line, Site, by_cheetah, by_iscsi, copied
-from bench.site import resident_share
+from bench.site import (
+    COPY,
+    FILTERS,
+    ISCSI,
+    LOCAL,
+    OURS,
+    Attach,
+    CutOff,
+    Line,
+    Site,
+    by_cheetah,
+    by_iscsi,
+    copied,
+    resident_share,
+)
 from bench.units import MIB, iec
 
 FILE_SYSTEMS = ("ntfs", "ext4")
@@ -70,8 +83,8 @@ class Cell:
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """What is measured: all of it with `--full`, otherwise for each file system the small image near and at 10 ms over a
-    fast link, the large one far away over the fast and the slow link."""
+    """What is measured: all of it with `--full`, otherwise for each file system the small image near and at 10 ms over
+    the fast link, the large one at 20 ms over that and at 10 ms over the slow one."""
     chosen = []
     for fs in FILE_SYSTEMS:
         small, large = evidence.kinds(fs, settings.quick)
@@ -194,7 +207,8 @@ def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float
         figure("bytes", "bytes over the link, extraction included", moved("all_bytes", both_bytes), BYTES_BAR, "MiB"),
         figure("fls", "listing, without mounting", _samples(results, "fls", *peers, LOCAL), None),
         figure("extraction", "extraction", _samples(results, "extract", *peers), None),
-        figure("scattered", "extraction, scattered files, after that", _samples(results, "scattered", *peers, LOCAL), None),
+        figure("scattered", "extraction of scattered files, after that",
+               _samples(results, "scattered", *peers, LOCAL), None),
     ]
 
 
@@ -205,7 +219,8 @@ def measure_cell(cell: Cell, settings: Settings) -> list[Figure]:
     with Scratch() as scratch, cell.line.lab() as lab:
         site = Site(scratch, lab, image, iscsi=True)
         everybody = contenders(site, settings)
-        results = interleave(cell.name, min(settings.rounds, ROUNDS_MAX), everybody, ("listed", "extract", "whole", "cut_off"))
+        show = ("listed", "extract", "whole", "cut_off")
+        results = interleave(cell.name, min(settings.rounds, ROUNDS_MAX), everybody, show)
         warm = max(told["resident"] for rounds in results.values() for told in rounds)
         print(f"  at most {warm:.1%} of the image was in memory when a turn began", flush=True)
         return figures_of(cell, image, results, limit_of(settings))

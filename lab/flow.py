@@ -43,7 +43,7 @@ def frame_bytes_per_payload(connection: socket.socket) -> float:
     """How many bytes on the wire a byte of payload costs on this connection, once segments are full."""
     with socket.socket() as any_socket:
         answer = fcntl.ioctl(any_socket, SIOCGIFMTU, struct.pack("16si", b"eth0", 0))
-    mtu_bytes = struct.unpack("16si", answer)[1]
+    mtu_bytes: int = struct.unpack("16si", answer)[1]
     segment_bytes = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
     return (mtu_bytes + ETHERNET_BYTES) / segment_bytes
 

@@ -79,20 +79,21 @@ class Link:
     @classmethod
     def parse(cls, text: str, base: Link | None = None) -> Link:
         """Reads `rate=100mbit,delay=10ms,queue=256KiB,loss=0.1%`; what is not named is as in `base`."""
-        readers = {
-            "rate": ("rate_bits", lambda value: None if value == "none" else bits_per_s(value)),
-            "delay": ("delay_us", microseconds),
-            "queue": ("queue_bytes", size_bytes),
-            "loss": ("loss_ppm", parts_per_million),
-        }
-        changes = {}
+        link = base or cls()
         for item in text.split(","):
             key, _, value = item.partition("=")
-            if key not in readers or not value:
-                raise LabError(f"'{item}' says nothing about a link; there are rate=, delay=, queue= and loss=")
-            field, reader = readers[key]
-            changes[field] = reader(value)
-        return dataclasses.replace(base or cls(), **changes)
+            match key:
+                case "rate":
+                    link = dataclasses.replace(link, rate_bits=None if value == "none" else bits_per_s(value))
+                case "delay":
+                    link = dataclasses.replace(link, delay_us=microseconds(value))
+                case "queue":
+                    link = dataclasses.replace(link, queue_bytes=size_bytes(value))
+                case "loss":
+                    link = dataclasses.replace(link, loss_ppm=parts_per_million(value))
+                case _:
+                    raise LabError(f"'{item}' says nothing about a link; there are rate=, delay=, queue= and loss=")
+        return link
 
     def needs_delay_line(self) -> bool:
         """Whether more than a rate is asked for: netem or the relay has to do it."""

@@ -22,7 +22,7 @@ PAUSE_S = 0.002
 
 
 def _checksum(content: bytes) -> int:
-    total = sum(struct.unpack(f"!{len(content) // 2}H", content))
+    total: int = sum(struct.unpack(f"!{len(content) // 2}H", content))
     total = (total >> 16) + (total & 0xFFFF)
     return ~(total + (total >> 16)) & 0xFFFF
 

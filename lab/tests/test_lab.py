@@ -75,14 +75,7 @@ def delay_line() -> None:
 def test_machines_reach_each_other_and_nothing_is_left() -> None:
     with Lab(2, rate="100mbit") as lab:
         assert check.round_trip_ms(lab, 10) < 1000
-        python = [sys.executable, "-c", "import socket; socket.create_connection(('10.77.0.1', 9), timeout=5)"]
-        with subprocess.Popen(
-            lab.examiner.command([sys.executable, "-c", "import socket\n"
-                                  "with socket.create_server(('10.77.0.1', 9)) as s: print('ready', flush=True); s.accept()"]),
-            stdout=subprocess.PIPE, text=True,
-        ) as server:
-            assert server.stdout is not None and server.stdout.readline() == "ready\n"
-            lab.nodes[1].namespace.run(python)
+        assert check.rate_mbit(lab, 0.5) > 0
         assert traces(lab)
     assert traces(lab) == []
 

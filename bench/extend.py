@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""An NBD server in front of another one, which extends every read by so much before and after it and keeps what it has
+read: read-ahead and read-behind of a fixed size, as they were added to a copy-on-read file system in 2016.
+
+`extend.py HOST PORT SOCKET AHEAD BEHIND` serves the default export of the server at HOST:PORT on a Unix socket, and
+says `ready`. What is there already is not asked for again; with AHEAD and BEHIND 0 that alone is left.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import tempfile
+import threading
+
+PAGE_BYTES = 4096
+READ_BYTES_MAX = 32 << 20
+
+NBDMAGIC, IHAVEOPT, OPTION_REPLY = 0x4E42444D41474943, 0x49484156454F5054, 0x3E889045565A9
+REQUEST, SIMPLE_REPLY = 0x25609513, 0x67446698
+FIXED_NEWSTYLE, NO_ZEROES = 1, 2
+OPT_EXPORT_NAME, OPT_ABORT, OPT_GO = 1, 2, 7
+REP_ACK, REP_INFO, REP_ERR_UNSUP = 1, 3, (1 << 31) | 1
+CMD_READ, CMD_DISC = 0, 2
+EINVAL = 22
+# Has flags, is read-only, several connections see the same.
+EXPORT_FLAGS = 1 | 2 | 256
+
+
+def receive(connection: socket.socket, count: int) -> bytes:
+    """Exactly so many bytes; EOFError where the peer has gone."""
+    data = bytearray(count)
+    view = memoryview(data)
+    while view:
+        got = connection.recv_into(view)
+        if not got:
+            raise EOFError
+        view = view[got:]
+    return bytes(data)
+
+
+class Remote:
+    """One connection to the server in whose front this stands."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._connection = socket.create_connection((host, port))
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        receive(self._connection, 18)
+        flags = struct.pack("!I", FIXED_NEWSTYLE | NO_ZEROES)
+        self._connection.sendall(flags + struct.pack("!QII", IHAVEOPT, OPT_EXPORT_NAME, 0))
+        self.size: int = struct.unpack("!QH", receive(self._connection, 10))[0]
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Reads a range; an error of the server is one here."""
+        self._connection.sendall(struct.pack("!IHHQQI", REQUEST, 0, CMD_READ, 0, offset, length))
+        _, error, _ = struct.unpack("!IIQ", receive(self._connection, 16))
+        if error:
+            raise OSError(error, f"reading {length} bytes at {offset}")
+        return receive(self._connection, length)
+
+
+class Kept:
+    """What has been read, in an unlinked file, and which pages that are."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._file = tempfile.TemporaryFile()
+        self._present = bytearray(-(-size // PAGE_BYTES))
+        self._lock = threading.Lock()
+
+    def missing(self, offset: int, length: int, ahead: int, behind: int) -> tuple[int, int] | None:
+        """What has to be read, from and to, in whole pages, so that a read can be answered; None where nothing has."""
+        first, last = offset // PAGE_BYTES, -(-(offset + length) // PAGE_BYTES)
+        with self._lock:
+            if all(self._present[first:last]):
+                return None
+            first = max(0, offset - behind) // PAGE_BYTES
+            last = min(len(self._present), -(-(offset + length + ahead) // PAGE_BYTES))
+            while self._present[first]:
+                first += 1
+            while self._present[last - 1]:
+                last -= 1
+        return first * PAGE_BYTES, min(last * PAGE_BYTES, self.size)
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Keeps what was read from a page's start."""
+        os.pwrite(self._file.fileno(), data, offset)
+        count = -(-len(data) // PAGE_BYTES)
+        with self._lock:
+            self._present[offset // PAGE_BYTES : offset // PAGE_BYTES + count] = b"\1" * count
+
+    def get(self, offset: int, length: int) -> bytes:
+        """What has been kept of a range that is all there."""
+        return os.pread(self._file.fileno(), length, offset)
+
+
+class Extender:
+    """Serves one client after another, each in a thread with a connection of its own."""
+
+    def __init__(self, host: str, port: int, ahead: int, behind: int) -> None:
+        self._address = (host, port)
+        self._ahead = ahead
+        self._behind = behind
+        self._kept = Kept(Remote(host, port).size)
+
+    def serve(self, client: socket.socket) -> None:
+        """Serves one client until it goes."""
+        remote = Remote(*self._address)
+        try:
+            if self._agree(client):
+                while self._answer(client, remote):
+                    pass
+        except (EOFError, ConnectionError):
+            pass
+        finally:
+            client.close()
+
+    def _agree(self, client: socket.socket) -> bool:
+        """The handshake; says whether reading begins."""
+        client.sendall(struct.pack("!QQH", NBDMAGIC, IHAVEOPT, FIXED_NEWSTYLE | NO_ZEROES))
+        receive(client, 4)
+        export = struct.pack("!QH", self._kept.size, EXPORT_FLAGS)
+        while True:
+            _, option, length = struct.unpack("!QII", receive(client, 16))
+            receive(client, length)
+            if option == OPT_EXPORT_NAME:
+                client.sendall(export)
+                return True
+            if option == OPT_GO:
+                client.sendall(struct.pack("!QIIIH", OPTION_REPLY, option, REP_INFO, 12, 0) + export)
+                client.sendall(struct.pack("!QIII", OPTION_REPLY, option, REP_ACK, 0))
+                return True
+            kind = REP_ACK if option == OPT_ABORT else REP_ERR_UNSUP
+            client.sendall(struct.pack("!QIII", OPTION_REPLY, option, kind, 0))
+            if option == OPT_ABORT:
+                return False
+
+    def _answer(self, client: socket.socket, remote: Remote) -> bool:
+        """Answers one request; says whether there may be more."""
+        _, _, kind, cookie, offset, length = struct.unpack("!IHHQQI", receive(client, 28))
+        if kind == CMD_DISC:
+            return False
+        if kind != CMD_READ or length > READ_BYTES_MAX or offset + length > self._kept.size:
+            client.sendall(struct.pack("!IIQ", SIMPLE_REPLY, EINVAL, cookie))
+            return True
+        span = self._kept.missing(offset, length, self._ahead, self._behind)
+        if span:
+            self._kept.put(span[0], remote.read(span[0], span[1] - span[0]))
+        client.sendall(struct.pack("!IIQ", SIMPLE_REPLY, 0, cookie) + self._kept.get(offset, length))
+        return True
+
+
+def main() -> None:
+    """Entry point."""
+    host, port, path, ahead, behind = sys.argv[1:]
+    extender = Extender(host, int(port), int(ahead), int(behind))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        print("ready", flush=True)
+        while True:
+            client, _ = server.accept()
+            threading.Thread(target=extender.serve, args=(client,), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()
