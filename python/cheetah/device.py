@@ -49,7 +49,7 @@ class Device(io.RawIOBase):
         self._must_be_open()
         if offset < 0 or length < 0:
             raise ValueError(f"there is nothing to read at {offset}, {length} bytes: neither can be negative")
-        return self._native.pread(min(offset, self.size), length)
+        return self._native.pread(min(offset, self.size), min(length, self.size))
 
     def read(self, size: int | None = -1, /) -> bytes:
         """The next `size` bytes; fewer only at the end. All the rest, up to a GiB, without a size."""
