@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bench.asked import STRACE, bytes_asked
 from bench.failure import BenchError
@@ -32,6 +32,11 @@ def regular_files(listing: str) -> list[tuple[str, int]]:
     return found
 
 
+def as_input(addresses: Iterable[str]) -> bytes:
+    """Addresses, one a line."""
+    return "".join(f"{address}\n" for address in addresses).encode()
+
+
 def listing(path: str, limit_s: float, out: str) -> Outcome:
     """Lists every file of the image into the file `out`."""
     return run_limited([*LISTING, path], limit_s, out=out)
@@ -39,7 +44,7 @@ def listing(path: str, limit_s: float, out: str) -> Outcome:
 
 def extraction(path: str, addresses: Sequence[str], limit_s: float) -> Outcome:
     """Extracts files one after the other and hashes them; their hashes are what was printed."""
-    return run_limited(["bash", "-c", EXTRACTION, "extract", path], limit_s, "".join(f"{a}\n" for a in addresses).encode())
+    return run_limited(["bash", "-c", EXTRACTION, "extract", path], limit_s, as_input(addresses))
 
 
 def hashes_of(outcome: Outcome) -> list[str]:
@@ -73,6 +78,6 @@ def traced_extraction(path: str, addresses: Sequence[str]) -> tuple[list[str], i
     """Extracts files; returns their hashes, and the bytes of the image that were read for it, counted once."""
     with tempfile.TemporaryDirectory(prefix="cheetah-bench-") as directory:
         trace = os.path.join(directory, "trace")
-        given = "".join(f"{address}\n" for address in addresses).encode()
-        outcome = run_limited([*STRACE, trace, "bash", "-c", EXTRACTION, "extract", path], UNLIMITED_S, given)
+        argv = [*STRACE, trace, "bash", "-c", EXTRACTION, "extract", path]
+        outcome = run_limited(argv, UNLIMITED_S, as_input(addresses))
         return hashes_of(outcome), bytes_asked(trace, path)

@@ -87,7 +87,7 @@ def list_and_extract(image: Image, turn: Scratch, path: str) -> None:
 
 def extract_at_once(image: Image, workers: int, turn: Scratch, path: str) -> None:
     """Files, so many at once, each by a process of its own."""
-    given = "".join(f"{address}\n" for address in image.scattered.addresses[:FILES]).encode()
+    given = examiner.as_input(image.scattered.addresses[:FILES])
     extracted = run_limited(["bash", "-c", PARALLEL, "extract", path, str(workers)], LIMIT_S, given)
     if not extracted.finished:
         raise CutOff(path)

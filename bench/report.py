@@ -61,8 +61,8 @@ PARTS = (
          "Over 100 Mbit/s with 20 ms of round trip: the first byte of files that are not there yet, while the copy in "
          "the background has the link, beside the same bytes read straight from the agent, with nothing else on it."),
     Part("triage", "Triage over a delayed link",
-         "`fls -r -m /` and 200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source, beside nbdfuse on "
-         "the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first."),
+         "`fls -r -m /` and 200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source, beside nbdfuse "
+         "on the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first."),
     Part("readahead", "Read-ahead, read-behind and workers over a delayed link",
          "What Makowski measured at the NFI in 2016 over iSCSI, again over NBD: every read extended by a fixed size, "
          "and several extracting at once, from cold caches. Listing and extracting an NTFS image over 1 Gbit/s, delays "

@@ -39,7 +39,7 @@ def in_sequence(image: Image) -> dict[str, float]:
         listed = examiner.listing(image.path, LIMIT_S, out)
         with open(out, encoding="utf-8", errors="replace") as file:
             files = examiner.regular_files(file.read())
-        given = "".join(f"{address}\n" for address, _ in files).encode()
+        given = examiner.as_input(address for address, _ in files)
         hashed = run_limited(["bash", "-c", EXTRACTION, "extract", image.path], LIMIT_S, given)
         return _told(image, time.perf_counter() - start, listed.finished and hashed.finished, IN_SEQUENCE)
 

@@ -1,8 +1,8 @@
 """What is remembered of a lab while it is up, so that nothing of it stays when its process dies.
 
-`/run/cheetah-lab/NAME.json` is there before anything else of the lab is, and goes last. Its owner holds a lock on it; the
-kernel gives that up however the owner ends. A lab whose file is not locked, and which was not left up on purpose, is
-a wreck.
+`/run/cheetah-lab/NAME.json` is there before anything else of the lab is, and goes last. Its owner holds a lock on it;
+the kernel gives that up however the owner ends. A lab whose file is not locked, and which was not left up on purpose,
+is a wreck.
 """
 
 from __future__ import annotations
