@@ -9,6 +9,8 @@ mod mbr;
 
 use cheetah_device::{ByteRange, Data, Device};
 
+use crate::le::{le32, le64};
+
 /// More than any tool makes, and few enough for a directory.
 const PARTITIONS_MAX: usize = 256;
 
@@ -67,14 +69,4 @@ async fn read(device: &dyn Device, range: ByteRange) -> Result<Vec<u8>, String> 
         return Err(format!("{range} came back as {} bytes", data.len()));
     }
     Ok(data.into_bytes().into())
-}
-
-/// The little-endian number at `at`; 0 where there are no such bytes.
-fn le32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|found| found.try_into().ok()).map_or(0, u32::from_le_bytes)
-}
-
-/// The little-endian number at `at`; 0 where there are no such bytes.
-fn le64(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|found| found.try_into().ok()).map_or(0, u64::from_le_bytes)
 }

@@ -14,7 +14,7 @@ use cheetah_volume::survey::offline::survey;
 use proptest::prelude::*;
 
 use tools::*;
-use walk::{Nearness, programs, reads, skip, surveyed};
+use walk::{Nearness, evidence, programs, reads, skip, surveyed};
 
 /// What The Sleuth Kit calls them, what we do, options of mkfs.vfat, and how large they are in MiB.
 const KINDS: &[(&str, &str, &str, u64)] =
@@ -100,13 +100,10 @@ fn ex_fat() -> Option<Image> {
         files.remove(gone);
     }
     // In all that is left, gaps too.
-    for (name, bytes) in [("filler", 64 << 20)] {
-        let content = noise(5, bytes);
-        let written = std::fs::write(mounted.join(name), &content);
-        let len = std::fs::metadata(mounted.join(name)).unwrap().len() as usize;
-        assert!(written.is_ok() || name == "filler");
-        files.insert(name.into(), content[..len].to_vec());
-    }
+    let filler = noise(5, 64 << 20);
+    std::fs::write(mounted.join("filler"), &filler).unwrap_err();
+    let len = std::fs::metadata(mounted.join("filler")).unwrap().len() as usize;
+    files.insert("filler".into(), filler[..len].to_vec());
     drop(mount);
     let bytes = std::fs::read(&path).unwrap();
     Some(Image { kind: "exfat", name: "exFAT", folder, path, bytes, files })
@@ -203,6 +200,29 @@ fn deleted_files_are_looked_for_where_they_would_be_recovered() {
     let bytes = std::fs::read(&path).unwrap();
     let contents: Vec<_> = surveyed(&bytes).files.iter().map(|file| content(&bytes, file)).collect();
     assert!(contents == [noise(1, 50_000), noise(2, 50_000)]);
+}
+
+#[test]
+fn a_real_volume_is_surveyed() {
+    let Some(disk) = evidence("nps-2010-emails.E01") else { return };
+    if !programs(&["fls"]) {
+        return;
+    }
+    let volume = disk[512..].to_vec();
+    let found = surveyed(&volume);
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, kept) = (folder.path().join("whole"), folder.path().join("kept"));
+    std::fs::write(&whole, &volume).unwrap();
+    let kind = found.name.to_lowercase();
+    let listing = fls(&kind, &whole);
+    assert!(listing.lines().count() > 5);
+    // What is deleted is in the clusters that are not in use, which are left to who reads ahead.
+    let named = |listing: &str| {
+        let lines = listing.lines().filter(|line| !line.contains("$OrphanFiles"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    std::fs::write(&kept, only(&volume, found.asked())).unwrap();
+    assert_eq!(named(&fls(&kind, &kept)), named(&listing));
 }
 
 /// A volume in which damage is done.

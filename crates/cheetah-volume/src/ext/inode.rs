@@ -2,7 +2,7 @@
 
 use crate::le::{le16, le32};
 
-/// What is in an inode that holds a short content itself, and where that is kept.
+/// The sixty bytes that say where the content is.
 const MAP: std::ops::Range<usize> = 0x28..0x64;
 const FLAG_EXTENTS: u32 = 0x8_0000;
 const FLAG_INLINE: u32 = 0x1000_0000;

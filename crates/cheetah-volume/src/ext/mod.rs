@@ -46,6 +46,8 @@ use crate::survey::{FileRuns, PROBED_BYTES, Plan, Surveyor};
 const ROOT: u64 = 2;
 /// More blocks of the maps of files are not read: it is 256 MiB of them with blocks of 4 KiB.
 const FILE_NODES_MAX: usize = 1 << 16;
+/// More is not fetched of what a listing reads last: it is read in sequence, so reading ahead brings it as well.
+const LATER_BYTES_MAX: u64 = 1 << 30;
 /// What is read of a symbolic link, in blocks.
 const LINK_BLOCKS_MAX: usize = 12;
 
@@ -182,8 +184,10 @@ impl Ext {
         for range in std::mem::take(&mut self.tree).in_order(ROOT, plan) {
             self.asked.fetch_window(range, plan);
         }
+        let mut left = LATER_BYTES_MAX;
         for range in merged(&mut std::mem::take(&mut self.later)) {
-            self.asked.fetch_window(range, plan);
+            self.asked.fetch_window(ByteRange::new(range.offset, range.len.min(left)), plan);
+            left = left.saturating_sub(range.len);
         }
     }
 

@@ -83,11 +83,12 @@ impl Geometry {
         let root_at = reserved + tables * table_sectors;
         let heap = root_at + (root_entries * 32).div_ceil(sector_bytes);
         let clusters = sectors.checked_sub(heap)? / cluster_sectors;
-        let kind = match clusters {
-            _ if le16(sector, 22) == 0 => Kind::Fat32,
-            ..=CLUSTERS_MAX_FAT12 => Kind::Fat12,
-            ..=CLUSTERS_MAX_FAT16 => Kind::Fat16,
-            _ => Kind::Fat32,
+        let kind = if le16(sector, 22) == 0 || clusters > CLUSTERS_MAX_FAT16 {
+            Kind::Fat32
+        } else if clusters > CLUSTERS_MAX_FAT12 {
+            Kind::Fat16
+        } else {
+            Kind::Fat12
         };
         let root = match kind {
             Kind::Fat32 => Root::Chain(le32(sector, 44)),

@@ -11,7 +11,7 @@ pub struct FileRuns {
     pub id: u64,
     /// The same for the directory it is in; where it is in several, one of them.
     pub directory: u64,
-    /// Its place among the directory's entries, in the order in which tools list them.
+    /// Its place among the directory's entries, in the order in which tools list them. There may be gaps.
     pub place: u32,
     /// Where its content lies, in the file's order; no holes, nothing behind its end.
     pub runs: SmallVec<[ByteRange; 2]>,
