@@ -1,7 +1,7 @@
 //! ext2, ext3 and ext4.
 //!
 //! The layout is that of the kernel's `Documentation/filesystems/ext4`. What is asked for, and in which order, follows
-//! from what The Sleuth Kit (4.11 to 4.13) reads:
+//! from what The Sleuth Kit (4.11) reads:
 //!
 //! 1. At opening, the superblock: it is in the start of the volume, which is here already. No journal.
 //! 2. The group descriptors, mostly there as well.

@@ -1,7 +1,7 @@
 //! FAT12, FAT16, FAT32 and exFAT.
 //!
 //! After Microsoft's *FAT32 File System Specification* (1.03) and *exFAT file system specification*. What is asked for,
-//! and in which order, follows from what The Sleuth Kit (4.11 to 4.13) reads:
+//! and in which order, follows from what The Sleuth Kit (4.11) reads:
 //!
 //! 1. At opening, the boot sector, which is here already; of exFAT also the root directory's start, where the bitmap of
 //!    the clusters is named. Neither FSInfo nor the upper-case table is looked at.
