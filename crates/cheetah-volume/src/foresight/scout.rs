@@ -104,7 +104,8 @@ impl Survey<'_> {
             }
             if reading == 0 {
                 surveyor = self.step(surveyor, |surveyor, plan| surveyor.idle(plan)).await?;
-                if !self.plan.reads.is_empty() || !self.plan.fetches.is_empty() {
+                // What cannot be begun yet waits for what is under way.
+                if !self.plan.reads.is_empty() || (fetching < FETCHING_MAX && !self.plan.fetches.is_empty()) {
                     continue;
                 }
                 if fetching == 0 {
