@@ -28,10 +28,10 @@ def program(name: str) -> str:
     return path
 
 
-def run(*argv: str | Path, **more: Any) -> str:
+def run(*argv: str | Path, timeout_s: float = PATIENCE_S, **more: Any) -> str:
     """Runs a program to its end, which must be good; what it printed."""
     words = [str(word) for word in argv]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **more)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, check=False, **more)
     assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
     return done.stdout
 

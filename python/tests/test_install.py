@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, program, run
 
+#: For building it, which only has to be done if something in it was changed after scripts/python-env.
+BUILD_S = 900
 
+
+@pytest.mark.timeout(BUILD_S)
 def test_pip_installs_all_of_it_and_nothing_else(tmp_path: Path) -> None:
     program("cargo")
     pytest.importorskip("maturin")
@@ -15,7 +19,8 @@ def test_pip_installs_all_of_it_and_nothing_else(tmp_path: Path) -> None:
     settings = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "MATURIN_PEP517_ARGS": "--profile dev"}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     flags = ("--quiet", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "--target", tmp_path)
-    run(sys.executable, "-m", "pip", "install", *flags, ROOT / "python", env=os.environ | settings | {"PATH": path})
+    environment = os.environ | settings | {"PATH": path}
+    run(sys.executable, "-m", "pip", "install", *flags, ROOT / "python", env=environment, timeout_s=BUILD_S)
 
     installed = {str(path.relative_to(tmp_path / "cheetah")) for path in (tmp_path / "cheetah").rglob("*.*")}
     sources = {str(path.relative_to(ROOT / "python/cheetah")) for path in (ROOT / "python/cheetah").rglob("*.*")}
