@@ -27,8 +27,8 @@ FORBIDDEN = set('<>:"\\|?*')
 # One file in so many is deleted again when all are there.
 DELETED_ONE_IN = 40
 CHOSEN_FILES = 200
-# Raised when images would come out otherwise, so that older ones are made anew.
-VERSION = 1
+# Raised when images, or what is told of them, would come out otherwise, so that older ones are made anew.
+VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Iterable, Sequence
 
-from bench.asked import STRACE, bytes_asked
+from bench.asked import bytes_asked, strace
 from bench.failure import BenchError
 from bench.limited import Outcome, run_limited
 
@@ -69,15 +68,13 @@ def check_hashes(who: str, found: Sequence[str], expected: Sequence[str]) -> Non
 def traced_listing(path: str, out: str) -> int:
     """Lists the image into `out`; returns the bytes that were read for it, counted once."""
     with tempfile.TemporaryDirectory(prefix="cheetah-bench-") as directory:
-        trace = os.path.join(directory, "trace")
-        run_limited([*STRACE, trace, *LISTING, path], UNLIMITED_S, out=out)
-        return bytes_asked(trace, path)
+        run_limited([*strace(directory), *LISTING, path], UNLIMITED_S, out=out)
+        return bytes_asked(directory, path)
 
 
 def traced_extraction(path: str, addresses: Sequence[str]) -> tuple[list[str], int]:
     """Extracts files; returns their hashes, and the bytes of the image that were read for it, counted once."""
     with tempfile.TemporaryDirectory(prefix="cheetah-bench-") as directory:
-        trace = os.path.join(directory, "trace")
-        argv = [*STRACE, trace, "bash", "-c", EXTRACTION, "extract", path]
+        argv = [*strace(directory), "bash", "-c", EXTRACTION, "extract", path]
         outcome = run_limited(argv, UNLIMITED_S, as_input(addresses))
-        return hashes_of(outcome), bytes_asked(trace, path)
+        return hashes_of(outcome), bytes_asked(directory, path)
