@@ -15,6 +15,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timing: measures, so it is only for a machine that does nothing else")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what measures time, unless marks are chosen: `-m timing`."""
+    if config.getoption("markexpr"):
+        return
+    measuring = [item for item in items if item.get_closest_marker("timing")]
+    config.hook.pytest_deselected(items=measuring)
+    items[:] = [item for item in items if item not in measuring]
+
+
 @pytest.fixture
 def root() -> None:
     """Skips the test where network namespaces cannot be made."""
