@@ -12,6 +12,8 @@ mod catalogue;
 mod record;
 mod runs;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use cheetah_device::ByteRange;
 
