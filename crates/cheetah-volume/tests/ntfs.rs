@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::ByteRange;
 use cheetah_volume::survey::offline::drive;
-use cheetah_volume::survey::{Plan, START_BYTES, recognise};
+use cheetah_volume::survey::{Plan, START_BYTES, WINDOW_BYTES, recognise};
 use walk::{Nearness, evidence, output, probed, programs, reads, skip, surveyed};
 
 const SIZE: u64 = 64 << 20;
@@ -148,6 +148,24 @@ fn what_a_listing_reads_is_near() {
         println!("fls {kind:?}: {near:?} in {} reads", reads.len());
         near.assert_good();
         assert!(near.waits <= 3, "{near:?}");
+    }
+}
+
+#[test]
+fn what_extracting_a_file_reads_is_near_or_its_content() {
+    let Some(volume) = &*VOLUME else { return };
+    let mut surveyed = surveyed(&volume.bytes);
+    probed(&volume.bytes, &mut surveyed);
+    for nth in [2, volume.files.len() - 1] {
+        let record = volume.files[nth].0;
+        let file = surveyed.files.iter().find(|file| file.id == record).unwrap();
+        // It reads 64 KiB for each run, and lastly what is behind the end.
+        let wide = |run: &ByteRange| ByteRange::new(run.offset, run.len.next_multiple_of(WINDOW_BYTES));
+        let content: Vec<_> = file.runs.iter().map(wide).collect();
+        surveyed.fetches.extend(content);
+        let reads = reads("icat", &[], &volume.image(), &[&record.to_string()]);
+        let near = Nearness::of(&reads, &surveyed, SIZE);
+        assert_eq!((near.waits, near.near_bytes), (0, near.read_bytes), "{near:?}");
     }
 }
 

@@ -77,7 +77,7 @@ pub fn surveyed(volume: &[u8]) -> Surveyed {
     surveyed
 }
 
-/// What a program reads of `image`, the last of its arguments, in the order in which it does.
+/// What a program reads of `image`, its argument between these, in the order in which it does.
 pub fn reads(program: &str, arguments: &[&str], image: &Path, behind: &[&str]) -> Vec<ByteRange> {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new("strace");
