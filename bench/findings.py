@@ -26,6 +26,8 @@ LINE = Line("100mbit", 20)
 FIRST_S_MAX = 3.0
 ROUNDS_MAX = 3
 LIMIT_S = 900.0
+# Something to look for, as in any case; these are in files of any system.
+KEYWORDS = ("password", "private key", "secret")
 
 
 @dataclasses.dataclass
@@ -93,7 +95,11 @@ def one_turn(site: Site) -> dict[str, float]:
     with Scratch() as turn:
         drop_caches()
         resident = resident_share(site.image.path)
-        told = watch(site.enter(command(site.uri, os.path.join(turn.disk_dir, "out"), "--quick")), site)
+        words = turn.path("keywords")
+        with open(words, "w", encoding="utf-8") as file:
+            file.write("".join(f"{word}\n" for word in KEYWORDS))
+        options = ("--quick", "--keywords", words)
+        told = watch(site.enter(command(site.uri, os.path.join(turn.disk_dir, "out"), *options)), site)
         if told.listed is None or told.done is None:
             raise BenchError(f"{site.uri}: the triage told nothing of its listing")
         # Where nothing was found before the end, that is when there was something to look at.
