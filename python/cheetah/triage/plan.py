@@ -1,6 +1,6 @@
 """Which files are read, in which order and in which batches; and why the others are not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ BATCH_BYTES = 16 << 20
 FIRST_BATCHES = 8
 FIRST_BATCH_FILES = 16
 """The first few batches are small, so that what ranks highest is known soon."""
+PEEK_FILES, PEEK_BYTES = 8, 1 << 20
+"""What is read of a listing before it is whole: files of each task, and how large they may be."""
+PEEKS_MAX = 8
 UNALLOCATED_BYTES = 32 << 20
 """What one task searches of what belongs to no file."""
 COLUMNS = (
@@ -99,6 +102,25 @@ def _entry(row: int, found: dict[str, Any]) -> Entry:
         row, found["volume"], found["address"], found["inode"], found["attr_type"], found["attr_id"], found["size"],
         found["path"], found["name"], found["extension"], found["deleted"], found["allocated"],
     )  # fmt: skip
+
+
+def peek(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task | None:
+    """A look at the most promising few of some rows of a listing that is still being made, so that somebody who
+    watches sees something soon. They are read again in their turn."""
+    best: list[tuple[int, dict[str, Any]]] = []
+    for batch in rows.to_batches():
+        size = batch.column("size").to_numpy(zero_copy_only=False)
+        mask = has_content(batch) & (size > 0) & (size <= PEEK_BYTES)
+        mask &= np.array([why is None for why in skipped(batch)], bool)
+        rank = ranks(batch).to_numpy(zero_copy_only=False)
+        places = np.flatnonzero(mask & (rank > 0))
+        places = places[np.argsort(-rank[places], kind="stable")][:PEEK_FILES]
+        best += [
+            (int(rank[place]), one) for place, one in zip(places, batch.take(pa.array(places)).to_pylist(), strict=True)
+        ]
+    best.sort(key=lambda one: -one[0])
+    entries = [_entry(-1, row) for _, row in best[:PEEK_FILES]]
+    return Task.of_entries(entries[0].volume, entries) if entries else None
 
 
 def unallocated_tasks(volumes: tuple[Volume, ...], size: int) -> Iterator[Task]:

@@ -71,6 +71,7 @@ class Run:
         self._findings = 0
         self._searched = 0
         self._fruitless = 0
+        self._peeks: set[str] = set()
         self._complete = False
         self._stopped: Problem | None = None
         self._bytes = 0
@@ -116,6 +117,7 @@ class Run:
         understood = [volume for volume in self._volumes if volume.fs]
         self._first_tasks = [walk.first_task(volume.index, volume.root_inode) for volume in understood]
         self._stage("listing", self._first_tasks)
+        self._findings, self._latest = 0, []
         order = self._rank(out)
         self._totals["content"] = len(order)
         listing = Rows(self._parts.path("listing"), plan.COLUMNS)
@@ -138,12 +140,24 @@ class Run:
             if item is not None:
                 task, result = item
                 self._count(result.findings)
+                if task.id in self._peeks:
+                    continue
                 done = self._journal.add(task, result)
                 self._take(task, done)
                 self._watch(task, result, done)
+                self._peek(result)
             self._tell_of(stage)
         self._journal.sync()
         self._tell_of(stage, always=True)
+
+    def _peek(self, result: Result) -> None:
+        """Has a few files read before the listing is whole. What is found in them is told, and not kept."""
+        if self._reached[-1] != "listing" or result.rows is None or len(self._peeks) >= plan.PEEKS_MAX:
+            return
+        task = plan.peek(result.rows, score.rank)
+        if task is not None:
+            self._peeks.add(task.id)
+            self._hands.submit(task, first=True)
 
     def _watch(self, task: Task, result: Result, done: Done) -> None:
         """Stops where nothing works any more, as when the source is gone. What is done is kept."""

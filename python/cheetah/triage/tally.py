@@ -23,12 +23,13 @@ from cheetah.triage.visible import decoded
 DAY_S = 86400
 # Midnight of 1980-01-01: what FAT has for "no date".
 FAT_ZERO_S = 315532800
-FILE_NAME = 48
-"""NTFS's attribute type `$FILE_NAME`."""
+FILE_NAME, INDEX_ROOT = 48, 144
+"""NTFS's attribute types `$FILE_NAME` and `$INDEX_ROOT`."""
 STATES = ("whole", "partial", "unreadable", "unread", "skipped")
 TIMES = ("mtime", "atime", "ctime", "crtime")
 SIZE_EDGES = (0, 1, *(1024 * 4**power for power in range(12)))
-"""The first size of each bar, in bytes: nothing, less than 1 KiB, then four times as much each, up to 4 GiB and more."""
+"""The first size of each bar, in bytes: nothing, less than 1 KiB, then four times as much each, up to 4 GiB and
+more."""
 # A source can hold a million extensions, each once. What comes after so many different ones is counted together.
 KEYS_MAX = 10_000
 OTHERS = "(others)"
@@ -141,7 +142,7 @@ class Tally:
             volume.bytes += int(size[rows.files & here].sum())
 
     def _count_content(self, rows: "_Rows", size: Numbers, believed: Mask) -> None:
-        content = rows.files | rows.streams
+        content = (rows.files | rows.streams) & ~rows.bad_clusters
         hashed = rows.present("md5") | rows.present("sha1") | rows.present("sha256")
         for name, mask in (
             ("hashed", hashed),
@@ -200,8 +201,9 @@ class _Rows:
         self.length = batch.num_rows
         path = self.column("path").cast(pa.binary())
         attribute = self.integers("attr_type")
-        self.stamps: Mask = attribute == FILE_NAME
         colon = _filled(pc.match_substring(path, b":"))
+        # An index of the file system's own, such as $Secure:$SDH, is no content either.
+        self.stamps: Mask = (attribute == FILE_NAME) | ((attribute == INDEX_ROOT) & colon)
         self.streams: Mask = (attribute != 0) & ~self.stamps & colon
         self.bad_clusters: Mask = self.streams & _filled(pc.ends_with(path, BAD_CLUSTERS.encode()))
         self.entities: Mask = ~self.stamps & ~self.streams
@@ -228,7 +230,8 @@ class _Rows:
         return array
 
     def state(self, state: str) -> Mask:
-        """The rows in that state. What has none, or one that nobody knows, was not read, unless there is nothing to read."""
+        """The rows in that state. What has none, or one that nobody knows, was not read, unless there is nothing to
+        read."""
         if state not in ("whole", "unread"):
             return self._is("read_state", state)
         told = np.logical_or.reduce([self._is("read_state", one) for one in STATES])
