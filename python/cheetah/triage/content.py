@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytsk3
 
 from cheetah.triage import allocation, extensions, hashset, pieces, places, scan, score, types
+from cheetah.triage.image import GONE
 from cheetah.triage.settings import Settings
 from cheetah.triage.signatures import HEAD_BYTES, Type
 from cheetah.triage.store import CONTENT
@@ -287,6 +288,8 @@ class Reader:
         self._end = min(one.size, max_bytes)
         self._max_bytes = max_bytes
         self._lost = 0
+        self._given_up = 0
+        self._tried = False
         self._error = ""
         self.bytes_read = 0
         self._noted: list[tuple[int, int, str]] = []
@@ -297,18 +300,30 @@ class Reader:
     @property
     def complete(self) -> bool:
         """All that was to be read so far was read, and it will be read to the end."""
-        return not self._lost and self._end == self._one.size
+        return not self._lost and not self._given_up and self._end == self._one.size
 
     def pieces(self) -> collections.abc.Iterator[tuple[int, bytes]]:
         """Offset and bytes, ascending. What cannot be read is left out."""
-        for offset, length, piece in pieces.of(self._read, 0, self._end):
-            if piece is None:
-                self._lost += length
-                self.unreadable += self._noted
-                self._noted = []
-            else:
+        for offset, length, content, given_up in pieces.of(self._read, 0, self._end):
+            if content is not None:
                 self.bytes_read += length
-                yield offset, piece
+                yield offset, content
+                continue
+            if given_up or self._error == GONE:
+                self._given_up += length
+            else:
+                self._lost += length
+            # Of what is given up, the failures that led to it are noted already.
+            self._keep_noted([] if given_up else self._noted)
+
+    def _keep_noted(self, noted: list[tuple[int, int, str]]) -> None:
+        """Neighbours that are lost for the same reason are one range."""
+        for offset, length, why in noted:
+            last, last_length, last_why = self.unreadable[-1] if self.unreadable else (-1, 0, "")
+            if (last + last_length, last_why) == (offset, why):
+                self.unreadable[-1] = (last, last_length + length, why)
+            else:
+                self.unreadable.append((offset, length, why))
 
     def _read(self, offset: int, length: int) -> bytes | None:
         """All of these bytes, or None and `_error`."""
@@ -327,6 +342,7 @@ class Reader:
         if not unreadable and failed is None and len(piece) == length:
             return bytes(piece)
         self._error = _reason(unreadable, failed)
+        self._tried |= not unreadable or any(why != GONE for _, _, why in unreadable)
         # The last is what was tried alone.
         self._noted = unreadable[-1:]
         return None
@@ -335,12 +351,17 @@ class Reader:
         """The row's read_state."""
         if self.complete:
             return "whole"
-        return "partial" if self.bytes_read else "unreadable"
+        return "partial" if self.bytes_read else "unreadable" if self._tried else "unread"
 
     def why(self) -> str | None:
         """What is missing."""
+        said = []
         if self._lost:
-            return f"{self._lost} of its {self._one.size} bytes could not be read: {self._error}"
+            said.append(f"{self._lost} of its {self._one.size} bytes could not be read: {self._error}")
+        if self._given_up:
+            said.append(f"{self._given_up} bytes were given up after many failures, and may be readable: {self._error}")
+        if said:
+            return "; ".join(said)
         if self._end != self._one.size:
             return f"larger than the limit of {self._max_bytes} bytes: only its first {self._end} bytes were read"
         return None

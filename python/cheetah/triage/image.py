@@ -28,6 +28,8 @@ UNREADABLE_MAX = 1000
 GONE_S = 30.0
 """When no read has succeeded for so long, the rest of a task's reads fail at once: each would take the whole
 time-out."""
+GONE = f"the source has answered nothing for {GONE_S:.0f} s"
+"""Why they fail: nobody asked the source."""
 
 
 class Source(Protocol):
@@ -104,14 +106,14 @@ class Image(pytsk3.Img_Info):
         if self._near:
             with contextlib.suppress(OSError):
                 self._beat()
-                return self._pread(offset, length)
+                return self.pread(offset, length)
         self._ahead = offset
         return b""
 
     def _exactly(self, offset: int, length: int) -> bytes:
         """These bytes, or nothing and a note."""
         try:
-            return self._pread(offset, length)
+            return self.pread(offset, length)
         except OSError as error:
             if len(self.unreadable) < UNREADABLE_MAX:
                 self.unreadable.append((offset, length, error.strerror or str(error)))
@@ -142,7 +144,7 @@ class Image(pytsk3.Img_Info):
         after them."""
         window = min(2 * self._streams.pop(number, 0), WINDOW_PAGES_MAX)
         count = max(last - number + 1, window)
-        content = self._pread(number << _PAGE_SHIFT, count << _PAGE_SHIFT)
+        content = self.pread(number << _PAGE_SHIFT, count << _PAGE_SHIFT)
         for place in range(count):
             self._pages[number + place] = content[place << _PAGE_SHIFT : (place + 1) << _PAGE_SHIFT]
         self._streams[number + count] = count
@@ -150,9 +152,10 @@ class Image(pytsk3.Img_Info):
             del self._streams[next(iter(self._streams))]
         return number + count
 
-    def _pread(self, offset: int, length: int) -> bytes:
+    def pread(self, offset: int, length: int) -> bytes:
+        """As the source itself, but for how long it may answer nothing."""
         if self._failing_since_s is not None and time.monotonic() - self._failing_since_s > GONE_S:
-            raise OSError(errno.EIO, f"the source has answered nothing for {GONE_S:.0f} s")
+            raise OSError(errno.EIO, GONE)
         try:
             content = self._source.pread(offset, length)
         except OSError:

@@ -1,6 +1,7 @@
 """Reading what may be damaged: large pieces, and where one cannot be read, smaller and smaller ones."""
 
 import collections.abc
+from typing import NamedTuple
 
 PIECE_BYTES = 1 << 20
 """What is read at once."""
@@ -8,28 +9,42 @@ PARTS = 16
 LEAST_BYTES = 4 << 10
 """A piece that cannot be read is tried in parts, and those in parts, down to this."""
 FAILURES_MAX = 16
-"""So many of the smallest may fail before the rest is given up: each may have cost the source's patience."""
+"""After so many of the smallest in a row, a piece that fails is given up if its end fails too, and the next one is
+tried: each failure may have cost the source's patience."""
 
 Read = collections.abc.Callable[[int, int], bytes | None]
-Piece = tuple[int, int, bytes | None]
+
+
+class Piece(NamedTuple):
+    """What became of some bytes. `content` is None where they could not be read; then `given_up` says that not all
+    of them were tried."""
+
+    offset: int
+    length: int
+    content: bytes | None
+    given_up: bool = False
 
 
 def of(read: Read, start: int, end: int) -> collections.abc.Iterator[Piece]:
-    """Offset, length and bytes from `start` to `end`, ascending and without gaps; None for bytes that cannot be read.
-    `read` gives all the bytes it is asked for, or None."""
+    """The pieces from `start` to `end`, ascending and without gaps. `read` gives all the bytes it is asked for, or
+    None."""
     failures = 0
 
     def parts(offset: int, length: int, unit: int) -> collections.abc.Iterator[Piece]:
         nonlocal failures
-        given_up = failures >= FAILURES_MAX
-        content = None if given_up else read(offset, length)
-        if content is not None or given_up or unit <= LEAST_BYTES:
-            failures += content is None
-            yield offset, length, content
-            return
-        unit = max(LEAST_BYTES, unit // PARTS)
-        for place in range(offset, offset + length, unit):
-            yield from parts(place, min(unit, offset + length - place), unit)
+        content = read(offset, length)
+        if content is not None:
+            failures = 0
+            yield Piece(offset, length, content)
+        elif length <= LEAST_BYTES:
+            failures += 1
+            yield Piece(offset, length, None)
+        elif failures >= FAILURES_MAX and read(offset + length - LEAST_BYTES, LEAST_BYTES) is None:
+            yield Piece(offset, length, None, given_up=True)
+        else:
+            unit = max(LEAST_BYTES, unit // PARTS)
+            for place in range(offset, offset + length, unit):
+                yield from parts(place, min(unit, offset + length - place), unit)
 
     for offset in range(start, end, PIECE_BYTES):
         yield from parts(offset, min(PIECE_BYTES, end - offset), PIECE_BYTES)

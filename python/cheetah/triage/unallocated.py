@@ -6,10 +6,12 @@ Neighbouring free blocks are searched as one; what was written in pieces that li
 borders."""
 
 import collections.abc
+import dataclasses
 
 from cheetah.triage import allocation, pieces, score
 from cheetah.triage import scan as scanning
 from cheetah.triage.content import Tools
+from cheetah.triage.image import GONE
 from cheetah.triage.task import Finding, Problem, Result
 from cheetah.triage.worker import Worker
 
@@ -79,23 +81,38 @@ def _search(
         nonlocal error
         worker.beat()
         try:
-            return worker.source.pread(offset, length)
+            content = worker.image().pread(offset, length)
         except OSError as failed:
             error = failed.strerror or str(failed)
             return None
+        if len(content) == length:
+            return content
+        error = "the source ends before it"
+        return None
 
-    for offset, length, piece in pieces.of(read, begin, begin + size + tail):
+    for offset, length, content, given_up in pieces.of(read, begin, begin + size + tail):
         inside = max(0, min(length, begin + size - offset))
-        if piece is not None:
-            stream.feed(piece, offset)
+        if content is not None:
+            stream.feed(content, offset)
             result.bytes_read += inside
         elif inside:
-            sentence = f"unallocated space could not be read: {error}"
-            result.problems.append(Problem("unallocated", sentence, volume, None, offset, inside))
+            what = "was given up after many failures" if given_up or error == GONE else "could not be read"
+            _lost(result, Problem("unallocated", f"unallocated space {what}: {error}", volume, None, offset, inside))
     hits = stream.finish()
     if stream.trouble is not None:
         result.problems.append(Problem("unallocated", stream.trouble, volume, None, begin, size))
     return hits
+
+
+def _lost(result: Result, problem: Problem) -> None:
+    """Neighbours that are lost for the same reason are one problem."""
+    last = result.problems[-1] if result.problems else problem
+    if last.offset is not None and last.offset + (last.length or 0) == problem.offset:
+        whole = dataclasses.replace(last, length=(last.length or 0) + (problem.length or 0))
+        if whole == dataclasses.replace(problem, offset=whole.offset, length=whole.length):
+            result.problems[-1] = whole
+            return
+    result.problems.append(problem)
 
 
 def _findings(result: Result, counts: dict[tuple[str, str], int], volume: int, hit: scanning.Hit) -> None:
