@@ -10,7 +10,7 @@ import pytest
 from conftest import MIB, noise, program, run
 from triage_worker import Raw, entries, fat, icat, worker
 
-from cheetah.triage import content, pieces
+from cheetah.triage import content, pieces, scan, unallocated
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Entry, Result
 
@@ -205,3 +205,44 @@ def test_a_list_or_a_rule_that_is_no_good_is_an_error_before_anything_is_read(tm
     for option, name in (("known", "list"), ("wanted", "list"), ("yara", "rule")):
         with pytest.raises(ValueError, match=r"list, line 1: |rule: these YARA rules"):
             content.prepare(dataclasses.replace(Settings(source="", out=""), **{option: (str(tmp_path / name),)}))
+
+
+ENDLESS = "rule Endless { condition: for all i in (0..4000000000) : (i * 7 != 3) }"
+
+
+def test_where_a_rule_takes_too_long_keywords_are_found_and_it_is_said_and_tried_again(
+    stick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "words").write_text("JFIF\n")
+    (tmp_path / "endless.yar").write_text(ENDLESS)
+    monkeypatch.setattr(scan, "TIMEOUT_S", 1)
+    lists = {"keywords": (str(tmp_path / "words"),), "yara": (str(tmp_path / "endless.yar"),)}
+    one = worker(stick, "fat16", **lists)
+    result = content.analyse(one, [entries(stick)["/KEPT.JPG"]])
+    (row,) = rows(result).values()
+    assert (row["read_state"], row["hits"]) == ("whole", 1) and "YARA rules were not tried to the end" in row["why"]
+    (problem,) = result.problems
+    assert problem.path == "/KEPT.JPG" and "not searched for everything" in problem.sentence
+    assert problem.offset == stick.read_bytes().find(JPEG), "with a place it is tried again, and the exit code is 3"
+    result = unallocated.scan(one, 0, 0, 2 * MIB)
+    assert [finding.rule for finding in result.findings] == ["JFIF"] * 2
+    assert result.problems and all("not tried to the end" in one.sentence for one in result.problems)
+
+
+def test_what_says_where_a_file_is_and_cannot_be_read_is_that_files_problem_and_of_no_other(tmp_path: Path) -> None:
+    # Blocks of 1 KiB, and no extents: where the blocks of a larger file are is in blocks of their own.
+    (tmp_path / "tree").mkdir()
+    for name in ("large", "last"):
+        (tmp_path / "tree" / name).write_bytes(noise(400_000, len(name)))
+    image = tmp_path / "disk.raw"
+    run(program("mke2fs"), "-q", "-t", "ext2", "-b", "1024", "-d", tmp_path / "tree", image, "8M")
+    found = entries(image)
+    blocks = run(program("debugfs"), "-R", "stat /large", image)
+    where = int(blocks.partition("(DIND):")[2].partition(",")[0]) * 1024
+    one = worker(image, "ext2", Raw(image, (where, where + 1024)))
+    result = content.analyse(one, [found["/large"], found["/last"]])
+    large, last = rows(result).values()
+    assert (large["read_state"], large["sha256"]) == ("unreadable", None)
+    assert large["why"] == "its metadata could not be read: the disk has a bad sector"
+    assert [(problem.path, problem.offset) for problem in result.problems] == [("/large", where)]
+    assert (last["read_state"], last["why"]) == ("whole", None)

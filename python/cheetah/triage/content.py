@@ -81,10 +81,16 @@ def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocati
     def bitmap() -> bytes:
         file = worker.file_system(volume).open_meta(inode=6)
         size = int(file.info.meta.size)
-        return b"".join(
+        worker.take_unreadable()
+        content = b"".join(
             file.read_random(place, min(pieces.PIECE_BYTES, size - place))
             for place in range(0, size, pieces.PIECE_BYTES)
         )
+        unreadable = worker.take_unreadable()
+        if unreadable:
+            # What it has of it may be zeros, and zeros are free clusters.
+            raise allocation.Unknown(f"which blocks are free could not be read: {unreadable[-1][2]}")
+        return content
 
     try:
         return allocation.of(found.fs, read, bitmap)
@@ -116,18 +122,22 @@ def analyse(worker: Worker, entries: list[Entry]) -> Result:
     contents: dict[int, Content] = {}
     opened = []
     for entry in entries:
-        one = _open(worker, tools, entry)
+        one = _open(worker, tools, entry, result)
         if isinstance(one, Content):
             contents[entry.row] = one
-            _problems(entry, worker.take_unreadable(), result)
         else:
             opened.append(one)
     for one in sorted(opened, key=lambda one: (one.entry.volume, one.first, one.entry.row)):
         reader = Reader(one, worker, worker.settings.max_file)
-        contents[one.entry.row], found = _read(tools, one, reader)
+        contents[one.entry.row], found, unsearched = _read(tools, one, reader)
         result.findings.extend(found)
         result.bytes_read += reader.bytes_read
         _problems(one.entry, reader.unreadable, result)
+        if unsearched:
+            # With a place, so that it is tried again when the run goes on.
+            place = worker.volumes[one.entry.volume].start + one.first
+            sentence = f"the file was not searched for everything: {unsearched}"
+            result.problems.append(Problem("content", sentence, one.entry.volume, one.entry.path, place))
     rows = [vars(contents[entry.row]) for entry in entries]
     result.rows = pa.Table.from_pylist(rows, schema=CONTENT)
     return result
@@ -139,19 +149,28 @@ def _problems(entry: Entry, unreadable: list[tuple[int, int, str]], result: Resu
         result.problems.append(Problem("content", sentence, entry.volume, entry.path, offset, length))
 
 
-def _open(worker: Worker, tools: Tools, entry: Entry) -> Opened | Content:
+def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened | Content:
     """The stream of an entry, or why there is nothing to read."""
     if entry.deleted and entry.allocated:
         return Content(entry.row, "skipped", "deleted, and its place among the metadata belongs to another file now")
+    failed: OSError | None = None
+    attribute, size, runs = None, 0, []
     try:
-        file = worker.file_system(entry.volume).open_meta(inode=entry.inode)
+        system = worker.file_system(entry.volume)
+        # What could not be read when it was opened is no matter of this file, and was said with the volumes.
+        worker.take_unreadable()
+        file = system.open_meta(inode=entry.inode)
         attribute = _attribute(file, entry)
         size = int(attribute.info.size) if attribute is not None else 0
         runs = _runs(attribute, worker.volumes[entry.volume].block_size)
     except OSError as error:
-        return Content(
-            entry.row, "unreadable", f"its metadata could not be read: {_reason(worker.image().unreadable, error)}"
-        )
+        failed = error
+    # The Sleuth Kit may leave out what it cannot read, and say nothing.
+    unreadable = worker.take_unreadable()
+    if failed is not None or unreadable:
+        _problems(entry, unreadable, result)
+        why = f"its metadata could not be read: {_reason(unreadable, failed)}"
+        return Content(entry.row, "unreadable", why)
     if attribute is None:
         return Content(entry.row, "skipped", "its metadata names no content")
     flags = int(attribute.info.flags)
@@ -206,8 +225,8 @@ def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> No
         one.note = "deleted; its clusters are free, but may have been used by others in between"
 
 
-def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Finding]]:
-    """All of a file."""
+def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Finding], str | None]:
+    """All of a file; the last says what in it was not searched, and why."""
     digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
     stream = scan.Stream(tools.engine) if tools.engine is not None and one.size else None
     if stream is not None and tools.engine is not None:
@@ -225,7 +244,8 @@ def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Fi
     known = any(one_list.contains([hashes.get(one_list.algorithm)])[0] for one_list in tools.known)
     wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)
     hits = stream.finish() if stream is not None and not known else []
-    whys = [why for why in (reader.why(), stream.trouble if stream is not None else None, one.note) if why]
+    unsearched = stream.trouble if stream is not None and not known else None
+    whys = [why for why in (reader.why(), unsearched, one.note) if why]
     found = None if one.size and not head else types.EFS if one.encrypted else types.recognise(head, one.size)
     trusted = not one.entry.deleted and reader.complete
     odd = None if known or one.encrypted else extensions.mismatch(one.entry.extension, found, head, trusted)
@@ -244,7 +264,8 @@ def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Fi
         hits=sum(max(1, len(hit.offsets)) for hit in hits),
         bytes_read=reader.bytes_read,
     )
-    return content, list(_findings(one.entry, content, found, odd, hits, stream is not None and stream.in_pieces))
+    in_pieces = stream is not None and stream.in_pieces
+    return content, list(_findings(one.entry, content, found, odd, hits, in_pieces)), unsearched
 
 
 def _findings(

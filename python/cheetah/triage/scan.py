@@ -19,8 +19,9 @@ WINDOW_BYTES = 32 << 20
 OVERLAP_BYTES = 64 << 10
 # Matches of one pattern in one window.
 MATCHES_MAX = 1000
-# One window; a rule that takes longer is not a rule for triage.
-TIMEOUT_S = 120
+# One window; a rule that takes longer is not a rule for triage. Four of these between two reads are less than what a
+# worker may be silent for.
+TIMEOUT_S = 60
 
 KEYWORD_BYTES_MIN = 3
 KEYWORD_CHARS_MAX = 256
@@ -65,7 +66,11 @@ class Hit:
 
 
 class TooLong(Exception):
-    """A scan was given up after TIMEOUT_S."""
+    """A scan was given up after TIMEOUT_S. `hits` are what was found nevertheless."""
+
+    def __init__(self, sentence: str, hits: list[Hit]):
+        super().__init__(sentence)
+        self.hits = hits
 
 
 class Engine:
@@ -86,11 +91,11 @@ class Engine:
             except yara_x.CompileError as error:
                 raise ValueError(f"{name}: these YARA rules do not compile: {_colourless(str(error))}") from error
         compiler.new_namespace(_NAMESPACE)
+        self._has_rules = bool(rules)
         for source in self._keyword_rules():
             compiler.add_source(source)
-        self._scanner = yara_x.Scanner(compiler.build())
-        self._scanner.max_matches_per_pattern(MATCHES_MAX)
-        self._scanner.set_timeout(TIMEOUT_S)
+        self._scanner = _scanner(compiler)
+        self._keywords_only: Any = None
 
     def _keyword_rules(self) -> collections.abc.Iterator[str]:
         lines: list[str] = []
@@ -117,11 +122,37 @@ class Engine:
 
     def scan(self, data: bytes, base: int = 0, accept: int | None = None) -> list[Hit]:
         """The hits in `data`, whose first byte is at `base`. Matches that begin at `accept` or later belong to the next
-        window. TooLong if it takes too long."""
+        window. TooLong if it takes too long; it has what the keywords alone found."""
+        where = f"bytes {base} to {base + len(data)}"
         try:
-            matching = self._scanner.scan(data).matching_rules
+            return self._hits(self._scanner, data, base, accept)
         except yara_x.TimeoutError as error:
-            raise TooLong(f"scanning {len(data)} bytes took more than {TIMEOUT_S} s") from error
+            if not (self._keywords and self._has_rules):
+                raise TooLong(f"{where} were not searched: it took more than {TIMEOUT_S} s", []) from error
+        try:
+            hits = self._hits(self._keywords_alone(), data, base, accept)
+        except yara_x.TimeoutError as error:
+            raise TooLong(f"{where} were not searched: it took more than {TIMEOUT_S} s", []) from error
+        raise TooLong(
+            f"the YARA rules were not tried to the end on {where}, which took more than {TIMEOUT_S} s; "
+            "keywords were searched for",
+            hits,
+        )
+
+    def _keywords_alone(self) -> Any:
+        """A scanner without rules, for where these take too long."""
+        if self._keywords_only is None:
+            compiler = yara_x.Compiler(includes_enabled=False)
+            compiler.new_namespace(_NAMESPACE)
+            self._meant.clear()
+            for source in self._keyword_rules():
+                compiler.add_source(source)
+            self._keywords_only = _scanner(compiler)
+        return self._keywords_only
+
+    def _hits(self, scanner: Any, data: bytes, base: int, accept: int | None) -> list[Hit]:
+        """The hits of one scanner."""
+        matching = scanner.scan(data).matching_rules
         accept = len(data) if accept is None else accept
         hits: dict[tuple[str, str], Hit] = {}
         found: dict[int, list[Match]] = {}
@@ -155,6 +186,13 @@ class Engine:
         return [
             (match.offset, match.length, match.length > letters if wide is None else wide) for match in pattern.matches
         ]
+
+
+def _scanner(compiler: Any) -> Any:
+    scanner = yara_x.Scanner(compiler.build())
+    scanner.max_matches_per_pattern(MATCHES_MAX)
+    scanner.set_timeout(TIMEOUT_S)
+    return scanner
 
 
 def _fill(hit: Hit, matches: list[Match], data: bytes, base: int, accept: int) -> None:
@@ -210,7 +248,8 @@ class Stream:
         try:
             hits = self._engine.scan(bytes(self._buffer[:length]), self._base, accept)
         except TooLong as error:
-            self.trouble, hits = str(error), []
+            # The first says enough, and the next may say less.
+            self.trouble, hits = self.trouble or str(error), error.hits
         for hit in hits:
             kept = self._hits.setdefault((hit.kind, hit.rule), hit)
             if kept is not hit:

@@ -100,7 +100,9 @@ def _search(
             _lost(result, Problem("unallocated", f"unallocated space {what}: {error}", volume, None, offset, inside))
     hits = stream.finish()
     if stream.trouble is not None:
-        result.problems.append(Problem("unallocated", stream.trouble, volume, None, begin, size))
+        # It was read: no length of it counts as lost.
+        sentence = f"unallocated space was not searched for everything: {stream.trouble}"
+        result.problems.append(Problem("unallocated", sentence, volume, None, begin))
     return hits
 
 
