@@ -12,7 +12,10 @@ from bench.figure import Figure
 from bench.plot import Panel, Point, Series
 from bench.units import short
 
-PLOTS_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plots")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PLOTS_DIR = os.path.join(HERE, "plots")
+# How what was measured compares with what was found before, in words.
+COMPARISON = os.path.join(HERE, "prefetching.md")
 ID = re.compile(r"readahead/(?P<what>sizes|workers)/(?P<delay>[^/]+)/(?P<metric>seconds|rate)")
 METRICS = {"seconds": ("elapsed", "s"), "rate": ("throughput", "MiB/s")}
 
@@ -117,4 +120,5 @@ def report(figures: Sequence[Figure]) -> list[str]:
         with open(os.path.join(PLOTS_DIR, f"{what}.svg"), "w", encoding="utf-8") as file:
             file.write(plot.render(panels))
         lines += [f"{title}:", "", *_table(by_metric), "", f"![{title}](plots/{what}.svg)", ""]
-    return lines
+    with open(COMPARISON, encoding="utf-8") as file:
+        return [*lines, *file.read().splitlines(), ""]
