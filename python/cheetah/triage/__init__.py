@@ -9,7 +9,10 @@ around each read, so threads on one handle do not overlap.
 
     settings    what was asked for; what of it the result depends on
     task        Task, Result and what they are made of: the vocabulary between hub and workers
+    hub         the source as the one process that holds the link has it
+    folder      the folder of the result: whose it is, and whether a run may go on in it
     worker      what a worker process keeps: the source, file system handles, compiled rules; `perform(task, worker)`
+    image       the source as The Sleuth Kit reads it
     volumes     partitions and the file systems in them                                    -> volumes
     walk        directories, exactly as `fls -r -m /` lists them, a subtree at a time      -> listing rows
     bodyfile, file_name     a listing row as the line that `fls -m` prints
@@ -34,11 +37,11 @@ around each read, so threads on one handle do not overlap.
 What the hub calls of the stages that look at content:
 
     content.analyse(worker, entries: list[Entry]) -> Result             rows by `store.CONTENT`
-    unallocated.scan(worker, volume: int, start: int, length: int) -> Result    bytes in the image; volume -1: outside all
-    score.rank(rows: pa.RecordBatch) -> pa.Array        int32 for rows by `store.LISTING`: what to read first
+    unallocated.scan(worker, volume: int, start: int, length: int) -> Result    bytes in the image; volume -1: outside
+    all score.rank(rows: pa.RecordBatch) -> pa.Array        int32 for rows by `store.LISTING`: what to read first
     score.final(rows: pa.RecordBatch) -> pa.Array       int32 for rows by `store.FILES`, whose score is still 0
-    score.findings(rows: pa.RecordBatch) -> list[Finding]    of rows by `store.FILES`, scored: what only metadata tells
-    timeline.write(files: pathlib.Path, out: pathlib.Path) -> None      from files.parquet to timeline.parquet
+    score.findings(rows: pa.RecordBatch) -> list[Finding]    of rows by `store.FILES`, scored: what only metadata
+    tells timeline.write(files: pathlib.Path, out: pathlib.Path) -> None      from files.parquet to timeline.parquet
     summary.write(out, facts), report.write(out)        from the tables
 
 A task is named by what it is to do, so its result can be kept and found again. A task may hand back more tasks. The

@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), FAILED, settings.json)
     if settings.json:
         print(json.dumps(summary))
+    else:
+        print(os.path.join(settings.out, "report.html"))
     if not summary["complete"]:
         why = "interrupted" if code == FAILED else f"stopped: {summary['problems'][0]['sentence']}"
         return _complain(f"{why}; the same command goes on, and {settings.out} holds what there is", code, False)

@@ -1,0 +1,130 @@
+"""How a run shows that it gets on: a line that moves on a terminal, plain lines in a pipe, JSON for programs.
+
+Progress goes to stderr, so that stdout is left to whoever reads the result; with `--json` it goes to stdout, an
+object a line. What the evidence has to say (paths, words) is made safe to look at first.
+"""
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+from cheetah.triage.task import Event, Finding
+from cheetah.triage.visible import plain
+
+PLAIN_S = 5.0
+"""Between plain lines of one stage."""
+SHOWN_MAX = 3
+"""Findings shown as they come, each once."""
+_STAGES = {
+    "volumes": "looking for file systems",
+    "listing": "listing",
+    "ranking": "ranking",
+    "content": "reading files",
+    "unallocated": "searching unallocated space",
+    "merging": "writing tables",
+    "report": "writing the report",
+    "done": "done",
+}
+_PATH_CHARS_MAX = 100
+
+Tell = Callable[[Event], None]
+
+
+@contextlib.contextmanager
+def shown(json_lines: bool = False) -> Iterator[Tell]:
+    """Shows events for as long as it lasts."""
+    if json_lines:
+        yield Json(sys.stdout)
+    elif sys.stderr.isatty():
+        with _bar() as tell:
+            yield tell
+    else:
+        yield Plain(sys.stderr)
+
+
+class Json:
+    """An object a line."""
+
+    def __init__(self, out: TextIO):
+        self._out = out
+
+    def __call__(self, event: Event) -> None:
+        """Tells of an event."""
+        self._out.write(json.dumps({"progress": dataclasses.asdict(event)}) + "\n")
+        self._out.flush()
+
+
+class Plain:
+    """Lines for a log: at each new stage, every few seconds, and for findings that come to the top."""
+
+    def __init__(self, out: TextIO):
+        self._out = out
+        self._stage = ""
+        self._said_s = 0.0
+        self._seen: set[Finding] = set()
+
+    def __call__(self, event: Event) -> None:
+        """Tells of an event."""
+        for finding in event.latest[:SHOWN_MAX]:
+            if finding not in self._seen and event.stage not in ("merging", "report", "done"):
+                self._seen.add(finding)
+                self._say(event, f"found: {of_finding(finding)}")
+        if event.stage != self._stage or event.elapsed_s - self._said_s >= PLAIN_S:
+            self._stage, self._said_s = event.stage, event.elapsed_s
+            self._say(event, words(event))
+
+    def _say(self, event: Event, text: str) -> None:
+        self._out.write(f"{event.elapsed_s:7.1f} s  {text}\n")
+        self._out.flush()
+
+
+def words(event: Event) -> str:
+    """An event in words."""
+    text = _STAGES.get(event.stage, event.stage)
+    if event.done and event.unit == "bytes":
+        text += f": {event.done >> 20} of {event.total >> 20} MiB"
+    elif event.total > event.done:
+        text += f": {event.done:,} of {event.total:,} {event.unit}"
+    elif event.done:
+        text += f": {event.done:,} {event.unit}"
+    if event.findings:
+        text += f", {event.findings:,} finding{'s' if event.findings > 1 else ''}"
+    return text
+
+
+def of_finding(finding: Finding) -> str:
+    """A finding in a line."""
+    where = finding.path if finding.path is not None else f"byte {finding.offset}"
+    return f"{finding.kind} ({plain(finding.rule, 40)}) in {plain(where, _PATH_CHARS_MAX)}"
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Tell]:
+    """A line that moves, and above it the findings as they come."""
+    import rich.console
+    import rich.markup
+    import rich.progress
+
+    console = rich.console.Console(stderr=True, highlight=False)
+    columns = (
+        rich.progress.SpinnerColumn(),
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.TimeElapsedColumn(),
+    )
+    seen: set[Finding] = set()
+    with rich.progress.Progress(*columns, console=console, transient=True) as progress:
+        line = progress.add_task("", total=None)
+
+        def tell(event: Event) -> None:
+            total = event.total if event.total > event.done or event.stage in ("content", "unallocated") else None
+            progress.update(line, description=rich.markup.escape(words(event)), completed=event.done, total=total)
+            for finding in event.latest[:SHOWN_MAX]:
+                if finding not in seen:
+                    seen.add(finding)
+                    progress.console.print(rich.markup.escape(of_finding(finding)))
+
+        yield tell
