@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import triage_images
-from conftest import PATIENCE_S, program, run
+from conftest import MIB, PATIENCE_S, program, run
 from triage_listing import Listed, at_random, by_fls
 
+import cheetah
 from cheetah.triage import walk
 
 MADE = {
@@ -97,7 +98,9 @@ def test_a_table_of_large_sectors_is_understood(made: Callable[[str], Path], tmp
     assert listed.lines == by_fls(image)
 
 
-@pytest.mark.parametrize("name", ["ntfs_sample.E01", "nps-2010-emails.E01", "windows_volume.qcow2", "ntfs.bin.gz"])
+@pytest.mark.parametrize(
+    "name", ["ntfs_sample.E01", "nps-2010-emails.E01", "windows_volume.qcow2", "ntfs.bin.gz", "Base-Linear.aff4"]
+)
 def test_a_real_image_is_listed_as_fls_lists_it(name: str, evidence: Callable[[str], Path], tmp_path: Path) -> None:
     raw = as_raw(evidence(name), tmp_path)
     listed = Listed(raw, tmp_path)
@@ -107,10 +110,18 @@ def test_a_real_image_is_listed_as_fls_lists_it(name: str, evidence: Callable[[s
 
 
 def as_raw(image: Path, folder: Path) -> Path:
-    """The content of an image as a plain file, made by other programs than ours."""
+    """The content of an image as a plain file, made by other programs than ours, where there are any."""
     raw = folder / "image.raw"
     if image.suffix == ".gz":
         raw.write_bytes(gzip.decompress(image.read_bytes()))
+    elif image.suffix == ".aff4":
+        with cheetah.open(image) as device, raw.open("wb") as file:
+            file.truncate(device.size)
+            for offset in range(0, device.size, MIB):
+                piece = device.pread(offset, MIB)
+                if any(piece):
+                    file.seek(offset)
+                    file.write(piece)
     elif image.suffix == ".E01":
         argv = [program("ewfexport"), "-q", "-u", "-f", "raw", "-t", str(folder / "image"), str(image)]
         subprocess.run(argv, capture_output=True, timeout=PATIENCE_S, check=True)
