@@ -192,7 +192,8 @@ def _top(findings: pathlib.Path) -> list[Json]:
     for row in first_findings(findings, GROUPED_MAX):
         place = {name: row[name] for name in ("volume", "address", "path")}
         key = tuple(place.values()) if row["address"] is not None else (row["volume"], None, row["offset"])
-        group = groups.setdefault(key, {"score": row["score"], **place, "findings": 0, "why": []})
+        offset = row["offset"] if row["address"] is None else None
+        group = groups.setdefault(key, {"score": row["score"], **place, "offset": offset, "findings": 0, "why": []})
         group["findings"] += 1
         if len(group["why"]) < REASONS_PER_FILE_MAX:
             group["why"].append({name: row[name] for name in ("score", "offset", "kind", "rule", "detail", "excerpt")})

@@ -46,11 +46,18 @@ class Scale:
         return [step * number for number in range(1, math.ceil(self.highest / step) + 1)]
 
 
-def overview(days: Days, span: tuple[datetime.date, datetime.date]) -> tuple[Drawing, bins.Unit, bool]:
-    """Activity over the whole span; the unit of its bars, and whether its scale is logarithmic."""
+def overview(days: Days, span: tuple[datetime.date, datetime.date]) -> tuple[Drawing, bool]:
+    """Activity over the whole span, and whether its scale is logarithmic."""
     unit = bins.unit_for(*span, OVERVIEW_BARS_MAX)
     drawing, scale = _history("activity", bins.bars(days, *span, unit), 190, f"Activity by {unit.name}")
-    return drawing, unit, scale.logarithmic
+    return drawing, scale.logarithmic
+
+
+def overview_grid(span: tuple[datetime.date, datetime.date]) -> dict[str, object]:
+    """Where the bars of the overview stand, for whoever wants to choose some of them."""
+    unit = bins.unit_for(*span, OVERVIEW_BARS_MAX)
+    starts = [bar.first.isoformat() for bar in bins.bars({}, *span, unit)]
+    return {"unit": unit.name, "left": LEFT / WIDTH, "right": 1 - RIGHT / WIDTH, "starts": starts, "end": span[1].isoformat()}
 
 
 def detail(days: Days, span: tuple[datetime.date, datetime.date]) -> tuple[Drawing, bool]:

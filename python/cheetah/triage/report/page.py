@@ -1,0 +1,218 @@
+"""report.html: one file that needs nothing else, and asks the network for nothing.
+
+What comes from the evidence is escaped by the template engine and made visible by `shown`. Should that ever fail, the
+page's own policy still lets no script and no style run but the two whose digests it names, and nothing be fetched.
+"""
+
+import base64
+import collections.abc
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import shlex
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from cheetah.triage import summary as figures
+from cheetah.triage.report import charts, kinds, shown, units, verdict
+from cheetah.triage.report.bins import main_span
+from cheetah.triage.report.svg import meter
+from cheetah.triage.tally import OTHERS, STATES
+
+# Rows of the table of findings; all of them are in findings.parquet.
+ROWS_MAX = 500
+CARDS_MAX = 25
+TYPES_MAX = 16
+OUTPUTS = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "summary.json")
+
+_STATE_WORDS = {
+    "whole": ("Read whole", "hashed, typed and searched as asked for"),
+    "partial": ("Read in part", "nothing is known of the rest"),
+    "unreadable": ("Unreadable", "reading it failed, in whole or in part"),
+    "unread": ("Not read", "nobody tried"),
+    "skipped": ("Left out", "on purpose, by a setting or a rule"),
+}
+
+Json = dict[str, Any]
+
+
+def write(out: str | os.PathLike[str]) -> pathlib.Path:
+    """Makes report.html from what is in the folder `out`: summary.json, and findings.parquet beside it."""
+    folder = pathlib.Path(out)
+    summary = json.loads((folder / "summary.json").read_text(encoding="ascii"))
+    rows = figures.first_findings(folder / "findings.parquet", ROWS_MAX)
+    page = render(summary, rows, _outputs(folder))
+    part = folder / "report.html.part"
+    part.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+    target = folder / "report.html"
+    part.replace(target)
+    return target
+
+
+def render(summary: Json, findings: list[Json], outputs: collections.abc.Sequence[Json] = ()) -> str:
+    """The page. The same arguments give the same text."""
+    environment = _environment()
+    source = environment.loader
+    assert source is not None
+    style = source.get_source(environment, "style.css")[0]
+    script = source.get_source(environment, "page.js")[0]
+    result = verdict.of(summary)
+    activity = _activity(summary)
+    return environment.get_template("report.html").render(
+        policy=_policy(style, script),
+        style=Markup(style),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        data=_data(summary, activity.get("grid")),
+        s=summary,
+        verdict=result,
+        cards=[_card(one) for one in summary["top"][:CARDS_MAX]],
+        findings=[{**row, "label": kinds.of(row["kind"]).label} for row in findings],
+        kinds=[(kinds.of(kind), number) for kind, number in summary["findings"].items()],
+        states=_states(summary),
+        activity=activity,
+        types=_types(summary),
+        sizes=_sizes(summary),
+        command=shlex.join(summary["command"]),
+        outputs=outputs,
+        settings=_settings(summary["settings"]),
+        took=_took(summary),
+    )
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("cheetah.triage.report", "template"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        count=units.count,
+        size=units.size,
+        exact_size=units.exact_size,
+        moment=units.moment,
+        evidence=shown.evidence,
+        path=shown.path,
+        percent=lambda part, whole: units.percent(part, whole),
+    )
+    environment.globals.update(meter=meter)
+    return environment
+
+
+def _policy(style: str, script: str) -> str:
+    def digest(text: str) -> str:
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest(style)}'; script-src 'sha256-{digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _data(summary: Json, grid: Json | None) -> Markup:
+    """The figures for the page's own script, and for programs: JSON that cannot end the element it stands in."""
+    names = ("complete", "verdict", "counts", "bytes", "coverage", "types", "activity", "undated", "hours", "sizes", "findings")
+    text = json.dumps({**{name: summary[name] for name in names}, "grid": grid}, ensure_ascii=True, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
+
+
+def _card(one: Json) -> Json:
+    why = [{**reason, "label": kinds.of(reason["kind"]).label} for reason in one["why"]]
+    return {"file": None, **one, "why": why, "more": one["findings"] - len(why)}
+
+
+def _states(summary: Json) -> list[Json]:
+    states = summary["coverage"]["files"]
+    return [{"name": name, "label": _STATE_WORDS[name][0], "note": _STATE_WORDS[name][1], **states[name]} for name in STATES]
+
+
+def _activity(summary: Json) -> Json:
+    days = {datetime.date.fromisoformat(day): number for day, number in summary["activity"].items()}
+    span = main_span(days)
+    if span is None:
+        return {"total": 0, "span": None, "outside": 0}
+    whole, logarithmic = charts.overview(days, span)
+    recent, recent_logarithmic = charts.detail(days, span)
+    inside = sum(number for day, number in days.items() if span[0] <= day <= span[1])
+    total = sum(days.values())
+    return {
+        "total": total,
+        "span": span,
+        "outside": total - inside,
+        "first": min(days),
+        "last": max(days),
+        "overview": whole,
+        "grid": charts.overview_grid(span),
+        "logarithmic": logarithmic,
+        "recent": recent,
+        "recent_logarithmic": recent_logarithmic,
+        "recent_days": min(charts.DETAIL_DAYS, (span[1] - span[0]).days + 1),
+        "hours": charts.hours(summary["hours"]),
+        "timed": sum(map(sum, summary["hours"])),
+        "busiest": sorted(days.items(), key=lambda pair: (-pair[1], pair[0]))[:5],
+    }
+
+
+def _types(summary: Json) -> Json:
+    types, mismatches = dict(summary["types"]), summary["mismatches"]
+    rest = types.pop(OTHERS, 0)
+    shown_types = list(types.items())[:TYPES_MAX]
+    rest += sum(types.values()) - sum(number for _, number in shown_types)
+    rows = [
+        {"name": name, "files": number, "bytes": summary["type_bytes"].get(name), "odd": mismatches.get(name, 0)}
+        for name, number in shown_types
+    ]
+    if rest:
+        rows.append({"name": "all others", "files": rest, "bytes": None, "odd": 0})
+    return {"rows": rows, "most": max((row["files"] for row in rows), default=0), "total": sum(row["files"] for row in rows)}
+
+
+def _sizes(summary: Json) -> Json:
+    sizes = summary["sizes"]
+    rows = []
+    for number, one in enumerate(sizes):
+        above = sizes[number + 1]["from"] if number + 1 < len(sizes) else None
+        if one["from"] == 0:
+            label = "empty"
+        elif one["from"] == 1:
+            label = f"up to {units.size(above)}" if above else "more"
+        else:
+            label = f"from {units.size(one['from'])}"
+        rows.append({**one, "label": label, "kept": one["files"] - one["deleted"]})
+    return {"rows": rows, "most": max((row["files"] for row in rows), default=0)}
+
+
+def _settings(settings: Json) -> list[tuple[str, Json | str]]:
+    rows: list[tuple[str, Any]] = []
+    for name, value in settings.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            rows += [(name, one) for one in value]
+        elif isinstance(value, list):
+            rows.append((name, ", ".join(map(str, value)) or "none"))
+        elif isinstance(value, bool):
+            rows.append((name, "yes" if value else "no"))
+        else:
+            rows.append((name, units.exact_size(value) if name == "max_file" else str(value)))
+    return [(name.replace("_", " "), value) for name, value in rows]
+
+
+def _took(summary: Json) -> str:
+    started, ended = (datetime.datetime.fromisoformat(summary[name]) for name in ("started", "ended"))
+    return units.duration((ended - started).total_seconds())
+
+
+def _outputs(folder: pathlib.Path) -> list[Json]:
+    """The files that belong to the report, with what is needed to see later that they are the same."""
+    found = []
+    for name in OUTPUTS:
+        path = folder / name
+        if path.exists():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found.append({"name": name, "size": path.stat().st_size, "sha256": digest})
+    return found
