@@ -9,7 +9,7 @@ import pytsk3
 from conftest import MIB, noise, program, run
 from triage_worker import Raw, fat, worker
 
-from cheetah.triage import allocation, content, scan, unallocated
+from cheetah.triage import allocation, content, plan, scan, unallocated
 from cheetah.triage.task import Finding, Volume
 
 WORD = "Rosenkohl"
@@ -22,7 +22,7 @@ def made(folder: Path, kind: str) -> Path:
     tree.mkdir(exist_ok=True)
     for number in range(30):
         (tree / f"f{number}").write_bytes(noise(3000 * number, number))
-    size = {"fat12": 2, "fat16": 20, "fat32": 40, "exfat": 8, "ntfs": 8}.get(kind, 40) * MIB
+    size = {"fat12": 2, "fat16": 5, "fat32": 36, "exfat": 8, "ntfs": 4}.get(kind, 24) * MIB
     with image.open("wb") as file:
         file.truncate(size)
     if kind.startswith("fat"):
@@ -67,7 +67,7 @@ def test_the_free_blocks_are_those_that_others_find(tmp_path: Path, kind: str) -
     assert ours <= theirs and len(theirs - ours) <= (1 if kind == "fat12" else 0)
     assert found.free_bytes() == len(ours) * block
     chance = random.Random(kind)
-    for _ in range(100):
+    for _ in range(30):
         start, length = chance.randrange(size), chance.randrange(1, 200_000)
         touched = range(start // block, (start + length - 1) // block + 1)
         pieces = list(found.free(start, length))
@@ -91,10 +91,34 @@ def test_a_file_system_that_is_damaged_is_unknown_and_not_free(tmp_path: Path) -
                 return whole[offset : offset + length] if offset >= 0 else b""
 
             try:
-                found = allocation.of(kind, read, lambda: bytes(1000))
+                found = allocation.of(kind, len(whole), read, lambda most: bytes(1000))
                 list(found.free(0, len(whole)))
             except allocation.Unknown as error:
                 assert str(error)
+
+
+def test_a_file_system_that_claims_to_be_larger_than_its_volume_costs_no_more_than_that(tmp_path: Path) -> None:
+    for kind, place, claim in (
+        ("ntfs", 40, (1 << 50).to_bytes(8, "little")),
+        ("ext4-32", 1024 + 4, (1 << 31).to_bytes(4, "little")),
+        ("fat32", 32, (1 << 31).to_bytes(4, "little")),
+        ("exfat", 92, (1 << 31).to_bytes(4, "little")),
+    ):
+        data = bytearray(made(tmp_path, kind).read_bytes())
+        data[place : place + len(claim)] = claim
+        asked: list[int] = []
+
+        def read(offset: int, length: int, data: bytearray = data, asked: list[int] = asked) -> bytes:
+            asked.append(length)
+            return bytes(data[offset : offset + length])
+
+        def bitmap(most: int, asked: list[int] = asked) -> bytes:
+            asked.append(most)
+            return bytes(min(most, 1 << 20))
+
+        found = allocation.of(kind.partition("-")[0], len(data), read, bitmap)
+        assert found.end <= len(data) and sum(asked) < MIB, kind
+        assert all(start + length <= len(data) for start, length in found.free(0, 1 << 40))
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +183,37 @@ def test_what_is_in_no_file_system_is_searched_up_to_the_next(tmp_path: Path) ->
     assert [finding.offset for finding in found] == [1000]
     one.volumes = ()
     assert [finding.offset for finding in unallocated.scan(one, -1, 0, 92_005).findings] == [1000, 92_000]
+
+
+def test_what_lies_behind_a_file_system_in_its_volume_is_searched_wherever_it_is_cut(tmp_path: Path) -> None:
+    image = fat(tmp_path / "stick.raw", {"KEPT.TXT": b"kept"})
+    end = image.stat().st_size
+    data = image.read_bytes() + b"x" * 70_000 + WORD.encode() + b"y" * 70_000
+    # And one across the border: the last clusters of the file system are free.
+    image.write_bytes(data[: end - 4] + WORD.encode() + data[end - 4 + len(WORD) :])
+    for cuts in ([0, len(data)], [0, end, len(data)], [0, end - 2, end + 3, end + 70_003, len(data)]):
+        assert [one.offset for one in findings(image, cuts)] == [end - 4, end + 70_000]
+
+
+def test_of_partitions_that_overlap_both_are_searched_and_it_is_said(tmp_path: Path) -> None:
+    image = fat(tmp_path / "stick.raw", {"KEPT.TXT": WORD.encode(), "GONE.TXT": WORD.encode()}, ["GONE.TXT"])
+    words = tmp_path / "words.txt"
+    words.write_text(WORD)
+    one = worker(image, "fat16", keywords=(str(words),))
+    size = image.stat().st_size
+    one.volumes = (one.volumes[0], Volume(1, MIB, size - MIB, "hfs", ""), Volume(2, 2 * MIB, 4 * MIB, "xfs", ""))
+    results = [
+        (task.volume, unallocated.scan(one, task.volume, *task.what))
+        for task in plan.unallocated_tasks(one.volumes, size)
+    ]
+    assert [found.volume for _, result in results for found in result.findings] == [0]
+    said = [(volume, problem.sentence) for volume, result in results for problem in result.problems]
+    assert [volume for volume, text in said if "not searched" in text] == [1, 2], "each once"
+    assert [text[:25] for _, text in said if "overlap" in text] == [
+        "volumes 0 and 1 overlap in"[:25],
+        "volumes 0 and 2 overlap in"[:25],
+        "volumes 1 and 2 overlap in"[:25],
+    ]
 
 
 def test_where_it_is_unknown_what_is_free_that_is_a_problem_and_nothing_is_searched(stick: Path) -> None:

@@ -26,12 +26,19 @@ class Allocation:
     from the lowest of a byte, 1 if it is in use. What lies before the first and after the last is in use."""
 
     def __init__(self, unit: int, origin: int, count: int, bits: Bits):
+        if count <= 0:
+            raise Unknown("the file system has no clusters within its volume")
         if len(bits) * 8 < count:
             raise Unknown(f"the bitmap has {len(bits) * 8} bits for {count} clusters")
         self.unit = unit
         self.origin = origin
         self.count = count
         self._bits = bits
+
+    @property
+    def end(self) -> int:
+        """Where the last unit ends: what the volume has behind it, the file system has no use for."""
+        return self.origin + self.count * self.unit
 
     def in_use(self, start: int, length: int) -> int:
         """How many of the units that these bytes touch are in use; at least 1 if some of them are not among the
@@ -80,19 +87,20 @@ class Allocation:
         return whole[first % 8 : first % 8 + end - first]
 
 
-def of(fs: str, read: Read, ntfs_bitmap: collections.abc.Callable[[], bytes]) -> Allocation:
-    """The allocation of a file system. `read` takes an offset in it and a length; `ntfs_bitmap` gives the content of
-    $Bitmap. Unknown where it cannot be told, OSError where it cannot be read."""
+def of(fs: str, size: int, read: Read, ntfs_bitmap: collections.abc.Callable[[int], bytes]) -> Allocation:
+    """The allocation of a file system in a volume of `size` bytes; what it claims to have beyond these is left out.
+    `read` takes an offset in it and a length; `ntfs_bitmap` gives so many of the first bytes of $Bitmap, or all it
+    has. Unknown where it cannot be told, OSError where it cannot be read."""
     try:
         if fs.startswith("ntfs"):
-            return _ntfs(read, ntfs_bitmap)
+            return _ntfs(size, read, ntfs_bitmap)
         if fs.startswith("ext") and fs != "exfat":
-            return _ext(read)
+            return _ext(size, read)
         if fs == "exfat":
-            return _exfat(read)
+            return _exfat(size, read)
         if fs.startswith("fat"):
-            return _fat(read)
-    except (struct.error, ZeroDivisionError, ValueError, IndexError) as error:
+            return _fat(size, read)
+    except (struct.error, ZeroDivisionError, ValueError, IndexError, OverflowError) as error:
         raise Unknown("the file system's record of its free blocks is damaged") from error
     raise Unknown(f"which blocks of {fs or 'this file system'} are free is not known to this version")
 
@@ -107,14 +115,17 @@ def _read_all(read: Read, offset: int, length: int) -> bytes:
     return b"".join(pieces)
 
 
-def _ntfs(read: Read, bitmap: collections.abc.Callable[[], bytes]) -> Allocation:
+def _ntfs(size: int, read: Read, bitmap: collections.abc.Callable[[int], bytes]) -> Allocation:
     boot = read(0, 512)
     sector, per_cluster = struct.unpack_from("<HB", boot, 11)
     # Above 128 it is the negative of a power of two.
     cluster = sector * per_cluster if per_cluster <= 128 else sector << (256 - per_cluster)
     sectors = struct.unpack_from("<Q", boot, 40)[0]
-    bits = np.frombuffer(bitmap(), dtype=np.uint8)
-    return Allocation(cluster, 0, min(sectors * sector // cluster, len(bits) * 8), bits)
+    if cluster < 256:
+        raise Unknown("the boot sector is damaged")
+    count = min(sectors * sector, size) // cluster
+    # It may claim to be larger by far: runs that are holes cost whoever made it nothing.
+    return Allocation(cluster, 0, count, np.frombuffer(bitmap(-(-count // 8)), dtype=np.uint8))
 
 
 _EXT_INCOMPAT_META_BG = 0x10
@@ -124,9 +135,10 @@ _EXT_RO_BIGALLOC = 0x200
 _EXT_COMPAT_SPARSE_SUPER2 = 0x200
 _EXT_GROUP_BLOCK_UNINIT = 0x2
 _EXT_GROUPS_MAX = 1 << 22
+_EXT_DESCRIPTOR_BYTES_MAX = 1024
 
 
-def _ext(read: Read) -> Allocation:
+def _ext(size: int, read: Read) -> Allocation:
     """ext2, 3 and 4. A group whose bitmap was never written is free but for the tables in it."""
     superblock = read(1024, 1024)
     blocks_low, first_block, log_block, blocks_a_group, inodes_a_group = struct.unpack_from(
@@ -145,24 +157,31 @@ def _ext(read: Read) -> Allocation:
     if log_block > 6:
         raise Unknown("the superblock is damaged")
     block = 1024 << log_block
+    groups_claimed = -(-(blocks - first_block) // blocks_a_group)
+    blocks = min(blocks, size // block)
     groups = -(-(blocks - first_block) // blocks_a_group)
-    size = struct.unpack_from("<H", superblock, 0xFE)[0] if wide else 32
+    width = struct.unpack_from("<H", superblock, 0xFE)[0] if wide else 32
     inode_size = struct.unpack_from("<H", superblock, 0x58)[0] or 128
     reserved = struct.unpack_from("<H", superblock, 0xCE)[0]
-    if not 0 < groups <= _EXT_GROUPS_MAX or blocks_a_group > 8 * block or blocks_a_group % 8 or size < 32:
+    if (
+        not 0 < groups <= _EXT_GROUPS_MAX
+        or blocks_a_group > 8 * block
+        or blocks_a_group % 8
+        or not 32 <= width <= _EXT_DESCRIPTOR_BYTES_MAX
+    ):
         raise Unknown("the superblock is damaged")
-    table = _read_all(read, (1024 // block + 1) * block, groups * size)
-    table_blocks = -(-groups * size // block)
+    table = _read_all(read, (1024 // block + 1) * block, groups * width)
+    table_blocks = -(-groups_claimed * width // block)
     inode_blocks = -(-inodes_a_group * inode_size // block)
     bits = np.zeros(groups * blocks_a_group // 8, dtype=np.uint8)
     metadata: list[tuple[int, int]] = []
     for group in range(groups):
-        at = group * size
+        at = group * width
         bitmap, inode_bitmap, inodes = (
             low | (high << 32)
             for low, high in zip(
                 struct.unpack_from("<III", table, at),
-                struct.unpack_from("<III", table, at + 32) if wide and size >= 64 else (0, 0, 0),
+                struct.unpack_from("<III", table, at + 32) if wide and width >= 64 else (0, 0, 0),
                 strict=True,
             )
         )
@@ -203,7 +222,7 @@ def _has_superblock(group: int) -> bool:
     return False
 
 
-def _fat(read: Read) -> Allocation:
+def _fat(size: int, read: Read) -> Allocation:
     """FAT12, 16 and 32: from the first table; an entry of 0 is a free cluster."""
     boot = read(0, 512)
     sector, per_cluster, reserved, tables, roots, small, _media, fat_small = struct.unpack_from("<HBHBHHBH", boot, 11)
@@ -215,6 +234,10 @@ def _fat(read: Read) -> Allocation:
         raise Unknown("the boot sector is damaged")
     width = 12 if count < 4085 else 16 if count < 65525 else 32
     length = min(-(-(count + 2) * width // 8), fat_sectors * sector)
+    # Clusters that the table, or the volume, has no room for are none.
+    count = min(count, length * 8 // width - 2, (size - data * sector) // (per_cluster * sector))
+    if count <= 0:
+        raise Unknown("the boot sector is damaged")
     used = np.zeros(-(-count // 8), dtype=np.uint8)
     # Whole bytes of bits at a time: 2 entries go before the first cluster.
     step = 8 * (1 << 20) if width != 12 else count
@@ -241,17 +264,19 @@ def _fat_entries(table: bytes, width: int) -> npt.NDArray[np.uint32]:
     return pairs.reshape(-1)
 
 
-_EXFAT_ROOT_CLUSTERS_MAX = 4096
+_EXFAT_CLUSTERS_MAX = 0xFFFFFFF5
+_EXFAT_ROOT_BYTES_MAX = 256 << 20
 
 
-def _exfat(read: Read) -> Allocation:
+def _exfat(size: int, read: Read) -> Allocation:
     """From the allocation bitmap, which an entry of the root directory names."""
     boot = read(0, 512)
     fat, _fat_length, heap, count, root = struct.unpack_from("<IIIII", boot, 80)
     sector_shift, cluster_shift = boot[108], boot[109]
-    if not 9 <= sector_shift <= 12 or cluster_shift > 25 - sector_shift or not 0 < count < 1 << 32 - 16:
+    if not 9 <= sector_shift <= 12 or cluster_shift > 25 - sector_shift or not 0 < count <= _EXFAT_CLUSTERS_MAX:
         raise Unknown("the boot sector is damaged")
     cluster = 1 << sector_shift + cluster_shift
+    count = min(count, (size - (heap << sector_shift)) // cluster)
 
     def chain(first: int, length_max: int) -> collections.abc.Iterator[int]:
         for _ in range(length_max):
@@ -263,15 +288,14 @@ def _exfat(read: Read) -> Allocation:
     def offset(number: int) -> int:
         return int((heap << sector_shift) + (number - 2) * cluster)
 
-    for number in chain(root, _EXFAT_ROOT_CLUSTERS_MAX):
+    for number in chain(root, max(1, _EXFAT_ROOT_BYTES_MAX // cluster)):
         entries = _read_all(read, offset(number), cluster)
         for at in range(0, cluster, 32):
             if entries[at] == 0:
                 break
             if entries[at] == 0x81 and not entries[at + 1] & 1:
                 first, length = struct.unpack_from("<IQ", entries, at + 20)
-                if length > count:
-                    raise Unknown("the allocation bitmap's length is damaged")
+                length = min(length, -(-count // 8))
                 pieces = [_read_all(read, offset(one), cluster) for one in chain(first, -(-length // cluster))]
                 bits = np.frombuffer(b"".join(pieces)[:length], dtype=np.uint8)
                 return Allocation(cluster, heap << sector_shift, count, bits)

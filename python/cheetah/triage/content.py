@@ -78,9 +78,9 @@ def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocati
     def read(offset: int, length: int) -> bytes:
         return worker.source.pread(found.start + offset, length)
 
-    def bitmap() -> bytes:
+    def bitmap(most: int) -> bytes:
         file = worker.file_system(volume).open_meta(inode=6)
-        size = int(file.info.meta.size)
+        size = min(int(file.info.meta.size), most)
         worker.take_unreadable()
         content = b"".join(
             file.read_random(place, min(pieces.PIECE_BYTES, size - place))
@@ -93,7 +93,7 @@ def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocati
         return content
 
     try:
-        return allocation.of(found.fs, read, bitmap)
+        return allocation.of(found.fs, found.length, read, bitmap)
     except allocation.Unknown as error:
         return error
     except (OSError, OverflowError) as error:

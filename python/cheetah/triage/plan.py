@@ -124,11 +124,12 @@ def peek(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task | 
 
 
 def unallocated_tasks(volumes: tuple[Volume, ...], size: int) -> Iterator[Task]:
-    """Ranges of all that is not a file's: within the file systems, what is between them, and what is not understood."""
+    """Ranges of all that is not a file's: within the file systems, what is between them, and what is not understood.
+    Where file systems overlap, what each of them calls free is searched."""
     end = 0
     for volume in sorted((one for one in volumes if one.fs), key=lambda one: one.start):
         yield from _ranges(-1, end, volume.start)
-        yield from _ranges(volume.index, max(volume.start, end), volume.start + volume.length)
+        yield from _ranges(volume.index, volume.start, volume.start + volume.length)
         end = max(end, volume.start + volume.length)
     yield from _ranges(-1, end, size)
 

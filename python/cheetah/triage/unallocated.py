@@ -1,4 +1,5 @@
-"""Keywords and rules in what belongs to no file: free blocks of file systems, and what is in no file system at all.
+"""Keywords and rules in what belongs to no file: free blocks of file systems, what is behind a file system in its
+volume, and what is in no file system at all.
 
 A task searches a stretch of the image. Which blocks of it are free, the file system's own record says. A hit belongs
 to the stretch in which it begins, wherever it ends, so it does not matter how the image is cut into stretches.
@@ -27,6 +28,8 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
     if tools.engine is None:
         return result
     tools.engine.name("")
+    if volume >= 0 and start == worker.volumes[volume].start:
+        _overlaps(worker, volume, result)
     try:
         ranges = list(_free(tools, worker, volume, start, length))
     except allocation.Unknown as error:
@@ -43,6 +46,18 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
     return result
 
 
+def _overlaps(worker: Worker, volume: int, result: Result) -> None:
+    """Says, once for a volume, that others claim the same bytes: what is free to one may be another's file."""
+    own = worker.volumes[volume]
+    for other in worker.volumes:
+        begin, end = max(own.start, other.start), min(own.start + own.length, other.start + other.length)
+        if other.fs and other.index < volume and begin < end:
+            sentence = f"volumes {other.index} and {volume} overlap in {end - begin} bytes from byte {begin} on"
+            result.problems.append(
+                Problem("unallocated", f"{sentence}: what is unallocated in one may be a file's in the other", volume)
+            )
+
+
 def _free(
     tools: Tools, worker: Worker, volume: int, start: int, length: int
 ) -> collections.abc.Iterator[tuple[int, int, int]]:
@@ -55,7 +70,15 @@ def _free(
             yield start, end - start, _gap_tail(worker, end, reach)
         return
     found = worker.volumes[volume]
-    free = tools.allocation(volume).free(start - found.start, min(length + reach, found.start + found.length - start))
+    known = tools.allocation(volume)
+    until = min(start + length + reach, found.start + found.length) - found.start
+    free = list(known.free(start - found.start, until - (start - found.start)))
+    slack = max(known.end, start - found.start)
+    if slack < until:
+        # Behind the file system, within its volume, is no file either.
+        joined = bool(free) and sum(free[-1]) == slack
+        begin = free.pop()[0] if joined else slack
+        free.append((begin, until - begin))
     for begin, size in free:
         begin += found.start
         if begin < start + length:
