@@ -140,6 +140,36 @@ def test_a_list_is_converted_once_and_again_when_it_has_changed(tmp_path: Path) 
     assert second.count == 11
 
 
+@pytest.mark.parametrize("kind", ["text", "records"])
+def test_records_that_are_not_what_they_were_are_made_or_checked_again(tmp_path: Path, kind: str) -> None:
+    inside, cache = hashes("sha1", 500), tmp_path / "cache"
+    path = tmp_path / "list"
+    records = b"".join(sorted(bytes.fromhex(one) for one in inside))
+    path.write_bytes(records if kind == "records" else "\n".join(inside).encode())
+    (first,) = hashset.open_lists([str(path)], cache=str(cache))
+    assert all(holds(first, inside))
+    # As after a power cut: the right size, and zeros where data were.
+    damaged = Path(first.records)
+    status = damaged.stat()
+    damaged.write_bytes(records[:4000] + bytes(2000) + records[6000:])
+    os.utime(damaged, ns=(status.st_atime_ns, status.st_mtime_ns))
+    if kind == "records":
+        with pytest.raises(ValueError, match="no sorted file of records"):
+            hashset.open_lists([str(path)], cache=str(cache))
+    else:
+        (second,) = hashset.open_lists([str(path)], cache=str(cache))
+        assert second == first and all(holds(second, inside))
+
+
+def test_nobody_else_can_read_what_is_kept_of_a_list(tmp_path: Path) -> None:
+    path, cache = tmp_path / "list", tmp_path / "cache"
+    path.write_text("\n".join(hashes("md5", 10)))
+    cache.mkdir(mode=0o755)
+    hashset.open_lists([str(path)], cache=str(cache))
+    assert cache.stat().st_mode & 0o777 == 0o700
+    assert {one.stat().st_mode & 0o777 for one in cache.iterdir()} == {0o600} and len(list(cache.iterdir())) == 2
+
+
 def test_hashes_that_begin_or_end_alike_are_told_apart(opened: Make) -> None:
     chance = random.Random(4)
     inside = [bytes(8) + chance.randbytes(8) for _ in range(300)] + [chance.randbytes(15) + b"\0" for _ in range(300)]

@@ -1,11 +1,12 @@
 """Lists of hashes: what is known and set aside, and what is wanted.
 
 A list is looked up as sorted records of 16, 20 or 32 bytes (MD5, SHA-1, SHA-256), mapped into memory: tens of millions
-cost nothing to open and a few page faults to ask. Texts are brought into that form once, by `hashtext`, and kept in a
-cache. `docs/hash-lists.md` says what lists may look like.
+cost one pass over them to open and a few page faults to ask. Texts are brought into that form once, by `hashtext`, and
+kept in a cache. `docs/hash-lists.md` says what lists may look like.
 """
 
 import collections.abc
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -25,7 +26,8 @@ _LOOK_BYTES = 4096
 _PIECE_BYTES = 32 << 20
 # Fewer records may be sorted by chance, whatever their length is taken to be.
 _SURE_BYTES = 1024
-_VERSION = 1
+_DIGEST_PIECE_BYTES = 1 << 20
+_VERSION = 2
 
 Progress = collections.abc.Callable[[int, int], None]
 
@@ -74,40 +76,54 @@ def cache_dir() -> str:
 
 
 def _open(path: str, progress: Progress, cache: str) -> HashList:
-    """From the cache, if the file is the one that was seen then: same path, size and time of modification."""
+    """From the cache, if the file is the one that was seen then (same path, size and time of modification), and the
+    records are what they were: a list that lost some would only seem to know fewer files."""
     status = os.stat(path)
     asked = f"{_VERSION}\0{os.path.realpath(path)}\0{status.st_size}\0{status.st_mtime_ns}"
     stem = os.path.join(cache, hashlib.sha256(os.fsencode(asked)).hexdigest()[:32])
     try:
         with open(stem + ".json", encoding="utf-8") as file:
             found = json.load(file)
-        records = found["records"] or path
-        if os.path.getsize(records) == found["count"] * _width(found["algorithm"]):
+        records = stem + ".records" if found["converted"] else path
+        if _digest(records) == found["digest"]:
             return HashList(os.path.basename(path), found["algorithm"], records, found["count"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
-    os.makedirs(cache, exist_ok=True)
+    _make_private(cache)
     with open(path, "rb") as file:
         is_text = _is_text(file.read(_LOOK_BYTES))
     if is_text:
-        algorithm, count = _convert(path, stem + ".records", progress)
         records = stem + ".records"
+        algorithm, count = _convert(path, records, progress)
+        _maps.pop(records, None)
     else:
-        algorithm, count = _checked(path, status.st_size, progress)
         records = path
+        algorithm, count = _checked(path, status.st_size, progress)
+    entry = {
+        "path": os.path.realpath(path),
+        "algorithm": algorithm,
+        "count": count,
+        "converted": is_text,
+        "digest": _digest(records),
+    }
     # The entry comes last, so that it never names what is not there yet.
-    _write(
-        stem + ".json",
-        json.dumps(
-            {
-                "path": os.path.realpath(path),
-                "algorithm": algorithm,
-                "count": count,
-                "records": stem + ".records" if is_text else "",
-            }
-        ).encode(),
-    )
+    _write(stem + ".json", json.dumps(entry).encode())
     return HashList(os.path.basename(path), algorithm, records, count)
+
+
+def _make_private(cache: str) -> None:
+    """The folder of the cache, for nobody else: its lists say what a case is about."""
+    os.makedirs(cache, mode=0o700, exist_ok=True)
+    with contextlib.suppress(PermissionError):
+        os.chmod(cache, 0o700)
+
+
+def _digest(path: str) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while piece := file.read(_DIGEST_PIECE_BYTES):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def _is_text(start: bytes) -> bool:
@@ -116,9 +132,22 @@ def _is_text(start: bytes) -> bool:
 
 
 def _write(path: str, content: bytes) -> None:
+    # This is for its owner alone from the beginning.
     with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
         file.write(content)
-    os.replace(file.name, path)
+        file.flush()
+        os.fsync(file.fileno())
+    _replace(file.name, path)
+
+
+def _replace(written: str, path: str) -> None:
+    """Gives what was written its name, durably."""
+    os.replace(written, path)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _width(algorithm: str) -> int:
@@ -183,7 +212,7 @@ def _convert(path: str, records: str, progress: Progress) -> tuple[str, int]:
             raise ValueError(f"{path}: there is no hash in this list.")
         whole = os.path.join(scratch, "records")
         count = spread.sort_into(whole)
-        os.replace(whole, records)
+        _replace(whole, records)
     return ALGORITHMS[spread.width], count
 
 
@@ -220,7 +249,7 @@ class _Spread:
         """Writes all of them, sorted, each once; returns how many there are."""
         self._write()
         count = 0
-        with open(target, "wb") as file:
+        with open(target, "wb", opener=_for_owner) as file:
             for path in self._paths:
                 if not os.path.exists(path):
                     continue
@@ -228,7 +257,13 @@ class _Spread:
                 os.remove(path)
                 file.write(typing.cast(typing.Any, hashes.data))
                 count += len(hashes)
+            file.flush()
+            os.fsync(file.fileno())
         return count
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _unique(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
