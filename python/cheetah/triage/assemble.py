@@ -30,7 +30,7 @@ class Listing:
         left = list(self._first_tasks)
         while left:
             done = self._done.get(left.pop().id)
-            if done is None:
+            if done is None or done.failed:
                 return False
             left.extend(done.tasks)
         return True

@@ -21,7 +21,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from cheetah.triage.settings import Settings
-from cheetah.triage.task import Problem, Result, Task, Volume
+from cheetah.triage.task import Place, Problem, Result, Task, Volume
 
 ATTEMPTS = 3
 HANG_S = 300.0
@@ -175,9 +175,15 @@ class Pool:
 
 
 def lost(task: Task, why: str) -> Result:
-    """The result of a task that could not be done. One file that ends workers takes no others with it."""
+    """The result of a task that could not be done. One file or directory that ends workers takes no
+    others with it."""
     if task.stage == "content" and len(task.what) > 1:
         return Result(tasks=[Task("content", task.volume, (one,)) for one in task.what], failed=True)
+    if task.stage == "listing" and len(task.what) > 1:
+        # Each start alone, in the place that it has in this task.
+        alone = [Task("listing", task.volume, (one,)) for one in task.what]
+        places = [Place(number, 0, number, 0) for number in range(len(alone))]
+        return Result(tasks=alone, places=places, starts=[0] * len(alone), failed=True)
     path = None
     if task.stage == "listing":
         path = "/" + task.what[0][1].rstrip("/")

@@ -49,8 +49,8 @@ class Hands(Protocol):
         """Ends them."""
 
 
-class Fruitless(Exception):
-    """Nothing comes of anything any more: one sentence."""
+class Stopped(Exception):
+    """Going on makes no sense: one sentence."""
 
 
 class Run:
@@ -72,8 +72,10 @@ class Run:
         self._searched = 0
         self._fruitless = 0
         self._peeks: set[str] = set()
+        self._ended = False
         self._complete = False
         self._stopped: Problem | None = None
+        """Why it is not complete, where that is nobody's wish."""
         self._bytes = 0
         self._latest: list[Finding] = []
         self._first_tasks: list[Task] = []
@@ -100,10 +102,10 @@ class Run:
         self._hands = _hands(shared.uri, self._settings)
         try:
             self._stages(folder.path)
-            self._complete = True
+            self._ended = True
         except KeyboardInterrupt:
             pass
-        except Fruitless as stop:
+        except Stopped as stop:
             self._stopped = Problem(self._reached[-1], str(stop))
         finally:
             self._hands.close()
@@ -113,10 +115,16 @@ class Run:
     def _stages(self, out: pathlib.Path) -> None:
         self._stage("volumes", [volumes.task()])
         (found,) = self._done["volumes"].values()
+        if found.failed:
+            raise Stopped(found.problems[0].sentence)
         self._volumes = self._hands.volumes = tuple(found.volumes)
         understood = [volume for volume in self._volumes if volume.fs]
         self._first_tasks = [walk.first_task(volume.index, volume.root_inode) for volume in understood]
         self._stage("listing", self._first_tasks)
+        given_up = sum(one.failed for one in self._done["listing"].values())
+        if given_up:
+            sentence = f"the listing is not whole: {given_up} of its parts were given up, with all that is in them"
+            self._stopped = Problem("listing", sentence)
         self._findings, self._latest = 0, []
         order = self._rank(out)
         self._totals["content"] = len(order)
@@ -164,7 +172,7 @@ class Run:
         fruitless = result.failed or (done.unreadable and not result.bytes_read and task.stage != "listing")
         self._fruitless = self._fruitless + 1 if fruitless else 0
         if self._fruitless > FRUITLESS_MAX * self._hands.workers and result.problems:
-            raise Fruitless(f"one task after the other failed, the last one: {result.problems[-1].sentence}")
+            raise Stopped(f"one task after the other failed, the last one: {result.problems[-1].sentence}")
 
     def _is_known(self, task: Task) -> bool:
         """Takes what a task has brought in an earlier run."""
@@ -206,9 +214,9 @@ class Run:
     def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub) -> tuple[int, dict[str, Any]]:
         """Makes the tables, the summary and the report of what there is."""
         self._tell_of("merging", always=True)
-        whole = self._assemble(out)
+        self._complete = self._assemble(out) and self._ended
         listing = Rows(self._parts.path("listing"))
-        why = plan.NOT_REACHED if not self._complete else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
+        why = plan.NOT_REACHED if not self._ended else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
         contents = self._done["content"].values()
         aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
         more = merge.files(listing, aside, out / "files.parquet", why, self._complete)
@@ -221,9 +229,9 @@ class Run:
         told = summary.write(out, facts)
         _report(out)
         self._tell_of("done", always=True)
-        if not self._complete:
-            return EVIDENCE if self._stopped else FAILED, told
-        unread = not whole or any(one.unreadable or one.failed for one in done)
+        if not self._ended and not self._stopped:
+            return FAILED, told
+        unread = not self._complete or any(one.unreadable or one.failed for one in done)
         return EVIDENCE if unread else DONE, told
 
     def _facts(self, identity: dict[str, Any], shared: hub.Hub, done: list[Done]) -> summary.Facts:

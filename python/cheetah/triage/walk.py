@@ -95,12 +95,12 @@ def is_of_orphans(task: Task) -> bool:
 
 def listing(worker: Worker, task: Task) -> Result:
     """Lists the subtrees of a task."""
-    result = Result()
     try:
         file_system = worker.file_system(task.volume)
     except OSError as error:
-        result.problems.append(Problem("listing", f"the file system could not be opened: {error}", task.volume))
-        return result
+        sentence = f"the file system could not be opened: {error}"
+        return Result(problems=[Problem("listing", sentence, task.volume)], failed=True)
+    result = Result()
     starts = [Start.of(plain) for plain in task.what]
     first = starts[0].inode == int(file_system.info.root_inum)
     lister = Lister(worker.image(), file_system, task.volume, ENTRIES_FIRST if first else ENTRIES_MAX)

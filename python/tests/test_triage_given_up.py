@@ -1,0 +1,57 @@
+"""What nobody could do is missing from the result, and the result says so."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import triage_images
+from triage_hands import Alone
+from triage_listing import by_fls
+
+from cheetah.triage import run, walk
+from cheetah.triage.run import DONE, EVIDENCE, Run
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Task
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ext4 volume."""
+    return triage_images.ext4(tmp_path_factory.mktemp("image"))
+
+
+def triage(image: Path, out: Path, ends_workers: Callable[[Task], bool], monkeypatch: pytest.MonkeyPatch) -> int:
+    """A run whose workers do not survive some tasks; its exit code."""
+    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings, ends_workers))
+    return Run(Settings(str(image), str(out)), lambda event: None).go()[0]
+
+
+def test_a_directory_that_ends_workers_takes_no_other_with_it_and_the_listing_is_not_called_whole(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "ENTRIES_FIRST", 5)
+    monkeypatch.setattr(walk, "ENTRIES_MAX", 5)
+
+    def ends_workers(task: Task) -> bool:
+        return task.stage == "listing" and any(start[1] == "d1/" for start in task.what)
+
+    assert triage(image, tmp_path, ends_workers, monkeypatch) == EVIDENCE
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert not summary["complete"]
+    assert [one["path"] for one in summary["problems"] if one["path"]] == ["/d1"]
+    assert not (tmp_path / "bodyfile.txt").exists()
+    lines = (tmp_path / "bodyfile.unfinished.txt").read_bytes().splitlines()
+    assert lines == [line for line in by_fls(image) if b"|/d1/" not in line]
+    assert triage(image, tmp_path, lambda task: False, monkeypatch) == DONE
+    assert (tmp_path / "bodyfile.txt").read_bytes().splitlines() == by_fls(image)
+
+
+def test_volumes_that_could_not_be_looked_for_make_no_complete_result(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert triage(image, tmp_path, lambda task: task.stage == "volumes", monkeypatch) == EVIDENCE
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert not summary["complete"]
+    assert summary["verdict"] == "stopped"
+    assert triage(image, tmp_path, lambda task: False, monkeypatch) == DONE
