@@ -85,7 +85,20 @@ def _chunk(random: np.random.Generator, start: int, rows: int) -> pa.Table:
     return pa.Table.from_pylist(records, FILES)
 
 
-_NAMES = ("report", "invoice_", "IMG_", "setup", "kernel", "msvcp", "notes-", "contract ", "d3d", "Bericht ", "データ", "scan")
+_NAMES = (
+    "report",
+    "invoice_",
+    "IMG_",
+    "setup",
+    "kernel",
+    "msvcp",
+    "notes-",
+    "contract ",
+    "d3d",
+    "Bericht ",
+    "データ",
+    "scan",
+)
 
 
 def _content(number: int, kind: str, chance: float, size: int) -> dict[str, Any]:
@@ -93,7 +106,9 @@ def _content(number: int, kind: str, chance: float, size: int) -> dict[str, Any]
         return {"read_state": "unreadable", "why": "bytes 4096 to 8191 of the file cannot be read: Input/output error"}
     if chance > 0.98:
         return {"read_state": "skipped", "why": "larger than what --max-file allows"}
-    state = {"read_state": "partial", "why": "only the beginning was read"} if chance > 0.978 else {"read_state": "whole"}
+    state = (
+        {"read_state": "partial", "why": "only the beginning was read"} if chance > 0.978 else {"read_state": "whole"}
+    )
     odd = chance < 0.004 and size > 0
     return {
         **state,

@@ -1,12 +1,12 @@
 """report.html, for people: what was found, what to look at first and why, and what was not read.
 
-    page       puts it together
-    verdict    whether the figures stand for everything
-    kinds      the kinds of findings in words
-    charts     the drawings, made of `bins` and `svg`
-    shown      evidence in a page
-    units      numbers and times
-    template/  the words, the style and the little script
+page       puts it together
+verdict    whether the figures stand for everything
+kinds      the kinds of findings in words
+charts     the drawings, made of `bins` and `svg`
+shown      evidence in a page
+units      numbers and times
+template/  the words, the style and the little script
 """
 
 from cheetah.triage.report.page import render, write

@@ -63,7 +63,9 @@ def unit_for(first: datetime.date, last: datetime.date, bars_max: int) -> Unit:
     return next((unit for unit in UNITS if days <= unit.days * bars_max), UNITS[-1])
 
 
-def bars(days: collections.abc.Mapping[datetime.date, int], first: datetime.date, last: datetime.date, unit: Unit) -> list[Bar]:
+def bars(
+    days: collections.abc.Mapping[datetime.date, int], first: datetime.date, last: datetime.date, unit: Unit
+) -> list[Bar]:
     """One after the other from `first` to `last`, the empty ones too."""
     sums: dict[datetime.date, int] = {}
     for day, value in days.items():

@@ -57,7 +57,13 @@ def overview_grid(span: tuple[datetime.date, datetime.date]) -> dict[str, object
     """Where the bars of the overview stand, for whoever wants to choose some of them."""
     unit = bins.unit_for(*span, OVERVIEW_BARS_MAX)
     starts = [bar.first.isoformat() for bar in bins.bars({}, *span, unit)]
-    return {"unit": unit.name, "left": LEFT / WIDTH, "right": 1 - RIGHT / WIDTH, "starts": starts, "end": span[1].isoformat()}
+    return {
+        "unit": unit.name,
+        "left": LEFT / WIDTH,
+        "right": 1 - RIGHT / WIDTH,
+        "starts": starts,
+        "end": span[1].isoformat(),
+    }
 
 
 def detail(days: Days, span: tuple[datetime.date, datetime.date]) -> tuple[Drawing, bool]:
@@ -87,7 +93,9 @@ def _history(name: str, bars: list[bins.Bar], height: float, title: str) -> tupl
     for number, bar in enumerate(bars):
         if bar.value:
             tall = max(scale.height(bar.value), 1.5)
-            drawing.rectangle(LEFT + number * step + gap / 2, base - tall, step - gap, tall, "bar", f"{bar.when}: {count(bar.value)}")
+            drawing.rectangle(
+                LEFT + number * step + gap / 2, base - tall, step - gap, tall, "bar", f"{bar.when}: {count(bar.value)}"
+            )
     drawing.line(LEFT, base, WIDTH - RIGHT, base, "axis")
     for number, words in _dates(bars):
         x = LEFT + number * step
@@ -122,7 +130,7 @@ def hours(table: collections.abc.Sequence[collections.abc.Sequence[int]]) -> Dra
     at = max(((value, day, hour) for day, row in enumerate(table) for hour, value in enumerate(row)), default=(0, 0, 0))
     left, top, wide, tall = 84.0, 4.0, 33.0, 22.0
     drawing = Drawing(
-        "hours", left + 24 * wide + 4, top + 7 * tall + 22, "Activity by weekday and hour, UTC",
+        "hours", left + 24 * wide + 20, top + 7 * tall + 22, "Activity by weekday and hour, UTC",
         f"Most, {count(at[0])} moments, on {WEEKDAYS[at[1]]}s between {at[2]}:00 and {at[2] + 1}:00." if most else "None.",
     )  # fmt: skip
     for day, row in enumerate(table):
@@ -135,5 +143,7 @@ def hours(table: collections.abc.Sequence[collections.abc.Sequence[int]]) -> Dra
                 f"{WEEKDAYS[day]}s, {hour}:00 to {hour + 1}:00: {count(value)}",
             )  # fmt: skip
     for hour in range(0, 25, 3):
-        drawing.label(left + hour * wide - (0.75 if hour else 0), top + 7 * tall + 16, f"{hour}:00", "middle" if hour else "start")
+        drawing.label(
+            left + hour * wide - (0.75 if hour else 0), top + 7 * tall + 16, f"{hour}:00", "middle" if hour else "start"
+        )
     return drawing

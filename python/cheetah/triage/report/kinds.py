@@ -15,8 +15,14 @@ _KINDS = {
         "Wanted file",
         "The file's hash is on a list of wanted files: its content is the listed one, byte for byte, whatever its name is.",
     ),
-    "yara": Kind("YARA rule", "A rule matched the content. What a match means is for the rule's author to say; rules can match by chance."),
-    "keyword": Kind("Keyword", "A word that was looked for stands in the content, in one of the encodings searched. Read it in its place."),
+    "yara": Kind(
+        "YARA rule",
+        "A rule matched the content. What a match means is for the rule's author to say; rules can match by chance.",
+    ),
+    "keyword": Kind(
+        "Keyword",
+        "A word that was looked for stands in the content, in one of the encodings searched. Read it in its place.",
+    ),
     "mismatch": Kind(
         "Type and name differ",
         "The content is of another type than the name's extension says. That hides files, and also happens without any intent.",

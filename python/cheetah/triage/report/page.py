@@ -62,7 +62,9 @@ def render(summary: Json, findings: list[Json], outputs: collections.abc.Sequenc
     script = source.get_source(environment, "page.js")[0]
     result = verdict.of(summary)
     activity = _activity(summary)
-    return environment.get_template("report.html").render(
+    return environment.get_template(
+        "report.html"
+    ).render(
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
@@ -116,8 +118,22 @@ def _policy(style: str, script: str) -> str:
 
 def _data(summary: Json, grid: Json | None) -> Markup:
     """The figures for the page's own script, and for programs: JSON that cannot end the element it stands in."""
-    names = ("complete", "verdict", "counts", "bytes", "coverage", "types", "activity", "undated", "hours", "sizes", "findings")
-    text = json.dumps({**{name: summary[name] for name in names}, "grid": grid}, ensure_ascii=True, separators=(",", ":"))
+    names = (
+        "complete",
+        "verdict",
+        "counts",
+        "bytes",
+        "coverage",
+        "types",
+        "activity",
+        "undated",
+        "hours",
+        "sizes",
+        "findings",
+    )
+    text = json.dumps(
+        {**{name: summary[name] for name in names}, "grid": grid}, ensure_ascii=True, separators=(",", ":")
+    )
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
@@ -128,7 +144,9 @@ def _card(one: Json) -> Json:
 
 def _states(summary: Json) -> list[Json]:
     states = summary["coverage"]["files"]
-    return [{"name": name, "label": _STATE_WORDS[name][0], "note": _STATE_WORDS[name][1], **states[name]} for name in STATES]
+    return [
+        {"name": name, "label": _STATE_WORDS[name][0], "note": _STATE_WORDS[name][1], **states[name]} for name in STATES
+    ]
 
 
 def _activity(summary: Json) -> Json:
@@ -169,7 +187,11 @@ def _types(summary: Json) -> Json:
     ]
     if rest:
         rows.append({"name": "all others", "files": rest, "bytes": None, "odd": 0})
-    return {"rows": rows, "most": max((row["files"] for row in rows), default=0), "total": sum(row["files"] for row in rows)}
+    return {
+        "rows": rows,
+        "most": max((row["files"] for row in rows), default=0),
+        "total": sum(row["files"] for row in rows),
+    }
 
 
 def _sizes(summary: Json) -> Json:
@@ -197,7 +219,7 @@ def _settings(settings: Json) -> list[tuple[str, Json | str]]:
         elif isinstance(value, bool):
             rows.append((name, "yes" if value else "no"))
         else:
-            rows.append((name, units.exact_size(value) if name == "max_file" else str(value)))
+            rows.append((name, f"{units.size(value)} ({value} bytes)" if name == "max_file" else str(value)))
     return [(name.replace("_", " "), value) for name, value in rows]
 
 

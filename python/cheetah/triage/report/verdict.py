@@ -10,7 +10,8 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """`kind` is "whole", "gaps", "quick" or "stopped"; the rest are words. `running` stands on each printed page."""
+    """`kind` is "whole", "gaps", "quick" or "stopped"; the rest are words, all our own. `running` stands on each printed
+    page."""
 
     kind: str
     headline: str
@@ -22,7 +23,8 @@ class Verdict:
 _HEADLINES = {
     "whole": (
         "Everything that was found was read.",
-        "Each file system was understood and listed, each file and all that belongs to none was read whole.",
+        "Each file system was understood and listed, each file was read whole, and all space that no file and no file "
+        "system uses was searched. What is left of a file's last block (slack) was not.",
         "Triage report",
     ),
     "gaps": (
@@ -53,8 +55,12 @@ def of(summary: Json) -> Verdict:
 
 def _gaps(summary: Json) -> list[str]:
     coverage = summary["coverage"]
-    found = [*_unfinished(coverage["stages"]), *_volumes(summary), *_files(coverage["files"]), *_unallocated(coverage["unallocated"])]
-    return found + [f"Of the source itself: {sentence}" for sentence in coverage["lost"]]
+    return [
+        *_unfinished(coverage["stages"]),
+        *_volumes(summary),
+        *_files(coverage["files"]),
+        *_unallocated(coverage["unallocated"]),
+    ]
 
 
 def _unfinished(stages: Json) -> list[str]:

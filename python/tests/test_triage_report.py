@@ -1,0 +1,155 @@
+"""The report: its numbers are those of the tables, and what the evidence is called does nothing in it."""
+
+import html
+import html.parser
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import triage_data
+from conftest import PATIENCE_S, program
+
+from cheetah.triage import report, summary
+from cheetah.triage.store import FILES, FINDINGS
+from cheetah.triage.summary import Unallocated
+
+Json = dict[str, Any]
+
+
+def made(folder: Path, rows: int = 3000, **changes: Any) -> Json:
+    """A case in `folder`, with its summary and report."""
+    facts = triage_data.write(folder, rows, **changes)
+    told = summary.write(folder, facts)
+    report.write(folder)
+    return told
+
+
+def rendered(folder: Path) -> str:
+    """The page as Chromium has it, when its scripts have run."""
+    chromium = program("chromium")
+    argv = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    argv += ["--dump-dom", (folder / "report.html").as_uri()]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    if "</html>" not in done.stdout:
+        pytest.skip(f"Chromium shows nothing here: {done.stderr[-200:]}")
+    return done.stdout
+
+
+class Shown(html.parser.HTMLParser):
+    """The text of a page, its figures by their places in summary.json, and its elements by name."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.text: list[str] = []
+        self.figures: dict[str, list[tuple[str, str]]] = {}
+        self.elements: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        told = dict(attrs)
+        if tag == "data":
+            place = told.get("data-figure") or told.get("data-size") or ""
+            self.figures.setdefault(place, []).append((str(told.get("value")), ""))
+            self._open = [place]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "data":
+            self._open = []
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+        for place in self._open:
+            value, text = self.figures[place][-1]
+            self.figures[place][-1] = (value, text + data)
+
+
+def meant(told: Json, place: str) -> Any:
+    """A figure of the summary by its place there."""
+    for name in place.split("."):
+        told = told[int(name)] if isinstance(told, list) else told[name]
+    return told
+
+
+def test_a_browser_shows_the_figures_of_the_tables(tmp_path: Path) -> None:
+    told = made(tmp_path)
+    table = pq.read_table(tmp_path / "files.parquet")
+    regular = table.filter(pc.equal(table["kind"], "r"))
+    hashed = pc.sum(pc.cast(pc.is_valid(table["sha256"]), pa.int64())).as_py()
+    findings = pq.read_table(tmp_path / "findings.parquet").num_rows
+    assert told["counts"]["rows"] == table.num_rows and regular.num_rows >= told["counts"]["files"]
+    assert (told["counts"]["hashed"], told["counts"]["findings"]) == (hashed, findings)
+
+    shown = Shown(rendered(tmp_path))
+    assert len(shown.figures) > 20
+    for place, figures in shown.figures.items():
+        for value, text in figures:
+            assert value == str(meant(told, place)), place
+            digits = re.sub(r"\D", "", text)
+            assert digits == value or not value.isdigit() or "B" in text or "bytes" in text, (place, text)
+    text = "".join(shown.text)
+    assert f"{table.num_rows:,}".replace(",", "\u202f") in text
+    assert "“heron” stands in it 4 times, in UTF-16" in text
+    assert "U+202F" not in text, "our own numbers are not evidence"
+
+
+def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> None:
+    hostile = "/</td><script>document.title='owned'</script>\u202egpj\x1b[31m\x00\n<img src=x onerror=alert(1)>&amp;"
+    triage_data.write(tmp_path, 200)
+    rows = pq.read_table(tmp_path / "findings.parquet").to_pylist()
+    for row in rows[:3]:
+        row.update(path=hostile, rule=hostile, detail=hostile, excerpt=hostile)
+    pq.write_table(pa.Table.from_pylist(rows, FINDINGS), tmp_path / "findings.parquet")
+    source = {"name": hostile, "size": 1 << 30, "uri": hostile}
+    summary.write(tmp_path, triage_data.facts(source=source, lost=[hostile], command=("cheetah", hostile)))
+    report.write(tmp_path)
+
+    shown = Shown(rendered(tmp_path))
+    assert "img" not in shown.elements and shown.elements.count("script") == 2
+    text = "".join(shown.text)
+    assert "<script>document.title='owned'</script>" in text, "it is shown"
+    assert not re.search("[\u202e\x1b\x00]", text) and "U+202E" in text and "U+001B" in text
+    page = (tmp_path / "report.html").read_text()
+    assert "default-src 'none'" in html.unescape(page)
+    assert not re.search(r"<[^>]*(src|href)=[\"']?(https?:)?//", page)
+
+
+def test_a_part_is_never_taken_for_the_whole(tmp_path: Path) -> None:
+    quick = triage_data.facts().settings | {"quick": True}
+    for verdict, changes, words in (
+        ("stopped", {"complete": False}, "Stopped before its end"),
+        ("quick", {"settings": quick}, "A quick look, not an examination"),
+        ("gaps", {}, "Done, with gaps"),
+    ):
+        folder = tmp_path / verdict
+        folder.mkdir()
+        assert made(folder, 300, **changes)["verdict"] == verdict
+        assert words in (folder / "report.html").read_text()
+
+
+def test_nothing_at_all_is_a_report_too(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist([], FILES), tmp_path / "files.parquet")
+    pq.write_table(pa.Table.from_pylist([], FINDINGS), tmp_path / "findings.parquet")
+    facts = triage_data.facts(volumes=(), problems=(), unallocated=Unallocated(), bytes_read=0, link={})
+    assert summary.write(tmp_path, facts)["counts"]["files"] == 0
+    report.write(tmp_path)
+    assert "No file system was found" in (tmp_path / "report.html").read_text()
+
+
+def test_the_same_tables_make_the_same_page_whatever_their_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path, 2000)
+    before = [(tmp_path / name).read_bytes() for name in ("summary.json", "report.html")]
+    monkeypatch.setattr(summary, "BATCH_ROWS", 77)
+    summary.write(tmp_path, triage_data.facts())
+    report.write(tmp_path)
+    assert before == [(tmp_path / name).read_bytes() for name in ("summary.json", "report.html")]
+    assert json.loads(before[0])["counts"]["rows"] > 2000
