@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -39,6 +40,12 @@ def run(*argv: str | Path, timeout_s: float = PATIENCE_S, **more: Any) -> str:
 def python(code: str, *argv: str, cwd: Path | None = None) -> str:
     """Runs Python in a process of its own, which must end well and in time; what it printed."""
     return run(sys.executable, "-c", code, *argv, cwd=cwd)
+
+
+def listens(path: Path) -> bool:
+    """Whether a Unix socket takes connections. It exists a little before it does."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
 
 
 def noise(size: int, seed: int) -> bytes:
@@ -127,14 +134,14 @@ def nbdkit(tmp_path: Path) -> Iterator[Callable[..., str]]:
     servers: list[subprocess.Popen[bytes]] = []
 
     def serve(*argv: str | Path) -> str:
-        socket = tmp_path / f"nbdkit{len(servers)}.sock"
-        servers.append(subprocess.Popen([program("nbdkit"), "-f", "-U", socket, *argv]))
+        place = tmp_path / f"nbdkit{len(servers)}.sock"
+        servers.append(subprocess.Popen([program("nbdkit"), "-f", "-U", place, *argv]))
         until = time.monotonic() + PATIENCE_S
-        while not socket.exists():
+        while not listens(place):
             assert servers[-1].poll() is None, "nbdkit ended"
             assert time.monotonic() < until, "nbdkit does not listen"
             time.sleep(0.01)
-        return f"nbd+unix:///?socket={socket}"
+        return f"nbd+unix:///?socket={place}"
 
     yield serve
     for server in servers:

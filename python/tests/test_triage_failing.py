@@ -7,10 +7,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import triage_images
+from triage_hands import Alone
 from triage_listing import Listed, by_fls
 
 import cheetah
-from cheetah.triage import worker
+from cheetah.triage import hub, plan, run, worker
 from cheetah.triage.image import Source
 from cheetah.triage.run import DONE, EVIDENCE, Run
 from cheetah.triage.settings import Settings
@@ -96,3 +97,80 @@ def test_a_source_that_fails_midway_is_said_and_read_again_with_the_same_command
     assert (out / "bodyfile.txt").read_bytes().splitlines() == by_fls(image)
     again = pq.read_table(out / "files.parquet").to_pylist()
     assert not [row for row in again if row["read_state"] == "unreadable"]
+
+
+def failing(bad: range, tried: list[int], trouble: Callable[[], bool] = lambda: True) -> Callable[[str], Source]:
+    """Opens sources of which some bytes cannot be read; `tried` is where those reads began."""
+    opened = cheetah.open
+
+    def open_source(uri: str) -> Source:
+        source = opened(uri)
+
+        def read(offset: int, length: int) -> bytes:
+            if offset < bad.stop and offset + length > bad.start and trouble():
+                tried.append(offset)
+                raise OSError(errno.EIO, "the disk has a bad sector")
+            return source.pread(offset, length)
+
+        return _With(source, read)
+
+    return open_source
+
+
+@pytest.fixture
+def searching(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of a run by one worker in this process, which searches unallocated space a little at a time."""
+    words = tmp_path / "words.txt"
+    words.write_text("bottom\n")
+    monkeypatch.setattr(plan, "UNALLOCATED_BYTES", 1 << 20)
+    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+    return Settings(str(image), str(tmp_path / "out"), keywords=(str(words),))
+
+
+def test_a_large_part_that_cannot_be_read_does_not_stop_the_run(
+    searching: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_source = failing(range(9 << 20, 16 << 20), [])
+    monkeypatch.setattr(worker, "open_source", open_source)
+    monkeypatch.setattr(hub, "open_source", open_source)
+    code, summary = Run(searching, lambda event: None).go()
+    assert (code, summary["complete"]) == (EVIDENCE, True)
+    lost = [one for one in summary["problems"] if one["stage"] == "unallocated"]
+    assert sum(one["length"] for one in lost) > 6 << 20
+    assert summary["coverage"]["unallocated"]["searched"] > 6 << 20
+
+
+def test_a_source_that_is_gone_stops_the_run_and_all_is_searched_when_it_goes_on(
+    searching: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = [False]
+    open_source = failing(range(24 << 20), [], lambda: gone[0])
+    monkeypatch.setattr(worker, "open_source", open_source)
+    monkeypatch.setattr(hub, "open_source", open_source)
+
+    def tell(event: Event) -> None:
+        gone[0] = event.stage == "unallocated"
+
+    for _ in range(2):
+        code, summary = Run(searching, tell).go()
+        assert (code, summary["complete"], summary["verdict"]) == (EVIDENCE, False, "stopped")
+        assert "does not answer" in summary["problems"][0]["sentence"]
+        gone[0] = False
+    code, summary = Run(searching, lambda event: None).go()
+    assert (code, summary["complete"], summary["problems"]) == (DONE, True, [])
+    assert summary["coverage"]["unallocated"]["searched"] > 6 << 20
+
+
+def test_what_could_not_be_read_does_not_keep_a_later_run_from_what_was_never_tried(
+    searching: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    stages = [""]
+    bad = range(9 << 20, 24 << 20)
+    monkeypatch.setattr(worker, "open_source", failing(bad, tried, lambda: stages[-1] == "unallocated"))
+    monkeypatch.setattr(hub.Hub, "answers", lambda self: False)
+    furthest = []
+    for _ in range(2):
+        assert Run(searching, lambda event: stages.append(event.stage)).go()[0] == EVIDENCE
+        furthest.append(max(tried))
+    assert furthest[1] > furthest[0]

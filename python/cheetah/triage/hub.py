@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +17,8 @@ from cheetah.triage.worker import open_source
 SAMPLE_BYTES = 64 << 10
 CACHE_BYTES_MIN, CACHE_BYTES_MAX = 256 << 20, 16 << 30
 DRIVE = ".drive"
+PROBES, PROBE_BYTES, PROBE_S = 64, 512, 60.0
+"""How many places are tried to see whether a source answers, and for how long."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +31,25 @@ class Hub:
     """What the link carried, and what of it was of use."""
     lost: Sequence[str] = ()
     """Sentences on what the source itself has lost."""
+
+    def answers(self) -> bool:
+        """Whether anything can be read of the source itself now. What is kept of it on this side does not count: a
+        read whose answer asked the source for nothing says nothing."""
+        until = time.monotonic() + PROBE_S
+        try:
+            source = open_source(self.uri)
+        except OSError:
+            return False
+        with contextlib.closing(source):
+            for place in random.sample(range(PROBES), PROBES):
+                if time.monotonic() > until:
+                    break
+                asked = self.stats().get("source_requests")
+                with contextlib.suppress(OSError):
+                    source.pread(source.size * place // PROBES, PROBE_BYTES)
+                    if asked is None or self.stats()["source_requests"] > asked:
+                        return True
+        return False
 
 
 @contextlib.contextmanager

@@ -23,7 +23,8 @@ TELL_S = 0.2
 LATEST = 10
 PROBLEMS_MAX = 10_000
 FRUITLESS_MAX = 4
-"""After so many tasks for each worker of which nothing came, one after the other, the run stops."""
+"""After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
+still answers."""
 DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
 
 Tell = Callable[[Event], None]
@@ -79,6 +80,7 @@ class Run:
         self._bytes = 0
         self._latest: list[Finding] = []
         self._first_tasks: list[Task] = []
+        self._shared: hub.Hub
         self._hands: Hands
         self._journal: Journal
         self._parts: Parts
@@ -96,6 +98,7 @@ class Run:
     def _in(self, folder: Folder, shared: hub.Hub) -> tuple[int, dict[str, Any]]:
         identity = hub.identity(shared.uri, shared.name)
         self._size = identity["size"]
+        self._shared = shared
         folder.bind(identity, {**self._settings.binding(), "sleuthkit": _versions()["sleuthkit"]})
         self._parts = Parts(folder.path / PARTS)
         self._journal = Journal(folder.path / JOURNAL, self._parts)
@@ -144,7 +147,7 @@ class Run:
         """Has all tasks of a stage done, those they hand back too, except those that are done already."""
         self._reached.append(stage)
         self._tell_of(stage, always=True)
-        for item in self._hands.results(task for task in tasks if not self._is_known(task)):
+        for item in self._hands.results(self._to_do(tasks)):
             if item is not None:
                 task, result = item
                 self._count(result.findings)
@@ -158,6 +161,18 @@ class Run:
         self._journal.sync()
         self._tell_of(stage, always=True)
 
+    def _to_do(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """Those that are not done yet; what an earlier run could not read comes last, so that each run gets on."""
+        again: list[Task] = []
+        for task in tasks:
+            if self._is_known(task):
+                continue
+            if task.id in self._journal.known:
+                again.append(task)
+            else:
+                yield task
+        yield from again
+
     def _peek(self, result: Result) -> None:
         """Has a few files read before the listing is whole. What is found in them is told, and not kept."""
         if self._reached[-1] != "listing" or result.rows is None or len(self._peeks) >= plan.PEEKS_MAX:
@@ -168,11 +183,15 @@ class Run:
             self._hands.submit(task, first=True)
 
     def _watch(self, task: Task, result: Result, done: Done) -> None:
-        """Stops where nothing works any more, as when the source is gone. What is done is kept."""
+        """Stops where the source is gone. What is done is kept. A source of which a large part cannot be read is not
+        gone."""
         fruitless = result.failed or (done.unreadable and not result.bytes_read and task.stage != "listing")
         self._fruitless = self._fruitless + 1 if fruitless else 0
-        if self._fruitless > FRUITLESS_MAX * self._hands.workers and result.problems:
-            raise Stopped(f"one task after the other failed, the last one: {result.problems[-1].sentence}")
+        if self._fruitless > FRUITLESS_MAX * self._hands.workers:
+            self._fruitless = 0
+            if not self._shared.answers():
+                last = f", the last one: {result.problems[-1].sentence}" if result.problems else ""
+                raise Stopped(f"the source does not answer any more; one task after the other failed{last}")
 
     def _is_known(self, task: Task) -> bool:
         """Takes what a task has brought in an earlier run."""

@@ -38,6 +38,7 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
         if start == found.start:
             sentence = f"unallocated space was not searched: {error}"
             result.problems.append(Problem("unallocated", sentence, volume, None, start, found.length))
+        result.failed = True
         return result
     counts: dict[tuple[str, str], int] = {}
     for begin, size, tail in ranges:
