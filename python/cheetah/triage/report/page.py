@@ -96,7 +96,6 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         count=units.count,
         size=units.size,
-        exact_size=units.exact_size,
         moment=units.moment,
         evidence=shown.evidence,
         path=shown.path,

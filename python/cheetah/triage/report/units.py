@@ -26,11 +26,6 @@ def size(value: int) -> str:
     return f"{whole} {_IEC[unit]}" if whole >= 100 or tenths % 10 == 0 else f"{whole}.{tenths % 10} {_IEC[unit]}"
 
 
-def exact_size(value: int) -> str:
-    """`1.4 GiB (1 503 238 553 bytes)`."""
-    return size(value) if value < 1024 else f"{size(value)} ({count(value)} bytes)"
-
-
 def percent(part: int, whole: int) -> str:
     """A share. Only all is 100 % and only nothing is 0 %."""
     if whole <= 0:
