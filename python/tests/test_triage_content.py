@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yara_x
 from conftest import MIB, noise, program, run
 from triage_worker import Raw, entries, fat, icat, worker
 
-from cheetah.triage import content, pieces, scan, unallocated
+from cheetah.triage import content, pieces, unallocated
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Entry, Result
 
@@ -207,17 +208,26 @@ def test_a_list_or_a_rule_that_is_no_good_is_an_error_before_anything_is_read(tm
             content.prepare(dataclasses.replace(Settings(source="", out=""), **{option: (str(tmp_path / name),)}))
 
 
-ENDLESS = "rule Endless { condition: for all i in (0..4000000000) : (i * 7 != 3) }"
+class _Endless:
+    """A scanner with a rule that takes too long, whatever it is given."""
+
+    def set_global(self, name: str, value: str) -> None:
+        pass
+
+    def scan(self, data: bytes) -> None:
+        raise yara_x.TimeoutError("timeout")
 
 
 def test_where_a_rule_takes_too_long_keywords_are_found_and_it_is_said_and_tried_again(
-    stick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stick: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "words").write_text("JFIF\n")
-    (tmp_path / "endless.yar").write_text(ENDLESS)
-    monkeypatch.setattr(scan, "TIMEOUT_S", 1)
+    (tmp_path / "endless.yar").write_text("rule Endless { condition: true }")
     lists = {"keywords": (str(tmp_path / "words"),), "yara": (str(tmp_path / "endless.yar"),)}
     one = worker(stick, "fat16", **lists)
+    engine = content.Tools.of(one).engine
+    assert engine is not None
+    engine._scanner = _Endless()
     result = content.analyse(one, [entries(stick)["/KEPT.JPG"]])
     (row,) = rows(result).values()
     assert (row["read_state"], row["hits"]) == ("whole", 1) and "YARA rules were not tried to the end" in row["why"]
