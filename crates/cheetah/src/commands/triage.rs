@@ -42,6 +42,7 @@ command goes on where it was interrupted.
   cheetah triage case42.drive --out case42 --known nsrl.txt --wanted wanted.txt --yara rules.yar
   cheetah triage case42.drive --out case42 --scheduler tcp://lab1:8786",
     after_help = "What it is told:
+  SOURCE               A drive file, an image, a disk, or an nbd:// or iscsi:// URI
   --out DIR            Folder for the result
   --quick              List everything, but read only the files ranked highest
   --workers N          Worker processes; one for each processor unless told
@@ -61,9 +62,9 @@ It runs in Python 3.11 or later with the package in python/ of the sources:
 CHEETAH_PYTHON says which Python; python3 on the PATH otherwise. docs/triage.md has more."
 )]
 pub struct Args {
-    /// A drive, an image, a disk, or an nbd:// or iscsi:// URI; and the options above
+    /// What is for Python; the help names it.
     #[arg(
-        value_name = "SOURCE --out DIR",
+        hide = true,
         required = true,
         num_args = 1..,
         trailing_var_arg = true,
