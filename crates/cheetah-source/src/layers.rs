@@ -31,7 +31,8 @@ impl Layers {
             layers.cache = Some(cache);
         }
         if access.prefetch_bytes > 0 {
-            let config = PrefetchConfig { budget_bytes: access.prefetch_bytes, ..PrefetchConfig::default() };
+            let (budget_bytes, earned) = (access.prefetch_bytes, layers.cache.is_some());
+            let config = PrefetchConfig { budget_bytes, earned, ..PrefetchConfig::default() };
             let prefetch = Prefetch::new(device, config);
             device = prefetch.clone();
             layers.prefetch = Some(prefetch);

@@ -6,17 +6,14 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
+use super::pace::{Pace, Sent};
 use super::shelf::{FetchId, Finds, Found, Shelf};
 use super::stats::CacheStats;
 use super::wishes::Wishes;
 use super::{DEMAND_BYTES_MAX, GRAIN, Urgency};
 use crate::prefetch::chunk::Landing;
-use crate::prefetch::link::{Link, Sent};
 use crate::{ByteRange, Data};
 
-/// Until a link has carried this much, little is known of it, and as much as [`START_BYTES`] may be on its way.
-const START_DELIVERED: u64 = 4 << 20;
-const START_BYTES: u64 = 1 << 20;
 /// Fetches that one event may start on account of hints.
 const FETCHES_MAX: usize = 64;
 
@@ -25,6 +22,7 @@ const FETCHES_MAX: usize = 64;
 pub(super) struct Fetch {
     pub(super) id: FetchId,
     pub(super) range: ByteRange,
+    wished: Option<Urgency>,
     landing: Arc<Landing>,
     sent: Sent,
 }
@@ -56,9 +54,10 @@ pub(super) struct Engine {
     size: u64,
     shelf: Shelf,
     wishes: Wishes,
-    link: Link,
+    pace: Pace,
     next_fetch: u64,
-    delivered: u64,
+    /// Bytes on their way on account of hints.
+    hinted: u64,
     stats: CacheStats,
 }
 
@@ -69,9 +68,9 @@ impl Engine {
             size,
             shelf: Shelf::new(budget),
             wishes: Wishes::default(),
-            link: Link::new(),
+            pace: Pace::default(),
             next_fetch: 1,
-            delivered: 0,
+            hinted: 0,
             stats: CacheStats::default(),
         }
     }
@@ -116,19 +115,18 @@ impl Engine {
     fn take_off(&mut self, range: ByteRange, wished: Option<Urgency>, now: Duration) -> Fetch {
         let id = FetchId(self.next_fetch);
         self.next_fetch += 1;
+        self.hinted += if wished.is_some() { range.len } else { 0 };
         let landing = self.shelf.take_off(id, range, wished);
-        Fetch { id, range, landing, sent: self.link.send(range.len, wished.is_some(), now) }
+        Fetch { id, range, wished, landing, sent: self.pace.send(range.len, now) }
     }
 
     /// A fetch is over; with no data it failed, or was given up.
     pub(super) fn fetched(&mut self, fetch: &Fetch, data: Option<Data>, now: Duration) {
         // A device that sends less than it was asked for is broken; nothing of it is used.
         let data = data.filter(|data| data.len() == fetch.range.len);
-        self.link.done(fetch.sent, data.is_some(), now);
-        match data {
-            Some(_) => self.delivered = self.delivered.saturating_add(fetch.range.len),
-            None => self.stats.failures += 1,
-        }
+        self.pace.done(fetch.sent, data.is_some(), now);
+        self.hinted -= if fetch.wished.is_some() { fetch.range.len } else { 0 };
+        self.stats.failures += u64::from(data.is_none());
         self.shelf.land(fetch.id, fetch.range, data.clone(), &mut self.stats);
         fetch.landing.land(data);
     }
@@ -163,21 +161,17 @@ impl Engine {
             let Some((range, urgency)) = self.wishes.peek() else { return };
             let absent = self.shelf.absent(range);
             let bytes: u64 = absent.iter().map(|part| part.len).sum();
-            let in_flight = self.link.in_flight();
-            if in_flight > 0 && bytes > 0 && in_flight.saturating_add(bytes) > self.room() {
+            let in_flight = self.pace.in_flight();
+            // One at least may go along with what is read, or who never stops reading would stop them altogether.
+            if self.hinted > 0 && bytes > 0 && in_flight.saturating_add(bytes) > self.pace.room() {
                 return;
             }
             for part in absent {
+                tracing::trace!(range = %part, ?urgency, in_flight, "fetched ahead");
                 fetches.push(self.take_off(part, Some(urgency), now));
             }
             self.wishes.pop(range, urgency);
         }
-    }
-
-    /// How much may be on its way before hints have to wait.
-    fn room(&self) -> u64 {
-        let least = if self.delivered < START_DELIVERED { START_BYTES } else { 0 };
-        self.link.window().max(least)
     }
 
     /// Parts of the range that are neither here nor on their way.
@@ -197,9 +191,9 @@ impl Engine {
     pub(super) fn stats(&self) -> CacheStats {
         CacheStats {
             held_bytes: self.shelf.weight(),
-            in_flight_bytes: self.link.in_flight(),
-            bandwidth: self.link.bandwidth().unwrap_or(0),
-            round_trip_us: self.link.round_trip().map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX)),
+            in_flight_bytes: self.pace.in_flight(),
+            bandwidth: self.pace.rate().unwrap_or(0),
+            round_trip_us: self.pace.time().map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX)),
             ..self.stats
         }
     }

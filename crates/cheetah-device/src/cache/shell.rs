@@ -69,7 +69,7 @@ impl Shared {
         let plan = self.engine.lock().read(range, counts, self.now());
         if counts && let Plan::Gather(pieces) = &plan {
             let missing = pieces.iter().filter(|piece| matches!(piece, Piece::Missing { .. })).count();
-            tracing::trace!(%range, missing, "a read waits for the link");
+            tracing::debug!(%range, missing, "a read waits for the link");
         }
         plan
     }

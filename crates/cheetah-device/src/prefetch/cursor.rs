@@ -320,6 +320,12 @@ impl Cursor {
         }
     }
 
+    /// Bytes the stream has come.
+    pub(super) fn come(&self) -> u64 {
+        let way = self.position.saturating_sub(self.low);
+        self.records.map_or(way, |Records { step, len }| (way / step + 1).saturating_mul(len))
+    }
+
     /// The largest of its reads.
     pub(super) fn read_max(&self) -> u64 {
         self.read_max

@@ -214,8 +214,16 @@ impl Engine {
         room.min(share).min(self.config.window_bytes_max)
     }
 
+    /// The largest window a stream has earned.
+    fn earned(&mut self, cursor: CursorId) -> u64 {
+        match self.cursors.get_mut(cursor) {
+            Some(cursor) if self.config.earned => cursor.come(),
+            _ => u64::MAX,
+        }
+    }
+
     fn starved(&mut self, cursor: CursorId, range: ByteRange, now: Duration) {
-        let limit = self.window_limit(self.room(range.len), now);
+        let limit = self.window_limit(self.room(range.len), now).min(self.earned(cursor));
         if let Some(cursor) = self.cursors.get_mut(cursor) {
             cursor.starved(range, limit);
         }
@@ -226,7 +234,7 @@ impl Engine {
     fn fetch_for(&mut self, id: CursorId, own: u64, now: Duration, fetches: &mut Fetches) {
         let Some(read_max) = self.cursors.get_mut(id).map(|cursor| cursor.read_max()) else { return };
         let room = self.room(read_max);
-        let limit = self.window_limit(room, now);
+        let limit = self.window_limit(room, now).min(self.earned(id));
         while fetches.len() < FETCHES_MAX {
             let Some(range) = self.cursors.get_mut(id).and_then(|cursor| cursor.next_fetch(limit)) else { return };
             if self.start(id, range, room.saturating_add(own), now, fetches) != Start::Done {

@@ -29,7 +29,7 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// the finishing of one, over the time between. A pipe that is not full gives samples below the truth, never
 /// above, hence the largest; and a time of lone small reads is no reason to forget it, so only fetches age it. The round trip is taken from requests that found the link idle; others measure the
 /// queue before them, and a window made from that would lengthen the queue it is made from.
-pub(crate) struct Link {
+pub(super) struct Link {
     delivered: u64,
     in_flight: u64,
     rate: Largest,
@@ -46,7 +46,7 @@ struct Trip {
 
 /// A request under way; hand it back to [`Link::done`] exactly once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(super) struct Sent {
     bytes: u64,
     at: Duration,
     delivered: u64,
@@ -55,30 +55,30 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
 impl Link {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { delivered: 0, in_flight: 0, rate: Largest::default(), trip: None }
     }
 
     /// Bytes on their way, of reads and fetches together.
-    pub(crate) fn in_flight(&self) -> u64 {
+    pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
     /// A request for `bytes` leaves now: one that fetches `ahead`, or a read's own.
-    pub(crate) fn send(&mut self, bytes: u64, ahead: bool, now: Duration) -> Sent {
+    pub(super) fn send(&mut self, bytes: u64, ahead: bool, now: Duration) -> Sent {
         let sent = Sent { bytes, at: now, delivered: self.delivered, alone: self.in_flight == 0, ahead };
         self.in_flight = self.in_flight.saturating_add(bytes);
         sent
     }
 
     /// It is over; `arrived` unless it failed or was given up.
-    pub(crate) fn done(&mut self, sent: Sent, arrived: bool, now: Duration) {
+    pub(super) fn done(&mut self, sent: Sent, arrived: bool, now: Duration) {
         self.in_flight = self.in_flight.saturating_sub(sent.bytes);
         if !arrived || sent.bytes == 0 {
             return;
@@ -93,7 +93,7 @@ impl Link {
     }
 
     /// Bytes a second.
-    pub(crate) fn bandwidth(&self) -> Option<u64> {
+    pub(super) fn bandwidth(&self) -> Option<u64> {
         self.rate.value()
     }
 
@@ -108,20 +108,23 @@ impl Link {
     }
 
     /// Whether a request that would otherwise not be accounted for should be, to learn the round trip from.
-    pub(crate) fn wants_sample(&self, now: Duration) -> bool {
+    pub(super) fn wants_sample(&self, now: Duration) -> bool {
         self.in_flight == 0 && self.trip.is_none_or(|trip| now.saturating_sub(trip.noted_at) >= SAMPLE_EVERY)
     }
 
     /// What a request takes on an idle link, without the time its bytes take.
-    pub(crate) fn round_trip(&self) -> Option<Duration> {
+    pub(super) fn round_trip(&self) -> Option<Duration> {
         let trip = self.trip?;
         let transfer = u128::from(trip.bytes) * 1_000_000_000 / u128::from(self.bandwidth()?.max(1));
-        Some(Duration::from_nanos(trip.took_ns.saturating_sub(u64::try_from(transfer).unwrap_or(u64::MAX))))
+        // A bandwidth that is believed to be lower than it is would make the trip short, and the window too small to
+        // find out: it may take off a quarter only.
+        let transfer = u64::try_from(transfer).unwrap_or(u64::MAX).min(trip.took_ns / 4);
+        Some(Duration::from_nanos(trip.took_ns - transfer))
     }
 
     /// How many bytes may be on their way, and how many one stream may want ready: twice the bandwidth-delay
     /// product. Once would do if it were known; twice lets the estimate rise where it is itself what limits it.
-    pub(crate) fn window(&self) -> u64 {
+    pub(super) fn window(&self) -> u64 {
         match (self.bandwidth(), self.round_trip()) {
             (Some(bandwidth), Some(trip)) => bytes_in(bandwidth, 2 * trip + TURNAROUND).max(WINDOW_MIN),
             _ => WINDOW_UNKNOWN,
@@ -130,7 +133,7 @@ impl Link {
 
     /// Whether records of `len` bytes every `step` are better had by fetching everything between them too:
     /// whether the gap takes less time to carry than another request costs.
-    pub(crate) fn gap_is_cheap(&self, step: u64, len: u64) -> bool {
+    pub(super) fn gap_is_cheap(&self, step: u64, len: u64) -> bool {
         // Lone reads say nothing of the bandwidth, and where there is a choice there have been four of them.
         let bandwidth = self.bandwidth().filter(|_| self.rate.is_settled()).unwrap_or(BANDWIDTH_UNKNOWN);
         let trip = self.round_trip().unwrap_or(Duration::from_micros(500));

@@ -55,7 +55,7 @@ mod cursors;
 mod engine;
 mod hints;
 mod history;
-pub(crate) mod link;
+mod link;
 mod shell;
 #[cfg(test)]
 mod simulation;
@@ -84,11 +84,14 @@ pub struct PrefetchConfig {
     pub budget_bytes: u64,
     /// The most one stream may be fetched ahead, in bytes, however long and fast the link is.
     pub window_bytes_max: u64,
+    /// Whether a stream is fetched ahead no further than it has come, so that what was fetched for nothing is never more
+    /// than what was read: for links over which bytes are dear.
+    pub earned: bool,
 }
 
 impl Default for PrefetchConfig {
     fn default() -> Self {
-        Self { budget_bytes: 64 * MIB, window_bytes_max: 32 * MIB }
+        Self { budget_bytes: 64 * MIB, window_bytes_max: 32 * MIB, earned: false }
     }
 }
 

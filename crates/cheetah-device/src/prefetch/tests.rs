@@ -253,3 +253,15 @@ proptest! {
         prop_assert_eq!(outcomes.stats.in_flight_bytes, 0);
     }
 }
+
+#[test]
+fn a_stream_that_has_to_earn_its_window_wastes_no_more_than_it_reads() {
+    let config = PrefetchConfig { earned: true, ..PrefetchConfig::default() };
+    // Short streams, far from each other: what lies behind them is fetched for nothing.
+    let short: Vec<_> = (0..100).flat_map(|nth| forward(nth << 30, 64 * KIB, 6)).collect();
+    let short = run(REMOTE, config, MIB << 20, vec![Reader::new(short)]);
+    assert!(short.stats.prefetched_bytes - short.stats.used_bytes <= short.read_bytes, "{:?}", short.stats);
+    // And a long one gets the line for itself all the same.
+    let long = run(REMOTE, config, MIB << 20, vec![Reader::new(forward(0, 128 * KIB, 4000))]);
+    assert!(long.share_of(REMOTE) > 0.8, "{} {:?}", long.share_of(REMOTE), long.stats);
+}

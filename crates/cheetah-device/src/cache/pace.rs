@@ -1,0 +1,160 @@
+//! How much may be on its way.
+//!
+//! What keeps a link busy follows from Little's law: so many bytes arrive in a second, and a request takes so long when
+//! nothing is before it. Twice that product may be on its way: once would do if it were known; twice lets the estimate
+//! rise where it is itself what limits it, and costs who reads meanwhile one more round trip at most. The rate is the
+//! largest seen lately, for a pipe that is not full shows less than the truth, and the time is the shortest of requests
+//! that found the link idle, for others had to queue. (Nothing is taken off for the time that the bytes themselves take:
+//! a rate believed too low would make the time too short, and so keep itself low.)
+
+use std::time::Duration;
+
+/// Until a link has carried this much, little is known of it, and as much as [`START_BYTES`] may be on its way.
+const START_DELIVERED: u64 = 4 << 20;
+const START_BYTES: u64 = 1 << 20;
+/// However short and slow the link is.
+const LEAST_BYTES: u64 = 256 << 10;
+/// However long and fast it is.
+const MOST_BYTES: u64 = 32 << 20;
+/// The time a source and two schedulers take to turn a request round; on a fast link it is most of what there is to
+/// hide.
+const TURNAROUND: Duration = Duration::from_millis(2);
+/// A request is alone on the link if no more than this is on its way.
+const ALONE_BYTES: u64 = 16 << 10;
+/// Samples after which old ones are forgotten.
+const SAMPLES: u32 = 64;
+
+/// An estimate of the link, fed by every request.
+#[derive(Default)]
+pub(super) struct Pace {
+    in_flight: u64,
+    delivered: u64,
+    /// Bytes a second.
+    rate: Lately<u64>,
+    /// What requests take that are alone.
+    time: Lately<Duration>,
+}
+
+/// A request under way; hand it back to [`Pace::done`] exactly once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sent {
+    bytes: u64,
+    at: Duration,
+    delivered: u64,
+    alone: bool,
+}
+
+impl Pace {
+    /// A request of `bytes` leaves.
+    pub(super) fn send(&mut self, bytes: u64, now: Duration) -> Sent {
+        let alone = self.in_flight <= ALONE_BYTES;
+        self.in_flight += bytes;
+        Sent { bytes, at: now, delivered: self.delivered, alone }
+    }
+
+    /// It is over; `arrived` unless it failed or was given up.
+    pub(super) fn done(&mut self, sent: Sent, arrived: bool, now: Duration) {
+        self.in_flight = self.in_flight.saturating_sub(sent.bytes);
+        if !arrived {
+            return;
+        }
+        self.delivered = self.delivered.saturating_add(sent.bytes);
+        let took = now.saturating_sub(sent.at);
+        let rate = u128::from(self.delivered - sent.delivered) * 1_000_000_000 / took.as_nanos().max(1);
+        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), u64::max);
+        if sent.alone {
+            self.time.note(took, Duration::min);
+        }
+    }
+
+    /// Bytes on their way.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// How many bytes may be on their way before what nobody waits for has to wait.
+    pub(super) fn room(&self) -> u64 {
+        let least = if self.delivered < START_DELIVERED { START_BYTES } else { LEAST_BYTES };
+        let (Some(rate), Some(time)) = (self.rate(), self.time()) else { return least };
+        let busy = u128::from(rate) * (2 * time + TURNAROUND).as_nanos() / 1_000_000_000;
+        u64::try_from(busy).unwrap_or(u64::MAX).clamp(least, MOST_BYTES)
+    }
+
+    /// Bytes a second that the link carries.
+    pub(super) fn rate(&self) -> Option<u64> {
+        self.rate.best(u64::max)
+    }
+
+    /// What a request takes with nothing before it.
+    pub(super) fn time(&self) -> Option<Duration> {
+        self.time.best(Duration::min)
+    }
+}
+
+/// The best of between the last [`SAMPLES`] and twice as many samples.
+#[derive(Default)]
+struct Lately<T> {
+    now: Option<T>,
+    before: Option<T>,
+    samples: u32,
+}
+
+impl<T: Copy> Lately<T> {
+    fn note(&mut self, sample: T, better: impl Fn(T, T) -> T) {
+        if self.samples == SAMPLES {
+            (self.before, self.now, self.samples) = (self.now, None, 0);
+        }
+        self.samples += 1;
+        self.now = Some(self.now.map_or(sample, |now| better(now, sample)));
+    }
+
+    fn best(&self, better: impl Fn(T, T) -> T) -> Option<T> {
+        match (self.now, self.before) {
+            (Some(now), Some(before)) => Some(better(now, before)),
+            (now, before) => now.or(before),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Keeps as much on its way as there is room for, over a line of so many bytes a second and so long, in requests of
+    /// 256 KiB; the room there is after each second.
+    fn drive(rate: u64, trip: Duration, seconds: u64) -> Vec<u64> {
+        const REQUEST: u64 = 256 << 10;
+        let mut pace = Pace::default();
+        let mut line: VecDeque<(Duration, Sent)> = VecDeque::new();
+        let (mut now, mut free_at, mut rooms) = (Duration::ZERO, Duration::ZERO, Vec::new());
+        while rooms.len() < seconds as usize {
+            while line.is_empty() || pace.in_flight() + REQUEST <= pace.room() {
+                let sent = pace.send(REQUEST, now);
+                free_at = free_at.max(now + trip / 2) + Duration::from_nanos(REQUEST * 1_000_000_000 / rate);
+                line.push_back((free_at + trip / 2, sent));
+            }
+            let (at, sent) = line.pop_front().unwrap();
+            now = at;
+            pace.done(sent, true, now);
+            if now.as_secs() > rooms.len() as u64 {
+                rooms.push(pace.room());
+            }
+        }
+        rooms
+    }
+
+    #[test]
+    fn lines_are_kept_busy_and_queues_short() {
+        for (mbit, trip_ms) in [(10, 40), (100, 20), (100, 40), (1000, 20), (1000, 40), (1000, 1)] {
+            let (rate, trip) = (mbit * 125_000, Duration::from_millis(trip_ms));
+            let product = rate * trip_ms / 1000;
+            for room in drive(rate, trip, 3) {
+                assert!(room >= product, "{mbit} Mbit/s, {trip_ms} ms: {room} of {product}");
+                let most = (3 * product + 4 * (256 << 10)).max(LEAST_BYTES);
+                assert!(room <= most, "{mbit} Mbit/s, {trip_ms} ms: {room} of {product}");
+            }
+        }
+    }
+}
