@@ -186,22 +186,20 @@ impl Ranks {
 }
 
 impl Atlas {
-    /// The file that whoever reads `range` is reading: the first that has a run starting on the range's first page, or
-    /// else has its first byte, or else starts in it. And where in the file that is.
+    /// The file that whoever reads `range` is reading: one that has a run starting on the range's first page, or else the
+    /// one that its first byte is in. And where in the file that is. Files that only lie in the range's way are not read
+    /// by anybody.
     pub(super) fn file_at(&self, range: ByteRange) -> Option<(FileIndex, u64)> {
         /// What kernels read at least, from multiples of it.
         const PAGE: u64 = 4096;
         let next = self.starts.partition_point(|start| start.offset < range.offset);
         let starting = self.starts.get(next).filter(|start| start.offset < range.end());
-        if let Some(start) = starting.filter(|start| start.offset < range.offset + PAGE) {
+        if let Some(start) = starting.filter(|start| start.offset - range.offset < PAGE) {
             return Some((start.file, self.position(start, start.offset)));
         }
-        let before = next.checked_sub(1).and_then(|before| self.starts.get(before));
-        let inside = before.filter(|start| self.run(start).is_some_and(|run| run.end() > range.offset));
-        if let Some(start) = inside {
-            return Some((start.file, self.position(start, range.offset)));
-        }
-        starting.map(|start| (start.file, self.position(start, start.offset)))
+        let before = self.starts.get(next.checked_sub(1)?)?;
+        let inside = self.run(before).is_some_and(|run| run.end() > range.offset);
+        inside.then(|| (before.file, self.position(before, range.offset)))
     }
 
     fn run(&self, start: &Start) -> Option<ByteRange> {

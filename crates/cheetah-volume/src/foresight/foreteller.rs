@@ -87,8 +87,11 @@ impl Foreteller {
         }
         let from = at.saturating_add(range.len);
         let (from, to) = (open.hinted.max(from), from.saturating_add(open.window));
-        // Not a little at a time: each hint is a request.
-        if known.is_none() || to.saturating_sub(from) * 4 >= open.window {
+        // Whoever comes upon the middle of a file may mean something else: what tools read around metadata, say. And not
+        // a little at a time: each hint is a request.
+        let begins = known.is_none() && at == 0;
+        let goes_on = known.is_some() && to.saturating_sub(from) * 4 >= open.window;
+        if begins || goes_on {
             for part in parts(atlas.runs_of(file), from, to) {
                 if spend(part, &mut self.hinted) {
                     open.hinted = to;

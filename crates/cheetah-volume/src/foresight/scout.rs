@@ -14,8 +14,10 @@ use super::shell::Shared;
 use crate::partition::read_partitions;
 use crate::survey::{Plan, Probes, START_BYTES, Surveyor, recognise};
 
-/// Bytes a survey has on their way, or waits for, at once; a bound on its memory.
-const READING_BYTES_MAX: u64 = 16 << 20;
+/// Bytes a survey has on their way, or waits for, at once; a bound on its memory, and on how long the first read of
+/// another, on which much depends, waits for those of this one.
+const READING_BYTES_MAX: u64 = 8 << 20;
+const PROBING_BYTES_MAX: u64 = 1 << 20;
 /// Ranges it wants near that are being seen to at once.
 const FETCHING_MAX: usize = 256;
 /// A survey that hears nothing for so long is given up.
@@ -32,8 +34,7 @@ pub(super) async fn survey_all(shared: Arc<Shared>) {
     volumes.push(whole);
     let left = AtomicU64::new(shared.metadata_bytes_max);
     let surveys = (0..).zip(volumes).map(|(number, volume)| survey(&shared, number, volume, &left));
-    let plan = Plan::default();
-    let probes = Survey { shared: &shared, number: u32::MAX, volume: whole, left: &left, plan, failures: 0 };
+    let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, u32::MAX, whole, &left) };
     // How the probes end is of no matter: they locate nothing.
     let _ = futures::join!(join_all(surveys), probes.run(Box::new(Probes::new(whole.len))));
     tracing::info!("foresight: {} files of all volumes are known", shared.files());
@@ -57,8 +58,7 @@ pub(super) async fn explore(
 ) {
     let name = surveyor.name();
     tracing::debug!("foresight: {name} at {volume}");
-    let survey = Survey { shared, number, volume, left, plan: Plan::default(), failures: 0 };
-    let outcome = survey.run(surveyor).await;
+    let outcome = Survey::new(shared, number, volume, left).run(surveyor).await;
     let settled = Arc::clone(shared);
     let _ = tokio::task::spawn_blocking(move || settled.settle()).await;
     match outcome {
@@ -74,6 +74,8 @@ struct Survey<'a> {
     volume: ByteRange,
     /// Bytes that all surveys may still bring.
     left: &'a AtomicU64,
+    /// Bytes it may be reading at once.
+    reading_max: u64,
     plan: Plan,
     failures: u32,
 }
@@ -83,14 +85,19 @@ enum Event {
     Near,
 }
 
-impl Survey<'_> {
+impl<'a> Survey<'a> {
+    fn new(shared: &'a Arc<Shared>, number: u32, volume: ByteRange, left: &'a AtomicU64) -> Self {
+        let (reading_max, plan) = (READING_BYTES_MAX, Plan::default());
+        Self { shared, number, volume, left, reading_max, plan, failures: 0 }
+    }
+
     /// To its end, or a reason to give up.
     async fn run(mut self, mut surveyor: Box<dyn Surveyor>) -> std::result::Result<(), &'static str> {
         surveyor = self.step(surveyor, |surveyor, plan| surveyor.start(plan)).await?;
         let mut under_way: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
         let (mut reading, mut fetching) = (0u64, 0usize);
         loop {
-            while reading < READING_BYTES_MAX
+            while reading < self.reading_max
                 && let Some(range) = self.plan.reads.pop_front()
             {
                 reading += range.len;
