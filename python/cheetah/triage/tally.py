@@ -236,7 +236,8 @@ class _Rows:
             return self._is("read_state", state)
         told = np.logical_or.reduce([self._is("read_state", one) for one in STATES])
         empty = self.integers("size") == 0
-        return self._is("read_state", state) | (~told & (empty if state == "whole" else ~empty))
+        known: Mask = self._is("read_state", state) | (~told & (empty if state == "whole" else ~empty))
+        return known
 
     def _is(self, name: str, value: str) -> Mask:
         return _filled(pc.equal(self.column(name), value))
