@@ -15,9 +15,22 @@ const STEPS_MAX: usize = 20_000;
 fuzz_target!(|data: &[u8]| {
     let Some((choice, data)) = data.split_first() else { return };
     let mut volume = vec![0; SIZE];
-    let len = data.len().min(SIZE);
-    volume[..len].copy_from_slice(&data[..len]);
+    if choice & 0x40 == 0 {
+        let len = data.len().min(SIZE);
+        volume[..len].copy_from_slice(&data[..len]);
+    } else {
+        // Something of it wherever structures are, behind the header of each record of an MFT.
+        let skip = if choice % 6 == 0 { 56 } else { 0 };
+        for (block, piece) in volume.chunks_mut(1024).zip(data.chunks(256).cycle()) {
+            block[skip..skip + piece.len()].copy_from_slice(piece);
+        }
+    }
     // What a file system is known by, and its true size, so that the rest of it is looked at.
+    // Of two that could be recognised, the one that is meant.
+    if choice % 6 != 5 {
+        volume[3..11].fill(0);
+        put(&mut volume, 510, [0; 2]);
+    }
     let size = match choice % 6 {
         0 => ntfs(&mut volume, choice & 0x80 != 0),
         1 => ext(&mut volume, choice & 0x80 != 0),
