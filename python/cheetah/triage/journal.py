@@ -12,6 +12,7 @@ import pathlib
 import time
 from typing import Any
 
+from cheetah.triage.settings import MAX_FILE_BYTES
 from cheetah.triage.store import Parts, findings_table
 from cheetah.triage.task import Place, Problem, Result, Task, Volume
 
@@ -43,8 +44,9 @@ class Done:
 class Journal:
     """The journal of a folder. `known` are the tasks that were done when it was opened."""
 
-    def __init__(self, path: pathlib.Path, parts: Parts):
+    def __init__(self, path: pathlib.Path, parts: Parts, max_file: int = MAX_FILE_BYTES):
         self._parts = parts
+        self._max_file = max_file
         self.known = self._load(path)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - as long as the run
         self._synced_s = time.monotonic()
@@ -63,7 +65,7 @@ class Journal:
         """Keeps what a task brought. A task that failed is not written down, and so will be tried again."""
         done = Done(
             task.id, task.stage, tasks=result.tasks, places=result.places, starts=result.starts, volumes=result.volumes,
-            problems=result.problems, bytes_read=result.bytes_read, unreadable=_unreadable(task, result),
+            problems=result.problems, bytes_read=result.bytes_read, unreadable=_unreadable(result, self._max_file),
             failed=result.failed and not result.tasks,
         )  # fmt: skip
         if result.rows is not None:
@@ -115,10 +117,17 @@ def findings_of(task_id: str) -> str:
     return f"{task_id}.findings"
 
 
-def _unreadable(task: Task, result: Result) -> bool:
+def _unreadable(result: Result, max_file: int) -> bool:
+    """Whether something is missing that was to be read: a range of the source, or of a file more than its limit cuts
+    off."""
     if any(problem.offset is not None for problem in result.problems):
         return True
-    return task.stage == "content" and result.rows is not None and "unreadable" in result.rows["read_state"].to_pylist()
+    if result.rows is None or "read_state" not in result.rows.column_names:
+        return False
+    rows = zip(result.rows["read_state"].to_pylist(), result.rows["bytes_read"].to_pylist(), strict=True)
+    return any(
+        state in ("unreadable", "unread") or (state == "partial" and (size or 0) < max_file) for state, size in rows
+    )
 
 
 def _plain(done: Done) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Run:
         self._shared = shared
         folder.bind(identity, {**self._settings.binding(), "sleuthkit": _versions()["sleuthkit"]})
         self._parts = Parts(folder.path / PARTS)
-        self._journal = Journal(folder.path / JOURNAL, self._parts)
+        self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
         self._hands = _hands(shared.uri, self._settings)
         try:
             self._stages(folder.path)

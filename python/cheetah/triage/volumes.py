@@ -1,6 +1,7 @@
 """Partitions, and the file systems in them. What is not understood is said, never left out."""
 
 import dataclasses
+import struct
 
 import pytsk3
 
@@ -9,6 +10,7 @@ from cheetah.triage.worker import Worker
 
 PARTITIONS_MAX = 1024
 _ALLOCATED = 1
+_SECTOR = 512
 
 # What The Sleuth Kit does not open, or pytsk3 does not: where the magic number is, the number, and a name.
 _FOREIGN = (
@@ -53,13 +55,17 @@ def find(worker: Worker) -> Result:
     whole."""
     image = worker.image()
     result = Result()
-    volumes = [_volume(worker, index, extent) for index, extent in enumerate(_partitions(worker, result))]
+    cut: dict[int, Problem] = {}
+    volumes = [_volume(worker, index, extent, cut) for index, extent in enumerate(_partitions(worker, result))]
     if not any(volume.fs for volume in volumes):
-        whole = _volume(worker, 0, Extent(0, image.get_size(), "the whole source", 512, partitioned=False))
+        alone: dict[int, Problem] = {}
+        whole = _volume(worker, 0, Extent(0, image.get_size(), "the whole source", 512, partitioned=False), alone)
         if whole.fs or not volumes:
-            volumes = [whole]
+            volumes, cut = [whole], alone
     result.volumes = volumes
     for volume in volumes:
+        if volume.index in cut:
+            result.problems.append(cut[volume.index])
         if not volume.fs:
             what = f"bytes {volume.start} to {volume.start + volume.length} ({volume.description})"
             result.problems.append(
@@ -73,7 +79,7 @@ def _partitions(worker: Worker, result: Result) -> list[Extent]:
     try:
         table = pytsk3.Volume_Info(worker.image())
     except OSError:
-        return []
+        return _behind_the_end(worker)
     sector_size = int(table.info.block_size)
     extents: list[Extent] = []
     for part in table:
@@ -89,20 +95,48 @@ def _partitions(worker: Worker, result: Result) -> list[Extent]:
     return extents
 
 
-def _volume(worker: Worker, index: int, extent: Extent) -> Volume:
-    """What is in a partition."""
+def _behind_the_end(worker: Worker) -> list[Extent]:
+    """The primary partitions of an MBR, if one of them begins behind the end of the source: The Sleuth Kit then takes
+    no notice of the table as a whole."""
+    try:
+        sector = worker.source.pread(0, _SECTOR)
+    except OSError:
+        return []
+    if sector[510:512] != b"\x55\xaa":
+        return []
+    entries = [struct.unpack_from("<BxxxBxxxII", sector, 446 + 16 * number) for number in range(4)]
+    if any(active not in (0, 0x80) for active, *_ in entries):
+        return []
+    extents = [
+        Extent(start * _SECTOR, length * _SECTOR, f"partition of type 0x{kind:02x}", _SECTOR)
+        for _, kind, start, length in entries
+        if kind and length
+    ]
+    return extents if any(one.start >= worker.source.size for one in extents) else []
+
+
+def _volume(worker: Worker, index: int, extent: Extent, cut: dict[int, Problem]) -> Volume:
+    """What is in a partition. `cut` gets what the source does not have of it, by the table or by the file system."""
     size = worker.source.size
     fs, block_size, root, description = "", 0, 0, extent.description
+    end = extent.start + extent.length
     if extent.start >= size:
         description += ", beyond the end of the source"
     else:
         try:
             info = pytsk3.FS_Info(worker.image(), offset=extent.start).info
             fs, block_size, root = _NAMES.get(int(info.ftype), "other"), int(info.block_size), int(info.root_inum)
+            end = max(end, extent.start + int(info.block_count) * block_size)
         except OSError:
             description += _foreign(worker, extent)
-        if extent.start + extent.length > size:
+        if end > size:
             description += ", cut short: the source ends before it"
+    if end > size:
+        first = max(size, extent.start)
+        sentence = (
+            f"the source ends before the volume: its last {end - first} of {end - extent.start} bytes are missing"
+        )
+        cut[index] = Problem("volumes", sentence, index, None, first, end - first)
     length = max(0, min(extent.length, size - extent.start))
     return Volume(
         index, extent.start, length, fs, description, extent.sector_size, block_size, extent.partitioned, root
