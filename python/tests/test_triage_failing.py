@@ -137,7 +137,10 @@ def test_a_large_part_that_cannot_be_read_does_not_stop_the_run(
     assert (code, summary["complete"]) == (EVIDENCE, True)
     lost = [one for one in summary["problems"] if one["stage"] == "unallocated"]
     assert sum(one["length"] for one in lost) > 6 << 20
-    assert summary["coverage"]["unallocated"]["searched"] > 6 << 20
+    space = summary["coverage"]["unallocated"]
+    assert space["searched"] > 6 << 20
+    assert space["bytes"] - space["searched"] == sum(one["length"] for one in lost)
+    assert 0 < space["unreadable"] <= space["bytes"] - space["searched"]
 
 
 def test_a_source_that_is_gone_stops_the_run_and_all_is_searched_when_it_goes_on(
@@ -155,10 +158,14 @@ def test_a_source_that_is_gone_stops_the_run_and_all_is_searched_when_it_goes_on
         code, summary = Run(searching, tell).go()
         assert (code, summary["complete"], summary["verdict"]) == (EVIDENCE, False, "stopped")
         assert "does not answer" in summary["problems"][0]["sentence"]
+        space, stage = summary["coverage"]["unallocated"], summary["coverage"]["stages"]["unallocated"]
+        assert space["bytes"] - space["searched"] - space["unreadable"] > 6 << 20
+        assert stage["done"] < stage["total"] == 24
         gone[0] = False
     code, summary = Run(searching, lambda event: None).go()
     assert (code, summary["complete"], summary["problems"]) == (DONE, True, [])
-    assert summary["coverage"]["unallocated"]["searched"] > 6 << 20
+    space = summary["coverage"]["unallocated"]
+    assert space["bytes"] == space["searched"] > 6 << 20
 
 
 def test_what_could_not_be_read_does_not_keep_a_later_run_from_what_was_never_tried(

@@ -115,6 +115,8 @@ def test_an_interrupted_run_leaves_what_there_is_and_goes_on(
     assert (out / "report.html").exists()
     assert pq.read_schema(out / "files.parquet").metadata[b"complete"] == b"false"
     assert (out / "bodyfile.txt").exists() == (stage != "listing")
+    progress = summary["coverage"]["stages"][stage]
+    assert progress["done"] < progress["total"]
     assert triage(image, out, keywords)[0] == DONE
     assert same(out, undisturbed)
     assert not (out / "bodyfile.unfinished.txt").exists()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from cheetah.triage import assemble, hub, merge, plan, score, summary, timeline, volumes, walk
+from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary, timeline, volumes, walk
 from cheetah.triage.folder import JOURNAL, PARTS, Folder
 from cheetah.triage.journal import Done, Journal
 from cheetah.triage.pool import Pool
@@ -21,7 +21,6 @@ from cheetah.triage.task import Event, Finding, Problem, Result, Task, Volume
 
 TELL_S = 0.2
 LATEST = 10
-PROBLEMS_MAX = 10_000
 FRUITLESS_MAX = 4
 """After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
 still answers."""
@@ -258,9 +257,8 @@ class Run:
         problems.sort(key=_problem_order)
         if self._stopped:
             problems.insert(0, self._stopped)
-        wanted = self._searches()
-        searched = sum(one.bytes_read for one in self._done["unallocated"].values())
-        lost = sum(problem.length or 0 for problem in problems if problem.stage == "unallocated")
+        ranges = list(plan.unallocated_tasks(self._volumes, self._size)) if self._searches() else []
+        searched = self._done["unallocated"]
         settings = dataclasses.asdict(self._settings)
         del (
             settings["out"],
@@ -279,17 +277,24 @@ class Run:
             settings=settings,
             tool_versions=_versions(),
             command=self._command,
-            problems=problems[:PROBLEMS_MAX],
-            stages={
-                stage: (len(self._done[stage]), len(self._done[stage]))
-                for stage in self._done
-                if stage in self._reached
-            },
+            problems=problems,
+            stages=self._progress(ranges),
             bytes_read=sum(one.bytes_read for one in self._done["content"].values()),
             link=shared.stats(),
             lost=shared.lost,
-            unallocated=summary.Unallocated(wanted, searched + lost, searched, lost),
+            unallocated=coverage.unallocated(ranges, searched, problems) if ranges else summary.Unallocated(),
         )
+
+    def _progress(self, ranges: list[Task]) -> dict[str, tuple[int, int]]:
+        """What is done of each stage that was reached, of all it takes: tasks, or of content, files."""
+        done = self._done
+        stages = {
+            "volumes": coverage.tasks([volumes.task()], done["volumes"]),
+            "listing": coverage.listing(self._first_tasks, done["listing"]),
+            "content": coverage.files(done["content"].values(), self._totals.get("content", 0)),
+            "unallocated": coverage.tasks(ranges, done["unallocated"]),
+        }
+        return {stage: progress for stage, progress in stages.items() if stage in self._reached}
 
     def _count(self, findings: list[Finding]) -> None:
         self._findings += len(findings)
