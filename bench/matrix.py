@@ -1,9 +1,16 @@
-"""The transfer table as people know it: a row a method, a column an image and a link."""
+"""Tables as people know them: a row a method, a column an image and a link; of `acquire` and of `triage`."""
 
 import re
 
 from bench.units import short
 
+CELL = re.compile(r"triage/(?P<image>[^/]+)/(?P<link>[^/]+/[^/]+)/(?P<what>[^/]+)")
+# What a table says, and the figures that it is made of.
+TRIAGE_TABLES = (
+    ("Mounting, or copying, and listing", ("listing", "listing-copy")),
+    ("Extraction of 200 files after that", ("extraction", "local")),
+    ("Extraction of 200 scattered files after that", ("scattered",)),
+)
 COLUMN = re.compile(r"acquire/(?P<link>[^/]+)/(?P<kind>[^/]+)/(?P<cache>[^/]+)(/auto)?")
 
 
@@ -26,21 +33,38 @@ def transfer_table(figures):
     return lines
 
 
+def triage_tables(figures):
+    """The listing and the extraction by everybody: a table each for each image, a column a link, the quickest in bold."""
+    lines = []
+    for what, ids in TRIAGE_TABLES:
+        columns, names = {}, {}
+        for figure in figures:
+            found = CELL.fullmatch(figure.id)
+            if found and found["what"] in ids:
+                column = columns.setdefault(found["image"], {}).setdefault(found["link"].replace("/", ", "), {})
+                for name in figure.samples:
+                    column[name] = figure.median(name)
+                    names[name] = None
+        for image, links in columns.items():
+            lines += [f"{what}, {image} (s):", "", *_table(links, list(names), best=min), ""]
+    return lines
+
+
 def _order(name):
     return name.startswith("cheetah"), name
 
 
-def _table(columns, names):
-    heads = [f"{link}, {kind}" for link, kind in columns]
+def _table(columns, names, best=max):
+    heads = [key if isinstance(key, str) else ", ".join(key) for key in columns]
     lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for name in names:
-        cells = [_cell(column, name) for column in columns.values()]
+        cells = [_cell(column, name, best) for column in columns.values()]
         lines.append(f"| {name.replace('|', chr(92) + '|')} | {' | '.join(cells)} |")
     return lines
 
 
-def _cell(column, name):
+def _cell(column, name, best):
     if name not in column:
         return ""
     text = short(column[name])
-    return f"**{text}**" if column[name] == max(column.values()) else text
+    return f"**{text}**" if column[name] == best(column.values()) else text

@@ -6,7 +6,7 @@ import os
 import typing
 
 from bench import prefetching, store
-from bench.matrix import transfer_table
+from bench.matrix import transfer_table, triage_tables
 from bench.units import short
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -62,7 +62,7 @@ PARTS = (
          "the background has the link, beside the same bytes read straight from the agent, with nothing else on it."),
     Part("triage", "Triage over a delayed link",
          "`fls -r -m /` and 200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source, beside nbdfuse "
-         "on the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first."),
+         "on the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first.", triage_tables),
     Part("readahead", "Read-ahead, read-behind and workers over a delayed link",
          "What Makowski measured at the NFI in 2016 over iSCSI, again over NBD: every read extended by a fixed size, "
          "and several extracting at once, from cold caches. Listing and extracting an NTFS image over 1 Gbit/s, delays "

@@ -155,7 +155,9 @@ def examine(
         work.extract("extract", path, image.consecutive)
         told["whole"] = told["listed"] + told["extract"]
         told["all_bytes"] = sent_bytes() - before_bytes
-        work.extract("scattered", path, image.scattered)
+        # Who was too slow for what follows each other is not asked for more.
+        if not told["cut_off"]:
+            work.extract("scattered", path, image.scattered)
     return told
 
 
