@@ -1,5 +1,6 @@
 """A real Dask cluster on loopback: a scheduler and two workers, of which one is killed midway."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -7,12 +8,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import triage_images
 from conftest import PATIENCE_S
 from triage_listing import by_fls
 
+from cheetah.triage import hub
 from cheetah.triage.run import DONE, Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
@@ -93,3 +96,50 @@ def test_a_scheduler_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pyte
     image.write_bytes(os.urandom(1 << 16))
     with pytest.raises(OSError, match="no Dask scheduler answers at tcp://127.0.0.1:1"):
         Run(Settings(str(image), str(tmp_path / "out"), scheduler="tcp://127.0.0.1:1"), lambda event: None).go()
+
+
+def test_a_worker_that_has_another_source_at_the_same_place_is_refused(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = tmp_path / "image.raw"
+    image.write_bytes(os.urandom(1 << 16))
+    cluster.worker()
+    identity = hub.identity
+
+    def other(uri: str, name: str) -> dict[str, Any]:
+        found = identity(uri, name)
+        return {**found, "samples": [*found["samples"][:-1], "another"]}
+
+    monkeypatch.setattr(hub, "identity", other)
+    with pytest.raises(OSError, match="has another source than where this began"):
+        Run(Settings(str(image), str(tmp_path / "out"), scheduler=cluster.address), lambda event: None).go()
+
+
+def test_lists_and_versions_have_to_be_the_same_everywhere(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    image, words = tmp_path / "image.raw", tmp_path / "words.txt"
+    image.write_bytes(bytes(1 << 16))
+    words.write_text("one\n")
+    settings = Settings(str(image), str(tmp_path / "out"), keywords=(str(words),))
+    from cheetah.triage.cluster import Terms
+
+    terms = Terms.of(str(image), settings)
+    assert terms.different(Terms.of(str(image), settings)) is None
+    words.write_text("two\n")
+    assert terms.different(Terms.of(str(image), settings)) == "--keywords"
+    older = dataclasses.replace(terms, versions={**terms.versions, "yara-x": "0.1"})
+    assert terms.different(older) == "version of yara-x"
+
+
+def test_a_worker_that_hangs_where_no_python_runs_ends_itself() -> None:
+    pytest.importorskip("distributed")
+    code = """
+import re
+from cheetah.triage import cluster
+cluster.HANG_S = 0.5
+cluster.Watch().begin()
+re.match("(a*)*b", "a" * 100)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 1
+    assert b"Timeout" in done.stderr

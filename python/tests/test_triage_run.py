@@ -159,7 +159,7 @@ def test_ctrl_c_says_how_to_go_on(image: Path, tmp_path: Path) -> None:
 
 
 def test_another_source_or_other_settings_are_refused(
-    image: Path, keywords: Path, undisturbed: Path, tmp_path: Path
+    image: Path, keywords: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other.raw"
     other.write_bytes(bytes(1 << 20))
@@ -168,6 +168,17 @@ def test_another_source_or_other_settings_are_refused(
         triage(other, undisturbed, keywords)
     with pytest.raises(Misuse, match="other settings .hashes."):
         triage(image, undisturbed, keywords, hashes=("md5",))
+    changed = tmp_path / image.name
+    content = bytearray(image.read_bytes())
+    third = len(content) // 3
+    content[third : third + (1 << 20)] = b"\1" * (1 << 20)
+    changed.write_bytes(content)
+    with pytest.raises(Misuse, match="changed since"):
+        triage(changed, undisturbed, keywords)
+    with monkeypatch.context() as patch:
+        patch.setattr("cheetah.triage.run.deciding", lambda: {"yara-x": "0.1"})
+        with pytest.raises(Misuse, match="other settings .versions."):
+            triage(image, undisturbed, keywords)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/letter.txt").write_text("mine")
     with pytest.raises(Misuse, match="not empty"):

@@ -3,12 +3,19 @@
 Each worker opens the source itself, so a drive's nodes are read by all of them directly, and what a run's lists and
 rules are has to lie at the same paths on every machine. Dask finds out that a worker is gone and has its tasks done
 by others; a task that several workers did not survive becomes a problem of the result, as in a pool.
+
+A result is of one source, searched for one set of things by one version of the programs: a worker whose own differ
+ends the run. A worker that has read nothing for `HANG_S` ends itself, and its task is done by another.
 """
 
 import collections
 import contextlib
+import dataclasses
+import faulthandler
 import queue
 import secrets
+import socket
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -17,9 +24,11 @@ from typing import Any, TypeAlias
 import distributed  # type: ignore[import-untyped,unused-ignore]
 from distributed.scheduler import KilledWorker
 
-from cheetah.triage.pool import ATTEMPTS, LOOK_S, attempt, lost
+from cheetah.triage import hub
+from cheetah.triage.pool import ATTEMPTS, HANG_S, LOOK_S, attempt, lost
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Result, Task, Volume
+from cheetah.triage.versions import deciding
 
 CONNECT_S = 5
 WORKERS_S = 30.0
@@ -30,6 +39,58 @@ TASKS_A_WORKER = 3
 Future: TypeAlias = Any
 
 _mine = threading.local()
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What has to be the same wherever a part of the work is done."""
+
+    source: dict[str, Any]
+    binding: dict[str, Any]
+    versions: dict[str, str]
+
+    @classmethod
+    def of(cls, uri: str, settings: Settings) -> "Terms":
+        """Those of this machine. OSError where the source or a list is not to be had."""
+        return cls(hub.identity(uri, uri), settings.binding(), deciding())
+
+    def different(self, other: "Terms") -> str | None:
+        """What is not the same: a word or two."""
+        if not hub.is_same(self.source, other.source):
+            return "source"
+        for name, value in self.binding.items():
+            if other.binding.get(name) != value:
+                return f"--{name}" if name in ("known", "wanted", "keywords", "yara") else name
+        changed = [name for name in self.versions if other.versions.get(name) != self.versions[name]]
+        return f"version of {', '.join(changed)}" if changed else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """What a worker says that must not do a task: one sentence."""
+
+    sentence: str
+
+
+class Refused(OSError):
+    """A worker may not take part."""
+
+
+class Watch:
+    """Ends a worker's process when it has not read for `HANG_S`, also where a library hangs that lets no Python run."""
+
+    def __init__(self) -> None:
+        self._since_s = 0.0
+
+    def __call__(self) -> None:
+        """A read."""
+        if time.monotonic() - self._since_s > HANG_S / 60:
+            self.begin()
+
+    def begin(self) -> None:
+        """Starts the time anew."""
+        self._since_s = time.monotonic()
+        faulthandler.dump_traceback_later(HANG_S, exit=True, file=sys.__stderr__ or sys.stderr)
 
 
 class Cluster:
@@ -43,6 +104,7 @@ class Cluster:
             raise OSError(f"no Dask scheduler answers at {scheduler}: {error}") from error
         self._uri = uri
         self._settings = settings
+        self._terms = Terms.of(uri, settings)
         self._run = secrets.token_hex(8)
         self._queue: collections.deque[Task] = collections.deque()
         self._under_way: dict[Future, Task] = {}
@@ -106,7 +168,7 @@ class Cluster:
                 task = self._queue.popleft()
             self._tries[task.id] += 1
             future = self._client.submit(
-                _work, task, self.volumes, self._uri, self._settings, self._run,
+                _work, task, self.volumes, self._uri, self._settings, self._run, self._terms,
                 key=f"cheetah-{self._run}-{task.stage}-{task.id}-{self._tries[task.id]}", pure=False,
             )  # fmt: skip
             self._under_way[future] = task
@@ -125,7 +187,12 @@ class Cluster:
         """What came of a task; None where it is to be done again."""
         task = self._under_way.pop(future)
         try:
-            return task, future.result()
+            result: Result | Refusal = future.result()
+            if isinstance(result, Refusal):
+                raise Refused(result.sentence)
+            return task, result
+        except Refused:
+            raise
         except KilledWorker:
             why = "its worker died, several times"
         except distributed.CancelledError:
@@ -150,20 +217,29 @@ class Cluster:
             raise OSError("all workers of the Dask cluster are gone; start some, and the same command goes on")
 
 
-def _work(task: Task, volumes: tuple[Volume, ...], uri: str, settings: Settings, run: str) -> Result:
+def _work(
+    task: Task, volumes: tuple[Volume, ...], uri: str, settings: Settings, run: str, terms: Terms
+) -> Result | Refusal:
     """Runs at a worker; each of its threads has the source open once for each run."""
     from cheetah.triage.worker import Worker
 
-    kept: tuple[str, Any] | None = getattr(_mine, "kept", None)
+    kept: tuple[str, Any, Watch] | None = getattr(_mine, "kept", None)
     if kept is None or kept[0] != run:
         if kept is not None:
             kept[1].close()
         _mine.kept = None
         try:
-            kept = (run, Worker(uri, settings))
+            if different := terms.different(Terms.of(uri, settings)):
+                return Refusal(f"the worker on {socket.gethostname()} has another {different} than where this began")
+            watch = Watch()
+            kept = (run, Worker(uri, settings, beat=watch), watch)
         except OSError as error:
             return lost(task, f"the source could not be opened: {error}")
         _mine.kept = kept
-    worker = kept[1]
+    _, worker, watch = kept
     worker.volumes = volumes
-    return attempt(task, worker)
+    watch.begin()
+    try:
+        return attempt(task, worker)
+    finally:
+        faulthandler.cancel_dump_traceback_later()

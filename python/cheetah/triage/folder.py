@@ -6,13 +6,14 @@ import pathlib
 import shutil
 from typing import IO, Any
 
+from cheetah.triage.hub import is_same
 from cheetah.triage.store import replace
 
 GUARD = "triage.json"
 JOURNAL = "journal.jsonl"
 PARTS = "parts"
 OUTPUTS = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "summary.json", "report.html")
-VERSION = 1
+VERSION = 2
 
 
 class Misuse(Exception):
@@ -60,7 +61,7 @@ class Folder:
             raise Misuse(f"{guard} cannot be read; --fresh starts over") from None
         if found.get("version") != VERSION:
             raise Misuse(f"{self.path} was made by another version of this program; --fresh starts over")
-        if found["source"] != identity:
+        if not is_same(found["source"], identity):
             raise Misuse(
                 f"{self.path} holds the triage of another source ({found['source'].get('name')}), or of one that has "
                 "changed since; name another folder, or start over with --fresh"

@@ -3,13 +3,11 @@
 import dataclasses
 import datetime
 import pathlib
-import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary, timeline, volumes, walk
 from cheetah.triage.folder import JOURNAL, PARTS, Folder
@@ -18,6 +16,7 @@ from cheetah.triage.pool import Pool
 from cheetah.triage.settings import Settings
 from cheetah.triage.store import Parts, Rows
 from cheetah.triage.task import Event, Finding, Problem, Result, Task, Volume
+from cheetah.triage.versions import deciding, versions
 
 TELL_S = 0.2
 LATEST = 10
@@ -98,7 +97,7 @@ class Run:
         identity = hub.identity(shared.uri, shared.name)
         self._size = identity["size"]
         self._shared = shared
-        folder.bind(identity, {**self._settings.binding(), "sleuthkit": _versions()["sleuthkit"]})
+        folder.bind(identity, {**self._settings.binding(), "versions": deciding()})
         self._parts = Parts(folder.path / PARTS)
         self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
         self._hands = _hands(shared.uri, self._settings)
@@ -275,7 +274,7 @@ class Run:
             ended=_now(),
             complete=self._complete,
             settings=settings,
-            tool_versions=_versions(),
+            tool_versions=versions(),
             command=self._command,
             problems=problems,
             stages=self._progress(ranges),
@@ -336,22 +335,6 @@ def _report(out: pathlib.Path) -> None:
 
 def _problem_order(problem: Problem) -> tuple[str, int, str, int, str]:
     return problem.stage, problem.volume, problem.path or "", problem.offset or 0, problem.sentence
-
-
-def _versions() -> dict[str, str]:
-    import pytsk3
-    import yara_x
-
-    import cheetah
-
-    return {
-        "cheetah": getattr(cheetah, "__version__", "unknown"),
-        "sleuthkit": str(pytsk3.TSK_VERSION_STR),
-        "pytsk3": str(pytsk3.get_version()),
-        "pyarrow": pa.__version__,
-        "yara-x": getattr(yara_x, "__version__", "unknown"),
-        "python": platform.python_version(),
-    }
 
 
 def _now() -> str:

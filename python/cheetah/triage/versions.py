@@ -1,0 +1,27 @@
+"""Which programs and libraries do the work: a result depends on them."""
+
+import platform
+
+import pyarrow as pa
+
+
+def versions() -> dict[str, str]:
+    """Each by its name."""
+    import pytsk3
+    import yara_x
+
+    import cheetah
+
+    return {
+        "cheetah": getattr(cheetah, "__version__", "unknown"),
+        "sleuthkit": str(pytsk3.TSK_VERSION_STR),
+        "pytsk3": str(pytsk3.get_version()),
+        "pyarrow": pa.__version__,
+        "yara-x": getattr(yara_x, "__version__", "unknown"),
+        "python": platform.python_version(),
+    }
+
+
+def deciding() -> dict[str, str]:
+    """Those that decide what is found."""
+    return {name: version for name, version in versions().items() if name not in ("python", "pyarrow")}
