@@ -183,23 +183,40 @@ impl Shared {
             let plan = self.engine.lock().read(range, false, self.now());
             match plan {
                 Plan::Hit(data) => Ok(data),
-                Plan::Gather(pieces) => gather_tried(self, pieces, tries + 1).await,
+                Plan::Gather(pieces) => gather_tried(self, parts(self, pieces), tries + 1).await,
             }
         })
     }
 }
 
 /// Answers a read from its pieces.
-pub(super) async fn gather(shared: &Arc<Shared>, pieces: Pieces) -> Result<Data> {
-    gather_tried(shared, pieces, 0).await
+pub(super) fn gather(shared: &Arc<Shared>, pieces: Pieces) -> impl Future<Output = Result<Data>> + Send + '_ {
+    let parts = parts(shared, pieces);
+    gather_tried(shared, parts, 0)
 }
 
-async fn gather_tried(shared: &Arc<Shared>, pieces: Pieces, tries: u32) -> Result<Data> {
-    let parts = pieces.into_iter().map(|piece| async move {
-        match piece {
-            Piece::Found(found) => shared.found(found, tries).await,
-            Piece::Missing { fetch, part } => {
-                let data = fly(shared.flight(fetch)).await?;
+/// A piece of an answer.
+enum Part {
+    Found(Found),
+    /// Held by its guard from the start: who never polls the answer has to let go of it, too.
+    Missing { flight: Flight, part: ByteRange },
+}
+
+/// Takes hold of what is to be fetched, at once.
+fn parts(shared: &Arc<Shared>, pieces: Pieces) -> Vec<Part> {
+    let part = |piece| match piece {
+        Piece::Found(found) => Part::Found(found),
+        Piece::Missing { fetch, part } => Part::Missing { flight: shared.flight(fetch), part },
+    };
+    pieces.into_iter().map(part).collect()
+}
+
+async fn gather_tried(shared: &Arc<Shared>, parts: Vec<Part>, tries: u32) -> Result<Data> {
+    let parts = parts.into_iter().map(|part| async move {
+        match part {
+            Part::Found(found) => shared.found(found, tries).await,
+            Part::Missing { flight, part } => {
+                let data = fly(flight).await?;
                 Ok(data.slice(part.offset, part.len))
             }
         }

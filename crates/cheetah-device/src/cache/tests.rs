@@ -69,6 +69,15 @@ async fn right(cache: &Cache, range: ByteRange) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_read_that_nobody_waited_for_keeps_nobody_waiting() {
+    let (_source, cache) = cached(1 << 20);
+    let range = ByteRange::new(100_000, 9000);
+    drop(cache.read(range));
+    let read = tokio::time::timeout(Duration::from_secs(9), cache.read(range)).await;
+    assert!(read.unwrap().unwrap() == content(range)[..]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_came_once_is_not_asked_for_again() {
     let (source, cache) = cached(1 << 30);
     right(&cache, ByteRange::new(5000, 100)).await;

@@ -187,9 +187,8 @@ impl<'a> Survey<'a> {
     /// Where a range of the volume lies on the device; fails if there has been enough.
     fn place(&self, range: ByteRange) -> std::result::Result<ByteRange, &'static str> {
         let place = ByteRange::new(self.volume.offset.saturating_add(range.offset), range.len);
-        // What lies outside is an error when it is read, and no expense.
-        let bytes = place.intersection(self.volume).map_or(0, |inside| inside.len);
-        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
+        // What lies outside the volume is an expense too: a file system that lies about its size gets no more than others.
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(range.len));
         taken.map(|_| place).map_err(|_| "its metadata would not fit into the cache")
     }
 }

@@ -36,7 +36,9 @@ impl Shared {
         let mut finds = self.finds.lock();
         finds.note(number, volume, files);
         if finds.count() >= (2 * self.files()).max(FILES_FIRST) {
-            self.foreteller.lock().learn(Arc::new(finds.atlas()));
+            // Before the lock: reads wait for it, and a million files take a while to sort.
+            let atlas = Arc::new(finds.atlas());
+            self.foreteller.lock().learn(atlas);
         }
     }
 
