@@ -73,12 +73,16 @@ pub struct Args {
     words: Vec<OsString>,
 }
 
+/// Python takes no modules from the current directory, which may be full of a suspect's files. It hands that on to the
+/// processes it starts.
+const SAFE_PATH: &str = "-P";
+
 /// Runs it: from here on this process is Python's, and so are its exit code and the signals it gets.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let python = std::env::var_os(PYTHON).filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".into());
     look(&python)?;
     let mut command = Command::new(&python);
-    command.args(["-m", "cheetah.triage"]).args(args.words);
+    command.args([SAFE_PATH, "-m", "cheetah.triage"]).args(args.words);
     // Before the words it was for all verbs, and has been taken.
     if ui.is_json() {
         command.arg("--json");
@@ -92,7 +96,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 /// Whether this Python can do it. Better one sentence now than a traceback later.
 fn look(python: &OsString) -> Result<()> {
     let shown = python.display();
-    let probed = Command::new(python).args(["-c", PROBE]).output();
+    let probed = Command::new(python).args([SAFE_PATH, "-c", PROBE]).output();
     let probed = match probed {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Failure::failed(format!(

@@ -17,7 +17,7 @@ fn with_python(python: &str, args: &[&str]) -> Ran {
 fn pretended(desk: &Desk) -> String {
     let path = desk.file(
         "python",
-        b"#!/bin/sh\n[ \"$1\" = -c ] && exit 0\necho \"$$\"\necho \"$CHEETAH_BINARY\"\nprintf '[%s]' \"$@\"\nexit 3\n",
+        b"#!/bin/sh\n[ \"$2\" = -c ] && exit 0\necho \"$$\"\necho \"$CHEETAH_BINARY\"\nprintf '[%s]' \"$@\"\nexit 3\n",
     );
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -32,10 +32,10 @@ fn everything_is_handed_on_and_so_is_the_exit_code() {
     let said = ran.out();
     let (binary, told) = said.split_once('\n').unwrap().1.split_once('\n').unwrap();
     assert_eq!(binary, env!("CARGO_BIN_EXE_cheetah"));
-    assert_eq!(told, "[-m][cheetah.triage][case 42.drive][--out][][--quick][-x][--json][--][--help]");
+    assert_eq!(told, "[-P][-m][cheetah.triage][case 42.drive][--out][][--quick][-x][--json][--][--help]");
 
     let first = with_python(&python, &["--json", "triage", "--quick", "disk.raw"]).ended_with(3).out();
-    assert!(first.ends_with("[-m][cheetah.triage][--quick][disk.raw][--json]"), "{first}");
+    assert!(first.ends_with("[-P][-m][cheetah.triage][--quick][disk.raw][--json]"), "{first}");
 }
 
 #[test]
