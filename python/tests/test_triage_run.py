@@ -216,3 +216,10 @@ def test_starting_over_throws_away_what_was_there(image: Path, keywords: Path, t
     code, _ = triage(image, out, keywords, hashes=("md5",), fresh=True)
     assert code == DONE
     assert set(pq.read_table(out / "files.parquet").column("sha1").to_pylist()) == {None}
+
+
+def test_a_mistyped_source_does_not_spoil_the_folder(image: Path, keywords: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(OSError, match="no-such-image"):
+        triage(tmp_path / "no-such-image.raw", out, keywords)
+    assert triage(image, out, keywords)[0] == DONE

@@ -12,6 +12,7 @@ from cheetah.triage.store import replace
 GUARD = "triage.json"
 JOURNAL = "journal.jsonl"
 PARTS = "parts"
+LOCK = ".lock"
 OUTPUTS = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "summary.json", "report.html")
 VERSION = 2
 
@@ -26,7 +27,7 @@ class Folder:
     def __init__(self, path: str, fresh: bool = False):
         self.path = pathlib.Path(path)
         ours = (self.path / GUARD).exists()
-        if self.path.exists() and not ours and any(self.path.iterdir()):
+        if self.path.exists() and not ours and any(one.name != LOCK for one in self.path.iterdir()):
             raise Misuse(f"{path} is not empty and holds no triage; name another folder")
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()
@@ -34,7 +35,7 @@ class Folder:
             self._clear()
 
     def _locked(self) -> IO[str]:
-        file = open(self.path / ".lock", "w", encoding="ascii")  # noqa: SIM115 - as long as the run
+        file = open(self.path / LOCK, "w", encoding="ascii")  # noqa: SIM115 - as long as the run
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
