@@ -199,7 +199,10 @@ pub(super) fn gather(shared: &Arc<Shared>, pieces: Pieces) -> impl Future<Output
 enum Part {
     Found(Found),
     /// Held by its guard from the start: who never polls the answer has to let go of it, too.
-    Missing { flight: Flight, part: ByteRange },
+    Missing {
+        flight: Flight,
+        part: ByteRange,
+    },
 }
 
 /// Takes hold of what is to be fetched, at once.
