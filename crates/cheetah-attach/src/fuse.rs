@@ -51,12 +51,15 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Threads that read the kernel's requests; 0: as many as there are processors, up to 4.
     pub threads: usize,
+    /// Whether the kernel is to read further ahead than its 128 KiB. It does so of everything that looks a little like a
+    /// sequence, which costs nothing where the device is near.
+    pub read_far_ahead: bool,
 }
 
 impl MountOptions {
     /// A mount to read, for all users.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), writable: false, allow_other: true, threads: 0 }
+        Self { name: name.into(), writable: false, allow_other: true, threads: 0, read_far_ahead: true }
     }
 }
 
@@ -129,7 +132,9 @@ fn start(
         let _ = rustix::mount::unmount(dir, rustix::mount::UnmountFlags::DETACH);
         Error::Io { context: format!("serving {}", dir.display()), error }
     })?;
-    kernel::raise_read_ahead(number);
+    if options.read_far_ahead {
+        kernel::raise_read_ahead(number);
+    }
     Ok((number, ended))
 }
 

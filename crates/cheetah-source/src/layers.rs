@@ -46,6 +46,11 @@ impl Layers {
         Ok((device, layers))
     }
 
+    /// Whether there is foresight.
+    pub(crate) fn foresee(&self) -> bool {
+        self.foresight.is_some()
+    }
+
     /// Adds what they have done so far.
     pub(crate) fn count(&self, stats: &mut Stats) {
         stats.cache = self.cache.as_ref().map(|cache| cache.stats());

@@ -135,6 +135,11 @@ impl Opened {
         self.device.geometry().size
     }
 
+    /// Whether it is behind a link, and what will be read of it is foreseen rather than guessed from patterns.
+    pub fn is_foreseen(&self) -> bool {
+        self.layers.foresee()
+    }
+
     /// How far the filling of a drive has come that is not full yet.
     pub fn filled(&self) -> Option<watch::Receiver<Stage>> {
         match &self.held {

@@ -64,6 +64,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),
+        read_far_ahead: !opened.is_foreseen(),
         ..MountOptions::new(opened.name.clone())
     };
     let mount = match cheetah_attach::mount(opened.device.clone(), &args.dir, options).await {
