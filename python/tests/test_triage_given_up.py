@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import triage_images
+from conftest import program
+from conftest import run as program_run
 from triage_hands import Alone
 from triage_listing import by_fls
 
@@ -55,3 +57,28 @@ def test_volumes_that_could_not_be_looked_for_make_no_complete_result(
     assert not summary["complete"]
     assert summary["verdict"] == "stopped"
     assert triage(image, tmp_path, lambda task: False, monkeypatch) == DONE
+
+
+def test_directories_with_several_names_are_listed_once_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = tmp_path / "tangled.raw"
+    requests, path = [], ""
+    for level in range(12):
+        requests += [f"mkdir {path}/a{level}", f"link {path}/a{level} {path}/b{level}"]
+        path += f"/a{level}"
+    (tmp_path / "requests").write_text("\n".join(requests))
+    program_run(program("mkfs.ext4"), "-q", "-F", image, "8M")
+    program_run(program("debugfs"), "-w", "-f", tmp_path / "requests", image)
+    monkeypatch.setattr(walk, "DIRECTORIES_SPARE", 10)
+    monkeypatch.setattr(walk, "INODES_COUNTED", 1000)
+    for entries in (200, 7):
+        monkeypatch.setattr(walk, "ENTRIES_FIRST", entries)
+        out = tmp_path / f"out{entries}"
+        assert triage(image, out, lambda task: False, monkeypatch) == EVIDENCE
+        lines = (out / "bodyfile.txt").read_bytes().splitlines()
+        assert sum(b"|/a0/" in line or b"|/b0/" in line for line in lines) == 22
+        problems = json.loads((out / "summary.json").read_text())["problems"]
+        assert len([one for one in problems if "another name" in one["sentence"]]) == 12
+    assert triage(image, out, lambda task: False, monkeypatch) == EVIDENCE
+    assert (out / "bodyfile.txt").read_bytes().splitlines() == lines

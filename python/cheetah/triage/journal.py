@@ -35,6 +35,7 @@ class Done:
     starts: list[int] = dataclasses.field(default_factory=list)
     volumes: list[Volume] = dataclasses.field(default_factory=list)
     problems: list[Problem] = dataclasses.field(default_factory=list)
+    directories: int = 0
     bytes_read: int = 0
     unreadable: bool = False
     """Something could not be read: worth another try when the run goes on."""
@@ -65,7 +66,7 @@ class Journal:
         """Keeps what a task brought. A task that failed is not written down, and so will be tried again."""
         done = Done(
             task.id, task.stage, tasks=result.tasks, places=result.places, starts=result.starts, volumes=result.volumes,
-            problems=result.problems, bytes_read=result.bytes_read, unreadable=_unreadable(result, self._max_file),
+            problems=result.problems, bytes_read=result.bytes_read, directories=result.directories, unreadable=_unreadable(result, self._max_file),
             failed=result.failed and not result.tasks,
         )  # fmt: skip
         if result.rows is not None:

@@ -1,5 +1,6 @@
 """The stages of a triage, in their order: volumes, listing, ranking, content, unallocated, report."""
 
+import collections
 import dataclasses
 import datetime
 import pathlib
@@ -65,6 +66,7 @@ class Run:
         self._volumes: tuple[Volume, ...] = ()
         self._size = 0
         self._done: dict[str, dict[str, Done]] = {"volumes": {}, "listing": {}, "content": {}, "unallocated": {}}
+        self._listed: collections.defaultdict[int, dict[str, int]] = collections.defaultdict(dict)
         self._totals: dict[str, int] = {}
         self._reached: list[str] = []
         self._findings = 0
@@ -201,12 +203,33 @@ class Run:
 
     def _take(self, task: Task, done: Done) -> None:
         """Counts a task as done, and sees to it that what it handed back gets done."""
+        if task.stage == "listing" and self._is_tangled(task, done):
+            return
         self._done[task.stage][task.id] = done
         self._bytes += done.bytes_read
         self._searched += task.what[1] if task.stage == "unallocated" else 0
         for further in done.tasks:
             if not self._is_known(further):
                 self._hands.submit(further, first=further.stage == "listing" and walk.is_of_orphans(further))
+
+    def _is_tangled(self, task: Task, done: Done) -> bool:
+        """Whether a task is of no use, as its volume has directories with several names: then one task alone lists it
+        anew, each directory once. That depends on the volume, and not on which task is done first."""
+        if walk.is_once(task):
+            return False
+        listed = self._listed[task.volume]
+        listed[task.id] = done.directories
+        volume = self._volumes[task.volume]
+        if not walk.is_tangled(sum(listed.values()), volume.inodes):
+            return False
+        alone = walk.first_task(volume.index, volume.root_inode, once=True)
+        if alone not in self._first_tasks:
+            self._first_tasks = [alone if one.volume == volume.index else one for one in self._first_tasks]
+            for known in listed:
+                self._done["listing"].pop(known, None)
+            if not self._is_known(alone):
+                self._hands.submit(alone, first=True)
+        return True
 
     def _rank(self, out: pathlib.Path) -> np.ndarray:
         """Puts the listing together, and the files into the order in which they are read."""
@@ -249,6 +272,7 @@ class Run:
         if not self._ended and not self._stopped:
             return FAILED, told
         unread = not self._complete or any(one.unreadable or one.failed for one in done)
+        unread |= any(problem.stage == "listing" for problem in facts.problems)
         return EVIDENCE if unread else DONE, told
 
     def _facts(self, identity: dict[str, Any], shared: hub.Hub, done: list[Done]) -> summary.Facts:

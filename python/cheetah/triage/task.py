@@ -29,6 +29,8 @@ class Volume:
     partitioned: bool = True
     """Whether a partition table says where it is; a listing by hand then needs `-o`."""
     root_inode: int = 0
+    inodes: int = 0
+    """The highest address of metadata, which is about how many files there can be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +158,8 @@ class Result:
     """Of a listing: the first row of each of the task's starts."""
     volumes: list[Volume] = dataclasses.field(default_factory=list)
     problems: list[Problem] = dataclasses.field(default_factory=list)
+    directories: int = 0
+    """Of a listing: how many were listed."""
     bytes_read: int = 0
     """Bytes of files or of unallocated space that were read, not what crossed the link for them."""
     failed: bool = False

@@ -118,7 +118,7 @@ def _behind_the_end(worker: Worker) -> list[Extent]:
 def _volume(worker: Worker, index: int, extent: Extent, cut: dict[int, Problem]) -> Volume:
     """What is in a partition. `cut` gets what the source does not have of it, by the table or by the file system."""
     size = worker.source.size
-    fs, block_size, root, description = "", 0, 0, extent.description
+    fs, block_size, root, inodes, description = "", 0, 0, 0, extent.description
     end = extent.start + extent.length
     if extent.start >= size:
         description += ", beyond the end of the source"
@@ -126,6 +126,7 @@ def _volume(worker: Worker, index: int, extent: Extent, cut: dict[int, Problem])
         try:
             info = pytsk3.FS_Info(worker.image(), offset=extent.start).info
             fs, block_size, root = _NAMES.get(int(info.ftype), "other"), int(info.block_size), int(info.root_inum)
+            inodes = int(info.last_inum)
             end = max(end, extent.start + int(info.block_count) * block_size)
         except OSError:
             description += _foreign(worker, extent)
@@ -139,7 +140,16 @@ def _volume(worker: Worker, index: int, extent: Extent, cut: dict[int, Problem])
         cut[index] = Problem("volumes", sentence, index, None, first, end - first)
     length = max(0, min(extent.length, size - extent.start))
     return Volume(
-        index, extent.start, length, fs, description, extent.sector_size, block_size, extent.partitioned, root
+        index,
+        extent.start,
+        length,
+        fs,
+        description,
+        extent.sector_size,
+        block_size,
+        extent.partitioned,
+        root,
+        inodes,
     )
 
 

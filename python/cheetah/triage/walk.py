@@ -30,6 +30,11 @@ ENTRIES_MAX = 2000
 """Entries that any other task lists."""
 TASKS_HANDED_ON = 8
 """Into how many tasks, at most, a task parts the directories it leaves over."""
+DIRECTORIES_SPARE, INODES_COUNTED = 10_000, 4_000_000
+"""A file system may have so many directories more than inodes (deleted ones), and no more than so many are waited
+for."""
+TANGLES_MAX = 100
+"""How many directories with a second name are told of, for each volume."""
 PACK_ROWS = 8192
 DEPTH_MAX = 128
 PATH_BYTES_MAX = 4096
@@ -71,21 +76,34 @@ class Start:
     above: tuple[int, ...]
     """Directories this one is in, without the root, itself included."""
     orphan: bool = False
+    once: bool = False
+    """Whether each directory below is to be listed where it is met first, and nowhere else."""
 
     def plain(self) -> list[object]:
         """As a task carries it."""
-        return [self.inode, self.path.decode("utf-8", "surrogateescape"), list(self.above), self.orphan]
+        plain = [self.inode, self.path.decode("utf-8", "surrogateescape"), list(self.above), self.orphan]
+        return [*plain, True] if self.once else plain
 
     @classmethod
     def of(cls, plain: list[Any]) -> "Start":
         """Back from what a task carries."""
-        inode, path, above, orphan = plain
-        return cls(inode, path.encode("utf-8", "surrogateescape"), tuple(above), orphan)
+        inode, path, above, orphan, *once = plain
+        return cls(inode, path.encode("utf-8", "surrogateescape"), tuple(above), orphan, bool(once))
 
 
-def first_task(volume: int, root_inode: int) -> Task:
-    """The task a volume's listing begins with."""
-    return Task("listing", volume, (Start(root_inode, b"", ()).plain(),))
+def first_task(volume: int, root_inode: int, once: bool = False) -> Task:
+    """The task a volume's listing begins with. One that lists each directory `once` does so alone."""
+    return Task("listing", volume, (Start(root_inode, b"", (), once=once).plain(),))
+
+
+def is_once(task: Task) -> bool:
+    """Whether a task lists each directory once."""
+    return Start.of(task.what[0]).once
+
+
+def is_tangled(directories: int, inodes: int) -> bool:
+    """Whether so many directories cannot be: some have more than one name, so that a few make endlessly many paths."""
+    return directories > min(inodes, INODES_COUNTED) + DIRECTORIES_SPARE
 
 
 def is_of_orphans(task: Task) -> bool:
@@ -104,10 +122,12 @@ def listing(worker: Worker, task: Task) -> Result:
     starts = [Start.of(plain) for plain in task.what]
     first = starts[0].inode == int(file_system.info.root_inum)
     lister = Lister(worker.image(), file_system, task.volume, ENTRIES_FIRST if first else ENTRIES_MAX)
+    lister.once = {starts[0].inode} if starts[0].once else None
     for start in starts:
         result.starts.append(lister.count)
         lister.start(start)
     result.rows = lister.table()
+    result.directories = lister.directories
     result.problems.extend(lister.problems)
     _hand_on(task.volume, lister.left, result)
     return result
@@ -152,7 +172,10 @@ class Lister:
         self._fat = kind in _FAT_TYPES
         self._rows: list[tuple[Any, ...]] = []
         self._tables: list[pa.Table] = []
-        self.count = 0
+        self.count = self.directories = 0
+        self.once: set[int] | None = None
+        """The directories that were met, if each is to be listed only once."""
+        self._tangles = 0
         self._starts = 0
         self.left: list[Left] = []
         self.problems: list[Problem] = []
@@ -191,6 +214,7 @@ class Lister:
 
     def directory(self, start: Start) -> None:
         """Lists a directory and what is below it."""
+        self.directories += 1
         try:
             directory = self._fs.open_dir(inode=start.inode)
         except OSError as error:
@@ -215,10 +239,26 @@ class Lister:
                     "deeper than The Sleuth Kit goes: nothing below it is listed, nor the rest of its directory",
                 )
                 return
-            if below.orphan != start.orphan or self._entries >= self._entries_max and not below.orphan:
+            if self.once is not None:
+                if self._is_new(below):
+                    self.directory(below)
+            elif below.orphan != start.orphan or self._entries >= self._entries_max and not below.orphan:
                 self._leave(below)
             else:
                 self.directory(below)
+
+    def _is_new(self, below: Start) -> bool:
+        """Whether a directory is met for the first time; says it where it is not."""
+        assert self.once is not None
+        new = below.inode not in self.once
+        self.once.add(below.inode)
+        if not new:
+            self._tangles += 1
+            if self._tangles <= TANGLES_MAX:
+                self._problem(
+                    below.path, "the directory is listed under another name already: nothing below it is listed"
+                )
+        return new
 
     def _with_meta(self, file: pytsk3.File) -> tuple[pytsk3.TSK_FS_NAME, pytsk3.TSK_FS_META | None, pytsk3.File]:
         """An entry's name and metadata. pytsk3 leaves out metadata whose sequence number is not the name's, also
