@@ -56,6 +56,9 @@ def test_volumes_that_could_not_be_looked_for_make_no_complete_result(
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert not summary["complete"]
     assert summary["verdict"] == "stopped"
+    report = (tmp_path / "report.html").read_text()
+    assert "may be encrypted" not in report
+    assert "Which file systems there are could not be found out" in report
     assert triage(image, tmp_path, lambda task: False, monkeypatch) == DONE
 
 

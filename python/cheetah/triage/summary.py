@@ -65,7 +65,7 @@ class Facts:
     """The command line, a word each."""
     problems: collections.abc.Sequence[Problem] = ()
     stages: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """Of each stage, how many of its tasks are done, of how many."""
+    """Of each stage, how many of its tasks are done, of how many that are known; of content, files."""
     bytes_read: int = 0
     """Bytes of files that were read."""
     link: Json = dataclasses.field(default_factory=dict)

@@ -20,6 +20,8 @@ class Verdict:
     gaps: tuple[str, ...]
 
 
+_UNITS = {"content": "files", "unallocated": "stretches"}
+"""What a stage's progress counts."""
 _HEADLINES = {
     "whole": (
         "Everything that was found was read.",
@@ -40,7 +42,7 @@ _HEADLINES = {
     ),
     "stopped": (
         "Stopped before its end: this is a part of the result.",
-        "The run was interrupted. That something does not appear in this report says nothing about whether it is on the "
+        "The run was interrupted, or a part of it was given up. That something does not appear in this report says nothing about whether it is on the "
         "source. The same command goes on where it stopped.",
         "PARTIAL: stopped before its end",
     ),
@@ -65,7 +67,7 @@ def _gaps(summary: Json) -> list[str]:
 
 def _unfinished(stages: Json) -> list[str]:
     return [
-        f"The stage “{name}” is not done: {count(stage['done'])} of the {count(stage['total'])} tasks known so far."
+        f"The stage “{name}” is not done: {count(stage['done'])} of {count(stage['total'])} {_UNITS.get(name, 'parts known so far')}."
         for name, stage in stages.items()
         if stage["done"] < stage["total"]
     ]
@@ -73,6 +75,9 @@ def _unfinished(stages: Json) -> list[str]:
 
 def _volumes(summary: Json) -> list[str]:
     volumes = summary["volumes"]
+    looked = summary["coverage"]["stages"].get("volumes", {"done": 1, "total": 1})
+    if not volumes and looked["done"] < looked["total"]:
+        return ["Which file systems there are could not be found out."]
     if not volumes:
         return ["No file system was found. The source may be encrypted, wiped, or of a kind that is not understood."]
     foreign = [one for one in volumes if not one["fs"]]
@@ -108,7 +113,7 @@ def _unallocated(space: Json) -> list[str]:
     sentences = []
     rest = space["bytes"] - space["searched"] - space["unreadable"]
     if rest > 0:
-        sentences.append(f"{size(rest)} of {size(space['bytes'])} of unallocated space were not searched.")
+        sentences.append(f"Up to {size(rest)} of unallocated space were not searched.")
     if space["unreadable"]:
         sentences.append(f"{size(space['unreadable'])} of unallocated space could not be read.")
     return sentences
