@@ -88,7 +88,7 @@ def test_a_browser_shows_the_figures_of_the_tables(tmp_path: Path) -> None:
     assert (told["counts"]["hashed"], told["counts"]["findings"]) == (hashed, findings)
 
     shown = Shown(rendered(tmp_path))
-    assert len(shown.figures) > 20
+    assert len(shown.figures) > 20 and "coverage.link.source_bytes" in shown.figures
     for place, figures in shown.figures.items():
         for value, text in figures:
             assert value == str(meant(told, place)), place

@@ -220,7 +220,7 @@ def facts(**changes: Any) -> Facts:
         ),
         stages={"volumes": (1, 1), "listing": (412, 412), "content": (1630, 1630), "unallocated": (288, 288)},
         bytes_read=8_218_334_720,
-        link={"bytes": 9_874_203_136, "requests": 181_220, "hits": 1_220_412},
+        link={"source_bytes": 9_874_203_136, "source_requests": 181_220, "hits": 1_220_412},
         unallocated=Unallocated(True, 118_111_600_640, 118_111_588_352, 12_288),
     )  # fmt: skip
     return dataclasses.replace(made, **changes)

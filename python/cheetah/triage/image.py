@@ -2,8 +2,8 @@
 
 The Sleuth Kit reads 64 KiB from wherever it wants a kilobyte, and keeps them. Over a link that is most of what
 crosses it: a directory's block is 4 KiB, and what follows it is files. Now, where such a read ahead brings nothing at
-all, The Sleuth Kit asks again, and then for what it wants and no more. So, over a link, reads ahead are answered with nothing here,
-and what is wanted is kept in pages, which grow into a read-ahead only where somebody reads on.
+all, The Sleuth Kit asks again, and then for what it wants and no more. So, over a link, reads ahead are answered with
+nothing here, and what is wanted is kept in pages, which grow into a read-ahead only where somebody reads on.
 """
 
 import contextlib

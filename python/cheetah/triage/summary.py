@@ -69,7 +69,7 @@ class Facts:
     bytes_read: int = 0
     """Bytes of files that were read."""
     link: Json = dataclasses.field(default_factory=dict)
-    """What the shared source counts: `bytes` over the link, and whatever else."""
+    """What the share counts: `source_bytes` over the link, and whatever else."""
     unallocated: Unallocated = Unallocated()
     lost: collections.abc.Sequence[str] = ()
     """Sentences on what the source itself has lost."""
