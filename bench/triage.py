@@ -207,7 +207,7 @@ def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float
         figure("listing-bytes", "bytes over the link for the listing", moved("listing_bytes", image.asked_bytes),
                BYTES_BAR, "MiB"),
         figure("bytes", "bytes over the link, extraction included", moved("all_bytes", both_bytes), BYTES_BAR, "MiB"),
-        figure("fls", "listing, without mounting", _samples(results, "fls", *peers, LOCAL), None),
+        figure("fls", "listing, without mounting", _samples(results, "fls", *peers), None),
         figure("extraction", "extraction", _samples(results, "extract", *peers), None),
         figure("scattered", "extraction of scattered files, after that",
                _samples(results, "scattered", *peers, LOCAL), None),
