@@ -30,8 +30,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cheetah_device::copy_on_read::{self, CopyOnRead, CopyOnReadConfig};
-use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
 use cheetah_device::coverage::State;
+use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
 use cheetah_device::{Coverage, DynDevice};
 use cheetah_image::{Error, HashChoice, Hashes, Identity, Result};
 use tokio::sync::watch;
