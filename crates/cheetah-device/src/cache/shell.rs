@@ -154,7 +154,7 @@ impl Shared {
                 Some(data) => Ok(data),
                 None => self.again(range, tries).await,
             },
-            Found::Stored { id, whole, part, digests } => match self.from_file(whole, part, digests).await {
+            Found::Stored { id, whole, part, digests } => match self.read_stored(whole, part, digests).await {
                 Some(data) => Ok(data),
                 None => {
                     if self.engine.lock().spoilt(id, whole) {
@@ -168,7 +168,7 @@ impl Shared {
         }
     }
 
-    async fn from_file(&self, whole: ByteRange, part: ByteRange, digests: Arc<[u64]>) -> Option<Data> {
+    async fn read_stored(&self, whole: ByteRange, part: ByteRange, digests: Arc<[u64]>) -> Option<Data> {
         let store = self.keeper.as_ref()?.store();
         let read = self.runtime.spawn_blocking(move || store.read(whole, part, &digests));
         read.await.ok().flatten()
