@@ -132,7 +132,7 @@ fn who_reads_a_page_is_known_to_read_the_file_that_starts_there() {
     let file = |id, at, len| FileRuns { id, directory: 5, place: 0, runs: smallvec![ByteRange::new(at, len)] };
     finds.note(0, ByteRange::new(512, 1 << 40), [file(1, 0, 5000), file(2, 8192, 100), file(3, 40_960, 100)]);
     let atlas = finds.atlas();
-    let at = |offset, len| atlas.file_at(ByteRange::new(offset, len)).map(|(file, at)| (file, at));
+    let at = |offset, len| atlas.file_at(ByteRange::new(offset, len));
     assert_eq!(at(0, 4096), Some((0, 0)));
     assert_eq!(at(4096, 4096), Some((0, 4096 - 512)));
     assert_eq!(at(8192, 4096), Some((1, 0)), "the file, and not the slack before it");
