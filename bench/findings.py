@@ -56,15 +56,16 @@ def python_environment() -> list[str]:
 
 
 def events(process: subprocess.Popen[str]) -> Iterator[tuple[float, dict[str, object]]]:
-    """What is told, each with the time at which it was."""
+    """How it goes, each event with the time at which it was told; the summary that ends it is none."""
     assert process.stdout is not None
     for line in process.stdout:
         try:
             value = json.loads(line)
         except ValueError:
             continue
-        if isinstance(value, dict):
-            yield time.perf_counter(), value
+        event = value.get("progress") if isinstance(value, dict) else None
+        if isinstance(event, dict):
+            yield time.perf_counter(), event
 
 
 def watch(argv: list[str], site: Site | None = None) -> Told:
