@@ -19,6 +19,8 @@ pub(super) type Fetches = Vec<Fetch>;
 
 /// Fetches that one event may start.
 const FETCHES_MAX: usize = 64;
+/// A stream that has to earn its window has to come so far before it gets any, in bytes.
+const EARNED_MIN: u64 = 512 * 1024;
 /// Reads longer than this are fetched ahead as if they were this long.
 const READ_MAX: u64 = 2 * MIB;
 
@@ -217,7 +219,7 @@ impl Engine {
     /// The largest window a stream has earned.
     fn earned(&mut self, cursor: CursorId) -> u64 {
         match self.cursors.get_mut(cursor) {
-            Some(cursor) if self.config.earned => cursor.come(),
+            Some(cursor) if self.config.earned => Some(cursor.come()).filter(|come| *come >= EARNED_MIN).unwrap_or(0),
             _ => u64::MAX,
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cheetah_device::ByteRange;
 
-use super::atlas::{Atlas, FileIndex};
-use super::stream::Streams;
+use super::atlas::{Atlas, FileIndex, Order};
+use super::stream::{Streams, Touch};
 use crate::survey::WINDOW_BYTES;
 
 /// Files that are being read, as far as is remembered.
@@ -70,6 +70,8 @@ impl Foreteller {
         let atlas = Arc::clone(&self.atlas);
         let Some((file, at)) = atlas.file_at(range) else { return };
         let mut allowed = self.allowance(account);
+        let rank = atlas.rank(Order::Listing, file);
+        tracing::trace!(%range, file, at, rank, starved, allowed, "a file is read");
         let mut spend = |range: ByteRange, hinted: &mut u64| {
             if range.len <= allowed {
                 let bytes = hint(range);
@@ -89,7 +91,8 @@ impl Foreteller {
         let (from, to) = (open.hinted.max(from), from.saturating_add(open.window));
         // Whoever comes upon the middle of a file may mean something else: what tools read around metadata, say. And not
         // a little at a time: each hint is a request.
-        let begins = known.is_none() && at == 0;
+        let touch = Touch { file, begins: at == 0, anew: known.is_none(), starved };
+        let begins = touch.anew && touch.begins;
         let goes_on = known.is_some() && to.saturating_sub(from) * 4 >= open.window;
         if begins || goes_on {
             for part in parts(atlas.runs_of(file), from, to) {
@@ -100,7 +103,7 @@ impl Foreteller {
         }
         self.open.push_front(open);
         self.open.truncate(OPEN_MAX);
-        if let Some(stream) = self.streams.touched(&atlas, file, known.is_none(), starved) {
+        if let Some(stream) = self.streams.touched(&atlas, touch) {
             while let Some(next) = stream.next(&atlas) {
                 let mut all = true;
                 for part in parts(atlas.runs_of(next), 0, AHEAD_FIRST) {

@@ -1,4 +1,8 @@
 //! Somebody who goes through files in an order.
+//!
+//! Not all of the files are seen to be read: what tools read around a small file is often the next ones, which the
+//! kernel keeps and nobody asks for again. So whoever goes on among neighbours is taken to read each of them; those that
+//! are there already cost nothing.
 
 use std::collections::VecDeque;
 
@@ -7,23 +11,33 @@ use super::atlas::{Atlas, FileIndex, Order};
 /// Streams followed at once.
 const STREAMS_MAX: usize = 16;
 /// Files touched lately, among which a new stream is looked for.
-const HISTORY_MAX: usize = 32;
+const HISTORY_MAX: usize = 24;
+/// Three files, one after the other in time and in an order, are neighbours if they lie within so many places.
+const NEAR: i64 = 8;
 /// The longest step from one file to the next.
 const STEP_MAX: i64 = 4096;
-/// Steps of a stream that may be left out: files whose content is read with something else, or is in memory.
-const SKIPPED_MAX: i64 = 16;
-/// Files fetched ahead, when a stream begins and at most.
-const WINDOW_FIRST: u32 = 8;
+/// Steps ahead of what was fetched at which a file still belongs to a stream: so many for each file that came by.
+const SKIPPED_EACH: u32 = 2;
+const SKIPPED_MAX: u32 = 16;
+/// A stream of which nothing is seen while so many files are touched is over.
+const PATIENCE: u64 = 64;
+/// Files fetched ahead, when a stream begins and at most. It may be none, so it begins with few; each file that comes
+/// by makes it one more, and each that had to be waited for twice as many.
+const WINDOW_FIRST: u32 = 4;
 const WINDOW_MAX: u32 = 256;
 
 /// Files touched, and who seems to go through them.
 #[derive(Default)]
 pub(super) struct Streams {
     streams: Vec<Stream>,
+    /// The latest first.
     history: VecDeque<FileIndex>,
+    /// Files touched so far.
+    clock: u64,
 }
 
 /// One of them.
+#[derive(Debug)]
 pub(super) struct Stream {
     order: Order,
     step: i64,
@@ -33,57 +47,88 @@ pub(super) struct Stream {
     ahead: i64,
     /// So many files ahead.
     window: u32,
+    /// Files that came by since it began.
+    hits: u32,
+    /// When the last did, counted in files touched.
+    seen_at: u64,
+}
+
+/// How a file was touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Touch {
+    pub(super) file: FileIndex,
+    /// At its start.
+    pub(super) begins: bool,
+    /// For the first time.
+    pub(super) anew: bool,
+    /// And what was read was not all there.
+    pub(super) starved: bool,
 }
 
 impl Streams {
-    /// A file is read, for the first time if `anew`; the stream that it belongs to.
-    pub(super) fn touched(&mut self, atlas: &Atlas, file: FileIndex, anew: bool, starved: bool) -> Option<&mut Stream> {
-        let known = self.streams.iter().position(|stream| stream.fits(atlas, file));
+    /// A file is read; the stream that it belongs to.
+    pub(super) fn touched(&mut self, atlas: &Atlas, touch: Touch) -> Option<&mut Stream> {
+        self.clock += u64::from(touch.anew);
+        self.streams.retain(|stream| self.clock - stream.seen_at <= PATIENCE);
+        let known = self.streams.iter().position(|stream| stream.fits(atlas, touch.file));
         let stream = match known {
             Some(at) => {
                 let mut stream = self.streams.remove(at);
-                stream.move_to(atlas, file, starved && anew);
+                stream.move_to(atlas, touch);
+                stream.seen_at = self.clock;
                 stream
             }
-            None if anew => {
-                let found = self.find(atlas, file);
-                self.history.push_front(file);
+            // Who comes upon the middle of a file may have begun with another.
+            None if touch.anew && touch.begins => {
+                let found = self.find(atlas, touch.file);
+                self.history.push_front(touch.file);
                 self.history.truncate(HISTORY_MAX);
                 found?
             }
             None => return None,
         };
+        tracing::trace!(?stream, "a stream of files");
         self.streams.insert(0, stream);
         self.streams.truncate(STREAMS_MAX);
         self.streams.first_mut()
     }
 
     /// A stream that this file goes on: the third of neighbours, whoever else read files meanwhile; or the fourth in a
-    /// row at equal steps, since at random there are always three somewhere. The shortest steps win, and listings over
-    /// other orders.
+    /// row at equal steps, since at random there are always three somewhere. The closest win, and listings over other
+    /// orders.
     fn find(&self, atlas: &Atlas, file: FileIndex) -> Option<Stream> {
-        let mut best: Option<Stream> = None;
+        let mut best: Option<(i64, Stream)> = None;
         for order in Order::ALL {
             let rank = |file: &FileIndex| atlas.rank(order, *file).map(i64::from);
-            let Some(here) = rank(&file) else { continue };
+            let Some(at) = rank(&file) else { continue };
             let before: Vec<i64> = self.history.iter().filter_map(rank).collect();
-            let neighbour = |step: &i64| before.contains(&(here - step)) && before.contains(&(here - 2 * step));
-            let step = [1, -1, 2, -2].into_iter().find(neighbour).or_else(|| even_step(here, &before));
-            if let Some(step) = step
-                && best.as_ref().is_none_or(|best| step.abs() < best.step.abs())
-            {
-                best = Some(Stream { order, step, at: here, ahead: here, window: WINDOW_FIRST });
+            let found = neighbours(at, &before).or_else(|| even_step(at, &before).map(|step| (step, 3 * step.abs())));
+            let Some((step, span)) = found else { continue };
+            if best.as_ref().is_none_or(|(least, _)| span < *least) {
+                let (window, hits, seen_at) = (WINDOW_FIRST, 0, self.clock);
+                best = Some((span, Stream { order, step, at, ahead: at, window, hits, seen_at }));
             }
         }
-        best
+        best.map(|(_, stream)| stream)
     }
+}
+
+/// The direction of who has come here by two neighbours, the latest first, and how far apart they are.
+fn neighbours(here: i64, before: &[i64]) -> Option<(i64, i64)> {
+    [1, -1].into_iter().find_map(|way| {
+        let apart = |rank: &i64| (here - rank) * way;
+        let latest = before.iter().position(|rank| (1..NEAR).contains(&apart(rank)))?;
+        let (rank, earlier) = (before.get(latest)?, before.get(latest + 1..)?);
+        let span = earlier.iter().map(apart).find(|span| (apart(rank) + 1..=NEAR).contains(span))?;
+        Some((way, span))
+    })
 }
 
 /// The step from each of the last files to the next, if it is always the same.
 fn even_step(here: i64, before: &[i64]) -> Option<i64> {
     let [first, second, third, ..] = before else { return None };
     let step = here - first;
-    (first - second == step && second - third == step && (1..=STEP_MAX).contains(&step.abs())).then_some(step)
+    (first - second == step && second - third == step && (2..=STEP_MAX).contains(&step.abs())).then_some(step)
 }
 
 impl Stream {
@@ -94,18 +139,21 @@ impl Stream {
     }
 
     fn fits(&self, atlas: &Atlas, file: FileIndex) -> bool {
-        let ahead = (self.ahead - self.at) / self.step;
-        self.steps_to(atlas, file).is_some_and(|steps| (-1..=ahead + SKIPPED_MAX).contains(&steps))
+        let skipped = self.hits.saturating_mul(SKIPPED_EACH).clamp(1, SKIPPED_MAX);
+        let ahead = (self.ahead - self.at) / self.step + i64::from(skipped);
+        self.steps_to(atlas, file).is_some_and(|steps| (0..=ahead).contains(&steps))
     }
 
-    fn move_to(&mut self, atlas: &Atlas, file: FileIndex, starved: bool) {
-        let Some(steps) = self.steps_to(atlas, file).filter(|steps| *steps > 0) else { return };
+    fn move_to(&mut self, atlas: &Atlas, touch: Touch) {
+        let Some(steps) = self.steps_to(atlas, touch.file).filter(|steps| *steps > 0) else { return };
         self.at += steps * self.step;
         if (self.ahead - self.at) / self.step < 0 {
             self.ahead = self.at;
         }
-        if starved {
-            self.window = (self.window * 2).min(WINDOW_MAX);
+        if touch.anew {
+            self.hits = self.hits.saturating_add(1);
+            let wider = if touch.starved { self.window * 2 } else { self.window + 1 };
+            self.window = wider.min(WINDOW_MAX);
         }
     }
 
