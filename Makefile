@@ -46,4 +46,5 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (10)
 bench: ## measure against the peers, and write bench/RESULTS.md
 	@scripts/install-deps --build --demo --test --bench
 	@scripts/build-static
+	@scripts/python-env --release
 	@bench/run
