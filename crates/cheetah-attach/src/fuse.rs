@@ -23,7 +23,7 @@ use fuser::{Config, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use self::filesystem::Files;
+use self::filesystem::{Files, REQUEST_BYTES_MAX};
 use self::kernel::{Unmounted, Wish};
 use self::view::View;
 use crate::{Error, Result};
@@ -51,15 +51,16 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Threads that read the kernel's requests; 0: as many as there are processors, up to 4.
     pub threads: usize,
-    /// Whether the kernel is to read further ahead than its 128 KiB. It does so of everything that looks a little like a
-    /// sequence, which costs nothing where the device is near.
-    pub read_far_ahead: bool,
+    /// How far the kernel is to read ahead of readers, in bytes, up to 1 MiB. More than its 128 KiB takes root. It does so
+    /// of everything that looks a little like a sequence, and a reader waits for what comes in one request with his own:
+    /// little is lost by that where the device is near, and much where it is far.
+    pub read_ahead_bytes: u32,
 }
 
 impl MountOptions {
     /// A mount to read, for all users.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), writable: false, allow_other: true, threads: 0, read_far_ahead: true }
+        Self { name: name.into(), writable: false, allow_other: true, threads: 0, read_ahead_bytes: REQUEST_BYTES_MAX }
     }
 }
 
@@ -85,7 +86,7 @@ pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Resu
     let device: DynDevice = if writable { device } else { Arc::new(ReadOnly::new(device)) };
     let views = views(&device, &options.name).await?;
     let files = views.iter().map(|view| view.name.clone()).collect();
-    let filesystem = Files::new(views, writable, Handle::current());
+    let filesystem = Files::new(views, writable, options.read_ahead_bytes, Handle::current());
     let (number, ended) = {
         let dir = dir.clone();
         blocking(move || start(filesystem, &dir, &options, writable)).await?
@@ -132,8 +133,8 @@ fn start(
         let _ = rustix::mount::unmount(dir, rustix::mount::UnmountFlags::DETACH);
         Error::Io { context: format!("serving {}", dir.display()), error }
     })?;
-    if options.read_far_ahead {
-        kernel::raise_read_ahead(number);
+    if options.read_ahead_bytes > kernel::READ_AHEAD_BYTES {
+        kernel::raise_read_ahead(number, options.read_ahead_bytes);
     }
     Ok((number, ended))
 }

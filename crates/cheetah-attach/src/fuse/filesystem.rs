@@ -43,14 +43,16 @@ pub(super) struct Files {
     views: Vec<Arc<View>>,
     writable: bool,
     pages: Arc<Pages>,
+    read_ahead_bytes: u32,
     runtime: Handle,
     mounted: SystemTime,
 }
 
 impl Files {
-    pub(super) fn new(views: Vec<View>, writable: bool, runtime: Handle) -> Self {
+    pub(super) fn new(views: Vec<View>, writable: bool, read_ahead_bytes: u32, runtime: Handle) -> Self {
         let (views, pages) = (views.into_iter().map(Arc::new).collect(), Arc::new(Pages::new()));
-        Self { views, writable, pages, runtime, mounted: SystemTime::now() }
+        let read_ahead_bytes = read_ahead_bytes.min(REQUEST_BYTES_MAX);
+        Self { views, writable, pages, read_ahead_bytes, runtime, mounted: SystemTime::now() }
     }
 
     /// The kernel's pages, where they may be filled: what is written must not be overtaken by what was read before.
@@ -124,7 +126,7 @@ impl Filesystem for Files {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Each of these answers an error with the nearest value it takes.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
-        if let Err(largest) = config.set_max_readahead(REQUEST_BYTES_MAX) {
+        if let Err(largest) = config.set_max_readahead(self.read_ahead_bytes) {
             let _ = config.set_max_readahead(largest);
         }
         let _ = config.set_max_background(BACKGROUND_REQUESTS_MAX);

@@ -174,12 +174,15 @@ fn unmount_by_helper(dir: &Path, lazily: bool) -> Result<Unmounted> {
     if why.contains("busy") { Ok(Unmounted::Busy) } else { Err(Error::Unmount { dir: dir.to_owned(), why }) }
 }
 
+/// How far the kernel reads ahead if nobody says otherwise.
+pub(super) const READ_AHEAD_BYTES: u32 = 128 << 10;
+
 /// Lets the kernel read further ahead than its 128 KiB, if it lets us say so (as root). Without it, a
 /// sequential reader gets requests of 128 KiB.
-pub(super) fn raise_read_ahead(number: u64) {
+pub(super) fn raise_read_ahead(number: u64, bytes: u32) {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    let kib = REQUEST_BYTES_MAX / 1024;
+    let kib = bytes.min(REQUEST_BYTES_MAX) / 1024;
     if let Err(error) = std::fs::write(&setting, kib.to_string()) {
         tracing::debug!("{setting} stays as it is: {error}");
     }

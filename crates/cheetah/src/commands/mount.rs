@@ -62,10 +62,12 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     for lost in &opened.lost {
         ui.warn(lost);
     }
+    let as_usual = MountOptions::new(opened.name.clone());
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),
-        read_far_ahead: !opened.is_foreseen(),
-        ..MountOptions::new(opened.name.clone())
+        // What is foreseen is there when it is asked for: just that, and nothing that happens to lie behind it.
+        read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },
+        ..as_usual
     };
     let mount = match cheetah_attach::mount(opened.device.clone(), &args.dir, options).await {
         Ok(mount) => mount,
