@@ -30,8 +30,8 @@ const WINDOW_MAX: u32 = 256;
 #[derive(Default)]
 pub(super) struct Streams {
     streams: Vec<Stream>,
-    /// The latest first.
-    history: VecDeque<FileIndex>,
+    /// The latest first, and whether they were touched at their starts.
+    history: VecDeque<(FileIndex, bool)>,
     /// Files touched so far.
     clock: u64,
 }
@@ -78,10 +78,9 @@ impl Streams {
                 stream.seen_at = self.clock;
                 stream
             }
-            // Who comes upon the middle of a file may have begun with another.
-            None if touch.anew && touch.begins => {
-                let found = self.find(atlas, touch.file);
-                self.history.push_front(touch.file);
+            None if touch.anew => {
+                let found = self.find(atlas, touch);
+                self.history.push_front((touch.file, touch.begins));
                 self.history.truncate(HISTORY_MAX);
                 found?
             }
@@ -95,13 +94,16 @@ impl Streams {
 
     /// A stream that this file goes on: the third of neighbours, whoever else read files meanwhile; or the fourth in a
     /// row at equal steps, since at random there are always three somewhere. The closest win, and listings over other
-    /// orders.
-    fn find(&self, atlas: &Atlas, file: FileIndex) -> Option<Stream> {
+    /// orders. Who comes upon the middle of a file may have begun with another: that says where he is, and not what he
+    /// reads.
+    fn find(&self, atlas: &Atlas, touch: Touch) -> Option<Stream> {
         let mut best: Option<(i64, Stream)> = None;
         for order in Order::ALL {
-            let rank = |file: &FileIndex| atlas.rank(order, *file).map(i64::from);
-            let Some(at) = rank(&file) else { continue };
-            let before: Vec<i64> = self.history.iter().filter_map(rank).collect();
+            let counts = |begins| begins || order == Order::Place;
+            let rank = |file| atlas.rank(order, file).map(i64::from);
+            let Some(at) = rank(touch.file).filter(|_| counts(touch.begins)) else { continue };
+            let touched = self.history.iter().filter(|(_, begins)| counts(*begins));
+            let before: Vec<i64> = touched.filter_map(|(file, _)| rank(*file)).collect();
             let found = neighbours(at, &before).or_else(|| even_step(at, &before).map(|step| (step, 3 * step.abs())));
             let Some((step, span)) = found else { continue };
             if best.as_ref().is_none_or(|(least, _)| span < *least) {

@@ -201,6 +201,29 @@ fn a_long_file_is_fetched_further_ahead_while_its_reader_has_to_wait() {
     assert!(ahead(true) >= 28 * MIB);
 }
 
+/// Of small files, one behind the other, only what the window of the last did not reach is asked for: the middle of a file
+/// further on.
+#[test]
+fn who_extracts_small_files_that_share_windows_waits_for_a_few_only() {
+    let file = |nth| FileRuns {
+        id: nth,
+        directory: 5,
+        place: nth as u32,
+        runs: smallvec![ByteRange::new(nth * 20_480, 20_000)],
+    };
+    let mut finds = Finds::default();
+    finds.note(0, DEVICE, (0..400).map(file));
+    let mut reader = Reader::new();
+    reader.foreteller.learn(finds.atlas().into());
+    let mut kernel = 0;
+    for nth in 100..300 {
+        let window = ByteRange::new(nth * 20_480, WINDOW_BYTES);
+        reader.read(ByteRange::between(window.offset.max(kernel), window.end()));
+        kernel = window.end();
+    }
+    assert!(reader.starved <= 10, "{} of {}", reader.starved, reader.reads);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -22,6 +22,7 @@ mod lifecycle;
 mod misuse;
 mod mount;
 mod serve;
+mod slow_links;
 mod sources;
 mod static_binary;
 mod triage;
