@@ -179,7 +179,7 @@ def contenders(site: Site, settings: Settings) -> dict[str, Callable[[], dict[st
 
 def _samples(results: dict[str, list[dict[str, float]]], key: str, *names: str) -> dict[str, list[float]]:
     """One value a round of each contender that has it."""
-    chosen = {name: [told[key] for told in results[name] if key in told] for name in names}
+    chosen = {name: [told[key] for told in results.get(name, []) if key in told] for name in names}
     return {name: values for name, values in chosen.items() if values}
 
 
