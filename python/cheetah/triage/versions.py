@@ -1,6 +1,7 @@
 """Which programs and libraries do the work: a result depends on them."""
 
 import platform
+from importlib import metadata
 
 import pyarrow as pa
 
@@ -8,7 +9,6 @@ import pyarrow as pa
 def versions() -> dict[str, str]:
     """Each by its name."""
     import pytsk3
-    import yara_x
 
     import cheetah
 
@@ -17,7 +17,7 @@ def versions() -> dict[str, str]:
         "sleuthkit": str(pytsk3.TSK_VERSION_STR),
         "pytsk3": str(pytsk3.get_version()),
         "pyarrow": pa.__version__,
-        "yara-x": getattr(yara_x, "__version__", "unknown"),
+        "yara-x": metadata.version("yara-x"),
         "python": platform.python_version(),
     }
 
