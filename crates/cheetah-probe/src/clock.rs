@@ -1,0 +1,96 @@
+//! Times: nanoseconds of `CLOCK_MONOTONIC`, which no time server sets back, and which the kernel's queues go by.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// A point in time, in nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// Now.
+    #[must_use]
+    pub fn now() -> Self {
+        Self(read(ClockId::Monotonic))
+    }
+
+    /// The time from `earlier` to this; nothing if that is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Nanos {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Nanos {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// How far `CLOCK_REALTIME`, by which the kernel stamps packets, is ahead of `CLOCK_MONOTONIC`. It changes whenever the clock
+/// is set or slewed, so it is taken anew for each train.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WallOffset(u64);
+
+impl WallOffset {
+    /// The offset now, to within the time three clock readings take.
+    #[must_use]
+    pub fn now() -> Self {
+        // Of several attempts, the one during which least time passed was the least disturbed.
+        let attempt = || {
+            let before = read(ClockId::Monotonic);
+            let wall = read(ClockId::Realtime);
+            let after = read(ClockId::Monotonic);
+            (after.saturating_sub(before), wall.saturating_sub(before + after.saturating_sub(before) / 2))
+        };
+        let (_, offset) = (0..8).map(|_| attempt()).min().unwrap_or_default();
+        Self(offset)
+    }
+
+    /// What was stamped with `wall_ns` nanoseconds of `CLOCK_REALTIME`.
+    #[must_use]
+    pub const fn to_monotonic(self, wall_ns: u64) -> Nanos {
+        Nanos(wall_ns.saturating_sub(self.0))
+    }
+}
+
+fn read(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_clocks_tell_one_time() {
+        let offset = WallOffset::now();
+        let (before, wall, after) = (Nanos::now(), read(ClockId::Realtime), Nanos::now());
+        let told = offset.to_monotonic(wall);
+        let slack = Duration::from_millis(5);
+        assert!(told + slack >= before && told <= after + slack, "{before} {told} {after}");
+    }
+}

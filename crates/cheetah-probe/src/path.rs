@@ -1,0 +1,162 @@
+//! What was learnt of a path: the answer of `cheetah probe --json`, and what `--tune` reads.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::advice::Advice;
+
+/// The version of the format; another one is refused.
+pub const FORMAT: u32 = 1;
+
+/// What was learnt of the path to a host. What was not measured is absent; why, [`problems`](PathReport::problems) says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathReport {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The host as it was named.
+    pub host: String,
+    /// The address that was measured: no other was sent anything.
+    pub address: IpAddr,
+    /// When it began, RFC 3339, UTC.
+    pub started: String,
+    /// What packets left through, e.g. `eth0`; absent without the right to raw sockets.
+    pub interface: Option<String>,
+    /// How packets were sent on time: `txtime-etf`, `txtime-fq`, `xdp`, `ring` or `sequential`; absent if none were.
+    pub backend: Option<String>,
+    /// Round trips.
+    pub round_trip: Option<RoundTrip>,
+    /// The narrowest link there (and, if the probe is echoed whole, back).
+    pub capacity: Option<Capacity>,
+    /// What the other traffic leaves of the tightest link.
+    pub available: Option<Available>,
+    /// The largest packet that passes whole.
+    pub mtu: Option<Mtu>,
+    /// The routers on the way.
+    pub hops: Vec<Hop>,
+    /// What the far end told, where one cooperates.
+    pub far: Option<FarEnd>,
+    /// Trains sent, and those that were spoiled and not used.
+    pub trains: Trains,
+    /// What it means for an acquisition.
+    pub advice: Option<Advice>,
+    /// What could not be measured, and why, a sentence each.
+    pub problems: Vec<String>,
+}
+
+/// Round trips. Times are in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrip {
+    /// By what.
+    pub method: Method,
+    /// Probes sent, late and duplicated answers not counted twice.
+    pub sent: u32,
+    /// Probes answered in time.
+    pub answered: u32,
+    /// Shortest.
+    pub min_us: f64,
+    /// Median.
+    pub median_us: f64,
+    /// Mean.
+    pub mean_us: f64,
+    /// 95th percentile.
+    pub p95_us: f64,
+    /// Longest.
+    pub max_us: f64,
+    /// Mean of the differences between one and the next (RFC 3550 section 6.4.1 without the smoothing).
+    pub jitter_us: f64,
+    /// Share lost, 0 to 1.
+    pub loss: f64,
+}
+
+/// How the far end is made to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// ICMP (or `ICMPv6`) echo.
+    Icmp,
+    /// TCP segments that are answered with SYN-ACK or RST.
+    Tcp,
+    /// UDP to a closed port, answered with port unreachable.
+    Udp,
+    /// The time `connect` takes, which needs no right.
+    TcpConnect,
+    /// A far end that cooperates.
+    Far,
+}
+
+/// The capacity of the narrowest link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// By what.
+    pub method: Method,
+    /// The estimate, in bits a second of whole Ethernet frames without preamble, check sequence and gap (as `tc` counts).
+    pub bits_per_s: f64,
+    /// Where half of the measurements around the mode lie.
+    pub low_bits_per_s: f64,
+    /// See `low_bits_per_s`.
+    pub high_bits_per_s: f64,
+    /// Share of the measurements that lie in the mode, 0 to 1: how sure it is.
+    pub confidence: f64,
+    /// Whether the link could be told from how fast this machine itself sends; if not, it is at least this.
+    pub at_least: bool,
+    /// Pairs and trains it rests on.
+    pub samples: u32,
+}
+
+/// Bandwidth that is left.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Available {
+    /// Bits a second, counted as in [`Capacity`].
+    pub bits_per_s: f64,
+    /// The range it is in.
+    pub low_bits_per_s: f64,
+    /// See `low_bits_per_s`.
+    pub high_bits_per_s: f64,
+}
+
+/// The path's maximum transmission unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mtu {
+    /// Largest IP packet that arrived whole, in bytes.
+    pub bytes: u32,
+    /// Whether a router said so, or larger ones were merely not answered.
+    pub told: bool,
+}
+
+/// A router on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Hop {
+    /// Its distance, from 1.
+    pub ttl: u8,
+    /// Its address; absent if it does not answer.
+    pub address: Option<IpAddr>,
+    /// Shortest round trip to it, in microseconds.
+    pub min_us: Option<f64>,
+}
+
+/// What a far end that cooperates told. Rates are in bits a second.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FarEnd {
+    /// Its name and version.
+    pub name: String,
+    /// Capacity there, by the dispersion of trains sent to it.
+    pub to_bits_per_s: Option<f64>,
+    /// Capacity back, by the dispersion of trains it sent.
+    pub from_bits_per_s: Option<f64>,
+    /// What one TCP connection carried there, of payload.
+    pub tcp_to_bits_per_s: Option<f64>,
+    /// What one TCP connection carried back, of payload.
+    pub tcp_from_bits_per_s: Option<f64>,
+}
+
+/// How the trains that were sent fared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trains {
+    /// Sent, repetitions included.
+    pub sent: u32,
+    /// Of them, those whose gaps were off by more than the bound, and that were not used.
+    pub spoiled: u32,
+    /// Packets sent in all, of every kind.
+    pub packets: u32,
+}
