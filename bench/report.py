@@ -110,11 +110,11 @@ def table(figures, why):
     return lines + [row(figure, why.get(figure.id.lower(), "")) for figure in figures]
 
 
-def section(part, content, why):
-    """One part of the report."""
+def section(part, content, why, kept=None):
+    """One part of the report; what was said of it before, where it has not been measured since."""
     lines = [f"## {part.title}", "", part.about, ""]
     if content is None:
-        return [*lines, f"Not measured yet: `bench/run {part.key}`.", ""]
+        return kept or [*lines, f"Not measured yet: `bench/run {part.key}`.", ""]
     when = f"{content['finished']}, {content['rounds']} rounds, {content['machine']['cheetah']}"
     lines += [f"*{when}.*" + (" **A quick run: not to be quoted.**" if content["quick"] else ""), ""]
     barred = [figure for figure in content["figures"] if figure.bar is not None]
@@ -130,12 +130,24 @@ def section(part, content, why):
     return lines + [line for note in notes for line in (note, "")]
 
 
+def before():
+    """The lines of each section of the report as it is, by title."""
+    found = {}
+    try:
+        with open(RESULTS, encoding="utf-8") as file:
+            for text in file.read().split("\n## ")[1:]:
+                found[text.split("\n", 1)[0]] = [*f"## {text}".rstrip().split("\n"), ""]
+    except FileNotFoundError:
+        pass
+    return found
+
+
 def render():
-    """The whole report."""
+    """The whole report: what was measured here, and of the rest what was there before."""
     contents = {part.key: store.load(part.key) for part in PARTS}
-    figures = [figure for content in contents.values() if content for figure in content["figures"]]
-    judged = [figure for figure in figures if figure.met() is not None]
-    met = sum(figure.met() for figure in judged)
+    why, kept = reasons(), before()
+    sections = [line for part in PARTS for line in section(part, contents[part.key], why, kept.get(part.title))]
+    met, missed = (sum(f"| {sign} |" in line for line in sections) for sign in ("yes", "**no**"))
     lines = [
         "# Results",
         "",
@@ -143,7 +155,7 @@ def render():
         "beside a peer measured in the same run, in turns; medians over the rounds [lowest – highest]. The ratio is of",
         "the medians, and in brackets the lowest and highest of any one round.",
         "",
-        f"**{met} of {len(judged)} bars met.**",
+        f"**{met} of {met + missed} bars met.**",
         "",
     ]
     latest = max((content for content in contents.values() if content), key=lambda one: one["finished"], default=None)
@@ -151,14 +163,12 @@ def render():
         lines += ["| machine | |", "|---|---|"]
         lines += [f"| {name} | {text} |" for name, text in latest["machine"].items()]
         lines.append("")
-    why = reasons()
-    for part in PARTS:
-        lines += section(part, contents[part.key], why)
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines + sections).rstrip() + "\n"
 
 
 def write():
     """Writes it and returns its path."""
+    text = render()
     with open(RESULTS, "w", encoding="utf-8") as file:
-        file.write(render())
+        file.write(text)
     return RESULTS
