@@ -1,1 +1,144 @@
-//! selfcheck
+//! Whether a train left as it was meant to. One that did not is not measured with, but sent again.
+
+use std::time::Duration;
+
+use crate::clock::Nanos;
+use crate::estimate::stats;
+
+/// How far off a train may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Most by which a gap may differ from what was asked for, either way.
+    pub gap_error_max: Duration,
+}
+
+/// By how much the gaps of a train differed from what was asked for, either way, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GapErrors {
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// Largest.
+    pub max_ns: u64,
+}
+
+/// What becomes of a train.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every gap was within the bound.
+    Accepted(GapErrors),
+    /// One was not.
+    Spoiled {
+        /// The packet, from 1, before which the gap was that was off by most.
+        at: usize,
+        /// By how much: above zero if it was too long.
+        error_ns: i64,
+    },
+    /// The kernel did not say when each packet left.
+    Unknown,
+}
+
+/// By how much each gap differs from what was asked for, in nanoseconds, above zero if it was too long: one less than there
+/// are packets, or nothing if it is not known when each left.
+#[must_use]
+pub fn gap_errors(due: &[Nanos], left: &[Option<Nanos>]) -> Option<Vec<i64>> {
+    if due.len() != left.len() {
+        return None;
+    }
+    let left = left.iter().copied().collect::<Option<Vec<_>>>()?;
+    let errors = due.windows(2).zip(left.windows(2)).filter_map(|(due, left)| match (due, left) {
+        (&[due, next_due], &[left, next_left]) => Some(difference(left, next_left) - difference(due, next_due)),
+        _ => None,
+    });
+    Some(errors.collect())
+}
+
+/// From `earlier` to `later`, below zero if it is not: half the range, so that two of them may be subtracted.
+fn difference(earlier: Nanos, later: Nanos) -> i64 {
+    let ns = i128::from(later.0) - i128::from(earlier.0);
+    i64::try_from(ns.clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2))).unwrap_or_default()
+}
+
+/// Judges a train that was due at `due` and left at `left`. Only gaps count, not whether the whole train was late.
+#[must_use]
+pub fn check(due: &[Nanos], left: &[Option<Nanos>], bound: Bound) -> Verdict {
+    let Some(errors) = gap_errors(due, left) else { return Verdict::Unknown };
+    let worst = errors.iter().enumerate().max_by_key(|(_, error)| error.unsigned_abs());
+    match worst {
+        Some((gap, &error_ns)) if u128::from(error_ns.unsigned_abs()) > bound.gap_error_max.as_nanos() => {
+            Verdict::Spoiled { at: gap + 1, error_ns }
+        }
+        _ => Verdict::Accepted(GapErrors::of(&errors)),
+    }
+}
+
+impl GapErrors {
+    /// Of the errors of gaps, in nanoseconds; zeros if there are none, as in a train of one packet.
+    #[must_use]
+    pub fn of(errors_ns: &[i64]) -> Self {
+        let mut sizes = errors_ns.iter().map(|error| error.unsigned_abs()).collect::<Vec<_>>();
+        sizes.sort_unstable();
+        let at = |q| stats::nearest_rank(&sizes, q).copied().unwrap_or_default();
+        Self { p50_ns: at(0.5), p99_ns: at(0.99), max_ns: at(1.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BOUND: Bound = Bound { gap_error_max: Duration::from_micros(5) };
+
+    fn train(times: &[u64]) -> (Vec<Nanos>, Vec<Option<Nanos>>) {
+        (times.iter().copied().map(Nanos).collect(), times.iter().copied().map(|at| Some(Nanos(at))).collect())
+    }
+
+    #[test]
+    fn a_late_train_with_right_gaps_is_accepted() {
+        let (due, _) = train(&[0, 50_000, 100_000, 150_000]);
+        let (_, left) = train(&[900_000, 950_100, 1_000_000, 1_050_000]);
+        let errors = GapErrors { p50_ns: 100, p99_ns: 100, max_ns: 100 };
+        assert_eq!(check(&due, &left, BOUND), Verdict::Accepted(errors));
+    }
+
+    #[test]
+    fn the_gap_that_is_off_by_most_is_told() {
+        let (due, _) = train(&[0, 50_000, 100_000, 150_000]);
+        let (_, left) = train(&[0, 56_000, 100_000, 150_000]);
+        assert_eq!(check(&due, &left, BOUND), Verdict::Spoiled { at: 1, error_ns: 6_000 });
+        let (_, left) = train(&[0, 50_000, 100_000, 90_000]);
+        assert_eq!(check(&due, &left, BOUND), Verdict::Spoiled { at: 3, error_ns: -60_000 });
+    }
+
+    #[test]
+    fn a_train_not_known_to_have_left_is_not_accepted() {
+        let (due, mut left) = train(&[0, 50_000]);
+        assert_eq!(check(&due, &left[..1], BOUND), Verdict::Unknown);
+        left[1] = None;
+        assert_eq!(check(&due, &left, BOUND), Verdict::Unknown);
+    }
+
+    #[test]
+    fn one_packet_has_no_gap_to_be_wrong() {
+        let (due, _) = train(&[7]);
+        assert_eq!(check(&due, &[Some(Nanos(900))], BOUND), Verdict::Accepted(GapErrors::default()));
+    }
+
+    proptest! {
+        #[test]
+        fn accepted_is_what_has_no_gap_out_of_bounds(times in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20), bound_ns: u64) {
+            let due = times.iter().map(|(due, _)| Nanos(*due)).collect::<Vec<_>>();
+            let left = times.iter().map(|(_, left)| Some(Nanos(*left))).collect::<Vec<_>>();
+            let bound = Bound { gap_error_max: Duration::from_nanos(bound_ns >> 4) };
+            let worst = times.windows(2).map(|pair| {
+                let gap = |a: u64, b: u64| (i128::from(b) - i128::from(a)).clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2));
+                (gap(pair[0].1, pair[1].1) - gap(pair[0].0, pair[1].0)).unsigned_abs()
+            }).max().unwrap_or(0);
+            let accepted = matches!(check(&due, &left, bound), Verdict::Accepted(_));
+            prop_assert_eq!(accepted, worst <= bound.gap_error_max.as_nanos());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn us(us: u64) -> Duration {
+    Duration::from_micros(us)
+}
+
+#[test]
+fn patterns_are_read_as_people_write_them() {
+    let read = |text: &str| text.parse::<Pattern>().map(|pattern| pattern.offsets());
+    assert_eq!(read("single"), Ok(vec![us(0)]));
+    assert_eq!(read("pair:0"), Ok(vec![us(0), us(0)]));
+    assert_eq!(read("pair:1.5ms"), Ok(vec![us(0), us(1500)]));
+    assert_eq!(read("train:3@242us"), Ok(vec![us(0), us(242), us(484)]));
+    assert_eq!(read("gaps:10us,0,1ms"), Ok(vec![us(0), us(10), us(10), us(1010)]));
+    assert_eq!(read("at:5µs,5us,1s"), Ok(vec![us(5), us(5), us(1_000_000)]));
+    assert_eq!(read("pair:250ns"), Ok(vec![us(0), Duration::from_nanos(250)]));
+}
+
+#[test]
+fn what_is_no_pattern_is_refused_with_a_reason() {
+    for (text, reason) in [
+        ("", "no pattern"),
+        ("singles", "no pattern"),
+        ("train:5", "no pattern"),
+        ("pair:", "no time"),
+        ("pair:10", "no time"),
+        ("pair:us", "no time"),
+        ("pair:1.us", "no time"),
+        ("pair:.5us", "no time"),
+        ("pair:0.5ns", "no time"),
+        ("pair:-1us", "no time"),
+        ("pair:1e3us", "no time"),
+        ("pair:99999999999999999999s", "no time"),
+        ("pair:3601s", "no time"),
+        ("train:0@1us", "1 to 10000"),
+        ("train:10001@1us", "1 to 10000"),
+        ("train:-1@1us", "1 to 10000"),
+        ("train:10000@1s", "no longer than"),
+        ("gaps:3000s,3000s", "no longer than"),
+        ("at:2us,1us", "before the one"),
+    ] {
+        let told = text.parse::<Pattern>().expect_err(text).to_string();
+        assert!(told.contains(reason), "{text}: {told}");
+    }
+    let many = format!("gaps:{}", vec!["1us"; PACKETS_MAX].join(","));
+    assert_eq!(many.parse::<Pattern>(), Err(PatternError::Packets));
+}
+
+#[test]
+fn a_rate_makes_a_gap() {
+    let train = Pattern::at_rate(50, 1514, 50e6).unwrap();
+    assert_eq!(train, Pattern::Train { packets: 50, gap: Duration::from_nanos(242_240) });
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(matches!(Pattern::at_rate(2, 1514, rate), Err(PatternError::Rate(_))), "{rate}");
+    }
+    assert_eq!(Pattern::at_rate(2, 1514, 1e-300), Err(PatternError::Span));
+    assert_eq!(Pattern::at_rate(0, 1514, 1e6), Err(PatternError::Packets));
+}
+
+fn any_time() -> impl Strategy<Value = Duration> {
+    prop_oneof![0..2000_u64, 0..5_000_000_000_u64, (0..3000_u64).prop_map(|ms| ms * 1_000_000)]
+        .prop_map(Duration::from_nanos)
+}
+
+fn any_pattern() -> impl Strategy<Value = Pattern> {
+    prop_oneof![
+        Just(Pattern::Single),
+        any_time().prop_map(Pattern::Pair),
+        (1..=PACKETS_MAX, 0..300_000_000_u64)
+            .prop_map(|(packets, ns)| Pattern::Train { packets, gap: Duration::from_nanos(ns) }),
+        prop::collection::vec(any_time(), 1..20).prop_map(Pattern::Gaps),
+        prop::collection::vec(any_time(), 1..20).prop_map(|mut times| {
+            times.sort_unstable();
+            Pattern::At(times)
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_shown_is_what_is_read(pattern in any_pattern()) {
+        prop_assert_eq!(pattern.to_string().parse(), Ok(pattern));
+    }
+
+    #[test]
+    fn packets_are_due_in_order_and_as_many_as_told(pattern in any_pattern(), start in any::<u32>()) {
+        let offsets = pattern.offsets();
+        prop_assert_eq!(offsets.len(), pattern.packets());
+        prop_assert_eq!(offsets.last().copied(), Some(pattern.span()));
+        let due = due(Nanos(u64::from(start)), &offsets);
+        prop_assert!(due.is_sorted());
+        for (due, offset) in due.iter().zip(&offsets) {
+            prop_assert_eq!(due.since(Nanos(u64::from(start))), *offset);
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "(single|pair:|train:|gaps:|at:)?[0-9.,@numsµ-]{0,40}") {
+        if let Ok(pattern) = text.parse::<Pattern>() {
+            prop_assert_eq!(pattern.to_string().parse(), Ok(pattern));
+        }
+    }
+}
