@@ -22,3 +22,4 @@ pub mod route;
 pub mod schedule;
 pub mod selfcheck;
 pub mod send;
+pub mod units;

@@ -1,0 +1,82 @@
+//! At which rate content will come.
+
+use std::net::IpAddr;
+
+use crate::path::{FarEnd, PathReport};
+use crate::units::BitRate;
+
+/// Where nothing is known of the packets' size, they are taken to be Ethernet's.
+const MTU_BYTES: u32 = 1500;
+/// An Ethernet header.
+const LINK_BYTES: f64 = 14.0;
+/// A TCP header with timestamps (RFC 9293 section 3.1, RFC 7323 section 3.2).
+const TCP_BYTES: f64 = 32.0;
+
+/// A rate of content, that is, of what TCP carries.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Expected {
+    /// Bits a second, above 0.
+    pub bits_per_s: f64,
+    /// Whether it may be more.
+    pub at_least: bool,
+    /// How it is known, a sentence.
+    pub why: String,
+}
+
+/// The rate to count on: what TCP itself brought from there, else what other traffic leaves, else what the narrowest link
+/// carries.
+pub(super) fn expected(report: &PathReport) -> Option<Expected> {
+    let far = report.far.as_ref();
+    let share = content_share(report);
+    let new = |bits_per_s: f64, at_least, why: String| {
+        (bits_per_s.is_finite() && bits_per_s > 0.0).then_some(Expected { bits_per_s, at_least, why })
+    };
+    let bulk = || {
+        let bits = far?.tcp_from_bits_per_s?;
+        new(bits, false, format!("One TCP connection brought {} from there.", BitRate(bits)))
+    };
+    let left = || {
+        let left = report.available?.bits_per_s;
+        let bits = report.capacity.as_ref().map_or(left, |capacity| left.min(capacity.bits_per_s));
+        let why = format!(
+            "Other traffic leaves about {} of the way there, {} of content.",
+            BitRate(bits),
+            BitRate(bits * share)
+        );
+        new(bits * share, false, why)
+    };
+    let back = || {
+        let bits = far?.from_bits_per_s?;
+        new(bits * share, false, format!("The narrowest link on the way from there carries {}.", BitRate(bits)))
+    };
+    let there = || {
+        let capacity = report.capacity.as_ref()?;
+        let (bits, least) = (capacity.bits_per_s, if capacity.at_least { "at least " } else { "" });
+        let why = format!("The narrowest link carries {least}{}; other traffic is not counted.", BitRate(bits));
+        new(bits * share, capacity.at_least, why)
+    };
+    bulk().or_else(left).or_else(back).or_else(there)
+}
+
+/// What the links carry of content where TCP has them to itself, in bits a second: the smaller of what is known of both ways.
+pub(super) fn carried(report: &PathReport) -> Option<f64> {
+    let back = report.far.as_ref().and_then(|far: &FarEnd| far.from_bits_per_s);
+    let there = report.capacity.as_ref().map(|capacity| capacity.bits_per_s);
+    // What comes from there goes the way back; the way there says something only where that is not known.
+    back.or(there).map(|bits| bits * content_share(report))
+}
+
+/// Share of a full frame that is content.
+fn content_share(report: &PathReport) -> f64 {
+    let ip_bytes = match report.address {
+        IpAddr::V4(_) => 20.0,
+        IpAddr::V6(_) => 40.0,
+    };
+    let mtu = f64::from(report.mtu.map_or(MTU_BYTES, |mtu| mtu.bytes).clamp(576, 65_535));
+    (mtu - ip_bytes - TCP_BYTES) / (mtu + LINK_BYTES)
+}
+
+/// Bytes of content in a full packet.
+pub(super) fn segment_bytes(report: &PathReport) -> f64 {
+    content_share(report) * (f64::from(report.mtu.map_or(MTU_BYTES, |mtu| mtu.bytes).clamp(576, 65_535)) + LINK_BYTES)
+}

@@ -1,0 +1,177 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::path::{Available, Capacity, FORMAT, FarEnd, Method, Mtu, RoundTrip, Trains};
+
+fn report() -> PathReport {
+    PathReport {
+        format: FORMAT,
+        host: "suspect".into(),
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        started: "2026-01-01T00:00:00Z".into(),
+        interface: None,
+        backend: None,
+        round_trip: None,
+        capacity: None,
+        available: None,
+        mtu: None,
+        hops: Vec::new(),
+        far: None,
+        trains: Trains::default(),
+        advice: None,
+        problems: Vec::new(),
+    }
+}
+
+fn trips(median_us: f64, lost: u32) -> RoundTrip {
+    let (sent, loss) = (20, f64::from(lost) / 20.0);
+    RoundTrip {
+        method: Method::Icmp,
+        sent,
+        answered: sent - lost,
+        min_us: median_us,
+        median_us,
+        mean_us: median_us,
+        p95_us: median_us,
+        max_us: median_us,
+        jitter_us: 0.0,
+        loss,
+    }
+}
+
+fn capacity(bits_per_s: f64, at_least: bool) -> Capacity {
+    Capacity {
+        method: Method::Icmp,
+        bits_per_s,
+        low_bits_per_s: bits_per_s,
+        high_bits_per_s: bits_per_s,
+        confidence: 1.0,
+        at_least,
+        samples: 40,
+    }
+}
+
+fn far(from: Option<f64>, tcp_from: Option<f64>) -> FarEnd {
+    FarEnd {
+        name: "cheetah".into(),
+        to_bits_per_s: None,
+        from_bits_per_s: from,
+        tcp_to_bits_per_s: None,
+        tcp_from_bits_per_s: tcp_from,
+    }
+}
+
+#[test]
+fn a_disk_over_a_slow_link_takes_as_long_as_its_bits_and_headers() {
+    let report = PathReport {
+        round_trip: Some(trips(20_000.0, 0)),
+        capacity: Some(capacity(100e6, false)),
+        mtu: Some(Mtu { bytes: 1500, told: false }),
+        ..report()
+    };
+    let advice = advise(&report, 500 << 30).unwrap();
+    // 1448 of 1514 bytes are content.
+    let content = 100e6 * 1448.0 / 1514.0;
+    assert!((advice.raw_s - (500u64 << 30) as f64 * 8.0 / content).abs() < 1.0, "{advice:?}");
+    assert!(advice.compress && advice.method == "zstd" && advice.compressed_s < 0.6 * advice.raw_s, "{advice:?}");
+    assert_eq!(advice.connections, 1);
+    // 240 KiB are on the way.
+    assert!(advice.window_bytes >= 480 << 10 && advice.window_bytes <= 1 << 20, "{advice:?}");
+    let text = advice.to_string();
+    assert!(text.starts_with("A disk of 500GiB takes 12 h 28 min as it is"), "{text}");
+    assert!(!text.ends_with('\n') && text.contains("--compress zstd"), "{text}");
+}
+
+#[test]
+fn a_link_faster_than_a_processor_compresses_is_left_alone() {
+    let report = PathReport { round_trip: Some(trips(100.0, 0)), capacity: Some(capacity(10e9, false)), ..report() };
+    let advice = advise(&report, 1 << 40).unwrap();
+    assert!(!advice.compress && advice.method == "none", "{advice:?}");
+    assert!(advice.why.iter().any(|why| why.contains("rotating")), "{advice:?}");
+}
+
+#[test]
+fn a_capacity_that_is_only_a_bound_is_said_to_be_one() {
+    let report = PathReport { capacity: Some(capacity(1e9, true)), ..report() };
+    let advice = advise(&report, 1 << 30).unwrap();
+    assert!(
+        advice.why.iter().any(|why| why.contains("at least")) && advice.why.iter().any(|why| why.contains("longest"))
+    );
+}
+
+#[test]
+fn without_a_rate_there_is_a_tuning_but_no_time() {
+    let near = PathReport { round_trip: Some(trips(200.0, 0)), ..report() };
+    let distant = PathReport { round_trip: Some(trips(40_000.0, 0)), ..report() };
+    assert_eq!(advise(&near, 1 << 30), None);
+    let (near, distant) = (Tuning::of(&near), Tuning::of(&distant));
+    assert!(!near.compress && distant.compress);
+    assert!(near.window_bytes < distant.window_bytes && near.rate_bits_per_s.is_none());
+    assert_eq!(Tuning::of(&report()).connections, 1);
+}
+
+#[test]
+fn a_long_fat_link_wants_several_connections_and_a_lossy_one_too() {
+    let fat = PathReport { round_trip: Some(trips(100_000.0, 0)), capacity: Some(capacity(1e9, false)), ..report() };
+    let lossy = PathReport { round_trip: Some(trips(20_000.0, 2)), capacity: Some(capacity(100e6, false)), ..report() };
+    let chance = PathReport { round_trip: Some(trips(20_000.0, 1)), ..lossy.clone() };
+    assert!(Tuning::of(&fat).connections > 1 && Tuning::of(&lossy).connections > 1);
+    assert_eq!(Tuning::of(&chance).connections, 1, "one lost probe may be chance");
+}
+
+#[test]
+fn what_tcp_itself_brought_counts_more_than_what_pairs_say() {
+    let known = PathReport {
+        round_trip: Some(trips(1_000.0, 5)),
+        capacity: Some(capacity(1e9, false)),
+        available: Some(Available { bits_per_s: 700e6, low_bits_per_s: 600e6, high_bits_per_s: 800e6 }),
+        far: Some(far(Some(900e6), Some(850e6))),
+        ..report()
+    };
+    let tuning = Tuning::of(&known);
+    assert_eq!((tuning.rate_bits_per_s, tuning.connections), (Some(850e6), 1));
+    let held_back = PathReport { far: Some(far(Some(900e6), Some(300e6))), ..known.clone() };
+    let tuning = Tuning::of(&held_back);
+    assert_eq!((tuning.rate_bits_per_s, tuning.connections), (Some(300e6), 3));
+    let without = PathReport { far: None, ..known };
+    assert!(Tuning::of(&without).rate_bits_per_s.unwrap() < 700e6);
+}
+
+#[test]
+fn advice_reads_back_as_written() {
+    let report = PathReport { capacity: Some(capacity(94e6, false)), ..report() };
+    let advice = advise(&report, 1 << 40).unwrap();
+    let text = serde_json::to_string(&PathReport { advice: Some(advice.clone()), ..report }).unwrap();
+    assert_eq!(serde_json::from_str::<PathReport>(&text).unwrap().advice, Some(advice));
+}
+
+fn any_number() -> impl Strategy<Value = f64> {
+    prop_oneof![any::<f64>(), 0.0..1e12f64, Just(0.0), Just(f64::INFINITY), Just(f64::NAN)]
+}
+
+proptest! {
+    /// A report may come from a file somebody wrote: whatever it says, what is made of it stays within limits.
+    #[test]
+    fn whatever_a_report_says_the_tuning_is_within_limits(
+        median_us in any_number(), loss in any_number(), lost in 0u32..20, bits in any_number(), bulk in any_number(),
+        mtu in any::<u32>(), disk_bytes in any::<u64>(),
+    ) {
+        let report = PathReport {
+            round_trip: Some(RoundTrip { loss, ..trips(median_us, lost) }),
+            capacity: Some(capacity(bits, false)),
+            mtu: Some(Mtu { bytes: mtu, told: true }),
+            far: Some(far(Some(bits), Some(bulk))),
+            ..report()
+        };
+        let tuning = Tuning::of(&report);
+        prop_assert!((1..=CONNECTIONS_MAX).contains(&tuning.connections));
+        prop_assert!((WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX).contains(&tuning.window_bytes));
+        prop_assert!((tuning.window_bytes..=PREFETCH_BYTES_MAX).contains(&tuning.prefetch_bytes));
+        prop_assert!(tuning.rate_bits_per_s.is_none_or(|rate| rate.is_finite() && rate > 0.0));
+        if let Some(advice) = advise(&report, disk_bytes) {
+            prop_assert!(advice.raw_s >= 0.0 && advice.compressed_s >= 0.0 && !advice.to_string().is_empty());
+        }
+    }
+}
