@@ -1,1 +1,144 @@
-//! capture
+//! Receiving what comes back, with the kernel's timestamps: whole frames where raw sockets are permitted ([`Capture`]), and
+//! datagrams where they are not ([`datagram::Datagram`]).
+
+pub mod datagram;
+mod filter;
+
+use std::io;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::clock::{Nanos, WallOffset};
+use crate::route::Route;
+use crate::send::PacketSocket;
+use crate::send::control::{Beside, receive};
+
+/// The longest frame that is received whole, in bytes.
+const FRAME_BYTES_MAX: usize = 65_536 + crate::frame::ETHERNET_BYTES;
+
+/// How long the offset between the kernel's clocks is relied upon: it changes only when somebody sets the clock.
+const OFFSET_AGE_MAX: Duration = Duration::from_millis(100);
+
+/// Why nothing is received.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// Raw sockets are not permitted.
+    #[error(
+        "receiving whole packets needs the right to raw sockets: run it as root, or grant it with \
+         'setcap cap_net_raw,cap_sys_nice,cap_ipc_lock+ep' on the cheetah program"
+    )]
+    NotPermitted,
+    /// ICMP sockets without rights are not permitted.
+    #[error(
+        "ICMP sockets are for the groups in net.ipv4.ping_group_range only, and this user is in none: \
+         'sysctl net.ipv4.ping_group_range=\"0 2147483647\"' lets everybody"
+    )]
+    NoPing,
+    /// The interface is gone or down.
+    #[error("the interface {0} is down or gone: bring it up and try again")]
+    Down(String),
+    /// The kernel refused.
+    #[error("packets cannot be received: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A frame that came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Captured<'a> {
+    /// When the kernel took it from the interface's driver.
+    pub at: Nanos,
+    /// The frame, Ethernet header first.
+    pub frame: &'a [u8],
+}
+
+/// Receives whole frames from a host, and ICMP errors from any router. What comes while nobody receives is kept, up to 16 MiB
+/// (or what is permitted), and counted beyond that.
+#[derive(Debug)]
+pub struct Capture {
+    socket: PacketSocket,
+    interface: String,
+    buffer: Vec<u8>,
+    clock: Clock,
+    dropped: u64,
+}
+
+impl Capture {
+    /// Listens on the route's interface. Nothing that came before is received.
+    ///
+    /// # Errors
+    ///
+    /// If raw sockets are not permitted, or the interface is gone.
+    pub fn open(route: &Route) -> Result<Self, CaptureError> {
+        let opened = PacketSocket::receiving(route.index, filter::protocol(route.remote), &filter::from(route.remote));
+        let socket = opened.map_err(|error| said(&route.interface, error))?;
+        let (interface, buffer) = (route.interface.clone(), vec![0; FRAME_BYTES_MAX]);
+        Ok(Self { socket, interface, buffer, clock: Clock::default(), dropped: 0 })
+    }
+
+    /// The next frame; nothing if none came until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// If the interface went down.
+    pub fn recv_until(&mut self, deadline: Nanos) -> Result<Option<Captured<'_>>, CaptureError> {
+        loop {
+            match receive(&self.socket, libc::MSG_DONTWAIT, &mut self.buffer) {
+                Ok(beside) => {
+                    let at = self.clock.at(&beside);
+                    return Ok(self.buffer.get(..beside.bytes).map(|frame| Captured { at, frame }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !wait_until(&self.socket, deadline)? {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(said(&self.interface, error)),
+            }
+        }
+    }
+
+    /// Frames lost so far because they came faster than they were received.
+    pub fn dropped(&mut self) -> u64 {
+        self.dropped += u64::from(self.socket.drops_since().unwrap_or_default());
+        self.dropped
+    }
+}
+
+fn said(interface: &str, error: io::Error) -> CaptureError {
+    match Errno::from_io_error(&error) {
+        Some(Errno::PERM | Errno::ACCESS) => CaptureError::NotPermitted,
+        Some(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => CaptureError::Down(interface.to_owned()),
+        _ => CaptureError::Io(error),
+    }
+}
+
+/// Makes times of the kernel's stamps.
+#[derive(Debug, Default)]
+struct Clock(Option<(WallOffset, Nanos)>);
+
+impl Clock {
+    /// When a packet came by its stamp; now, if it has none.
+    fn at(&mut self, beside: &Beside) -> Nanos {
+        let now = Nanos::now();
+        let Some(wall_ns) = beside.wall_ns else { return now };
+        let offset = match self.0 {
+            Some((offset, taken)) if now.since(taken) < OFFSET_AGE_MAX => offset,
+            _ => self.0.insert((WallOffset::now(), now)).0,
+        };
+        offset.to_monotonic(wall_ns)
+    }
+}
+
+/// Waits for something to receive, or an error to be told; false if there was none until `deadline`.
+fn wait_until(socket: &impl std::os::fd::AsFd, deadline: Nanos) -> io::Result<bool> {
+    let left = deadline.since(Nanos::now());
+    let wait = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)) {
+        Ok(ready) => Ok(ready > 0),
+        // A signal; who calls looks at the deadline again.
+        Err(Errno::INTR) => Ok(deadline > Nanos::now()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,9 +1,35 @@
 //! Sending on time. Every way of doing it is a [`Sender`]: it takes a [`Train`] whose packets are complete frames with the
 //! times they are due at, gets everything ready ahead of the first, and says when each left.
+//!
+//! [`open`] chooses the best there is. Where the kernel itself holds packets until they are due it is told the times and that
+//! is all. Elsewhere the frames lie in memory shared with the kernel; this thread sleeps until shortly before a packet is
+//! due, spins through the rest, and makes one system call without arguments. For as long as a train takes, and where that is
+//! permitted, the thread is a real-time one and stays on its CPU ([`realtime`]).
 
+mod call;
+pub(crate) mod control;
+mod error;
+mod line;
+mod memory;
+mod packet;
+pub mod realtime;
+mod ring;
+mod sequential;
+mod stamps;
+mod wait;
+
+use std::fmt;
 use std::time::Duration;
 
+pub use error::SendError;
+pub(crate) use packet::{PacketSocket, set_option};
+
 use crate::clock::Nanos;
+use crate::frame::ETHERNET_BYTES;
+use crate::route::Route;
+
+/// Most packets one train may have.
+pub const PACKETS_MAX: usize = crate::schedule::PACKETS_MAX;
 
 /// A way to send on time, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,19 +46,55 @@ pub enum Backend {
     Sequential,
 }
 
+impl Backend {
+    /// All of them, best first: the order they are tried in.
+    pub const ALL: [Self; 5] = [Self::TxtimeEtf, Self::TxtimeFq, Self::Xdp, Self::Ring, Self::Sequential];
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TxtimeEtf => "txtime-etf",
+            Self::TxtimeFq => "txtime-fq",
+            Self::Xdp => "xdp",
+            Self::Ring => "ring",
+            Self::Sequential => "sequential",
+        })
+    }
+}
+
 /// When packets are handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreDispatch {
-    /// All of them before the first is due.
+    /// All of them before the first is due; of trains longer than there is room for, the rest as room is made.
     Initial,
     /// Each so long before it is due.
     OnTheFly(Duration),
 }
 
+/// How to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// By what; the best there is, if not said.
+    pub backend: Option<Backend>,
+    /// When packets are handed over.
+    pub pre_dispatch: PreDispatch,
+    /// Whether to ask for real-time priority while a train is sent, and stay on one CPU.
+    pub realtime: bool,
+    /// The CPU to send on; the one it happens to be on, if not said. Of no effect without `realtime`.
+    pub cpu: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { backend: None, pre_dispatch: PreDispatch::Initial, realtime: true, cpu: None }
+    }
+}
+
 /// Packets and when they are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Train {
-    /// Whole Ethernet frames, without check sequence.
+    /// Whole Ethernet frames, without check sequence; up to [`PACKETS_MAX`].
     pub frames: Vec<Vec<u8>>,
     /// When each is due; as many as there are frames, never decreasing.
     pub due: Vec<Nanos>,
@@ -41,9 +103,10 @@ pub struct Train {
 /// By whose clock reading it is known when a packet left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
-    /// The kernel stamped it as it was given to the interface's driver.
+    /// The kernel stamped it as it was given to the interface's driver, or as the driver was done with it.
     Kernel,
-    /// Read by this program right after the call that sent it returned.
+    /// Read by this program right after the call that sent it returned. Of several sent by one call, it is known when the
+    /// first and the last left; those between are spread evenly.
     Own,
 }
 
@@ -61,7 +124,14 @@ pub trait Sender: Send {
     /// Which it is.
     fn backend(&self) -> Backend;
 
-    /// Sends a train and returns when all of it has left. What was due already leaves at once.
+    /// The longest frame it takes, in bytes.
+    fn frame_bytes_max(&self) -> usize;
+
+    /// What would make it more accurate and is not permitted here, a sentence each. Known after the first train.
+    fn notes(&self) -> &[String];
+
+    /// Sends a train and returns when all of it has left. What was due already leaves at once. Blocks; the calling thread is
+    /// a real-time thread meanwhile, if so asked.
     ///
     /// # Errors
     ///
@@ -69,10 +139,34 @@ pub trait Sender: Send {
     fn send(&mut self, train: &Train) -> Result<Departures, SendError>;
 }
 
-/// Why a train was not sent.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// The kernel refused.
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
+/// Opens the backend that is asked for, or the best there is.
+///
+/// # Errors
+///
+/// If raw sockets are not permitted, if the one asked for cannot be had, and if none can.
+pub fn open(route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
+    if let Some(backend) = options.backend {
+        return open_one(backend, route, options);
+    }
+    let mut last = SendError::NotPermitted;
+    for backend in Backend::ALL {
+        match open_one(backend, route, options) {
+            Ok(sender) => return Ok(sender),
+            // Without the right to raw sockets none of the others does better.
+            Err(SendError::NotPermitted) => return Err(SendError::NotPermitted),
+            Err(error) => {
+                tracing::debug!(%backend, %error, "not to be had");
+                last = error;
+            }
+        }
+    }
+    Err(last)
+}
+
+fn open_one(backend: Backend, route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
+    Ok(match backend {
+        Backend::Ring => Box::new(ring::open(route, options)?),
+        Backend::Sequential => Box::new(sequential::Sequential::open(route, options)?),
+        other => return Err(SendError::unavailable(other, "it is not part of this build")),
+    })
 }

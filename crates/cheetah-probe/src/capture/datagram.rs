@@ -1,0 +1,196 @@
+//! Sockets that need no right: ICMP echo over a datagram socket (Linux since 3.0, `ping_group_range`), and UDP. Both tell of
+//! ICMP errors through their error queues (`IP_RECVERR`, ip(7)), and stamp what comes.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{CaptureError, Clock, wait_until};
+use crate::clock::Nanos;
+use crate::send::control::{Beside, receive};
+use crate::send::set_option;
+
+/// The longest message that is received whole, in bytes.
+const MESSAGE_BYTES_MAX: usize = 65_536;
+
+/// A datagram socket that talks to one host.
+#[derive(Debug)]
+pub struct Datagram {
+    socket: Socket,
+    remote: IpAddr,
+    buffer: Vec<u8>,
+    clock: Clock,
+}
+
+/// What came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// When the kernel received it.
+    pub at: Nanos,
+    /// The message of the host; or, of an error, what it quotes of ours.
+    pub message: &'a [u8],
+    /// The ICMP error it is, if it is one.
+    pub error: Option<IcmpError>,
+    /// The time to live, or hop limit, it came with; unknown of errors.
+    pub ttl: Option<u8>,
+}
+
+/// An ICMP error, or one the kernel found itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcmpError {
+    /// Whether it came over the network; otherwise the kernel refused to send, e.g. because it is too large for the interface.
+    pub remote: bool,
+    /// ICMP (or `ICMPv6`) type.
+    pub kind: u8,
+    /// ICMP (or `ICMPv6`) code.
+    pub code: u8,
+    /// The MTU, in bytes, if that was too small; else 0.
+    pub mtu: u32,
+    /// Who sent it.
+    pub from: Option<IpAddr>,
+}
+
+impl Datagram {
+    /// A socket for echo requests to `remote`; the kernel sets their identifier and checksum.
+    ///
+    /// # Errors
+    ///
+    /// If this user may not have one, or there is no route.
+    pub fn icmp(remote: IpAddr) -> Result<Self, CaptureError> {
+        let protocol = if remote.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
+        Self::open(remote, 0, protocol).map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::PERM | Errno::ACCESS) => CaptureError::NoPing,
+            _ => CaptureError::Io(error),
+        })
+    }
+
+    /// A socket for UDP to a port of `remote`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no route.
+    pub fn udp(remote: IpAddr, port: u16) -> Result<Self, CaptureError> {
+        Ok(Self::open(remote, port, Protocol::UDP)?)
+    }
+
+    fn open(remote: IpAddr, port: u16, protocol: Protocol) -> io::Result<Self> {
+        let domain = if remote.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = Socket::new(domain, Type::DGRAM, Some(protocol))?;
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32)?;
+        let (level, errors, ttl) = if remote.is_ipv4() {
+            (libc::SOL_IP, libc::IP_RECVERR, libc::IP_RECVTTL)
+        } else {
+            (libc::SOL_IPV6, libc::IPV6_RECVERR, libc::IPV6_RECVHOPLIMIT)
+        };
+        set_option(&socket, level, errors, &1_i32)?;
+        set_option(&socket, level, ttl, &1_i32)?;
+        socket.connect(&SocketAddr::new(remote, port).into())?;
+        Ok(Self { socket, remote, buffer: vec![0; MESSAGE_BYTES_MAX], clock: Clock::default() })
+    }
+
+    /// The address it sends from.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Sets the time to live, or hop limit, of what is sent from now on.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn set_ttl(&self, ttl: u8) -> io::Result<()> {
+        if self.remote.is_ipv4() {
+            self.socket.set_ttl_v4(ttl.into())
+        } else {
+            self.socket.set_unicast_hops_v6(ttl.into())
+        }
+    }
+
+    /// From now on nothing is fragmented, and the kernel's own idea of the path's MTU is not gone by.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn set_dont_fragment(&self) -> io::Result<()> {
+        if self.remote.is_ipv4() {
+            set_option(&self.socket, libc::SOL_IP, libc::IP_MTU_DISCOVER, &libc::IP_PMTUDISC_PROBE)
+        } else {
+            set_option(&self.socket, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, &libc::IPV6_PMTUDISC_PROBE)?;
+            set_option(&self.socket, libc::SOL_IPV6, libc::IPV6_DONTFRAG, &1_i32)
+        }
+    }
+
+    /// Sends a message, and says when.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses, e.g. with `EMSGSIZE` because it is too large for the interface. Errors that came over the network
+    /// are told by [`recv_until`](Self::recv_until) instead.
+    pub fn send(&self, message: &[u8]) -> io::Result<Nanos> {
+        // An error that came meanwhile is told once, in place of sending.
+        loop {
+            let now = Nanos::now();
+            match self.socket.send(message) {
+                Ok(_) => return Ok(now),
+                Err(error) if is_told_elsewhere(&error) && !self.is_failing()? => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether there is an error left that would be told instead of sending.
+    fn is_failing(&self) -> io::Result<bool> {
+        Ok(self.socket.take_error()?.is_some_and(|error| !is_told_elsewhere(&error)))
+    }
+
+    /// The next answer; nothing if none came until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn recv_until(&mut self, deadline: Nanos) -> Result<Option<Answer<'_>>, CaptureError> {
+        let beside = loop {
+            let got = match self.receive(libc::MSG_ERRQUEUE) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.receive(0),
+                other => other,
+            };
+            match got {
+                Ok(beside) => break beside,
+                Err(error) if is_told_elsewhere(&error) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !wait_until(&self.socket, deadline)? {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let at = self.clock.at(&beside);
+        let error = beside.error.map(|error| IcmpError {
+            remote: error.origin != libc::SO_EE_ORIGIN_LOCAL,
+            kind: error.kind,
+            code: error.code,
+            mtu: error.info,
+            from: error.from,
+        });
+        let message = self.buffer.get(..beside.bytes).unwrap_or_default();
+        Ok(Some(Answer { at, message, error, ttl: beside.ttl }))
+    }
+
+    fn receive(&mut self, flags: i32) -> io::Result<Beside> {
+        receive(&self.socket, flags | libc::MSG_DONTWAIT, &mut self.buffer)
+    }
+}
+
+/// Errors of the network, which are also in the error queue.
+fn is_told_elsewhere(error: &io::Error) -> bool {
+    let told =
+        [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::PROTO, Errno::NOPROTOOPT, Errno::ACCESS];
+    Errno::from_io_error(error).is_some_and(|error| told.contains(&error))
+}

@@ -1,0 +1,76 @@
+//! Why a train was not sent.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::Backend;
+
+/// Why a train was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// Raw sockets are not permitted.
+    #[error(
+        "sending packets on time needs the right to raw sockets: run it as root, or grant it with \
+         'setcap cap_net_raw,cap_sys_nice,cap_ipc_lock+ep' on the cheetah program"
+    )]
+    NotPermitted,
+    /// This way of sending cannot be had here.
+    #[error("the backend {backend} cannot be had here: {why}")]
+    Unavailable {
+        /// Which.
+        backend: Backend,
+        /// What lacks.
+        why: String,
+    },
+    /// A frame is longer than it takes.
+    #[error("a frame of {bytes} bytes is too long: {bytes_max} is the most here")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The most that is taken.
+        bytes_max: usize,
+    },
+    /// The train is no train: too many packets, as many times as packets are not there, or they go backward.
+    #[error("{0}")]
+    Train(&'static str),
+    /// The interface is gone or down.
+    #[error("the interface {interface} is down or gone: bring it up and try again")]
+    Down {
+        /// Its name.
+        interface: String,
+    },
+    /// The kernel refused.
+    #[error("the kernel does not send packets through {interface}: {error}")]
+    Io {
+        /// The interface's name.
+        interface: String,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl SendError {
+    pub(super) fn unavailable(backend: Backend, why: impl ToString) -> Self {
+        Self::Unavailable { backend, why: why.to_string() }
+    }
+
+    /// What went wrong while sending through `interface`.
+    pub(super) fn sending(interface: &str, error: io::Error) -> Self {
+        let interface = interface.to_owned();
+        match Errno::from_io_error(&error) {
+            Some(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Self::Down { interface },
+            _ => Self::Io { interface, error },
+        }
+    }
+
+    /// What went wrong while a backend was made ready.
+    pub(super) fn opening(backend: Backend, interface: &str, error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(Errno::PERM | Errno::ACCESS) => Self::NotPermitted,
+            Some(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Self::Down { interface: interface.to_owned() },
+            _ => Self::unavailable(backend, error),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What the backends that spin have in common: frames are put in line ahead of time, and go when they are due.
+
+use std::io;
+use std::time::Duration;
+
+use super::call::{self, Call};
+use super::error::SendError;
+use super::realtime::Realtime;
+use super::{Backend, Departures, Options, PACKETS_MAX, PreDispatch, Sender, Stamp, Train, wait};
+use crate::clock::Nanos;
+
+/// How long a full line may stay full before the interface counts as stuck.
+pub(super) const STUCK: Duration = Duration::from_secs(1);
+
+/// Frames in memory shared with the kernel, first in, first out.
+pub(super) trait Line: Send {
+    /// Which backend it is the line of.
+    const BACKEND: Backend;
+
+    /// The longest frame that fits a place, in bytes.
+    fn frame_bytes_max(&self) -> usize;
+
+    /// Copies a frame into the next place; false if none is free. It does not leave yet.
+    fn put(&mut self, frame: &[u8]) -> bool;
+
+    /// Lets the next `packets` of those that were put leave, now.
+    fn go(&mut self, packets: usize) -> io::Result<()>;
+
+    /// When the packets of the calls left by the kernel's own stamps; nothing if there are none. Called once after each
+    /// train, whose last call was made just now.
+    fn stamps(&mut self, calls: &[Call]) -> Option<Vec<Option<Nanos>>>;
+}
+
+/// A sender that lets packets of a line go when they are due.
+pub(super) struct Spinning<L> {
+    line: L,
+    interface: String,
+    options: Options,
+    notes: Vec<String>,
+    failed: bool,
+}
+
+impl<L: Line> Spinning<L> {
+    pub(super) const fn new(line: L, interface: String, options: Options) -> Self {
+        Self { line, interface, options, notes: Vec::new(), failed: false }
+    }
+}
+
+impl<L: Line> Sender for Spinning<L> {
+    fn backend(&self) -> Backend {
+        L::BACKEND
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        self.line.frame_bytes_max()
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn send(&mut self, train: &Train) -> Result<Departures, SendError> {
+        check(train, self.line.frame_bytes_max())?;
+        if self.failed {
+            return Err(SendError::Train("an earlier train was broken off: open the sender anew"));
+        }
+        let mut calls = Vec::with_capacity(train.frames.len());
+        {
+            let realtime = self.options.realtime.then(|| Realtime::enter(self.options.cpu));
+            if let Err(error) = drive(&mut self.line, train, self.options.pre_dispatch, &mut calls) {
+                // What is still in line must not leave with the next train.
+                self.failed = true;
+                return Err(SendError::sending(&self.interface, error));
+            }
+            self.notes = realtime.map(|mut realtime| std::mem::take(&mut realtime.notes)).unwrap_or_default();
+        }
+        Ok(match self.line.stamps(&calls) {
+            Some(left) => Departures { left, stamp: Stamp::Kernel },
+            None => Departures { left: call::departures(&calls), stamp: Stamp::Own },
+        })
+    }
+}
+
+/// Whether a train is one, and fits.
+pub(super) fn check(train: &Train, bytes_max: usize) -> Result<(), SendError> {
+    if train.frames.len() > PACKETS_MAX {
+        return Err(SendError::Train("the train has more than 10000 packets: send several"));
+    }
+    if train.frames.len() != train.due.len() {
+        return Err(SendError::Train("the train has not as many times as packets"));
+    }
+    if !train.due.is_sorted() {
+        return Err(SendError::Train("a packet of the train is due before the one ahead of it"));
+    }
+    let bytes = train.frames.iter().map(Vec::len).max().unwrap_or_default();
+    if bytes > bytes_max { Err(SendError::TooLong { bytes, bytes_max }) } else { Ok(()) }
+}
+
+/// Puts frames in line when they are to be handed over, and lets them go when they are due.
+fn drive(line: &mut impl Line, train: &Train, when: PreDispatch, calls: &mut Vec<Call>) -> io::Result<()> {
+    let (mut put, mut gone) = (0, 0);
+    let mut now = Nanos::now();
+    let mut last_gone = now;
+    while let Some(due) = train.due.get(gone).copied() {
+        while train.due.get(put).is_some_and(|due| handed_over(*due, when) <= now)
+            && train.frames.get(put).is_some_and(|frame| line.put(frame))
+        {
+            put += 1;
+        }
+        let next = train.due.get(put).map(|due| handed_over(*due, when)).filter(|next| *next > now);
+        now = match next {
+            Some(next) if put == gone || next < due => wait::until(next),
+            _ if put > gone => wait::until(due),
+            // Every place is taken by packets that went and are not done with: the interface is slow, or stuck.
+            _ if Nanos::now().since(last_gone.max(due)) > STUCK => return Err(io::ErrorKind::TimedOut.into()),
+            _ => Nanos::now(),
+        };
+        let ready = train.due.get(gone..put).unwrap_or_default().partition_point(|due| *due <= now);
+        if ready > 0 {
+            let before = Nanos::now();
+            line.go(ready)?;
+            let after = Nanos::now();
+            calls.push(Call { packets: ready, before, after });
+            gone += ready;
+            (now, last_gone) = (after, after);
+        }
+    }
+    Ok(())
+}
+
+fn handed_over(due: Nanos, when: PreDispatch) -> Nanos {
+    match when {
+        PreDispatch::Initial => Nanos::default(),
+        PreDispatch::OnTheFly(before) => due - before,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// A line that notes what leaves, and whose places are free again when a packet has gone.
+    struct Noted {
+        places: usize,
+        waiting: VecDeque<Vec<u8>>,
+        left: Vec<(Vec<u8>, Nanos)>,
+        most_waiting: usize,
+    }
+
+    impl Line for Noted {
+        const BACKEND: Backend = Backend::Sequential;
+
+        fn frame_bytes_max(&self) -> usize {
+            8
+        }
+
+        fn put(&mut self, frame: &[u8]) -> bool {
+            let free = self.waiting.len() < self.places;
+            if free {
+                self.waiting.push_back(frame.to_vec());
+                self.most_waiting = self.most_waiting.max(self.waiting.len());
+            }
+            free
+        }
+
+        fn go(&mut self, packets: usize) -> io::Result<()> {
+            assert!(packets <= self.waiting.len());
+            self.left.extend(self.waiting.drain(..packets).map(|frame| (frame, Nanos::now())));
+            Ok(())
+        }
+
+        fn stamps(&mut self, _: &[Call]) -> Option<Vec<Option<Nanos>>> {
+            None
+        }
+    }
+
+    fn sent(places: usize, when: PreDispatch, gap: Duration) -> (Train, Noted) {
+        let start = Nanos::now() + Duration::from_micros(500);
+        let due: Vec<_> = (0..20).map(|i| start + gap * i).collect();
+        let train = Train { frames: (0..20).map(|i| vec![i]).collect(), due };
+        let mut line = Noted { places, waiting: VecDeque::new(), left: Vec::new(), most_waiting: 0 };
+        let mut calls = Vec::new();
+        drive(&mut line, &train, when, &mut calls).unwrap();
+        assert_eq!(calls.iter().map(|call| call.packets).sum::<usize>(), 20);
+        (train, line)
+    }
+
+    #[test]
+    fn packets_leave_in_order_and_never_early_however_they_are_handed_over() {
+        let on_the_fly = |micros| PreDispatch::OnTheFly(Duration::from_micros(micros));
+        for when in [PreDispatch::Initial, on_the_fly(0), on_the_fly(100), on_the_fly(1_000_000)] {
+            for gap in [0, 1, 50, 700].map(Duration::from_micros) {
+                for places in [1, 3, 100] {
+                    let (train, line) = sent(places, when, gap);
+                    let (frames, left): (Vec<_>, Vec<_>) = line.left.into_iter().unzip();
+                    assert_eq!(frames, train.frames);
+                    assert!(left.iter().zip(&train.due).all(|(left, due)| left >= due));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn on_the_fly_keeps_few_packets_waiting() {
+        let (_, line) = sent(100, PreDispatch::OnTheFly(Duration::ZERO), Duration::from_millis(2));
+        assert!(line.most_waiting < 20, "{}", line.most_waiting);
+        let (_, line) = sent(100, PreDispatch::Initial, Duration::from_millis(2));
+        assert_eq!(line.most_waiting, 20);
+    }
+
+    #[test]
+    fn what_is_no_train_is_refused() {
+        let train = |packets: usize, due: &[u64]| Train {
+            frames: vec![vec![0; 9]; packets],
+            due: due.iter().copied().map(Nanos).collect(),
+        };
+        assert!(check(&train(2, &[1, 1]), 9).is_ok());
+        assert!(check(&train(0, &[]), 9).is_ok());
+        for (packets, due, bytes_max) in [(1, &[1, 2][..], 9), (2, &[2, 1], 9), (1, &[1], 8)] {
+            assert!(check(&train(packets, due), bytes_max).is_err());
+        }
+        assert!(check(&train(PACKETS_MAX + 1, &vec![0; PACKETS_MAX + 1]), 9).is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! The kernel's own timestamps of what a packet socket sent, which come back through its error queue.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::control::receive;
+use super::packet::set_option;
+use crate::clock::{Nanos, WallOffset};
+
+/// How long a stamp may take to come back once its packet was sent. Drivers that stamp do so as they take the packet.
+const STAMP_WAIT: Duration = Duration::from_millis(20);
+
+/// Software stamps, each with the number of its packet and without a copy of it.
+const FLAGS: u32 = libc::SOF_TIMESTAMPING_TX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_SOFTWARE
+    | libc::SOF_TIMESTAMPING_OPT_ID
+    | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+
+/// Whether stamps come, and asking for them.
+#[derive(Debug, Default)]
+pub(super) struct Stamps {
+    /// Trains whose interface did not stamp a single packet.
+    without: u32,
+}
+
+impl Stamps {
+    /// Counts packets from 0 again. To be called before each train.
+    pub(super) fn restart(&self, socket: &impl AsFd) -> io::Result<()> {
+        let _ = drain(socket, |_, _| {});
+        set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &0_u32)?;
+        set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &FLAGS)
+    }
+
+    /// When the packets left, the first `packets` since [`restart`](Self::restart); nothing if the interface does not stamp.
+    pub(super) fn collect(&mut self, socket: &impl AsFd, packets: usize) -> Option<Vec<Option<Nanos>>> {
+        let offset = WallOffset::now();
+        let mut left = vec![None; packets];
+        let mut stamped = 0;
+        let patience = if self.without < 3 { STAMP_WAIT } else { Duration::ZERO };
+        let until = Nanos::now() + patience;
+        loop {
+            let read = drain(socket, |nth, wall_ns| {
+                if let Some(left) = usize::try_from(nth).ok().and_then(|nth| left.get_mut(nth)) {
+                    stamped += usize::from(left.is_none());
+                    *left = Some(offset.to_monotonic(wall_ns));
+                }
+            });
+            if stamped == packets || read.is_err() || !readable(socket, until.since(Nanos::now())) {
+                break;
+            }
+        }
+        self.without = if stamped == 0 { self.without.saturating_add(1) } else { 0 };
+        (stamped > 0).then_some(left)
+    }
+}
+
+/// Takes all stamps there are out of the error queue.
+fn drain(socket: &impl AsFd, mut each: impl FnMut(u32, u64)) -> io::Result<()> {
+    loop {
+        match receive(socket, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, &mut []) {
+            Ok(beside) => {
+                let error = beside.error.filter(|error| error.origin == libc::SO_EE_ORIGIN_TIMESTAMPING);
+                if let (Some(error), Some(wall_ns)) = (error, beside.wall_ns) {
+                    each(error.data, wall_ns);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits for more; false if none came in time.
+fn readable(socket: &impl AsFd, wait: Duration) -> bool {
+    let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+    let mut watched = [PollFd::new(socket, PollFlags::empty())];
+    // An error queue that is not empty is told as an error, which needs not be asked for.
+    poll(&mut watched, Some(&wait)).is_ok_and(|ready| ready > 0)
+        && watched.iter().any(|watched| watched.revents().contains(PollFlags::ERR))
+}

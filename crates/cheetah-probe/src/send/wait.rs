@@ -1,0 +1,60 @@
+//! Waiting for a point in time.
+
+use std::time::Duration;
+
+use rustix::thread::ClockId;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::Timespec;
+
+use crate::clock::Nanos;
+
+/// How long before a point in time sleeping ends and spinning begins: longer than a machine takes to wake up from idling. It
+/// is also the longest anything spins for one packet.
+pub(super) const SPIN: Duration = Duration::from_micros(300);
+
+/// Waits until `due`, exactly: sleeps until shortly before and spins through the rest. Returns what the clock said.
+pub(super) fn until(due: Nanos) -> Nanos {
+    let now = Nanos::now();
+    if due.since(now) > SPIN * 2 {
+        sleep_until(due - SPIN);
+    }
+    loop {
+        // No pause instruction here: under a hypervisor it may cost a trip out of the machine.
+        let now = Nanos::now();
+        if now >= due {
+            return now;
+        }
+    }
+}
+
+/// Sleeps until `due`, about.
+pub(super) fn sleep_until(due: Nanos) {
+    let time = Timespec {
+        tv_sec: i64::try_from(due.0 / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(due.0 % 1_000_000_000).unwrap_or_default(),
+    };
+    // A signal ends the sleep early; then the rest is slept.
+    while Nanos::now() < due && clock_nanosleep_absolute(ClockId::Monotonic, &time).is_err() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_early() {
+        for wait in [0, 10, 1_000, 20_000].map(Duration::from_micros) {
+            let due = Nanos::now() + wait;
+            assert!(until(due) >= due);
+            let due = Nanos::now() + wait;
+            sleep_until(due);
+            assert!(Nanos::now() >= due);
+        }
+    }
+
+    #[test]
+    fn the_past_is_not_waited_for() {
+        let long_ago = Nanos(1);
+        assert!(until(long_ago) > long_ago);
+    }
+}
