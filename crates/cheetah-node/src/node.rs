@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::Size;
 use cheetah_nbd::server::{self, Listener, ServerConfig, Workers};
+use cheetah_probe::far::FarConfig;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::announce::Announcement;
@@ -41,6 +42,8 @@ pub struct NodeConfig {
     pub announce: bool,
     /// Whether to listen beyond loopback although nothing is encrypted or authenticated.
     pub insecure: bool,
+    /// Whether to take part in measurements of the way here.
+    pub probe: bool,
     /// Threads that serve NBD; by the number of processors if `None`.
     pub data_threads: Option<NonZeroUsize>,
 }
@@ -56,6 +59,7 @@ impl NodeConfig {
             join: Vec::new(),
             announce: false,
             insecure: false,
+            probe: true,
             data_threads: None,
         }
     }
@@ -117,6 +121,8 @@ pub(crate) struct Shared {
     pub nbd_port: u16,
     pub http_port: u16,
     pub exports: Arc<Exports>,
+    /// How it takes part in measurements, if it does.
+    pub far: Option<FarConfig>,
     started: Instant,
 }
 
@@ -138,8 +144,10 @@ impl Node {
         let lending = || format!("cannot lend {}", Size(config.memory_bytes));
         let store = Store::new(config.memory_bytes).map_err(|error| system(lending(), error))?;
         let instance = Instance::random().map_err(|error| system("no random numbers", error))?;
+        let name = if config.name.is_empty() { host_name() } else { config.name };
         let shared = Arc::new(Shared {
-            name: if config.name.is_empty() { host_name() } else { config.name },
+            far: config.probe.then(|| FarConfig { name: name.clone(), sends: true }),
+            name,
             instance,
             nbd_port: nbd_address.port(),
             http_port: http_address.port(),

@@ -9,6 +9,7 @@
 //! | `PUT /v1/exports/NAME/lease` | [`LeaseRenewal`] | [`LeaseGrant`]; 409 lost to another, or expired |
 //! | `DELETE /v1/exports/NAME/lease?token=TOKEN` | | 204 |
 //! | `GET /metrics` | | Prometheus text |
+//! | `/v1/probe…` | | measurements of the way here: see [`cheetah_probe::far`] |
 //!
 //! Every error is a fitting status with [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`].
 

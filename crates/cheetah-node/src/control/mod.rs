@@ -3,6 +3,7 @@
 pub mod api;
 pub mod client;
 mod host;
+pub mod http;
 mod metrics;
 pub(crate) mod server;
 

@@ -1,10 +1,7 @@
 //! The server of the control API.
 //!
-//! Whoever can reach it may use it, so everything it takes is limited: connections, headers, bodies, and the time
-//! each may take. Two rules keep web pages, open in a browser that can reach the node, from using it behind their
-//! reader's back. Bodies must be declared as JSON, and other sites' pages may not send that, nor delete, unless the
-//! browser asks first, and it is not answered. And the node must be called by its address or its own name (see
-//! [`host`](super::host)), since a page can have its site's name point to the node and so pass for the same site.
+//! Bodies are limited, and so is the time they may take to come; the rest, [`http`] sees to. Bodies must be declared as JSON:
+//! other sites' pages in a browser may not send that, nor delete, unless the browser asks first, and it is not answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,90 +9,48 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::{StatusCode, Uri, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use cheetah_device::Error;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use cheetah_probe::far;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{sleep, timeout};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-use super::api::{
-    BODY_BYTES_MAX, ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status,
-};
-use super::{host, metrics};
+use super::api::{BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status};
+use super::http::{self, Refusal};
+use super::metrics;
 use crate::exports::{Exports, ExportsError};
 use crate::lease::Refused;
 use crate::node::Shared;
 
 /// Connections served at once; further ones are closed.
 const CONNECTIONS_MAX: usize = 64;
-/// What one connection's request line and headers may take.
-const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long a caller may take to send a request's head, or its body. An idle connection is closed after it.
+/// How long a caller may take to send a request's body.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may live; a deletion of all a node's memory fits.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves the API to whoever connects. Runs until it is dropped, which cuts every connection.
 pub(crate) async fn serve(listener: TcpListener, node: Arc<Shared>) {
-    let service = TowerToHyperService::new(router(node));
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file handles, or a caller gone again: neither is a reason to stop serving the others.
-                tracing::warn!(%error, "could not accept a caller of the control API");
-                sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else { continue };
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(RECEIVE_TIMEOUT)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service.clone());
-        connections.spawn(async move {
-            let _seat = seat;
-            if let Ok(Err(error)) = timeout(CONNECTION_TIMEOUT, connection).await {
-                tracing::debug!(%error, "a connection to the control API ended");
-            }
-        });
-    }
+    http::serve(listener, router(node), CONNECTIONS_MAX).await;
 }
 
 fn router(node: Arc<Shared>) -> Router {
+    let far = node.far.clone().map(far::router).unwrap_or_default();
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/exports", post(create))
         .route("/v1/exports/{name}", delete(remove))
         .route("/v1/exports/{name}/lease", post(acquire).put(renew).delete(release))
         .route("/metrics", get(show_metrics))
+        .with_state(node)
+        .merge(far)
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; see /v1/status") })
         .method_not_allowed_fallback(|| async {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn(only_by_own_name))
-        .with_state(node)
-}
-
-/// Refuses requests meant for another host.
-async fn only_by_own_name(request: Request, next: Next) -> Response {
-    if host::is_ours(request.version(), request.headers()) {
-        return next.run(request).await;
-    }
-    let why = "call the node by its IP address, its host name or localhost: the Host header names none of them";
-    Refusal::new(StatusCode::FORBIDDEN, why).into_response()
 }
 
 type Answer<T> = Result<T, Refusal>;
@@ -187,18 +142,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// An answer that is an error.
-struct Refusal {
-    status: StatusCode,
-    error: String,
-}
-
-impl Refusal {
-    fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into() }
-    }
-}
-
 impl From<ExportsError> for Refusal {
     fn from(error: ExportsError) -> Self {
         let status = match &error {
@@ -215,11 +158,5 @@ impl From<ExportsError> for Refusal {
             | ExportsError::Lease(Refused::BadTtl(_) | Refused::BadHolder) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.to_string())
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.status, Json(ErrorBody { error: self.error })).into_response()
     }
 }

@@ -54,6 +54,10 @@ pub struct Args {
     /// Listen beyond loopback, although nothing is encrypted yet: whoever reaches the port can read and write
     #[arg(long)]
     insecure: bool,
+
+    /// Take no part in measurements of the way here (cheetah probe)
+    #[arg(long)]
+    no_probe: bool,
 }
 
 /// Runs it.
@@ -66,6 +70,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         join: args.join,
         announce,
         insecure: args.insecure,
+        probe: !args.no_probe,
         ..NodeConfig::new(args.memory.0, args.listen)
     };
     let node = Node::start(config).map_err(|error| match error {

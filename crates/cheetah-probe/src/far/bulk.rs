@@ -1,0 +1,73 @@
+//! Bulk data over TCP: bytes that no compression on the way makes fewer, until there were enough of them or time is up.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::LazyLock;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Bytes, Frame};
+use tokio::time::{Instant, timeout_at};
+
+use super::rate::Rate;
+use crate::clock::Nanos;
+
+/// How much is handed to the connection at once.
+const PIECE_BYTES: usize = 128 << 10;
+
+/// The same random bytes again and again: a compressor would have to look back further than they are long.
+static NOISE: LazyLock<Bytes> = LazyLock::new(|| {
+    let mut noise = vec![0; PIECE_BYTES];
+    // Without random numbers it is zeros, and a link that compresses looks faster than it is.
+    let _ = getrandom::fill(&mut noise);
+    noise.into()
+});
+
+/// A body of so many bytes, cut when time is up. It holds on to `held` until it is gone.
+pub struct Bulk<T> {
+    left: u64,
+    for_at_most: Duration,
+    until: Option<Instant>,
+    _held: T,
+}
+
+impl<T> Bulk<T> {
+    /// At most `bytes`, for at most so long after the first of them.
+    pub fn new(bytes: u64, for_at_most: Duration, held: T) -> Self {
+        Self { left: bytes, for_at_most, until: None, _held: held }
+    }
+}
+
+impl<T: Unpin> Body for Bulk<T> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let now = Instant::now();
+        let for_at_most = self.for_at_most;
+        let until = *self.until.get_or_insert(now + for_at_most);
+        if self.left == 0 || now >= until {
+            return Poll::Ready(None);
+        }
+        let len = usize::try_from(self.left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        self.left -= len as u64;
+        Poll::Ready(Some(Ok(Frame::data(NOISE.slice(..len)))))
+    }
+}
+
+/// Reads a body until it ends, there were `bytes_max` of it, or time is up; and forgets it.
+pub async fn swallow<B>(mut body: B, bytes_max: u64, for_at_most: Duration) -> Rate
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let until = Instant::now() + for_at_most;
+    let mut rate = Rate::default();
+    while rate.bytes() < bytes_max {
+        let Ok(Some(Ok(frame))) = timeout_at(until, body.frame()).await else { break };
+        if let Some(data) = frame.data_ref() {
+            rate.note(Nanos::now(), data.len());
+        }
+    }
+    rate
+}

@@ -1,0 +1,240 @@
+//! Asking a far end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Empty, Full, Limited};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Receiving, SendRequest, Sent, Token};
+use super::bulk::{self, Bulk};
+use super::rate::Rate;
+
+/// Largest answer taken: the arrivals of the longest train are a twentieth of it.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// How long a far end may take to answer what takes it no time.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to send a train: to wait for its turn, and the longest train.
+const SEND_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Speaks to one far end, a connection for each request.
+#[derive(Debug, Clone, Copy)]
+pub struct FarClient {
+    address: SocketAddr,
+    patience: Duration,
+}
+
+/// Why a far end did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum FarError {
+    /// Nobody answered.
+    #[error("nobody answers at {address}: {why}")]
+    Unreachable {
+        /// Where.
+        address: SocketAddr,
+        /// How it failed.
+        why: io::Error,
+    },
+    /// It said no.
+    #[error("the far end at {address} refuses: {error}")]
+    Refused {
+        /// Where.
+        address: SocketAddr,
+        /// HTTP status.
+        status: u16,
+        /// Its own words.
+        error: String,
+    },
+    /// What answers there is something else.
+    #[error("what answers at {address} is no Cheetah node or agent that takes part in measurements: {why}")]
+    NotOne {
+        /// Where.
+        address: SocketAddr,
+        /// What was odd.
+        why: String,
+    },
+}
+
+type Result<T> = std::result::Result<T, FarError>;
+
+/// A connection that is driven for as long as this is held.
+struct Driven(JoinSet<()>);
+
+impl FarClient {
+    /// A client of the far end at `address`. Nothing is sent yet.
+    #[must_use]
+    pub const fn new(address: SocketAddr) -> Self {
+        Self { address, patience: PATIENCE }
+    }
+
+    /// Gives up on what takes no time after `patience`, 5 s unless told.
+    #[must_use]
+    pub const fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Whom it asks.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Who it is.
+    ///
+    /// # Errors
+    ///
+    /// As all here: [`FarError`].
+    pub async fn about(&self) -> Result<About> {
+        self.get("/v1/probe", self.patience).await
+    }
+
+    /// Has it wait for a train.
+    ///
+    /// # Errors
+    ///
+    /// [`FarError`].
+    pub async fn receive(&self, packets_max: u32, seconds_max: u32) -> Result<Receiving> {
+        self.post("/v1/probe/receive", &ReceiveRequest { packets_max, seconds_max }, self.patience).await
+    }
+
+    /// What has come of it so far.
+    ///
+    /// # Errors
+    ///
+    /// [`FarError`].
+    pub async fn arrivals(&self, token: Token) -> Result<Arrivals> {
+        self.get(&format!("/v1/probe/receive/{token}"), self.patience).await
+    }
+
+    /// Has it forget that train.
+    ///
+    /// # Errors
+    ///
+    /// [`FarError`].
+    pub async fn forget(&self, token: Token) -> Result<()> {
+        let request = self.request(Method::DELETE, &format!("/v1/probe/receive/{token}"), Empty::new())?;
+        self.answer(request, self.patience).await.map(drop)
+    }
+
+    /// Has it send a train.
+    ///
+    /// # Errors
+    ///
+    /// [`FarError`].
+    pub async fn send(&self, request: &SendRequest) -> Result<Sent> {
+        self.post("/v1/probe/send", request, SEND_PATIENCE).await
+    }
+
+    /// What one TCP connection carries from there, in `for_at_most`.
+    ///
+    /// # Errors
+    ///
+    /// [`FarError`].
+    pub async fn bulk_from(&self, for_at_most: Duration) -> Result<Rate> {
+        let request = self.request(Method::GET, "/v1/probe/bulk", Empty::new())?;
+        let (response, _driven) = self.within(self.patience, self.exchange(request)).await?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(self.refused(status, &self.whole(response).await?));
+        }
+        Ok(bulk::swallow(response.into_body(), u64::MAX, for_at_most).await)
+    }
+
+    /// What one TCP connection carries there, in `for_at_most`, by what the far end says came; never more than `bytes_max`.
+    ///
+    /// # Errors
+    ///
+    /// [`FarError`].
+    pub async fn bulk_to(&self, for_at_most: Duration, bytes_max: u64) -> Result<BulkReceived> {
+        let request = self.request(Method::PUT, "/v1/probe/bulk", Bulk::new(bytes_max, for_at_most, ()))?;
+        let body = self.answer(request, for_at_most + self.patience).await?;
+        self.parse(&body)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str, patience: Duration) -> Result<T> {
+        let request = self.request(Method::GET, path, Empty::new())?;
+        self.parse(&self.answer(request, patience).await?)
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize, patience: Duration) -> Result<T> {
+        let body = serde_json::to_vec(body).map_err(|error| self.odd(error))?;
+        let request = self.request(Method::POST, path, Full::new(Bytes::from(body)))?;
+        self.parse(&self.answer(request, patience).await?)
+    }
+
+    fn request<B>(&self, method: Method, path: &str, body: B) -> Result<Request<B>> {
+        let request = Request::builder().method(method).uri(path);
+        // The address, never a name: a far end does not answer to names it does not know.
+        let request = request.header(header::HOST, self.address.to_string());
+        request.header(header::CONTENT_TYPE, "application/json").body(body).map_err(|error| self.odd(error))
+    }
+
+    /// The body of the answer to a request, in time.
+    async fn answer<B>(&self, request: Request<B>, patience: Duration) -> Result<Bytes>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        self.within(patience, async {
+            let (response, _driven) = self.exchange(request).await?;
+            let status = response.status();
+            let body = self.whole(response).await?;
+            if status.is_success() { Ok(body) } else { Err(self.refused(status, &body)) }
+        })
+        .await
+    }
+
+    async fn exchange<B>(&self, request: Request<B>) -> Result<(Response<Incoming>, Driven)>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        let stream = TcpStream::connect(self.address).await.map_err(|why| self.unreachable(why))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.odd(error))?;
+        let mut driven = Driven(JoinSet::new());
+        driven.0.spawn(async move {
+            // How it ended, the request says too.
+            let _ = connection.await;
+        });
+        let response = sender.send_request(request).await.map_err(|error| self.odd(error))?;
+        Ok((response, driven))
+    }
+
+    async fn whole(&self, response: Response<Incoming>) -> Result<Bytes> {
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        Ok(body.map_err(|error| self.odd(error))?.to_bytes())
+    }
+
+    async fn within<T>(&self, patience: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", patience.as_secs_f32()));
+        timeout(patience, work).await.unwrap_or_else(|_| Err(self.unreachable(late())))
+    }
+
+    fn parse<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T> {
+        serde_json::from_slice(body).map_err(|error| self.odd(error))
+    }
+
+    fn refused(&self, status: StatusCode, body: &[u8]) -> FarError {
+        match serde_json::from_slice::<ErrorBody>(body) {
+            // A node from before it took part says so of every path it does not know.
+            Ok(_) if status == StatusCode::NOT_FOUND => self.odd("it knows nothing of measurements"),
+            Ok(body) => FarError::Refused { address: self.address, status: status.as_u16(), error: body.error },
+            Err(_) => self.odd(format!("HTTP status {status}")),
+        }
+    }
+
+    fn unreachable(&self, why: io::Error) -> FarError {
+        FarError::Unreachable { address: self.address, why }
+    }
+
+    fn odd(&self, why: impl ToString) -> FarError {
+        FarError::NotOne { address: self.address, why: why.to_string() }
+    }
+}

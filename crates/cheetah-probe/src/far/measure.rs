@@ -1,0 +1,207 @@
+//! A far end that cooperates, asked for all it can tell of the path.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
+
+use super::api::{About, Arrivals, SendRequest, Token};
+use super::client::{FarClient, FarError};
+use super::dispersion::{self, Came};
+use super::stamped::Stamped;
+use super::train;
+use crate::clock::Nanos;
+use crate::path::FarEnd;
+use crate::schedule::{Pattern, due};
+
+/// Trains each way.
+const TRAINS: usize = 12;
+/// Packets in each: enough that the first few, which find queues as they are, count little.
+const PACKETS: usize = 24;
+/// From the end of one to the start of the next: queues are empty again by then.
+const PAUSE: Duration = Duration::from_millis(15);
+/// How large packets are, IP header included: the largest that most paths carry whole, then one that all do.
+const IP_BYTES: [u32; 2] = [1_500, 1_280];
+/// How long stragglers are waited for.
+const STRAGGLERS: Duration = Duration::from_millis(400);
+/// How long a train may take, waiting included, in seconds.
+const SECONDS_MAX: u32 = 5;
+/// Most that is sent as bulk, in bytes.
+const BULK_BYTES_MAX: u64 = 256 << 20;
+
+/// What is asked of the far end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// Trains, both ways.
+    pub trains: bool,
+    /// How long bulk data goes, each way; zero for none.
+    pub bulk: Duration,
+}
+
+impl Default for Wish {
+    /// Trains, and a second of bulk data each way.
+    fn default() -> Self {
+        Self { trains: true, bulk: Duration::from_secs(1) }
+    }
+}
+
+/// Asks the far end at `client`. What it could not tell is a sentence in `problems`.
+///
+/// # Errors
+///
+/// If there is none.
+pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
+    let about = client.about().await?;
+    let mut far = FarEnd {
+        name: format!("{} ({})", about.name, about.version),
+        to_bits_per_s: None,
+        from_bits_per_s: None,
+        tcp_to_bits_per_s: None,
+        tcp_from_bits_per_s: None,
+    };
+    let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}"));
+    if wish.trains {
+        match trains_to(client, &about).await {
+            Ok(rate) => far.to_bits_per_s = rate,
+            Err(why) => note("the capacity there, by the far end,", why),
+        }
+        match trains_from(client, &about).await {
+            Ok(rate) => far.from_bits_per_s = rate,
+            Err(why) => note("the capacity back, by the far end,", why),
+        }
+    }
+    if !wish.bulk.is_zero() {
+        match client.bulk_to(wish.bulk, BULK_BYTES_MAX.min(about.limits.bulk_bytes_max)).await {
+            Ok(came) => far.tcp_to_bits_per_s = came.bits_per_s,
+            Err(why) => note("what TCP carries there", why.to_string()),
+        }
+        match client.bulk_from(wish.bulk).await {
+            Ok(rate) => far.tcp_from_bits_per_s = rate.bits_per_s(),
+            Err(why) => note("what TCP carries back", why.to_string()),
+        }
+    }
+    Ok(far)
+}
+
+/// Back-to-back trains with pauses between, as one pattern.
+fn plan(about: &About) -> Pattern {
+    let packets = (about.limits.packets_max as usize).min(TRAINS * PACKETS);
+    Pattern::Gaps((1..packets).map(|n| if n % PACKETS == 0 { PAUSE } else { Duration::ZERO }).collect())
+}
+
+/// The capacity there: trains that we send by plain means, stamped at the far end.
+async fn trains_to(client: FarClient, about: &About) -> Result<Option<f64>, String> {
+    let plan = plan(about);
+    let here = our_address(client.address()).map_err(|error| error.to_string())?;
+    for ip_bytes in IP_BYTES {
+        let packets = u32::try_from(plan.packets()).unwrap_or(u32::MAX);
+        let waiting = client.receive(packets, SECONDS_MAX).await.map_err(|error| error.to_string())?;
+        let mut there = client.address();
+        there.set_port(waiting.port);
+        let offsets = plan.offsets();
+        let sent = spawn_blocking(move || {
+            let socket = train::socket(here, there)?;
+            train::send(&socket, &due(Nanos::now() + Duration::from_millis(1), &offsets), waiting.token, ip_bytes)
+        });
+        match sent.await.map_err(|error| error.to_string())? {
+            Ok(left) => {
+                let arrivals = settled(client, waiting.token, left.len()).await.map_err(|error| error.to_string())?;
+                // Forgotten by itself too.
+                let _ = client.forget(waiting.token).await;
+                let came: Vec<_> = arrivals
+                    .packets
+                    .iter()
+                    .map(|(seq, at, bytes)| Came { seq: *seq, at: Nanos(*at), ip_bytes: *bytes })
+                    .collect();
+                return Ok(rate(&came, &left));
+            }
+            Err(error) if is_too_large(&error) => {
+                let _ = client.forget(waiting.token).await;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err("the path carries no packets of 1280 bytes".into())
+}
+
+/// What came of a train of `packets`, once nothing more does.
+async fn settled(client: FarClient, token: Token, packets: usize) -> Result<Arrivals, FarError> {
+    let mut before = client.arrivals(token).await?;
+    loop {
+        if before.ended || before.packets.len() >= packets {
+            return Ok(before);
+        }
+        sleep(STRAGGLERS).await;
+        let now = client.arrivals(token).await?;
+        if now.packets.len() == before.packets.len() {
+            return Ok(now);
+        }
+        before = now;
+    }
+}
+
+/// The capacity back: trains that the far end sends, stamped here.
+async fn trains_from(client: FarClient, about: &About) -> Result<Option<f64>, String> {
+    if !about.sends {
+        return Err("it was told how much it may send, and sends no trains".into());
+    }
+    let plan = plan(about);
+    let here = our_address(client.address()).map_err(|error| error.to_string())?;
+    let mut why = String::new();
+    for ip_bytes in IP_BYTES {
+        let token = Token::random().map_err(|error| error.to_string())?;
+        let socket = Stamped::bind(here).map_err(|error| error.to_string())?;
+        let port = socket.port().map_err(|error| error.to_string())?;
+        let request = SendRequest::new(&plan, ip_bytes, port, token);
+        let (from, packets) = (client.address().ip(), plan.packets());
+        let (heard, mut hears) = mpsc::channel(packets);
+        let mut listening = JoinSet::new();
+        listening.spawn(listen(socket, token, from, heard));
+        match client.send(&request).await {
+            Ok(sent) => {
+                let mut came = Vec::new();
+                while came.len() < packets {
+                    let Ok(Some(next)) = timeout(STRAGGLERS, hears.recv()).await else { break };
+                    came.push(next);
+                }
+                let left: Vec<_> = sent.left_ns.into_iter().map(Nanos).collect();
+                return Ok(rate(&came, &left));
+            }
+            // Too large, most likely.
+            Err(FarError::Refused { status: 409, error, .. }) => why = error,
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err(why)
+}
+
+fn rate(came: &[Came], left: &[Nanos]) -> Option<f64> {
+    dispersion::of_trains(came, left, PACKETS).map(|capacity| capacity.bits_per_s)
+}
+
+/// Hands on what comes of a train, until nobody wants it.
+async fn listen(mut socket: Stamped, token: Token, from: IpAddr, heard: mpsc::Sender<Came>) {
+    while let Ok(came) = socket.next_of(token, from).await {
+        if let Some(came) = came
+            && heard.send(came).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// This machine's address on the way to `there`, by which the far end knows it unless it is translated on the way.
+fn our_address(there: SocketAddr) -> io::Result<SocketAddr> {
+    let any: IpAddr = if there.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(there)?;
+    socket.local_addr()
+}
+
+/// Whether a packet was too large to be sent whole.
+fn is_too_large(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
+}

@@ -1,0 +1,122 @@
+//! Trains that are waited for: each on a UDP port of its own, from one address only, for a limited time.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::api::{Arrivals, ReceiveRequest, Receiving, Token};
+use super::limits::{KEPT, RECEIVERS_MAX, RECEIVERS_PER_CALLER_MAX, STRANGERS_MAX};
+use super::stamped::Stamped;
+
+/// The trains that are waited for, or were and have not been forgotten yet.
+#[derive(Debug, Clone, Default)]
+pub struct Receivers(Arc<Mutex<HashMap<Token, Arc<Receiver>>>>);
+
+/// One of them.
+#[derive(Debug)]
+struct Receiver {
+    from: IpAddr,
+    arrivals: Mutex<Arrivals>,
+    forgotten: Notify,
+}
+
+/// Why no train is waited for.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Too many are already.
+    #[error("as many trains are waited for as there may be; try again in a few seconds")]
+    Full,
+    /// There is no port to be had.
+    #[error("no port to wait at: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Receivers {
+    /// Waits from now on for the train that `caller` is going to send to the address `here`.
+    ///
+    /// # Errors
+    ///
+    /// If too many are waited for, or there is no port to be had.
+    pub fn start(&self, caller: SocketAddr, here: SocketAddr, request: ReceiveRequest) -> Result<Receiving, Refused> {
+        let (from, token) = (caller.ip(), Token::random()?);
+        let mut at = here;
+        at.set_port(0);
+        let mut table = self.table();
+        let same = table.values().filter(|receiver| receiver.from == from).count();
+        if table.len() >= RECEIVERS_MAX || same >= RECEIVERS_PER_CALLER_MAX {
+            return Err(Refused::Full);
+        }
+        let mut socket = Stamped::bind(at)?;
+        let port = socket.port()?;
+        let arrivals = Mutex::new(Arrivals { kernel_stamps: socket.is_by_kernel(), ..Arrivals::default() });
+        let receiver = Arc::new(Receiver { from, arrivals, forgotten: Notify::new() });
+        table.insert(token, Arc::clone(&receiver));
+        drop(table);
+        let table = self.clone();
+        tokio::spawn(async move {
+            let kept = async {
+                receiver.listen(&mut socket, token, request).await;
+                // The port is closed before the arrivals are fetched.
+                drop(socket);
+                sleep(KEPT).await;
+            };
+            tokio::select! {
+                () = kept => {}
+                () = receiver.forgotten.notified() => {}
+            }
+            table.table().remove(&token);
+        });
+        Ok(Receiving { port, token })
+    }
+
+    /// What has come so far of the train `token`; none if there is no such train of this caller's.
+    #[must_use]
+    pub fn arrivals(&self, caller: SocketAddr, token: Token) -> Option<Arrivals> {
+        let receiver = self.of(caller, token)?;
+        Some(receiver.arrivals().clone())
+    }
+
+    /// Waits no longer for a train, and forgets it; false if there is no such train of this caller's.
+    pub fn forget(&self, caller: SocketAddr, token: Token) -> bool {
+        let Some(receiver) = self.of(caller, token) else { return false };
+        receiver.forgotten.notify_one();
+        self.table().remove(&token);
+        true
+    }
+
+    fn of(&self, caller: SocketAddr, token: Token) -> Option<Arc<Receiver>> {
+        self.table().get(&token).filter(|receiver| receiver.from == caller.ip()).cloned()
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<Token, Arc<Receiver>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Receiver {
+    /// Notes what comes until it is enough, or time is up.
+    async fn listen(&self, socket: &mut Stamped, token: Token, request: ReceiveRequest) {
+        let until = Instant::now() + Duration::from_secs(request.seconds_max.into());
+        let (mut left, mut strangers) = (request.packets_max, 0);
+        while left > 0 && strangers < STRANGERS_MAX {
+            match timeout_at(until, socket.next_of(token, self.from)).await {
+                Ok(Ok(Some(came))) => {
+                    self.arrivals().packets.push((came.seq, came.at.0, came.ip_bytes));
+                    left -= 1;
+                }
+                Ok(Ok(None)) => strangers += 1,
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+        self.arrivals().ended = true;
+    }
+
+    fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,235 @@
+//! The HTTP side of a far end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Receiving, SendRequest, Sent, Token};
+use super::bulk::{self, Bulk};
+use super::limits::{LIMITS, Seats};
+use super::receive::{Receivers, Refused};
+use super::{tag, train};
+use crate::clock::Nanos;
+use crate::schedule::{Pattern, due};
+
+/// Largest body of a request that is JSON.
+const JSON_BYTES_MAX: usize = 64 << 10;
+/// How long it may take to come.
+const JSON_TIMEOUT: Duration = Duration::from_secs(10);
+/// Ports below it belong to services, which nobody is to have packets sent to.
+const PORT_MIN: u16 = 1024;
+/// How long before a train's first packet everything is ready.
+const LEAD: Duration = Duration::from_millis(2);
+
+/// Who calls, and what they called. The server that accepts connections puts it into each request's extensions, from the
+/// connection itself: it is the only address that packets are ever sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The far end of the TCP connection.
+    pub peer: SocketAddr,
+    /// Our end of it.
+    pub here: SocketAddr,
+}
+
+/// What a far end is to be like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FarConfig {
+    /// What to call it, for people.
+    pub name: String,
+    /// Whether it sends trains and bulk data; otherwise it only receives.
+    pub sends: bool,
+}
+
+struct Shared {
+    config: FarConfig,
+    seats: Seats,
+    receivers: Receivers,
+}
+
+type Far = State<Arc<Shared>>;
+type Answer<T> = Result<T, Refusal>;
+
+/// The far end's part of an HTTP API: everything under `/v1/probe`. Each request must have its [`Caller`] among its
+/// extensions.
+pub fn router(config: FarConfig) -> Router {
+    let shared = Shared { config, seats: Seats::default(), receivers: Receivers::default() };
+    Router::new()
+        .route("/v1/probe", get(about))
+        .route("/v1/probe/receive", post(receive))
+        .route("/v1/probe/receive/{token}", get(arrivals).delete(forget))
+        .route("/v1/probe/send", post(send))
+        .route("/v1/probe/bulk", get(bulk_from).put(bulk_to))
+        .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
+        .with_state(Arc::new(shared))
+}
+
+async fn about(State(far): Far) -> Json<About> {
+    let FarConfig { name, sends } = far.config.clone();
+    Json(About { name, version: env!("CARGO_PKG_VERSION").to_owned(), sends, limits: LIMITS })
+}
+
+async fn receive(
+    State(far): Far,
+    Extension(caller): Extension<Caller>,
+    Asked(request): Asked<ReceiveRequest>,
+) -> Answer<(StatusCode, Json<Receiving>)> {
+    within("packets_max", request.packets_max, LIMITS.packets_max)?;
+    within("seconds_max", request.seconds_max, LIMITS.seconds_max)?;
+    let receiving = far.receivers.start(caller.peer, caller.here, request).map_err(|refused| match refused {
+        Refused::Full => Refusal::busy(refused.to_string()),
+        Refused::Io(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, refused.to_string()),
+    })?;
+    Ok((StatusCode::CREATED, Json(receiving)))
+}
+
+async fn arrivals(
+    State(far): Far,
+    Extension(caller): Extension<Caller>,
+    Path(token): Path<Token>,
+) -> Answer<Json<Arrivals>> {
+    far.receivers.arrivals(caller.peer, token).map(Json).ok_or_else(Refusal::unknown)
+}
+
+async fn forget(State(far): Far, Extension(caller): Extension<Caller>, Path(token): Path<Token>) -> Answer<StatusCode> {
+    far.receivers.forget(caller.peer, token).then_some(StatusCode::NO_CONTENT).ok_or_else(Refusal::unknown)
+}
+
+async fn send(
+    State(far): Far,
+    Extension(caller): Extension<Caller>,
+    Asked(request): Asked<SendRequest>,
+) -> Answer<Json<Sent>> {
+    far.config.may_send()?;
+    let pattern: Pattern = request.pattern.parse().map_err(Refusal::bad)?;
+    let offsets = pattern.offsets();
+    let packets = u32::try_from(offsets.len()).unwrap_or(u32::MAX);
+    within("the number of packets", packets, LIMITS.packets_max)?;
+    if pattern.span() > Duration::from_secs(LIMITS.seconds_max.into()) {
+        return Err(Refusal::bad(format!("a train may last {} s", LIMITS.seconds_max)));
+    }
+    if !(tag::IP_BYTES_MIN..=LIMITS.ip_bytes_max).contains(&request.ip_bytes) {
+        return Err(Refusal::bad(format!("ip_bytes is {} to {}", tag::IP_BYTES_MIN, LIMITS.ip_bytes_max)));
+    }
+    if request.port < PORT_MIN {
+        return Err(Refusal::bad(format!("port is {PORT_MIN} or above")));
+    }
+    let turn = far.seats.turn(packets).await.ok_or_else(|| Refusal::busy("others are being sent trains"))?;
+    // The address is that of the connection, whatever the request says; it cannot even say another.
+    let mut there = caller.peer;
+    there.set_port(request.port);
+    let sent = tokio::task::spawn_blocking(move || {
+        let socket = train::socket(caller.here, there)?;
+        let due = due(turn.not_before.max(Nanos::now() + LEAD), &offsets);
+        let left = train::send(&socket, &due, request.token, request.ip_bytes)?;
+        let ns = |times: &[Nanos]| times.iter().map(|at| at.0).collect();
+        Ok::<_, std::io::Error>(Sent { due_ns: ns(&due), left_ns: ns(&left) })
+    });
+    match sent.await {
+        Ok(Ok(sent)) => Ok(Json(sent)),
+        Ok(Err(error)) => Err(Refusal::new(StatusCode::CONFLICT, format!("the train was not sent: {error}"))),
+        Err(_) => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the far end is shutting down")),
+    }
+}
+
+async fn bulk_from(State(far): Far, uri: Uri) -> Answer<Response> {
+    far.config.may_send()?;
+    let bytes = match query(&uri, "bytes") {
+        Some(text) => text.parse().map_err(|_| Refusal::bad("bytes is a number"))?,
+        None => LIMITS.bulk_bytes_max,
+    };
+    if bytes > LIMITS.bulk_bytes_max {
+        return Err(Refusal::bad(format!("bytes is at most {}", LIMITS.bulk_bytes_max)));
+    }
+    let seat = far.seats.bulk().ok_or_else(|| Refusal::busy("others are measuring"))?;
+    let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
+    // The seat is free again when the body is gone, and when time is up even for a caller that does not read on.
+    let (gone, is_gone) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        let _ = timeout(for_at_most + Duration::from_secs(1), is_gone).await;
+        drop(seat);
+    });
+    let body = Body::new(Bulk::new(bytes, for_at_most, gone));
+    let kind = HeaderValue::from_static("application/octet-stream");
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+async fn bulk_to(State(far): Far, request: Request) -> Answer<Json<BulkReceived>> {
+    let _seat = far.seats.bulk().ok_or_else(|| Refusal::busy("others are measuring"))?;
+    let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
+    let rate = bulk::swallow(request.into_body(), LIMITS.bulk_bytes_max, for_at_most).await;
+    let (bytes, seconds, bits_per_s) = (rate.bytes(), rate.took().as_secs_f64(), rate.bits_per_s());
+    Ok(Json(BulkReceived { bytes, seconds, bits_per_s }))
+}
+
+impl FarConfig {
+    fn may_send(&self) -> Answer<()> {
+        let why = "this far end sends nothing but answers: it was told how much it may send";
+        if self.sends { Ok(()) } else { Err(Refusal::new(StatusCode::FORBIDDEN, why)) }
+    }
+}
+
+/// The value of `key` in a query. Values here are numbers, so nothing needs unescaping.
+fn query<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {
+    uri.query()?.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+}
+
+fn within(what: &str, asked: u32, max: u32) -> Answer<()> {
+    if (1..=max).contains(&asked) { Ok(()) } else { Err(Refusal::bad(format!("{what} is 1 to {max}"))) }
+}
+
+/// A request's body: JSON, and said to be JSON, which other sites' pages in a browser may not send; in time.
+struct Asked<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Answer<Self> {
+        match timeout(JSON_TIMEOUT, Json::<T>::from_request(request, state)).await {
+            Ok(Ok(Json(asked))) => Ok(Self(asked)),
+            Ok(Err(JsonRejection::BytesRejection(why))) => Err(Refusal::new(why.status(), why.body_text())),
+            Ok(Err(why)) => Err(Refusal::new(why.status(), format!("not understood: {}", why.body_text()))),
+            Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
+        }
+    }
+}
+
+/// An answer that is an error.
+struct Refusal {
+    status: StatusCode,
+    error: String,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into() }
+    }
+
+    fn bad(error: impl ToString) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.to_string())
+    }
+
+    fn busy(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, error)
+    }
+
+    fn unknown() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "no such train is waited for, for you")
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status, Json(ErrorBody { error: self.error })).into_response()
+    }
+}

@@ -1,0 +1,95 @@
+//! A UDP socket that waits for one train, and says when each packet of it came.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
+
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use super::api::Token;
+use super::dispersion::Came;
+use super::tag;
+use crate::clock::{Nanos, WallOffset};
+use crate::send::{control, set_option};
+
+/// The receive buffer asked for, in bytes: a train of the largest packets. The kernel may grant less.
+const RECEIVE_BUFFER_BYTES: usize = 2 << 20;
+/// Packets are no larger.
+const PACKET_BYTES_MAX: usize = 1 << 16;
+
+/// The socket.
+#[derive(Debug)]
+pub struct Stamped {
+    socket: UdpSocket,
+    by_kernel: bool,
+    /// How far the clock that stamps was ahead when the train began; if it is set meanwhile, that shows in no gap but one.
+    wall: Option<WallOffset>,
+    packet: Box<[u8]>,
+}
+
+impl Stamped {
+    /// A socket at `at`; port 0 takes any free one. To be called in a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the port cannot be had.
+    pub fn bind(at: SocketAddr) -> io::Result<Self> {
+        let socket = std::net::UdpSocket::bind(at)?;
+        socket.set_nonblocking(true)?;
+        socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
+        let by_kernel = set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).is_ok();
+        let packet = vec![0; PACKET_BYTES_MAX].into();
+        Ok(Self { socket: UdpSocket::from_std(socket)?, by_kernel, wall: None, packet })
+    }
+
+    /// Its port.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say.
+    pub fn port(&self) -> io::Result<u16> {
+        Ok(self.socket.local_addr()?.port())
+    }
+
+    /// Whether the kernel stamps packets as they come; otherwise they are stamped as they are read.
+    pub const fn is_by_kernel(&self) -> bool {
+        self.by_kernel
+    }
+
+    /// The next packet; `None` if it is not one of the train `token` from the address `from`. Once the first of them has come,
+    /// the kernel lets nobody else's through.
+    ///
+    /// # Errors
+    ///
+    /// If the socket has failed.
+    pub async fn next_of(&mut self, token: Token, from: IpAddr) -> io::Result<Option<Came>> {
+        let wall = match self.wall {
+            Some(wall) => wall,
+            None => match self.find(token, from).await? {
+                true => *self.wall.insert(WallOffset::now()),
+                false => return Ok(None),
+            },
+        };
+        let (socket, packet) = (&self.socket, &mut self.packet);
+        let beside =
+            socket.async_io(Interest::READABLE, || control::receive(&socket.as_fd(), libc::MSG_DONTWAIT, packet));
+        let beside = beside.await?;
+        let payload = packet.get(..beside.bytes).unwrap_or_default();
+        let at = beside.wall_ns.map_or_else(Nanos::now, |ns| wall.to_monotonic(ns));
+        let ip_bytes = tag::ip_bytes(beside.bytes, from.to_canonical().is_ipv4());
+        Ok(tag::seq_of(token, payload).map(|seq| Came { seq, at, ip_bytes }))
+    }
+
+    /// Waits for a packet: whether it is the first of the train. It is left to be received; others are not.
+    async fn find(&mut self, token: Token, from: IpAddr) -> io::Result<bool> {
+        let (len, peer) = self.socket.peek_from(&mut self.packet).await?;
+        let payload = self.packet.get(..len).unwrap_or_default();
+        if peer.ip() == from && tag::seq_of(token, payload).is_some() {
+            self.socket.connect(peer).await?;
+            return Ok(true);
+        }
+        self.socket.recv_from(&mut self.packet).await?;
+        Ok(false)
+    }
+}

@@ -1,0 +1,65 @@
+//! What the packets of a train carry: the token, and which of them each is; as probes do ([`Session`]).
+
+use crate::frame::{Session, TAG_BYTES};
+
+use super::api::Token;
+
+/// Bytes of an IPv4 header without options, and of a UDP header.
+const HEADERS_V4_BYTES: usize = 20 + 8;
+/// The same with IPv6.
+const HEADERS_V6_BYTES: usize = 40 + 8;
+/// The smallest packet with room for what it must carry, with either.
+pub const IP_BYTES_MIN: u32 = (HEADERS_V6_BYTES + TAG_BYTES) as u32;
+
+/// The payload of packet number `seq`, so that the packet has `ip_bytes` in all; at least the tag.
+#[must_use]
+pub fn payload(token: Token, seq: u32, ip_bytes: u32, v4: bool) -> Vec<u8> {
+    let len = (ip_bytes as usize).saturating_sub(headers_bytes(v4));
+    session(token).payload(seq, len.max(TAG_BYTES))
+}
+
+/// Which packet of the train `token` this payload is of; none, if of none.
+#[must_use]
+pub fn seq_of(token: Token, payload: &[u8]) -> Option<u32> {
+    session(token).sequence(payload)
+}
+
+/// How large the packet is that brought `payload_bytes`, IP header included.
+#[must_use]
+pub fn ip_bytes(payload_bytes: usize, v4: bool) -> u32 {
+    u32::try_from(payload_bytes.saturating_add(headers_bytes(v4))).unwrap_or(u32::MAX)
+}
+
+/// Ports are of no account here.
+const fn session(token: Token) -> Session {
+    Session { nonce: token.0, local_port: 0, port: 0 }
+}
+
+const fn headers_bytes(v4: bool) -> usize {
+    if v4 { HEADERS_V4_BYTES } else { HEADERS_V6_BYTES }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_tagged_is_known_again(token: u64, seq in 0u32..1000, bytes in IP_BYTES_MIN..9000, v4: bool) {
+            let payload = payload(Token(token), seq, bytes, v4);
+            prop_assert_eq!(ip_bytes(payload.len(), v4), bytes);
+            prop_assert_eq!(seq_of(Token(token), &payload), Some(seq));
+            prop_assert_eq!(seq_of(Token(!token), &payload), None);
+            prop_assert_eq!(seq_of(Token(token), &payload[..TAG_BYTES - 1]), None);
+        }
+
+        #[test]
+        fn strangers_packets_are_nobodys(token: u64, bytes: Vec<u8>) {
+            if let Some(seq) = seq_of(Token(token), &bytes) {
+                prop_assert_eq!(&payload(Token(token), seq, 0, true)[..], &bytes[..TAG_BYTES]);
+            }
+        }
+    }
+}

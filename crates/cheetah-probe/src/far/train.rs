@@ -1,0 +1,98 @@
+//! Trains sent by plain `send` at set times, which needs no right; each packet says when it left.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
+
+use super::api::Token;
+use super::tag;
+use crate::clock::Nanos;
+
+/// Sleeping ends this long before a packet is due; the rest is spent looking at the clock.
+const SPIN: Duration = Duration::from_micros(200);
+/// An interface that takes no packet for so long is stuck.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// A socket for a train from `here`, an address of this machine's, to `there` and nowhere else. Packets that are too
+/// large for the path are refused rather than sent in pieces.
+///
+/// # Errors
+///
+/// If there is no such socket to be had, or no way there.
+pub fn socket(here: SocketAddr, there: SocketAddr) -> io::Result<UdpSocket> {
+    let mut from = here;
+    from.set_port(0);
+    let socket = UdpSocket::bind(from)?;
+    match there {
+        SocketAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?,
+        SocketAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DO)?,
+    }
+    socket.set_write_timeout(Some(STUCK))?;
+    socket.connect(there)?;
+    Ok(socket)
+}
+
+/// Sends a packet of `ip_bytes` at each of the times, the first with the number `first_seq`, and says when each had left.
+/// Blocks until the last has.
+///
+/// # Errors
+///
+/// At the first packet that is not taken: as the far end's port is closed, which it says by ICMP, the packet too large, or
+/// the interface gone.
+pub fn send(socket: &UdpSocket, due: &[Nanos], token: Token, ip_bytes: u32) -> io::Result<Vec<Nanos>> {
+    let v4 = socket.peer_addr()?.ip().to_canonical().is_ipv4();
+    let packets: Vec<_> = (0u32..).zip(due).map(|(seq, _)| tag::payload(token, seq, ip_bytes, v4)).collect();
+    let mut left = Vec::with_capacity(due.len());
+    for (packet, due) in packets.iter().zip(due) {
+        wait(*due);
+        socket.send(packet)?;
+        left.push(Nanos::now());
+    }
+    Ok(left)
+}
+
+fn wait(due: Nanos) {
+    let asleep = due.since(Nanos::now()).saturating_sub(SPIN);
+    if !asleep.is_zero() {
+        thread::sleep(asleep);
+    }
+    while Nanos::now() < due {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_come_in_order_and_not_before_they_are_due() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(receiver) = UdpSocket::bind(address) else { continue };
+            receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let socket = socket(address.parse().unwrap(), receiver.local_addr().unwrap()).unwrap();
+            let start = Nanos::now();
+            let due: Vec<_> = (0..3u32).map(|n| start + Duration::from_millis(2) * n).collect();
+            let left = send(&socket, &due, Token(7), 500).unwrap();
+            assert!(left.len() == 3 && left.iter().zip(&due).all(|(left, due)| left >= due), "{left:?} {due:?}");
+            for seq in 0..3 {
+                let mut packet = [0; 1500];
+                let len = receiver.recv(&mut packet).unwrap();
+                assert_eq!(tag::seq_of(Token(7), &packet[..len]), Some(seq));
+                assert_eq!(tag::ip_bytes(len, address.starts_with('1')), 500);
+            }
+        }
+    }
+
+    #[test]
+    fn a_closed_port_ends_it() {
+        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let socket = socket("127.0.0.1:0".parse().unwrap(), closed).unwrap();
+        let start = Nanos::now();
+        let due: Vec<_> = (0..100u32).map(|n| start + Duration::from_millis(1) * n).collect();
+        assert!(send(&socket, &due, Token(7), 100).is_err());
+    }
+}

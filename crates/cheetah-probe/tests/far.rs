@@ -1,0 +1,211 @@
+//! A far end on loopback: what it tells, and what it refuses.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use axum::Extension;
+use cheetah_probe::far::limits::{BULKS_MAX, LIMITS, RECEIVERS_PER_CALLER_MAX};
+use cheetah_probe::far::measure::{Wish, measure};
+use cheetah_probe::far::{Caller, FarClient, FarConfig, FarError, SendRequest, Token, router, tag};
+use cheetah_probe::schedule::Pattern;
+use tokio::net::TcpListener;
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Another address of this machine.
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// A far end that takes everybody for `peer`.
+async fn far_end(sends: bool, peer: IpAddr) -> FarClient {
+    let caller = Caller { peer: SocketAddr::new(peer, 9), here: SocketAddr::new(LOOPBACK, 9) };
+    let app = router(FarConfig { name: "far".into(), sends }).layer(Extension(caller));
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
+    let address = listener.local_addr().expect("its address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    FarClient::new(address)
+}
+
+/// The status of a request that is made by hand.
+async fn status(far: FarClient, method: &'static str, path: String, body: String, kind: &'static str) -> u16 {
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut stream = TcpStream::connect(far.address()).expect("connected");
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {kind}\r\n");
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("sent");
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).expect("answered");
+        String::from_utf8_lossy(&answer).rsplit(' ').next().and_then(|code| code.parse().ok())
+    });
+    asked.await.expect("no panic").expect("a status")
+}
+
+async fn post(far: FarClient, path: &str, body: &str) -> u16 {
+    status(far, "POST", path.into(), body.into(), "application/json").await
+}
+
+fn token(text: &str) -> Token {
+    text.parse().expect("a token")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_tells_of_the_path_both_ways() {
+    let far = far_end(true, LOOPBACK).await;
+    let mut problems = Vec::new();
+    let wish = Wish { trains: true, bulk: Duration::from_millis(100) };
+    let told = measure(far, wish, &mut problems).await.expect("it answers");
+    assert!(problems.is_empty(), "{problems:?}");
+    assert!(told.name.starts_with("far ("), "{}", told.name);
+    // How fast loopback is, nobody knows; that it is not slow, everybody does.
+    for rate in [told.tcp_to_bits_per_s, told.tcp_from_bits_per_s] {
+        assert!(rate.is_some_and(|rate| rate > 1e7), "{told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_train_is_stamped_and_strangers_are_not_heard() {
+    let far = far_end(true, LOOPBACK).await;
+    let waiting = far.receive(10, 2).await.expect("waiting");
+    let there = SocketAddr::new(LOOPBACK, waiting.port);
+    let stranger = UdpSocket::bind((OTHER, 0)).expect("a socket");
+    let ours = UdpSocket::bind((LOOPBACK, 0)).expect("a socket");
+    let packet = |token, seq| tag::payload(token, seq, 500, true);
+    // With the token from elsewhere, from here without it, cut short, and empty.
+    stranger.send_to(&packet(waiting.token, 1), there).expect("sent");
+    ours.send_to(&packet(Token(!waiting.token.0), 2), there).expect("sent");
+    ours.send_to(&packet(waiting.token, 3)[..11], there).expect("sent");
+    ours.send_to(&[], there).expect("sent");
+    for seq in [4, 5, 5] {
+        ours.send_to(&packet(waiting.token, seq), there).expect("sent");
+    }
+    let late = tokio::time::Instant::now() + Duration::from_secs(5);
+    let mut heard = far.arrivals(waiting.token).await.expect("some");
+    while heard.packets.len() < 3 && tokio::time::Instant::now() < late {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        heard = far.arrivals(waiting.token).await.expect("some");
+    }
+    let seqs: Vec<_> = heard.packets.iter().map(|(seq, ..)| *seq).collect();
+    assert_eq!(seqs, [4, 5, 5], "duplicates are for whoever estimates");
+    assert!(heard.packets.iter().all(|(.., bytes)| *bytes == 500) && heard.packets.is_sorted_by_key(|(_, at, _)| *at));
+    assert!(!heard.ended);
+    far.forget(waiting.token).await.expect("forgotten");
+    assert!(far.arrivals(waiting.token).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trains_go_to_whoever_called_and_nowhere_else() {
+    let far = far_end(true, OTHER).await;
+    let (right, wrong) =
+        (UdpSocket::bind((OTHER, 0)).expect("a socket"), UdpSocket::bind((LOOPBACK, 0)).expect("a socket"));
+    let port = right.local_addr().expect("its address").port();
+    right.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    let token = token("0123456789abcdef");
+    let pattern: Pattern = "train:5@1ms".parse().expect("a pattern");
+    let sent = far.send(&SendRequest::new(&pattern, 300, port, token)).await.expect("sent");
+    assert_eq!((sent.due_ns.len(), sent.left_ns.len()), (5, 5));
+    assert!(sent.left_ns.iter().zip(&sent.due_ns).all(|(left, due)| left >= due));
+    for seq in 0..5 {
+        let mut packet = [0; 2000];
+        let len = right.recv(&mut packet).expect("came");
+        assert_eq!((tag::seq_of(token, &packet[..len]), tag::ip_bytes(len, true)), (Some(seq), 300));
+    }
+    // Where it goes cannot be said.
+    let port = wrong.local_addr().expect("its address").port();
+    let body =
+        format!(r#"{{"pattern":"single","ip_bytes":300,"port":{port},"token":"{token}","address":"127.0.0.1"}}"#);
+    assert_eq!(post(far, "/v1/probe/send", &body).await, 422);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_much_is_refused() {
+    let far = far_end(true, LOOPBACK).await;
+    let send = |pattern: &str, ip_bytes: u32, port: u16| {
+        format!(r#"{{"pattern":"{pattern}","ip_bytes":{ip_bytes},"port":{port},"token":"0123456789abcdef"}}"#)
+    };
+    let receive = |packets: u32, seconds: u32| format!(r#"{{"packets_max":{packets},"seconds_max":{seconds}}}"#);
+    for (path, body) in [
+        ("/v1/probe/send", send("train:1001@0", 300, 5000)),
+        ("/v1/probe/send", send("train:99999999999@0", 300, 5000)),
+        ("/v1/probe/send", send("pair:6s", 300, 5000)),
+        ("/v1/probe/send", send("pair:-6s", 300, 5000)),
+        ("/v1/probe/send", send("single", 59, 5000)),
+        ("/v1/probe/send", send("single", 1501, 5000)),
+        ("/v1/probe/send", send("single", 300, 53)),
+        ("/v1/probe/send", send("single", 300, 0)),
+        ("/v1/probe/receive", receive(0, 1)),
+        ("/v1/probe/receive", receive(LIMITS.packets_max + 1, 1)),
+        ("/v1/probe/receive", receive(1, 0)),
+        ("/v1/probe/receive", receive(1, LIMITS.seconds_max + 1)),
+    ] {
+        assert_eq!(post(far, path, &body).await, 400, "{body}");
+    }
+    assert_eq!(post(far, "/v1/probe/receive", &" ".repeat(70_000)).await, 413);
+    // What a page in a browser could send.
+    let form = status(far, "POST", "/v1/probe/receive".into(), receive(1, 1), "text/plain").await;
+    assert_eq!(form, 415);
+    let bulk = format!("/v1/probe/bulk?bytes={}", LIMITS.bulk_bytes_max + 1);
+    assert_eq!(status(far, "GET", bulk, String::new(), "text/plain").await, 400);
+    // As many trains as may be waited for are; when one is forgotten there is room again.
+    let mut tokens = Vec::new();
+    for _ in 0..RECEIVERS_PER_CALLER_MAX {
+        tokens.push(far.receive(1, 1).await.expect("room").token);
+    }
+    assert!(matches!(far.receive(1, 1).await, Err(FarError::Refused { status: 429, .. })));
+    far.forget(tokens[0]).await.expect("forgotten");
+    far.receive(1, 1).await.expect("room again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_port_is_not_sent_a_train() {
+    let far = far_end(true, LOOPBACK).await;
+    let closed = UdpSocket::bind((LOOPBACK, 0)).expect("a socket").local_addr().expect("its address").port();
+    let pattern: Pattern = "train:1000@1ms".parse().expect("a pattern");
+    let sent = far.send(&SendRequest::new(&pattern, 300, closed, Token(1))).await;
+    assert!(matches!(sent, Err(FarError::Refused { status: 409, .. })), "{sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_so_many_bulk_transfers_run_at_once() {
+    let far = far_end(true, LOOPBACK).await;
+    // They do not read what they asked for.
+    let stalled: Vec<_> = (0..BULKS_MAX)
+        .map(|_| {
+            let mut stream = TcpStream::connect(far.address()).expect("connected");
+            write!(stream, "GET /v1/probe/bulk HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).expect("answered");
+            assert_eq!(&answer, b"HTTP/1.1 200");
+            stream
+        })
+        .collect();
+    assert!(matches!(far.bulk_from(Duration::from_millis(10)).await, Err(FarError::Refused { status: 429, .. })));
+    drop(stalled);
+    let mut tries = 0;
+    while far.bulk_from(Duration::from_millis(10)).await.is_err() {
+        tries += 1;
+        assert!(tries < 100, "their seats are never free again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_may_not_send_says_so() {
+    let far = far_end(false, LOOPBACK).await;
+    let mut problems = Vec::new();
+    let wish = Wish { trains: true, bulk: Duration::from_millis(50) };
+    let told = measure(far, wish, &mut problems).await.expect("it answers");
+    assert!(told.tcp_from_bits_per_s.is_none() && told.from_bits_per_s.is_none());
+    assert!(told.tcp_to_bits_per_s.is_some(), "{problems:?}");
+    assert_eq!(problems.len(), 2, "{problems:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_and_something_else_are_told_apart() {
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
+    let silent = FarClient::new(listener.local_addr().expect("its address")).with_patience(Duration::from_millis(50));
+    assert!(matches!(silent.about().await, Err(FarError::Unreachable { .. })));
+    drop(listener);
+    assert!(matches!(silent.about().await, Err(FarError::Unreachable { .. })));
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
+    let other = FarClient::new(listener.local_addr().expect("its address"));
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new()).await });
+    assert!(matches!(other.about().await, Err(FarError::NotOne { .. })));
+}
