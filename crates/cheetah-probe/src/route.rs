@@ -1,6 +1,26 @@
 //! The way out to a host: interface, addresses, and the next hop's MAC.
 
-use std::net::IpAddr;
+mod netlink;
+
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::time::Duration;
+
+use neli::consts::nl::NlmF;
+use neli::consts::rtnl::{Arphrd, Iff, Ifla, Nda, Nud, RtAddrFamily, RtScope, RtTable, Rta, Rtm, Rtn, Rtprot};
+use neli::rtnl::{Ifinfomsg, IfinfomsgBuilder, Ndmsg, NdmsgBuilder, Rtmsg, RtmsgBuilder};
+use rustix::io::Errno;
+
+use self::netlink::{address, family, octets, with};
+pub(crate) use self::netlink::{ask, attribute, number};
+use crate::clock::Nanos;
+use crate::frame::Ends;
+
+/// How long a next hop is waited for: the kernel asks for it again after a second.
+const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// How often the neighbour table is looked at meanwhile.
+const RESOLVE_POLL: Duration = Duration::from_millis(5);
 
 /// The way out to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +51,9 @@ pub enum RouteError {
     /// There is none.
     #[error("there is no route to {0}: check the address and the network's settings")]
     None(IpAddr),
+    /// It is not one host.
+    #[error("{0} is not the address of one host, and nothing is sent to several")]
+    Many(IpAddr),
     /// The next hop does not answer.
     #[error("{next_hop}, the next hop to {remote}, does not answer: is it up, and on this network?")]
     Silent {
@@ -55,12 +78,179 @@ pub enum RouteError {
 
 impl Route {
     /// Asks the kernel for the way to `remote`. A next hop whose MAC address is not known is made known by sending one UDP
-    /// packet to `remote`; that takes up to a second where nobody answers.
+    /// packet to `remote`; that takes up to 1.5 s where nobody answers.
     ///
     /// # Errors
     ///
-    /// If there is none, or the next hop is silent.
+    /// If there is none, if the next hop is silent, or if the interface has no Ethernet.
     pub fn to(remote: IpAddr) -> Result<Self, RouteError> {
-        Err(RouteError::None(remote))
+        let failed = |error: io::Error| match Errno::from_io_error(&error) {
+            Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL) => RouteError::None(remote),
+            _ => RouteError::Io { remote, error },
+        };
+        let way = way_to(remote).map_err(failed)?.ok_or(RouteError::None(remote))?;
+        if !matches!(way.kind, Rtn::Unicast | Rtn::Local) {
+            return Err(if matches!(way.kind, Rtn::Broadcast | Rtn::Multicast | Rtn::Anycast) {
+                RouteError::Many(remote)
+            } else {
+                RouteError::None(remote)
+            });
+        }
+        let link = link(way.index).map_err(failed)?.ok_or(RouteError::None(remote))?;
+        if !link.ethernet {
+            return Err(RouteError::NotEthernet(link.name));
+        }
+        let next_hop = way.gateway.unwrap_or(remote);
+        let remote_mac = if link.loopback || !link.resolves {
+            [0; 6]
+        } else {
+            resolve(way.index, next_hop, remote).map_err(failed)?.ok_or(RouteError::Silent { remote, next_hop })?
+        };
+        Ok(Self {
+            interface: link.name,
+            index: way.index,
+            local: way.local,
+            remote,
+            gateway: way.gateway,
+            local_mac: link.mac,
+            remote_mac,
+            mtu: link.mtu,
+            loopback: link.loopback,
+        })
+    }
+
+    /// The ends of packets that go this way, with the usual time to live of 64.
+    #[must_use]
+    pub const fn ends(&self) -> Ends {
+        Ends { local_mac: self.local_mac, remote_mac: self.remote_mac, local: self.local, remote: self.remote, ttl: 64 }
+    }
+}
+
+/// What the kernel's routing says.
+struct Way {
+    kind: Rtn,
+    index: u32,
+    local: IpAddr,
+    gateway: Option<IpAddr>,
+}
+
+fn way_to(remote: IpAddr) -> io::Result<Option<Way>> {
+    let question = RtmsgBuilder::default()
+        .rtm_family(family(remote))
+        .rtm_dst_len(if remote.is_ipv4() { 32 } else { 128 })
+        .rtm_src_len(0)
+        .rtm_tos(0)
+        .rtm_table(RtTable::Unspec)
+        .rtm_protocol(Rtprot::Unspec)
+        .rtm_scope(RtScope::Universe)
+        .rtm_type(Rtn::Unspec)
+        .rtattrs([with(Rta::Dst, octets(remote))?].into_iter().collect())
+        .build()
+        .map_err(io::Error::other)?;
+    let ways = ask(Rtm::Getroute, NlmF::empty(), question, |route: &Rtmsg| {
+        let address_of = |kind| attribute(route.rtattrs(), kind).and_then(address);
+        let kind = *route.rtm_type();
+        Some(Way {
+            kind,
+            index: attribute(route.rtattrs(), Rta::Oif).and_then(number)?,
+            local: if kind == Rtn::Local { remote } else { address_of(Rta::Prefsrc)? },
+            gateway: address_of(Rta::Gateway),
+        })
+    })?;
+    Ok(ways.into_iter().next())
+}
+
+/// What an interface is.
+struct Link {
+    name: String,
+    mac: [u8; 6],
+    mtu: u32,
+    loopback: bool,
+    /// Whether its frames begin with an Ethernet header.
+    ethernet: bool,
+    /// Whether neighbours have MAC addresses that are asked for.
+    resolves: bool,
+}
+
+fn link(index: u32) -> io::Result<Option<Link>> {
+    let question = IfinfomsgBuilder::default()
+        .ifi_family(RtAddrFamily::Unspecified)
+        .ifi_index(i32::try_from(index).unwrap_or_default())
+        .build()
+        .map_err(io::Error::other)?;
+    let links = ask(Rtm::Getlink, NlmF::empty(), question, |link: &Ifinfomsg| {
+        let name = attribute(link.rtattrs(), Ifla::Ifname)?;
+        let mac = attribute(link.rtattrs(), Ifla::Address).and_then(|mac| mac.try_into().ok());
+        Some(Link {
+            name: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
+            mac: mac.unwrap_or_default(),
+            mtu: attribute(link.rtattrs(), Ifla::Mtu).and_then(number)?,
+            loopback: link.ifi_flags().contains(Iff::LOOPBACK),
+            ethernet: matches!(link.ifi_type(), Arphrd::Ether | Arphrd::Loopback),
+            resolves: !link.ifi_flags().contains(Iff::NOARP),
+        })
+    })?;
+    Ok(links.into_iter().next())
+}
+
+/// The next hop's MAC address. If it is not known, the kernel is made to ask for it.
+fn resolve(index: u32, next_hop: IpAddr, remote: IpAddr) -> io::Result<Option<[u8; 6]>> {
+    if let Some(mac) = neighbour(index, next_hop)? {
+        return Ok(Some(mac));
+    }
+    let anywhere = if remote.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0_u16; 8]) };
+    // To the discard port, RFC 863. What comes of it, the neighbour table tells.
+    let _ = UdpSocket::bind((anywhere, 0))?.send_to(&[], (remote, 9));
+    let until = Nanos::now() + RESOLVE_TIMEOUT;
+    while Nanos::now() < until {
+        std::thread::sleep(RESOLVE_POLL);
+        if let Some(mac) = neighbour(index, next_hop)? {
+            return Ok(Some(mac));
+        }
+    }
+    Ok(None)
+}
+
+/// The MAC address in the neighbour table.
+fn neighbour(index: u32, address: IpAddr) -> io::Result<Option<[u8; 6]>> {
+    let index = i32::try_from(index).unwrap_or_default();
+    let question = NdmsgBuilder::default()
+        .ndm_family(family(address))
+        .ndm_index(index)
+        .ndm_state(Nud::empty())
+        .ndm_type(Rtn::Unspec)
+        .build()
+        .map_err(io::Error::other)?;
+    let useless = Nud::INCOMPLETE | Nud::FAILED;
+    let macs = ask(Rtm::Getneigh, NlmF::DUMP, question, |found: &Ndmsg| {
+        let its_address = attribute(found.rtattrs(), Nda::Dst).and_then(netlink::address);
+        let usable =
+            *found.ndm_index() == index && its_address == Some(address) && !found.ndm_state().intersects(useless);
+        let mac = attribute(found.rtattrs(), Nda::Lladdr)?.try_into().ok();
+        mac.filter(|_| usable)
+    })?;
+    Ok(macs.into_iter().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_this_machine_is_loopback() {
+        for host in ["127.0.0.1", "127.9.9.9"] {
+            let route = Route::to(host.parse().unwrap()).unwrap();
+            assert!(route.loopback && route.interface == "lo" && route.gateway.is_none(), "{route:?}");
+            assert_eq!((route.local_mac, route.remote_mac, route.remote), ([0; 6], [0; 6], host.parse().unwrap()));
+            assert_eq!(route.ends().local, route.local);
+        }
+    }
+
+    #[test]
+    fn one_host_is_one_host() {
+        for many in ["255.255.255.255", "224.0.0.251"] {
+            let error = Route::to(many.parse().unwrap()).unwrap_err();
+            assert!(matches!(error, RouteError::Many(_) | RouteError::None(_)), "{error:?}");
+        }
     }
 }
