@@ -8,9 +8,11 @@ import re
 from lab.namespace import LabError
 
 RATES = {"bit": 1, "kbit": 1_000, "mbit": 1_000_000, "gbit": 1_000_000_000}
+KEYS = ("rate=", "delay=", "queue=", "loss=", "spaced=yes|no", "cross=")
 SIZES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 TIMES_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
+MILLION = 1_000_000
 FRAME_BYTES_MAX = 1514
 # What may leave at once after a pause. Less than a super-frame has the kernel cut it into packets; timers that are
 # late by this much cost no rate.
@@ -61,12 +63,18 @@ class Link:
     `rate_bits` counts whole Ethernet frames, header included, as `tc` does (no preamble, check sequence or gap);
     None is without limit. `delay_us` is one way. `queue_bytes` wait where the rate is exceeded, then frames are
     dropped; None is 20 ms of the rate, at least 64 KiB. `loss_ppm` frames in a million are lost, at random.
+
+    `spaced` is for measuring with single packets: frames leave one by one, each as long after the one before as it
+    takes on such a wire, where otherwise many may leave at once after a pause. `cross_ppm` millionths of a spaced link
+    are used by others, on the way to the node; their frames are not there, only the time that they take.
     """
 
     rate_bits: int | None = 1_000_000_000
     delay_us: int = 0
     queue_bytes: int | None = None
     loss_ppm: int = 0
+    spaced: bool = False
+    cross_ppm: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay_us <= 10_000_000:
@@ -75,6 +83,12 @@ class Link:
             raise LabError("a queue needs a rate: where there is none, nothing waits")
         if self.queue_bytes is not None and self.queue_bytes < FRAME_BYTES_MAX:
             raise LabError(f"a queue of {self.queue_bytes} bytes holds no frame; the least is {FRAME_BYTES_MAX}")
+        if self.spaced and self.rate_bits is None:
+            raise LabError("frames are spaced by a rate; give the link one")
+        if self.cross_ppm and not self.spaced:
+            raise LabError("others use a share of spaced links only; add spaced=yes")
+        if not 0 <= self.cross_ppm < MILLION:
+            raise LabError("others use less than all of a link")
 
     @classmethod
     def parse(cls, text: str, base: Link | None = None) -> Link:
@@ -91,20 +105,31 @@ class Link:
                     link = dataclasses.replace(link, queue_bytes=size_bytes(value))
                 case "loss":
                     link = dataclasses.replace(link, loss_ppm=parts_per_million(value))
+                case "spaced" if value in ("yes", "no"):
+                    link = dataclasses.replace(link, spaced=value == "yes")
+                case "cross":
+                    # It makes sense on spaced links only, so it makes one.
+                    link = dataclasses.replace(link, spaced=True, cross_ppm=parts_per_million(value))
                 case _:
-                    raise LabError(f"'{item}' says nothing about a link; there are rate=, delay=, queue= and loss=")
+                    raise LabError(f"'{item}' says nothing about a link; there are {', '.join(KEYS)}")
         return link
 
     def needs_delay_line(self) -> bool:
         """Whether more than a rate is asked for: netem or the relay has to do it."""
         return self.delay_us > 0 or self.loss_ppm > 0
 
+    def is_packetwise(self) -> bool:
+        """Whether what happens to a super-frame would be wrong for the packets in it."""
+        return self.loss_ppm > 0 or self.spaced
+
+    def _queue_bytes(self) -> int:
+        return self.queue_bytes or max((self.rate_bits or 0) * QUEUE_MS // 8_000, QUEUE_BYTES_MIN)
+
     def token_bucket(self) -> list[str]:
         """The arguments of `tc` for the rate and the queue."""
         rate_bits = self.rate_bits or 0
         burst = max(rate_bits * BURST_MS // 8_000, BURST_BYTES_MIN)
-        queue = self.queue_bytes or max(rate_bits * QUEUE_MS // 8_000, QUEUE_BYTES_MIN)
-        return ["tbf", "rate", f"{rate_bits}bit", "burst", f"{burst}b", "limit", f"{queue}b"]
+        return ["tbf", "rate", f"{rate_bits}bit", "burst", f"{burst}b", "limit", f"{self._queue_bytes()}b"]
 
     def netem(self) -> list[str]:
         """The arguments of `tc` for delay and loss. Frames under way are no queue: their number is not limited."""
@@ -112,5 +137,8 @@ class Link:
         return ["netem", "delay", f"{self.delay_us}us", *loss, "limit", "100000"]
 
     def relayed(self) -> list[str]:
-        """The relay's options for delay and loss."""
-        return ["--delay-us", str(self.delay_us), "--loss-ppm", str(self.loss_ppm)]
+        """The relay's options for delay and loss, and for the rate where that spaces frames."""
+        options = ["--delay-us", str(self.delay_us), "--loss-ppm", str(self.loss_ppm)]
+        rate_bits, queue_bytes = (self.rate_bits or 0, self._queue_bytes()) if self.spaced else (0, 0)
+        options += ["--rate-bits", str(rate_bits), "--queue-bytes", str(queue_bytes)]
+        return [*options, "--cross-ppm", str(self.cross_ppm)]

@@ -177,18 +177,23 @@ class Lab:
         self._veth(self.examiner, "eth0", self.switch, "examiner")
         self._join_bridge("examiner")
         self._address(self.examiner, EXAMINER_ADDRESS)
-        late = [node for node in self.nodes if node.link.needs_delay_line()]
-        use_relay = bool(late) and not self._has_netem()
+        relayed = self._relayed()
         for node in self.nodes:
-            self._link(node, use_relay and node in late)
-        if any(node.link.loss_ppm for node in self.nodes):
+            self._link(node, node in relayed)
+        if any(node.link.is_packetwise() for node in self.nodes):
             self._one_packet_a_frame(self.examiner)
-        if use_relay:
-            pairs = [(node.link, f"line{node.number}", f"far{node.number}") for node in late]
+        if relayed:
+            pairs = [(node.link, f"line{node.number}", f"far{node.number}") for node in relayed]
             self._relay = relay.start(self.switch, pairs, _log_path(self.name), self._die_with_parent)
 
+    def _relayed(self) -> list[Node]:
+        """The nodes whose link the relay makes: netem does not space frames, and not every kernel has it."""
+        late = [node for node in self.nodes if node.link.needs_delay_line() and not node.link.spaced]
+        has_netem = bool(late) and self._has_netem()
+        return [node for node in self.nodes if node.link.spaced or (node in late and not has_netem)]
+
     def _link(self, node: Node, use_relay: bool) -> None:
-        """One node's link. Where a relay delays it, it consists of two veth pairs with the relay between."""
+        """One node's link. Where a relay makes it, it consists of two veth pairs with the relay between."""
         port = f"port{node.number}"
         if use_relay:
             line, far = f"line{node.number}", f"far{node.number}"
@@ -199,9 +204,10 @@ class Lab:
         self._join_bridge(port)
         self._address(node.namespace, node.address)
         netem = node.link.needs_delay_line() and not use_relay
-        self._shape(node.namespace, "eth0", node.link, netem)
-        self._shape(self.switch, port, node.link, netem)
-        if node.link.loss_ppm:
+        if not node.link.spaced:
+            self._shape(node.namespace, "eth0", node.link, netem)
+            self._shape(self.switch, port, node.link, netem)
+        if node.link.is_packetwise():
             self._one_packet_a_frame(node.namespace)
 
     @staticmethod

@@ -1,4 +1,5 @@
-"""The delay line between two interfaces, for kernels without netem: builds and starts `lab/relay`."""
+"""What carries frames between two interfaces, later, for kernels without netem, and one by one: builds and starts
+`lab/relay`."""
 
 from __future__ import annotations
 
@@ -6,34 +7,19 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+from lab import crate
 from lab.link import Link
 from lab.namespace import LabError, Namespace
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-CRATE = os.path.join(HERE, "relay")
-TARGET = os.path.join(os.path.dirname(HERE), "target", "lab-relay")
-BINARY = os.path.join(TARGET, "release", "lab-relay")
+CRATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "relay")
 
-# The cap on bytes waiting in each direction, so that a sender without congestion control cannot fill memory.
-QUEUE_KIB = 65536
+# The cap on bytes under way in each direction, so that a sender without congestion control cannot fill memory.
+HELD_KIB = 65536
 
 
 def build() -> str:
     """Builds the relay where it is missing or older than its source; returns its path."""
-    sources = [os.path.join(CRATE, "src", name) for name in os.listdir(os.path.join(CRATE, "src"))]
-    newest = max(os.path.getmtime(path) for path in sources)
-    if not os.path.exists(BINARY) or os.path.getmtime(BINARY) < newest:
-        argv = ["cargo", "build", "--release", "--locked", "--manifest-path", os.path.join(CRATE, "Cargo.toml")]
-        argv += ["--target-dir", TARGET]
-        try:
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            raise LabError("cargo is not installed; the relay needs it once, to be built") from None
-        if done.returncode != 0:
-            raise LabError(f"building the relay failed:\n{done.stderr.strip()}")
-        # Cargo leaves the binary's date alone when nothing that matters to it has changed.
-        os.utime(BINARY)
-    return BINARY
+    return crate.build(CRATE, "lab-relay")
 
 
 def real_time_prefix() -> list[str]:
@@ -47,7 +33,7 @@ def start(
 ) -> subprocess.Popen[str]:
     """Starts a relay in `namespace` between each pair of interfaces, which does what their link says. It ends with
     the namespace's interfaces. What it has to say (frames dropped) goes to `log_path`."""
-    argv = [build(), "--queue-kib", str(QUEUE_KIB)]
+    argv = [build(), "--held-kib", str(HELD_KIB)]
     for link, left, right in pairs:
         argv += [*link.relayed(), f"{left}:{right}"]
     prefix = ["setpriv", "--pdeathsig", "TERM"] if die_with_parent else ["setsid"]

@@ -37,6 +37,19 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.sendto(b"x" * 50, ("10.77.0.1", 9))
         if i % 50 == 49: time.sleep(0.001)
 """
+TIMES = """
+import socket, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.bind(("10.77.0.11", 9)); print("ready", flush=True)
+    s.settimeout(10); s.recv(2000); first = time.monotonic()
+    for _ in range(9): s.recv(2000)
+    print(time.monotonic() - first)
+"""
+BURST = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    for _ in range(10): s.sendto(b"x" * 1472, ("10.77.0.11", 9))
+"""
 
 
 def traces(lab: Lab) -> list[str]:
@@ -100,6 +113,18 @@ def test_a_lossy_link_loses_its_share(delay_line: None) -> None:
             lab.nodes[0].namespace.run([sys.executable, "-c", SEND])
             received = int(receiver.stdout.readline())
     assert 1450 <= received <= 1750
+
+
+def test_a_spaced_link_keeps_frames_apart(delay_line: None) -> None:
+    # A token bucket lets some through at once; ten frames of 1514 bytes at 1 Mbit/s take 109 ms from first to last.
+    with Lab(1, link=Link(1_000_000, 1_000, spaced=True)) as lab:
+        with subprocess.Popen(
+            lab.nodes[0].command([sys.executable, "-c", TIMES]), stdout=subprocess.PIPE, text=True
+        ) as receiver:
+            assert receiver.stdout is not None and receiver.stdout.readline() == "ready\n"
+            lab.examiner.run([sys.executable, "-c", BURST])
+            seconds = float(receiver.stdout.readline())
+    assert 0.1 <= seconds < 1
 
 
 def test_a_full_queue_drops() -> None:

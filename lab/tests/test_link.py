@@ -31,6 +31,10 @@ def test_people_write_units() -> None:
         lambda: Link(rate_bits=None, queue_bytes=10_000),
         lambda: Link.parse("jitter=1ms"),
         lambda: Link.parse("rate="),
+        lambda: Link.parse("spaced=perhaps"),
+        lambda: Link.parse("rate=none,spaced=yes"),
+        lambda: Link.parse("cross=100%"),
+        lambda: Link(cross_ppm=100_000),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(refused: object) -> None:
@@ -50,3 +54,10 @@ def test_a_burst_is_two_milliseconds_and_a_queue_twenty() -> None:
     assert Link(1_000_000_000).token_bucket() == "tbf rate 1000000000bit burst 250000b limit 2500000b".split()
     assert Link(10_000_000).token_bucket() == "tbf rate 10000000bit burst 4096b limit 65536b".split()
     assert Link(10_000_000, queue_bytes=9_000).token_bucket()[-1] == "9000b"
+
+
+def test_others_on_a_link_make_it_a_spaced_one() -> None:
+    link = Link.parse("rate=10mbit,delay=1ms,cross=50%")
+    assert link == Link(10_000_000, 1_000, spaced=True, cross_ppm=500_000)
+    assert " ".join(link.relayed()).endswith("--rate-bits 10000000 --queue-bytes 65536 --cross-ppm 500000")
+    assert "--rate-bits 0" in " ".join(Link(10_000_000, 1_000).relayed()), "a token bucket does it then"

@@ -2,21 +2,40 @@
 
 use std::collections::VecDeque;
 
-/// The same frames of the same traffic are lost every time.
-const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+use crate::cross::Cross;
+use crate::random::Random;
+
 const MILLION: u64 = 1_000_000;
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// What a line does to frames.
 #[derive(Debug, Clone, Copy)]
 pub struct LineConfig {
     /// Added to every frame, in nanoseconds.
     pub delay_ns: u64,
-    /// Bits a second the line carries, of whole Ethernet frames (as `tc` counts); `None` is without limit.
-    pub rate_bits: Option<u64>,
-    /// Bytes that may wait; a frame that would exceed it is dropped.
-    pub queue_bytes_max: u64,
+    /// The wire that frames leave by one after the other; `None` is without limit.
+    pub wire: Option<Wire>,
+    /// Bytes that may be under way; a frame that would exceed it is dropped.
+    pub held_bytes_max: u64,
     /// Frames in a million that are lost at random.
     pub loss_ppm: u64,
+}
+
+/// A wire that carries so much and no more.
+#[derive(Debug, Clone, Copy)]
+pub struct Wire {
+    /// Bits a second, of whole Ethernet frames (as `tc` counts). Not 0.
+    pub rate_bits: u64,
+    /// Bytes that may wait for it; a frame that would exceed it is dropped.
+    pub queue_bytes_max: u64,
+    /// The share of it that others use, in millionths.
+    pub cross_ppm: u64,
+}
+
+impl Wire {
+    fn time_ns(&self, bytes: u64) -> u64 {
+        bytes * 8 * NS_PER_S / self.rate_bits
+    }
 }
 
 /// A frame as it was received, with what is needed to charge it fairly.
@@ -34,32 +53,53 @@ pub struct Frame {
 pub struct Line {
     config: LineConfig,
     frames: VecDeque<(u64, Frame)>,
-    waiting_bytes: u64,
+    held_bytes: u64,
     /// When the wire has put the last frame out.
     free_at_ns: u64,
     dropped: u64,
-    /// State of the generator that says which frames are lost; never 0.
-    random: u64,
+    cross: Option<Cross>,
+    random: Random,
 }
 
 impl Line {
     /// An empty line.
     pub fn new(config: LineConfig) -> Self {
-        Self { config, frames: VecDeque::new(), waiting_bytes: 0, free_at_ns: 0, dropped: 0, random: SEED }
+        let shared = config.wire.filter(|wire| wire.cross_ppm > 0);
+        let cross = shared.map(|wire| Cross::new(wire.rate_bits, wire.cross_ppm));
+        let random = Random::default();
+        Self { config, frames: VecDeque::new(), held_bytes: 0, free_at_ns: 0, dropped: 0, cross, random }
     }
 
     /// Takes in a frame that arrived at `arrived_ns`; loses it where chance says so, drops it where the queue is full.
     pub fn push(&mut self, frame: Frame, arrived_ns: u64) {
-        if self.is_lost() {
+        if self.config.loss_ppm > 0 && self.random.below(MILLION) < self.config.loss_ppm {
             return;
         }
-        if self.waiting_bytes + frame.wire_bytes > self.config.queue_bytes_max {
+        let has_room = self.held_bytes + frame.wire_bytes <= self.config.held_bytes_max;
+        let Some(left_ns) = has_room.then(|| self.through_wire(frame.wire_bytes, arrived_ns)).flatten() else {
             self.dropped += 1;
             return;
+        };
+        self.held_bytes += frame.wire_bytes;
+        self.frames.push_back((left_ns + self.config.delay_ns, frame));
+    }
+
+    /// When a frame has left the wire, those of others having gone before it; `None` where the queue is full.
+    fn through_wire(&mut self, bytes: u64, arrived_ns: u64) -> Option<u64> {
+        let Some(wire) = self.config.wire else { return Some(arrived_ns) };
+        while let Some((their_ns, their_bytes)) = self.cross.as_mut().and_then(|cross| cross.next(arrived_ns)) {
+            self.take_turn(wire, their_bytes, their_ns);
         }
-        self.waiting_bytes += frame.wire_bytes;
-        self.free_at_ns = self.free_at_ns.max(arrived_ns) + self.wire_time_ns(&frame);
-        self.frames.push_back((self.free_at_ns + self.config.delay_ns, frame));
+        self.take_turn(wire, bytes, arrived_ns)
+    }
+
+    fn take_turn(&mut self, wire: Wire, bytes: u64, arrived_ns: u64) -> Option<u64> {
+        let left_ns = self.free_at_ns.max(arrived_ns) + wire.time_ns(bytes);
+        if left_ns - arrived_ns > wire.time_ns(wire.queue_bytes_max) {
+            return None;
+        }
+        self.free_at_ns = left_ns;
+        Some(left_ns)
     }
 
     /// When the next frame leaves, if one waits.
@@ -73,30 +113,13 @@ impl Line {
             return None;
         }
         let (_, frame) = self.frames.pop_front()?;
-        self.waiting_bytes -= frame.wire_bytes;
+        self.held_bytes -= frame.wire_bytes;
         Some(frame)
     }
 
     /// Frames dropped so far because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
-    }
-
-    fn wire_time_ns(&self, frame: &Frame) -> u64 {
-        let Some(rate_bits) = self.config.rate_bits else { return 0 };
-        frame.wire_bytes * 8 * 1_000_000_000 / rate_bits
-    }
-
-    /// Throws the dice for one frame (xorshift64*).
-    fn is_lost(&mut self) -> bool {
-        if self.config.loss_ppm == 0 {
-            return false;
-        }
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        let dice = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-        ((dice * MILLION) >> 32) < self.config.loss_ppm
     }
 }
 
@@ -108,8 +131,12 @@ mod tests {
         Frame { bytes: vec![0; 4].into(), wire_bytes }
     }
 
-    fn line(rate_bits: Option<u64>) -> Line {
-        Line::new(LineConfig { delay_ns: 150_000, rate_bits, queue_bytes_max: 4000, loss_ppm: 0 })
+    fn wire(rate_bits: u64) -> Wire {
+        Wire { rate_bits, queue_bytes_max: 10_000, cross_ppm: 0 }
+    }
+
+    fn line(wire: Option<Wire>) -> Line {
+        Line::new(LineConfig { delay_ns: 150_000, wire, held_bytes_max: 4000, loss_ppm: 0 })
     }
 
     #[test]
@@ -123,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_rate_spaces_frames_that_arrive_together() {
-        let mut line = line(Some(1_000_000_000));
+        let mut line = line(Some(wire(1_000_000_000)));
         line.push(frame(1514), 0);
         line.push(frame(1514), 0);
         let first = line.next_due_ns().unwrap();
@@ -145,12 +172,39 @@ mod tests {
 
     #[test]
     fn as_many_frames_are_lost_as_asked() {
-        let config = LineConfig { delay_ns: 0, rate_bits: None, queue_bytes_max: 4000, loss_ppm: 100_000 };
+        let config = LineConfig { delay_ns: 0, wire: None, held_bytes_max: 4000, loss_ppm: 100_000 };
         let mut line = Line::new(config);
         let passed = (0..10_000).filter(|_| {
             line.push(frame(100), 0);
             line.pop_due(u64::MAX).is_some()
         });
         assert!((8_850..=9_150).contains(&passed.count()));
+    }
+    #[test]
+    fn what_waits_longer_than_the_queue_is_dropped_though_little_is_held() {
+        let mut line = line(Some(Wire { rate_bits: 8_000_000, queue_bytes_max: 2_000, cross_ppm: 0 }));
+        line.push(frame(1_500), 0);
+        line.push(frame(1_500), 0);
+        assert_eq!(line.dropped(), 1);
+        line.push(frame(1_500), 1_500_000);
+        assert_eq!(line.dropped(), 1);
+    }
+
+    #[test]
+    fn others_take_their_share_of_the_wire() {
+        let rate_bits = 100_000_000;
+        let wire = Wire { rate_bits, queue_bytes_max: 1 << 30, cross_ppm: 500_000 };
+        let mut line = Line::new(LineConfig { delay_ns: 0, wire: Some(wire), held_bytes_max: 1 << 30, loss_ppm: 0 });
+        // Half of the rate is left for these, so they get through about as fast as they come, but not evenly.
+        let interval_ns = 2 * wire.time_ns(1514);
+        let mut waits = Vec::new();
+        for arrived_ns in (0..2_000).map(|number| number * interval_ns) {
+            line.push(frame(1514), arrived_ns);
+            let left_ns = line.next_due_ns().unwrap();
+            line.pop_due(u64::MAX).unwrap();
+            waits.push(left_ns - arrived_ns);
+        }
+        assert_eq!(waits.iter().filter(|wait| **wait < wire.time_ns(1514)).count(), 0);
+        assert!(waits.iter().max().unwrap() > &(3 * wire.time_ns(1514)));
     }
 }

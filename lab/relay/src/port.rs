@@ -93,20 +93,26 @@ impl Port {
 
     /// Waits until a frame can be read, or `timeout_ns` has passed; says which, true for a frame.
     pub fn wait(&self, timeout_ns: Option<u64>) -> io::Result<bool> {
-        let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
-        let timeout = timeout_ns
-            .map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
-        let pointer = timeout.as_ref().map_or(std::ptr::null(), |timeout| &raw const *timeout);
-        // SAFETY: one pollfd is passed, and `pointer` is null or to a timespec that lives through the call.
-        match check(unsafe { libc::ppoll(&raw mut poll, 1, pointer, std::ptr::null()) }) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err(error),
-            Ok(()) => Ok(poll.revents != 0),
-        }
+        wait(&[self], timeout_ns)
     }
 
     fn fd(&self) -> libc::c_int {
         self.socket.as_raw_fd()
+    }
+}
+
+/// Waits until a frame can be read from one of them, or `timeout_ns` has passed; says which, true for a frame.
+pub fn wait(ports: &[&Port], timeout_ns: Option<u64>) -> io::Result<bool> {
+    let mut polls: Vec<libc::pollfd> =
+        ports.iter().map(|port| libc::pollfd { fd: port.fd(), events: libc::POLLIN, revents: 0 }).collect();
+    let timeout =
+        timeout_ns.map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
+    let pointer = timeout.as_ref().map_or(std::ptr::null(), |timeout| &raw const *timeout);
+    // SAFETY: as many pollfds are passed as there are, and `pointer` is null or to a timespec that lives through the call.
+    match check(unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, pointer, std::ptr::null()) }) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        Err(error) => Err(error),
+        Ok(()) => Ok(polls.iter().any(|poll| poll.revents != 0)),
     }
 }
 

@@ -1,0 +1,79 @@
+//! Traffic of others, which takes its turns on the wire. Nobody sends it: only the time that it would take is counted, so that
+//! it costs no processor time, which whoever measures on the same machine would notice.
+
+use crate::random::Random;
+
+/// Bytes of a frame, and how many of four are such: bulk data, some of it in smaller pieces, and acknowledgements.
+const SIZES: [(u64, u64); 3] = [(1514, 2), (590, 1), (66, 1)];
+/// Of a long pause only so many frames are made up: those before have left the wire, but for the rarest of queues.
+const FRAMES_REMEMBERED: u64 = 1000;
+const MILLION: u64 = 1_000_000;
+
+/// A stream of frames whose arrivals nothing foretells (Poisson).
+#[derive(Debug)]
+pub struct Cross {
+    mean_interval_ns: f64,
+    next_ns: u64,
+    random: Random,
+}
+
+impl Cross {
+    /// Takes `share_ppm` millionths of a wire of so many bits a second.
+    pub fn new(rate_bits: u64, share_ppm: u64) -> Self {
+        let (bytes, frames) =
+            SIZES.iter().fold((0, 0), |(bytes, frames), (size, count)| (bytes + size * count, frames + count));
+        let mean_bits = (bytes * 8) as f64 / frames as f64;
+        let rate = rate_bits as f64 * share_ppm as f64 / MILLION as f64;
+        Self { mean_interval_ns: mean_bits * 1e9 / rate, next_ns: 0, random: Random::default() }
+    }
+
+    /// The next frame that arrives until `now_ns`, as when and how many bytes.
+    pub fn next(&mut self, now_ns: u64) -> Option<(u64, u64)> {
+        self.next_ns = self.next_ns.max(now_ns.saturating_sub(FRAMES_REMEMBERED * self.mean_interval_ns as u64));
+        if self.next_ns > now_ns {
+            return None;
+        }
+        let arrived_ns = self.next_ns;
+        self.next_ns += (-self.random.share().ln() * self.mean_interval_ns) as u64 + 1;
+        Some((arrived_ns, self.size()))
+    }
+
+    fn size(&mut self) -> u64 {
+        let mut turn = self.random.below(SIZES.iter().map(|(_, count)| count).sum());
+        for (size, count) in SIZES {
+            if turn < count {
+                return size;
+            }
+            turn -= count;
+        }
+        SIZES[0].0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_taken() {
+        let mut cross = Cross::new(100_000_000, 500_000);
+        let mut bytes = 0;
+        for now_ns in (0..2_000_000_000).step_by(100_000) {
+            while let Some((_, size)) = cross.next(now_ns) {
+                bytes += size;
+            }
+        }
+        let bits_per_s = bytes * 8 / 2;
+        assert!((48_500_000..51_500_000).contains(&bits_per_s), "{bits_per_s}");
+    }
+
+    #[test]
+    fn a_long_pause_is_soon_made_up() {
+        let mut cross = Cross::new(1_000_000_000, 500_000);
+        let mut frames = 0;
+        while cross.next(3_600_000_000_000).is_some() {
+            frames += 1;
+        }
+        assert!((800..1200).contains(&frames), "{frames}");
+    }
+}

@@ -1,0 +1,66 @@
+//! One direction: what is under way in it, and between which interfaces.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::line::{Line, LineConfig};
+use crate::port::{Port, now_ns};
+use crate::vnet;
+
+/// A super-frame, its Ethernet header and the virtio-net header, with room to spare.
+const FRAME_BYTES_MAX: usize = 72 << 10;
+
+/// A line and what is at its ends.
+pub struct Way {
+    name: String,
+    line: Line,
+    from: Arc<Port>,
+    to: Arc<Port>,
+    buffer: Vec<u8>,
+    lost: u64,
+    reported: u64,
+}
+
+impl Way {
+    /// An empty one.
+    pub fn new(name: String, config: LineConfig, from: Arc<Port>, to: Arc<Port>) -> Self {
+        let line = Line::new(config);
+        Self { name, line, from, to, buffer: vec![0; FRAME_BYTES_MAX], lost: 0, reported: 0 }
+    }
+
+    /// Where its frames come from.
+    pub fn from(&self) -> &Port {
+        &self.from
+    }
+
+    /// When the next frame is to leave, if one waits.
+    pub fn next_due_ns(&self) -> Option<u64> {
+        self.line.next_due_ns()
+    }
+
+    /// Takes in one frame; says whether one was there.
+    pub fn take_in(&mut self) -> io::Result<bool> {
+        let Some((read, arrived_ns)) = self.from.receive(&mut self.buffer)? else { return Ok(false) };
+        if let Some(frame) = vnet::frame(read) {
+            self.line.push(frame, arrived_ns);
+        }
+        Ok(true)
+    }
+
+    /// Sends what is due; says whether anything was. Tells of frames that were dropped, but for those that were to be lost.
+    pub fn let_out(&mut self) -> io::Result<bool> {
+        let mut any = false;
+        while let Some(frame) = self.line.pop_due(now_ns()) {
+            any = true;
+            if !self.to.send(&frame.bytes)? {
+                self.lost += 1;
+            }
+        }
+        let gone = self.lost + self.line.dropped();
+        if gone > 2 * self.reported {
+            eprintln!("lab-relay: {}: {gone} frames dropped so far, {} of them by the kernel", self.name, self.lost);
+            self.reported = gone;
+        }
+        Ok(any)
+    }
+}
