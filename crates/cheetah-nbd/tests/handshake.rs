@@ -81,6 +81,43 @@ fn both_sides_agree_however_the_bytes_arrive() {
 }
 
 #[test]
+fn where_nothing_must_be_granted_one_round_trip_does() {
+    for (contexts, trips_expected) in [(&[][..], 1), (&[INSTANCE][..], 3)] {
+        let (mut to_server, mut to_client) = (BytesMut::new(), BytesMut::new());
+        let mut server = ServerHandshake::new(&mut to_client);
+        let mut client = ClientHandshake::new(wish("drive", contexts));
+        let mut trips = 0;
+        let agreement = loop {
+            match client.advance(&mut to_client, &mut to_server).unwrap() {
+                ClientStep::Done(agreement) => break agreement,
+                ClientStep::Read => trips += 1,
+            }
+            while matches!(server.advance(&mut to_server, &Exports, &mut to_client), ServerStep::Again) {}
+        };
+        assert_eq!((trips, agreement.structured, agreement.allocation.is_some()), (trips_expected, true, true));
+    }
+}
+
+#[test]
+fn a_server_that_refuses_every_option_is_entered_by_name() {
+    let mut client = ClientHandshake::new(wish("drive", &[]));
+    let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
+    input.put_slice(b"NBDMAGICIHAVEOPT\0\x03");
+    for asked in [option::STRUCTURED_REPLY, option::SET_META_CONTEXT, option::GO] {
+        input.put_u64(OPTION_REPLY_MAGIC);
+        input.put_u32(asked);
+        input.put_u32(option::ERR_UNSUP);
+        input.put_u32(0);
+    }
+    assert_eq!(client.advance(&mut input, &mut out), Ok(ClientStep::Read));
+    assert!(out.ends_with(&send(option::EXPORT_NAME, b"drive")));
+    input.put_u64(SIZE);
+    input.put_u16(1);
+    let Ok(ClientStep::Done(agreement)) = client.advance(&mut input, &mut out) else { panic!() };
+    assert_eq!((agreement.size, agreement.structured, agreement.allocation), (SIZE, false, None));
+}
+
+#[test]
 fn an_unknown_export_names_those_there_are() {
     let (failure, _) = negotiate(wish("drvie", &[]), 1000);
     let text = failure.unwrap_err().to_string();
@@ -242,9 +279,10 @@ proptest! {
     #[test]
     fn nonsense_never_panics_a_client(
         greeted: bool,
+        needs: bool,
         replies in prop::collection::vec((7u32..11, 0u32..12, any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..9),
     ) {
-        let mut client = ClientHandshake::new(wish("drive", &[INSTANCE]));
+        let mut client = ClientHandshake::new(wish("drive", if needs { &[INSTANCE] } else { &[] }));
         let mut input = BytesMut::new();
         if greeted {
             input.put_slice(b"NBDMAGICIHAVEOPT\0\x03");

@@ -131,16 +131,14 @@ impl Client {
             true => Turns::new().map(|turns| Link::new(Some(turns))),
             false => Ok(Link::new(None)),
         };
-        let open = || async {
-            let link = new_link().map_err(|error| cannot_connect(&config, &error.into()))?;
-            let (address, wish) = (&config.uri.address, link.wish(&wish));
-            let opened = match inbound {
-                true => connection::open_first(address, &wish, config.timeout).await,
-                false => connection::open(address, &wish, config.timeout).await,
-            };
-            Ok((link, opened.map_err(|error| cannot_connect(&config, &error))?))
+        let new_link = || new_link().map_err(|error| cannot_connect(&config, &error.into()));
+        let link = new_link()?;
+        let (address, first_wish) = (&config.uri.address, link.wish(&wish));
+        let opened = match inbound {
+            true => connection::open_first(address, &first_wish, config.timeout).await,
+            false => connection::open(address, &first_wish, config.timeout).await,
         };
-        let (link, opened) = open().await?;
+        let opened = opened.map_err(|error| cannot_connect(&config, &error))?;
         let flags = opened.agreement.flags;
         if config.writable && flags.has(TransmissionFlags::READ_ONLY) {
             return Err(Error::Io {
@@ -154,11 +152,9 @@ impl Client {
         let agreement = opened.agreement.clone();
         let mut all = vec![(link, Some(opened))];
         while all.len() < connections {
-            // A server that calls does so again once this connection is in use; the others come up as it does.
-            all.push(match inbound {
-                true => (new_link().map_err(|error| cannot_connect(&config, &error.into()))?, None),
-                false => open().await.map(|(link, opened)| (link, Some(opened)))?,
-            });
+            // The others come up while this one is in use: over a slow link each takes some round trips, and a server that
+            // calls only calls again when it is in use.
+            all.push((new_link()?, None));
         }
         Ok(Self::start(config, wish, agreement, all))
     }

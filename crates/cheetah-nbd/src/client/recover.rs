@@ -34,6 +34,7 @@ impl Shared {
         let issued = Instant::now();
         let deadline = issued + self.timeout;
         let ask = Ask { command: order.command, range: order.range };
+        let mut sent_away = false;
         loop {
             let link = self.choose(order.command, order.range, deadline).await?;
             let call = Call { ask, flags: order.flags, payload: order.payload, issued, deadline };
@@ -45,6 +46,11 @@ impl Shared {
                 // It asks us to go; whoever comes next in its place may answer.
                 Err(Failed::Server { code: ErrorCode::Shutdown, .. }) if Instant::now() < deadline => {
                     link.abort("the server is shutting down");
+                    // One whose own source is lost goes on saying so, and is not to be asked without a pause.
+                    if sent_away {
+                        tokio::time::sleep(tick_of(self.timeout)).await;
+                    }
+                    sent_away = true;
                 }
                 Err(Failed::Server { code, message }) => return Err(self.refusal(&order, code, &message)),
             }

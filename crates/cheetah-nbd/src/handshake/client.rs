@@ -88,6 +88,9 @@ pub enum Step {
 pub struct ClientHandshake {
     wish: Wish,
     state: State,
+    /// Every option was sent with the first, and is answered in its turn: over a slow link, each that is awaited on its own
+    /// is a round trip. Not where a context must be granted, since then there may be nothing to go on to.
+    at_once: bool,
     no_zeroes: bool,
     structured: bool,
     replies: usize,
@@ -152,6 +155,7 @@ impl ClientHandshake {
     /// Starts a negotiation. The server speaks first.
     pub fn new(wish: Wish) -> Self {
         Self {
+            at_once: wish.contexts.is_empty(),
             wish,
             state: State::Greeting,
             no_zeroes: false,
@@ -222,6 +226,10 @@ impl ClientHandshake {
         out.put_u32(answer.0);
         if fixed {
             self.ask(State::StructuredReply, out, |_| {});
+            if self.at_once {
+                self.put_contexts(out);
+                self.put_go(out);
+            }
         } else {
             self.ask_by_name(out)?;
         }
@@ -269,21 +277,18 @@ impl ClientHandshake {
         match reply.kind {
             option::REP_ACK => {
                 self.structured = true;
-                let mut queries = vec![BASE_ALLOCATION.to_owned()];
-                queries.extend(self.wish.contexts.iter().cloned());
-                if let Packing::Wanted(method) = self.wish.packing {
-                    queries.push(method.context());
+                if !self.at_once {
+                    self.put_contexts(out);
                 }
-                self.asked = queries.len();
-                let query = MetaQuery { export: self.wish.export.clone(), queries };
-                self.ask(State::Contexts, out, |out| query.encode(out));
+                self.await_answer(State::Contexts);
                 Ok(())
             }
             option::ERR_TLS_REQD | option::ERR_SHUTDOWN => self.fail(Failure::Refused(reply.message()), out),
             kind if kind & option::REP_ERROR_BIT != 0 => match self.wish.contexts.first() {
                 Some(context) => self.fail(Failure::NotGranted(context.clone()), out),
                 None => {
-                    self.ask_to_go(out);
+                    // Contexts were asked for already, and are refused as well.
+                    self.await_answer(State::Contexts);
                     Ok(())
                 }
             },
@@ -304,7 +309,7 @@ impl ClientHandshake {
                 return Ok(());
             }
             option::REP_ACK => {}
-            option::ERR_UNKNOWN => {
+            option::ERR_UNKNOWN if !self.at_once => {
                 self.ask(State::List, out, |_| {});
                 return Ok(());
             }
@@ -318,7 +323,10 @@ impl ClientHandshake {
             Some(missing) if reply.kind == option::REP_ACK => self.fail(Failure::NotGranted(missing.clone()), out),
             Some(missing) => self.fail(Failure::NotGranted(format!("{missing}: {}", reply.message())), out),
             None => {
-                self.ask_to_go(out);
+                if !self.at_once {
+                    self.put_go(out);
+                }
+                self.await_answer(State::Go);
                 Ok(())
             }
         }
@@ -406,29 +414,45 @@ impl ClientHandshake {
         if size > i64::MAX as u64 {
             return Err(Violation::new(format!("an export of {size} bytes")));
         }
-        let allocation = self.contexts.iter().find(|context| context.name == BASE_ALLOCATION);
+        // Without structured replies there is no block status, whatever was granted.
+        let contexts = if self.structured { &self.contexts[..] } else { &[] };
+        let allocation = contexts.iter().find(|context| context.name == BASE_ALLOCATION);
         Ok(Agreement {
             size,
             flags,
             blocks: self.blocks,
             structured: self.structured,
             allocation: allocation.map(|context| context.id),
-            packed: self.contexts.iter().find_map(|context| Method::of_context(&context.name)),
+            packed: contexts.iter().find_map(|context| Method::of_context(&context.name)),
             description: self.description.clone(),
         })
     }
 
     /// Sends an option and awaits its answer.
     fn ask(&mut self, state: State, out: &mut BytesMut, data: impl FnOnce(&mut BytesMut)) {
-        self.state = state;
-        self.replies = 0;
         put_option(out, state.option(), data);
+        self.await_answer(state);
     }
 
-    fn ask_to_go(&mut self, out: &mut BytesMut) {
-        let export = self.wish.export.clone();
-        self.ask(State::Go, out, |out| {
-            put_string(out, &export);
+    fn await_answer(&mut self, state: State) {
+        self.state = state;
+        self.replies = 0;
+    }
+
+    fn put_contexts(&mut self, out: &mut BytesMut) {
+        let mut queries = vec![BASE_ALLOCATION.to_owned()];
+        queries.extend(self.wish.contexts.iter().cloned());
+        if let Packing::Wanted(method) = self.wish.packing {
+            queries.push(method.context());
+        }
+        self.asked = queries.len();
+        let query = MetaQuery { export: self.wish.export.clone(), queries };
+        put_option(out, option::SET_META_CONTEXT, |out| query.encode(out));
+    }
+
+    fn put_go(&self, out: &mut BytesMut) {
+        put_option(out, option::GO, |out| {
+            put_string(out, &self.wish.export);
             out.put_u16(2);
             out.put_u16(option::INFO_BLOCK_SIZE);
             out.put_u16(option::INFO_DESCRIPTION);
