@@ -44,6 +44,10 @@ use cheetah_device::{ByteRange, Data, Device, DynDevice, Extent, Geometry, Io};
 use tokio::task::JoinHandle;
 
 use self::shell::Shared;
+use crate::survey::START_BYTES;
+
+/// As far as a partition table goes that begins the device.
+const TABLE_BYTES: u64 = 20 << 10;
 
 /// A device that knows what tools will read; see the [module](self). Read-only.
 pub struct Foresight {
@@ -56,6 +60,10 @@ impl Foresight {
     /// Foresees reads of `inner`, and brings what they will need into `cache`, which is below it and keeps up to
     /// `cache_bytes`. Surveys run on the tokio runtime this is called in; panics outside one.
     pub fn new(inner: DynDevice, cache: Arc<Cache>, cache_bytes: u64) -> Arc<Self> {
+        // What everything begins with, in one round trip instead of several: partition table, boot sector, superblock. And
+        // apart, so that those need not wait for it, the entries of a GPT.
+        let start = ByteRange::new(0, inner.geometry().size.min(TABLE_BYTES));
+        start.split_at_multiples(START_BYTES).for_each(|range| cache.hint(range, Urgency::Next));
         let shared = Shared::new(cache, cache_bytes / 4 * 3);
         let surveys = tokio::spawn(scout::survey_all(Arc::clone(&shared)));
         Arc::new(Self { inner, shared, surveys })

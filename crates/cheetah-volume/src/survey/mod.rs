@@ -57,8 +57,9 @@ pub trait Surveyor: Send {
     }
 }
 
-/// The start of a volume that [`recognise`] wants to see, in bytes.
-pub const START_BYTES: u64 = 64 << 10;
+/// The start of a volume that [`recognise`] wants to see, in bytes: boot sectors and superblocks, and little enough for a
+/// new connection to bring them in one round trip.
+pub const START_BYTES: u64 = 8 << 10;
 
 type Recognise = fn(&[u8]) -> Option<Box<dyn Surveyor>>;
 
