@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 use serde::{Deserialize, Serialize};
 
 /// A point in time, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -57,10 +57,20 @@ impl WallOffset {
     /// The offset now, to within the time three clock readings take.
     #[must_use]
     pub fn now() -> Self {
+        Self::of(|| read(ClockId::Realtime))
+    }
+
+    /// The offset of `CLOCK_TAI` instead, which is what the kernel stamps some packets by, and schedules others by.
+    #[must_use]
+    pub fn tai() -> Self {
+        Self::of(|| clock_gettime_dynamic(DynamicClockId::Tai).map(nanoseconds).unwrap_or_default())
+    }
+
+    fn of(clock: impl Fn() -> u64) -> Self {
         // Of several attempts, the one during which least time passed was the least disturbed.
         let attempt = || {
             let before = read(ClockId::Monotonic);
-            let wall = read(ClockId::Realtime);
+            let wall = clock();
             let after = read(ClockId::Monotonic);
             (after.saturating_sub(before), wall.saturating_sub(before + after.saturating_sub(before) / 2))
         };
@@ -73,10 +83,19 @@ impl WallOffset {
     pub const fn to_monotonic(self, wall_ns: u64) -> Nanos {
         Nanos(wall_ns.saturating_sub(self.0))
     }
+
+    /// What that clock says at a time.
+    #[must_use]
+    pub const fn from_monotonic(self, at: Nanos) -> u64 {
+        at.0.saturating_add(self.0)
+    }
 }
 
 fn read(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
+    nanoseconds(clock_gettime(clock))
+}
+
+fn nanoseconds(now: Timespec) -> u64 {
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
 }

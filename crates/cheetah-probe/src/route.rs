@@ -72,7 +72,7 @@ pub enum RouteError {
         remote: IpAddr,
         /// Why.
         #[source]
-        error: std::io::Error,
+        error: io::Error,
     },
 }
 

@@ -17,6 +17,7 @@ mod ring;
 mod sequential;
 mod stamps;
 mod wait;
+mod xdp;
 
 use std::fmt;
 use std::time::Duration;
@@ -165,6 +166,7 @@ pub fn open(route: &Route, options: Options) -> Result<Box<dyn Sender>, SendErro
 
 fn open_one(backend: Backend, route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
     Ok(match backend {
+        Backend::Xdp => Box::new(xdp::open(route, options)?),
         Backend::Ring => Box::new(ring::open(route, options)?),
         Backend::Sequential => Box::new(sequential::Sequential::open(route, options)?),
         other => return Err(SendError::unavailable(other, "it is not part of this build")),

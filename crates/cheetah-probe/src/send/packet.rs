@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
 
 /// Memory for what waits in a socket, where that much is permitted.
-const BUFFER_BYTES: i32 = 16 << 20;
+pub(super) const BUFFER_BYTES: i32 = 16 << 20;
 
 /// A packet socket bound to one interface.
 #[derive(Debug)]

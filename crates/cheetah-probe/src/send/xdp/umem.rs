@@ -1,0 +1,91 @@
+//! The memory frames lie in, cut into places of one size; ahead of each frame is what is said about it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use rustix::net::sockopt::set_xdp_umem_reg;
+use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
+
+use crate::send::memory::Memory;
+
+/// A place of a page is the largest there is.
+const PLACE_BYTES_MAX: usize = 4096;
+
+/// Room for `struct xsk_tx_metadata`, so much that frames are aligned as the processor's caches are.
+const ABOUT_BYTES: usize = 64;
+
+/// The longest frame, in bytes.
+pub(super) const FRAME_BYTES_MAX: usize = PLACE_BYTES_MAX - ABOUT_BYTES;
+
+/// `XDP_UMEM_TX_METADATA_LEN`, Linux 6.11: there is something said about frames.
+const XDP_UMEM_TX_METADATA_LEN: u32 = 1 << 2;
+
+/// `XDP_TXMD_FLAGS_TIMESTAMP`: when the frame was done with is wanted, in place of the request behind the flags.
+const XDP_TXMD_FLAGS_TIMESTAMP: u64 = 1;
+const STAMP_OFFSET: usize = 8;
+
+/// `XDP_TX_METADATA`, of a descriptor: something is said about this frame.
+const XDP_TX_METADATA: u32 = 1 << 1;
+
+/// Memory shared with the kernel.
+pub(super) struct Umem {
+    memory: Memory,
+    places: u32,
+    place_bytes: usize,
+    /// Whether the kernel knows of what is said about frames.
+    stamps: bool,
+}
+
+impl Umem {
+    /// Makes it and has it registered.
+    pub(super) fn register(socket: impl AsFd, frame_bytes: usize, places: u32) -> io::Result<Self> {
+        let place_bytes = (frame_bytes + ABOUT_BYTES).next_power_of_two().clamp(2048, PLACE_BYTES_MAX);
+        let memory = Memory::anonymous(place_bytes * places as usize)?;
+        let with = |flags, tx_metadata_len| XdpUmemReg {
+            addr: memory.address(),
+            len: memory.bytes() as u64,
+            chunk_size: place_bytes as u32,
+            headroom: 0,
+            flags,
+            tx_metadata_len,
+        };
+        let stamped = with(XdpUmemRegFlags::from_bits_retain(XDP_UMEM_TX_METADATA_LEN), ABOUT_BYTES as u32);
+        let stamps = set_xdp_umem_reg(&socket, stamped).is_ok();
+        if !stamps {
+            set_xdp_umem_reg(&socket, with(XdpUmemRegFlags::empty(), 0))?;
+        }
+        Ok(Self { memory, places, place_bytes, stamps })
+    }
+
+    /// The longest frame that fits a place, in bytes.
+    pub(super) const fn frame_bytes_max(&self) -> usize {
+        self.place_bytes - ABOUT_BYTES
+    }
+
+    /// Copies a frame into its place. Returns the address and the options for its descriptor.
+    pub(super) fn put(&mut self, nth: u32, frame: &[u8]) -> (u64, u32) {
+        let place = self.start(nth);
+        if self.stamps {
+            self.memory.wide_cell(place).store(XDP_TXMD_FLAGS_TIMESTAMP, Relaxed);
+            self.memory.wide_cell(place + STAMP_OFFSET).store(0, Relaxed);
+        }
+        self.memory.write(place + ABOUT_BYTES, frame);
+        ((place + ABOUT_BYTES) as u64, if self.stamps { XDP_TX_METADATA } else { 0 })
+    }
+
+    /// The place an address is in.
+    pub(super) const fn place(&self, address: u64) -> usize {
+        address as usize / self.place_bytes
+    }
+
+    /// When the kernel was done with the frame, in nanoseconds of `CLOCK_TAI`.
+    pub(super) fn stamp(&self, place: usize) -> Option<u64> {
+        let stamp = self.memory.wide_cell(place % self.places as usize * self.place_bytes + STAMP_OFFSET).load(Acquire);
+        (self.stamps && stamp > 0).then_some(stamp)
+    }
+
+    const fn start(&self, nth: u32) -> usize {
+        (nth % self.places) as usize * self.place_bytes
+    }
+}
