@@ -1,0 +1,137 @@
+//! The routers on the way: probes whose time to live ends with each of them.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::options::{Aspect, Options};
+use super::stop::Stop;
+use super::way::Way;
+use super::wire::{Shape, Wire};
+use crate::clock::Nanos;
+use crate::frame::ReplyKind;
+use crate::path::Hop;
+
+/// Farther is nothing looked at, as with traceroute.
+const HOPS_MAX: u8 = 30;
+/// As many are asked at once; if all of them are silent, so are those behind them.
+const AT_ONCE: u8 = 10;
+/// How often each is asked.
+const ROUNDS: u32 = 3;
+/// From one probe to the next: routers limit how often they say that a packet's time is over.
+const GAP: Duration = Duration::from_millis(1);
+
+/// What is known of one distance.
+#[derive(Debug, Clone, Copy, Default)]
+struct Heard {
+    from: Option<std::net::IpAddr>,
+    shortest: Option<Duration>,
+    /// Whether it was the host that answered.
+    host: bool,
+}
+
+/// The routers before the host, or before where it becomes silent.
+pub(super) fn measure(
+    wire: &mut Wire<'_>,
+    ways: &mut [Way],
+    options: &Options,
+    problems: &mut Vec<String>,
+) -> Result<Vec<Hop>, Stop> {
+    // Routers answer whatever the host does; so if it answers nothing, what most networks let through is sent.
+    let best = ways.iter().position(|way| way.shortest.is_some()).or((!ways.is_empty()).then_some(0));
+    let Some(way) = best.and_then(|best| ways.get_mut(best)) else { return Ok(Vec::new()) };
+    let mut heard = vec![Heard::default(); usize::from(HOPS_MAX)];
+    let mut farthest = HOPS_MAX;
+    for round in 0..ROUNDS {
+        let mut from = 1;
+        while from <= farthest {
+            let to = (from + AT_ONCE - 1).min(farthest);
+            ask(wire, way, from..=to, &mut heard, options.timeout)?;
+            let host = heard.iter().position(|heard| heard.host).and_then(|at| u8::try_from(at + 1).ok());
+            farthest = farthest.min(host.unwrap_or(farthest));
+            let batch = heard.get(usize::from(from) - 1..usize::from(to)).unwrap_or_default();
+            if host.is_none() && batch.iter().all(|heard| heard.from.is_none()) {
+                farthest = to;
+            }
+            from = to + 1;
+        }
+        wire.watch.progress(Aspect::Hops, round + 1, ROUNDS);
+    }
+    let reached = heard.iter().any(|heard| heard.host);
+    if !reached {
+        problems.push("The host did not answer probes that count hops, so there may be more routers.".into());
+    }
+    Ok(hops(&heard))
+}
+
+/// Asks every router of these distances once.
+fn ask(
+    wire: &mut Wire<'_>,
+    way: &mut Way,
+    distances: std::ops::RangeInclusive<u8>,
+    heard: &mut [Heard],
+    timeout: Duration,
+) -> Result<(), Stop> {
+    let remote = wire.route.remote;
+    let mut asked = Vec::new();
+    for ttl in distances {
+        let (seqs, sent) = wire.send(way, Shape { ttl, ..Shape::SMALL }, &[Duration::ZERO])?;
+        asked.extend(seqs.into_iter().map(|seq| (seq, ttl, sent.first())));
+        wire.watch.sleep_until(Nanos::now() + GAP)?;
+    }
+    let mut missing = asked.len();
+    wire.answers(&[way.session], Nanos::now() + way.patience(timeout), |_, came, reply| {
+        let host = Way::is_answer(&reply, remote);
+        let probe = asked.iter().position(|(seq, ..)| *seq == reply.seq).filter(|_| {
+            // Whoever says anything about it had it in hand, but only these say where.
+            host || reply.kind == ReplyKind::TimeExceeded
+        });
+        // Asked once, heard once: what comes twice is somebody else's doing.
+        let Some((_, ttl, left)) = probe.map(|probe| asked.swap_remove(probe)) else {
+            return ControlFlow::Continue(());
+        };
+        missing -= 1;
+        if let Some(known) = heard.get_mut(usize::from(ttl) - 1) {
+            let took = came.since(left);
+            known.from.get_or_insert(reply.from);
+            known.host |= host;
+            known.shortest = Some(known.shortest.map_or(took, |shortest| shortest.min(took)));
+        }
+        if missing == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+/// Those before the host; silent ones only between others, or between others and the host.
+fn hops(heard: &[Heard]) -> Vec<Hop> {
+    let host = heard.iter().position(|heard| heard.host);
+    let last = heard.iter().rposition(|heard| heard.from.is_some()).map_or(0, |last| last + 1);
+    let count = host.unwrap_or(last);
+    let hop = |(ttl, heard): (u8, &Heard)| Hop {
+        ttl,
+        address: heard.from,
+        min_us: heard.shortest.map(|shortest| shortest.as_secs_f64() * 1e6),
+    };
+    (1..).zip(heard.iter().take(count)).map(hop).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn router(last: u8) -> Heard {
+        let from = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
+        Heard { from, shortest: Some(Duration::from_micros(100)), host: false }
+    }
+
+    #[test]
+    fn silent_routers_are_counted_only_before_something_that_answers() {
+        let silent = Heard::default();
+        let host = Heard { host: true, ..router(9) };
+        let ttls = |heard: &[Heard]| hops(heard).iter().map(|hop| (hop.ttl, hop.address.is_some())).collect::<Vec<_>>();
+        assert_eq!(ttls(&[router(1), silent, host, host]), [(1, true), (2, false)]);
+        assert_eq!(ttls(&[router(1), silent, router(3), silent, silent]), [(1, true), (2, false), (3, true)]);
+        assert_eq!(ttls(&[host, silent]), []);
+        assert_eq!(ttls(&[silent, silent]), []);
+    }
+}

@@ -1,0 +1,209 @@
+//! The largest packet that passes whole: by what routers say of too large ones (RFC 1191, RFC 8201), and by trying where they do
+//! not (RFC 8899).
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::options::{Aspect, Options};
+use super::stop::Stop;
+use super::way::{Kind, Way};
+use super::wire::{Shape, Wire};
+use crate::clock::Nanos;
+use crate::frame::ReplyKind;
+use crate::path::Mtu;
+
+/// Sizes that are common, tried before those in between (after RFC 1191 section 7.1): jumbo frames, Ethernet, `PPPoE`, tunnels.
+const COMMON: [usize; 8] = [9000, 1500, 1492, 1480, 1460, 1420, 1400, 1280];
+/// What every path should carry over IPv4 (RFC 791 section 3.2), and must over IPv6 (RFC 8200 section 5).
+const LEAST: (usize, usize) = (576, 1280);
+/// Probes of each size before it is taken not to pass.
+pub(super) const TRIES: u32 = 3;
+/// Sizes tried at most: the common ones, and a search between two of them.
+pub(super) const SIZES_MAX: u32 = 32;
+
+/// What became of packets of one size.
+pub(super) enum Fate {
+    /// One was answered.
+    Passed,
+    /// A router's link takes no more than that, if it said how much.
+    TooBig(Option<usize>),
+    /// None was answered, and nobody said why.
+    Silence,
+}
+
+/// Measures with the first way that carries data and answers.
+pub(super) fn measure(
+    wire: &mut Wire<'_>,
+    ways: &mut [Way],
+    options: &Options,
+    problems: &mut Vec<String>,
+) -> Result<Option<Mtu>, Stop> {
+    let carries = |way: &&mut Way| way.shortest.is_some() && way.kind != Kind::Syn;
+    let Some(way) = ways.iter_mut().find(carries) else {
+        problems.push("The path's MTU was not measured: nothing that carries data is answered.".into());
+        return Ok(None);
+    };
+    let (largest, ipv4) = (wire.ip_bytes_max(), wire.route.local.is_ipv4());
+    search(largest, ipv4, problems, |done, size| {
+        wire.watch.progress(Aspect::Mtu, done, SIZES_MAX);
+        fate(wire, way, size, options.timeout)
+    })
+}
+
+/// Closes in on the largest size that passes: `fate` is told how many were tried before, and the size, of the whole IP packet, and
+/// says what becomes of packets of that size.
+pub(super) fn search(
+    largest: usize,
+    ipv4: bool,
+    problems: &mut Vec<String>,
+    mut fate: impl FnMut(u32, usize) -> Result<Fate, Stop>,
+) -> Result<Option<Mtu>, Stop> {
+    let mut search = Search::new(largest, if ipv4 { LEAST.0 } else { LEAST.1 });
+    for done in 0..SIZES_MAX {
+        let Some(size) = search.next() else { break };
+        search.note(size, &fate(done, size)?);
+    }
+    if search.passed.is_none() {
+        problems.push(format!("Not even packets of {} bytes are answered, though small ones are.", search.least));
+    }
+    let told = search.passed.is_some_and(|passed| passed == largest || Some(passed) == search.told);
+    Ok(search.passed.map(|passed| Mtu { bytes: u32::try_from(passed).unwrap_or(u32::MAX), told }))
+}
+
+fn fate(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout: Duration) -> Result<Fate, Stop> {
+    let remote = wire.route.remote;
+    for _ in 0..TRIES {
+        let (seqs, _) = wire.send(way, Shape::large(ip_bytes), &[Duration::ZERO])?;
+        let mut fate = Fate::Silence;
+        wire.answers(&[way.session], Nanos::now() + way.patience(timeout), |_, _, reply| {
+            if !seqs.contains(&reply.seq) {
+                return ControlFlow::Continue(());
+            }
+            match reply.kind {
+                ReplyKind::TooBig { mtu } => {
+                    fate = Fate::TooBig(usize::try_from(mtu).ok().filter(|mtu| *mtu > 0 && *mtu < ip_bytes));
+                }
+                _ if Way::is_answer(&reply, remote) => fate = Fate::Passed,
+                _ => return ControlFlow::Continue(()),
+            }
+            ControlFlow::Break(())
+        })?;
+        if !matches!(fate, Fate::Silence) {
+            return Ok(fate);
+        }
+    }
+    Ok(Fate::Silence)
+}
+
+/// Closes in on the largest size that passes.
+#[derive(Debug)]
+struct Search {
+    least: usize,
+    /// Largest that is known to pass.
+    passed: Option<usize>,
+    /// Smallest that is known, or taken, not to; one more than can be sent at first.
+    failed: usize,
+    /// What the last router that said so takes.
+    told: Option<usize>,
+    tried: bool,
+}
+
+impl Search {
+    const fn new(largest: usize, least: usize) -> Self {
+        Self { least, passed: None, failed: largest + 1, told: None, tried: false }
+    }
+
+    /// The size to try next; nothing when it is known.
+    fn next(&self) -> Option<usize> {
+        let low = self.passed.unwrap_or(self.least - 1);
+        let open = |size: &usize| *size > low && *size < self.failed;
+        if self.told.is_some_and(|told| self.passed == Some(told)) {
+            return None;
+        }
+        let told = self.told.filter(open);
+        // Most paths carry what the first link does.
+        let largest = (!self.tried).then(|| self.failed - 1);
+        let common = || COMMON.into_iter().find(open);
+        // A size that is common is most likely the largest.
+        let above = || Some(low + 1).filter(|_| COMMON.contains(&low)).filter(open);
+        let between = || Some(low.midpoint(self.failed)).filter(open);
+        told.or(largest).or_else(common).or_else(above).or_else(between)
+    }
+
+    fn note(&mut self, size: usize, fate: &Fate) {
+        self.tried = true;
+        match fate {
+            Fate::Passed => self.passed = Some(size),
+            Fate::Silence => self.failed = size,
+            Fate::TooBig(told) => {
+                self.failed = size;
+                // Below what every path carries, nobody is believed.
+                self.told = told.filter(|told| *told >= self.least).or(self.told);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A path of links, some of whose routers say what their link takes, some only that it is too little, some nothing.
+    fn fate(links: &[(usize, u8)], size: usize) -> Fate {
+        match links.iter().find(|(mtu, _)| *mtu < size) {
+            None => Fate::Passed,
+            Some((mtu, 0)) => Fate::TooBig(Some(*mtu)),
+            Some((_, 1)) => Fate::TooBig(None),
+            Some(_) => Fate::Silence,
+        }
+    }
+
+    fn find(links: &[(usize, u8)], largest: usize) -> (Option<usize>, Vec<usize>) {
+        let mut search = Search::new(largest, 576);
+        let mut sizes = Vec::new();
+        while let Some(size) = search.next() {
+            sizes.push(size);
+            search.note(size, &fate(links, size));
+        }
+        (search.passed, sizes)
+    }
+
+    #[test]
+    fn the_usual_paths_take_few_probes() {
+        assert_eq!(find(&[], 1500), (Some(1500), vec![1500]));
+        assert_eq!(find(&[(1500, 2), (1400, 0)], 1500), (Some(1400), vec![1500, 1400]));
+        assert_eq!(find(&[(1492, 2)], 1500), (Some(1492), vec![1500, 1492, 1493]));
+    }
+
+    proptest! {
+        #[test]
+        fn the_largest_that_passes_is_found(links in prop::collection::vec((576usize..9100, 0u8..3), 0..5), largest in 576usize..65_536) {
+            let (found, sizes) = find(&links, largest);
+            let right = links.iter().map(|(mtu, _)| *mtu).chain([largest]).min();
+            prop_assert_eq!(found, right);
+            prop_assert!(sizes.len() <= SIZES_MAX as usize, "{:?}", sizes);
+        }
+
+        #[test]
+        fn liars_do_not_keep_it_going(fates in prop::collection::vec((0u8..4, any::<u16>()), 100)) {
+            let mut search = Search::new(9000, 576);
+            let mut steps = 0;
+            for (kind, told) in fates {
+                let Some(size) = search.next() else { break };
+                prop_assert!((576..=9000).contains(&size));
+                let told = usize::from(told);
+                let fate = match kind {
+                    0 => Fate::Passed,
+                    1 => Fate::Silence,
+                    2 => Fate::TooBig(None),
+                    _ => Fate::TooBig(Some(told).filter(|told| *told < size)),
+                };
+                search.note(size, &fate);
+                steps += 1;
+            }
+            prop_assert!(steps < 100);
+        }
+    }
+}

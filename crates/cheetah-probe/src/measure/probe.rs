@@ -1,0 +1,163 @@
+//! All measurements, one after the other.
+
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::options::{Aspect, Event, Options};
+use super::stop::Stop;
+use super::wire::{Watch, Wire};
+use super::{available, capacity, hops, mtu, plain, plain_mtu, round_trip, ways};
+use crate::path::{FORMAT, PathReport, Trains};
+
+/// Measures the path to one host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    host: String,
+    address: IpAddr,
+    options: Options,
+}
+
+impl Probe {
+    /// Of the path to `address`, one of the addresses of `host`. Nothing is sent to any other, and nothing yet.
+    #[must_use]
+    pub fn new(host: impl Into<String>, address: IpAddr, options: Options) -> Self {
+        Self { host: host.into(), address, options }
+    }
+
+    /// Measures. What cannot be measured is told in the report's problems; a `cancel` that becomes true ends it soon, with what
+    /// is known by then. `tell` hears what is going on. Blocks for seconds: the thread should have nothing else to do.
+    ///
+    /// Advice and far end are left to who asks for them.
+    pub fn run(&self, cancel: &AtomicBool, tell: &mut dyn FnMut(Event)) -> PathReport {
+        let mut report = PathReport {
+            format: FORMAT,
+            host: self.host.clone(),
+            address: self.address,
+            started: now(),
+            interface: None,
+            backend: None,
+            round_trip: None,
+            capacity: None,
+            available: None,
+            mtu: None,
+            hops: Vec::new(),
+            far: None,
+            trains: Trains::default(),
+            advice: None,
+            problems: Vec::new(),
+        };
+        let watch = Watch { cancel, tell };
+        if !self.options.raw {
+            self.plain(&mut report, watch);
+            return report;
+        }
+        match Wire::open(self.address, &self.options, watch) {
+            Ok(mut wire) => {
+                report.interface = Some(wire.route.interface.clone());
+                report.backend = Some(wire.backend());
+                let ended = self.measure(&mut wire, &mut report);
+                let cause = ended.err().map(|stop| format!("Nothing more was measured: {stop}."));
+                report.trains = wire.trains;
+                report.problems.extend(cause);
+                report.problems.extend(wire.notes().iter().map(|note| sentence(note)));
+                let dropped = wire.dropped();
+                if dropped > 0 {
+                    report.problems.push(format!(
+                        "{dropped} answers came faster than they could be received, and were lost here."
+                    ));
+                }
+            }
+            Err((stop, watch)) if stop.is_lack_of_right() => {
+                report.problems.push(sentence(&stop.to_string()));
+                self.plain(&mut report, watch);
+            }
+            Err((stop, _)) => report.problems.push(format!("Nothing was measured: {stop}.")),
+        }
+        report
+    }
+
+    /// With raw sockets.
+    fn measure(&self, wire: &mut Wire<'_>, report: &mut PathReport) -> Result<(), Stop> {
+        let options = &self.options;
+        let problems = &mut report.problems;
+        if wire.route.loopback {
+            problems.push("The host is this machine: there is no link, and rates are those of its memory.".into());
+        }
+        let mut ways = ways::find(wire, options, problems)?;
+        if ways.iter().all(|way| way.shortest.is_none()) {
+            let methods =
+                options.method.map_or_else(|| "ICMP echo, TCP or UDP".to_owned(), |method| format!("{method:?}"));
+            problems.push(format!("The host does not answer {methods} within {} ms.", options.timeout.as_millis()));
+        }
+        let begin = |wire: &mut Wire<'_>, aspect: Aspect| {
+            let wanted = options.aspects.contains(&aspect);
+            if wanted {
+                (wire.watch.tell)(Event::Begins(aspect));
+            }
+            wanted
+        };
+        if begin(wire, Aspect::RoundTrip) {
+            report.round_trip = round_trip::measure(wire, &mut ways, options, problems)?;
+        }
+        if begin(wire, Aspect::Mtu) {
+            report.mtu = mtu::measure(wire, &mut ways, options, problems)?;
+        }
+        if begin(wire, Aspect::Hops) {
+            report.hops = hops::measure(wire, &mut ways, options, problems)?;
+        }
+        let available = options.aspects.contains(&Aspect::Available);
+        if begin(wire, Aspect::Capacity) || available {
+            // What is left can only be looked for below the capacity.
+            let mtu = report.mtu.map(|mtu| mtu.bytes);
+            let Some(found) = capacity::measure(wire, &mut ways, options, mtu, problems)? else { return Ok(()) };
+            report.capacity = Some(found.capacity.clone());
+            if begin(wire, Aspect::Available) {
+                report.available = available::measure(wire, &mut ways, options, &found, problems)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Without.
+    fn plain(&self, report: &mut PathReport, mut watch: Watch<'_>) {
+        let PathReport { problems, trains, .. } = report;
+        for aspect in Aspect::ALL.into_iter().filter(|aspect| self.options.aspects.contains(aspect)) {
+            (watch.tell)(Event::Begins(aspect));
+            let (options, packets) = (&self.options, &mut trains.packets);
+            let ended = match aspect {
+                Aspect::RoundTrip => plain::round_trip(self.address, options, &mut watch, packets, problems)
+                    .map(|found| report.round_trip = found),
+                Aspect::Mtu => plain_mtu::measure(self.address, options, &mut watch, packets, problems)
+                    .map(|found| report.mtu = found),
+                Aspect::Hops | Aspect::Capacity | Aspect::Available => {
+                    let noun = aspect.noun();
+                    problems.push(format!("Without the right to raw sockets, {noun} cannot be measured."));
+                    Ok(())
+                }
+            };
+            if let Err(stop) = ended {
+                problems.push(format!("Measuring {} ended early: {stop}.", aspect.noun()));
+                if matches!(stop, Stop::Cancelled) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// As a sentence begins and ends.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str().trim_end_matches('.'))
+}
+
+/// RFC 3339, in UTC.
+fn now() -> String {
+    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+    // Fails only for years that need more than four digits.
+    OffsetDateTime::now_utc().format(format).unwrap_or_default()
+}

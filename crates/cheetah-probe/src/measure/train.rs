@@ -1,0 +1,56 @@
+//! Trains that are checked after they left, and sent again if they did not leave as they were due.
+
+use std::time::Duration;
+
+use crate::clock::Nanos;
+use crate::schedule;
+use crate::selfcheck::{Bound, Verdict, check};
+use crate::send::{Departures, SendError, Sender, Train};
+
+/// From handing a train over until its first packet is due: time to get everything ready.
+const LEAD: Duration = Duration::from_millis(2);
+/// And this much more for each packet.
+const LEAD_EACH: Duration = Duration::from_micros(5);
+
+/// A train that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// When its packets were due.
+    pub due: Vec<Nanos>,
+    /// When they left.
+    pub departures: Departures,
+    /// Whether that is near enough.
+    pub verdict: Verdict,
+}
+
+impl Sent {
+    /// Whether it may be measured with.
+    #[must_use]
+    pub const fn is_accepted(&self) -> bool {
+        matches!(self.verdict, Verdict::Accepted(_))
+    }
+
+    /// When the first packet left, as far as it is known, else when it was due.
+    #[must_use]
+    pub fn first(&self) -> Nanos {
+        self.departures.left.first().copied().flatten().or(self.due.first().copied()).unwrap_or_default()
+    }
+}
+
+/// Sends `frames` as soon as they are ready, each `offsets` later than the first, and says how that went.
+///
+/// # Errors
+///
+/// As [`Sender::send`].
+pub fn send(
+    sender: &mut dyn Sender,
+    frames: Vec<Vec<u8>>,
+    offsets: &[Duration],
+    bound: Bound,
+) -> Result<Sent, SendError> {
+    let lead = LEAD + LEAD_EACH * u32::try_from(frames.len()).unwrap_or(u32::MAX);
+    let train = Train { frames, due: schedule::due(Nanos::now() + lead, offsets) };
+    let departures = sender.send(&train)?;
+    let verdict = check(&train.due, &departures.left, bound);
+    Ok(Sent { due: train.due, departures, verdict })
+}

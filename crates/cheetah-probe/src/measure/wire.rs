@@ -1,0 +1,250 @@
+//! The interface, as measurements see it: trains go out within limits, and answers come back.
+
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::options::{Aspect, Event, Options};
+use super::stop::Stop;
+use super::train::{self, Sent};
+use super::way::Way;
+use crate::capture::Capture;
+use crate::clock::Nanos;
+use crate::estimate::Arrival;
+use crate::frame::{ETHERNET_BYTES, Ends, Reply, Session, frame, parse};
+use crate::limits::{Budget, Take};
+use crate::path::Trains;
+use crate::route::Route;
+use crate::selfcheck::Bound;
+use crate::send::{self, Sender};
+
+/// How soon a wish to end is noticed.
+const HEED_EVERY: Duration = Duration::from_millis(50);
+/// A train is sent no more often than this, spoiled ones included.
+const TRIES: u32 = 4;
+
+/// Whoever watches, and may want it to end.
+pub(super) struct Watch<'a> {
+    pub(super) cancel: &'a AtomicBool,
+    pub(super) tell: &'a mut dyn FnMut(Event),
+}
+
+impl Watch<'_> {
+    /// Fails if it is to end.
+    pub(super) fn heed(&self) -> Result<(), Stop> {
+        if self.cancel.load(Ordering::Relaxed) { Err(Stop::Cancelled) } else { Ok(()) }
+    }
+
+    /// Sleeps until `at`.
+    pub(super) fn sleep_until(&self, at: Nanos) -> Result<(), Stop> {
+        loop {
+            self.heed()?;
+            let left = at.since(Nanos::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(HEED_EVERY));
+        }
+    }
+
+    pub(super) fn progress(&mut self, aspect: Aspect, done: u32, of: u32) {
+        (self.tell)(Event::Progress { aspect, done, of });
+    }
+}
+
+/// Sends and receives.
+pub(super) struct Wire<'a> {
+    pub(super) route: Route,
+    pub(super) watch: Watch<'a>,
+    pub(super) trains: Trains,
+    sender: Box<dyn Sender>,
+    capture: Capture,
+    budget: Budget,
+    bound: Bound,
+}
+
+/// How packets are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) ip_bytes: usize,
+    /// Hops after which it is over.
+    pub(super) ttl: u8,
+    pub(super) dont_fragment: bool,
+}
+
+impl Shape {
+    /// As small as probes can be.
+    pub(super) const SMALL: Self = Self { ip_bytes: 0, ttl: 64, dont_fragment: true };
+
+    /// Packets of so many bytes, IP header included.
+    pub(super) const fn large(ip_bytes: usize) -> Self {
+        Self { ip_bytes, ..Self::SMALL }
+    }
+}
+
+impl<'a> Wire<'a> {
+    /// The way out to `address`, ready to use.
+    pub(super) fn open(address: IpAddr, options: &Options, watch: Watch<'a>) -> Result<Self, (Stop, Watch<'a>)> {
+        match Self::parts(address, options) {
+            Ok((route, sender, capture)) => Ok(Self {
+                route,
+                watch,
+                trains: Trains::default(),
+                sender,
+                capture,
+                budget: Budget::new(options.limits),
+                bound: Bound { gap_error_max: options.gap_error_max },
+            }),
+            Err(stop) => Err((stop, watch)),
+        }
+    }
+
+    fn parts(address: IpAddr, options: &Options) -> Result<(Route, Box<dyn Sender>, Capture), Stop> {
+        let route = Route::to(address)?;
+        let sender = send::open(&route, options.send)?;
+        let capture = Capture::open(&route)?;
+        Ok((route, sender, capture))
+    }
+
+    pub(super) fn backend(&self) -> String {
+        self.sender.backend().to_string()
+    }
+
+    /// What would make sending more accurate, and is not permitted.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.sender.notes().to_vec()
+    }
+
+    /// Answers lost because they came faster than they were received.
+    pub(super) fn dropped(&mut self) -> u64 {
+        self.capture.dropped()
+    }
+
+    /// The largest IP packet that can be sent, in bytes.
+    pub(super) fn ip_bytes_max(&self) -> usize {
+        let mtu = usize::try_from(self.route.mtu).unwrap_or(usize::MAX);
+        mtu.min(self.sender.frame_bytes_max().saturating_sub(ETHERNET_BYTES)).min(65_535)
+    }
+
+    /// Sends one train, probes of `way` at `offsets`, whether it then turns out spoiled or not. Returns their sequence numbers
+    /// too.
+    pub(super) fn send(&mut self, way: &mut Way, shape: Shape, offsets: &[Duration]) -> Result<(Vec<u32>, Sent), Stop> {
+        let ends = Ends { ttl: shape.ttl, ..self.ends() };
+        let probes = way.probes(offsets.len());
+        let make = |probe| frame(&ends, &way.session, probe, shape.ip_bytes, shape.dont_fragment);
+        let frames = probes.iter().copied().map(make).collect::<Vec<_>>();
+        let bytes = frames.iter().map(Vec::len).sum::<usize>() as u64;
+        let packets = u32::try_from(frames.len()).unwrap_or(u32::MAX);
+        self.take(packets, bytes)?;
+        let sent = train::send(&mut *self.sender, frames, offsets, self.bound)?;
+        self.trains.packets = self.trains.packets.saturating_add(packets);
+        Ok((probes.iter().map(|probe| probe.seq()).collect(), sent))
+    }
+
+    /// Hands each answer to one of the sessions, which of them, and when it came, to `each`, until that breaks off or `until`
+    /// has come.
+    pub(super) fn answers(
+        &mut self,
+        sessions: &[Session],
+        until: Nanos,
+        mut each: impl FnMut(usize, Nanos, Reply) -> ControlFlow<()>,
+    ) -> Result<(), Stop> {
+        let ends = self.ends();
+        loop {
+            self.watch.heed()?;
+            let soon = until.min(Nanos::now() + HEED_EVERY);
+            while let Some(captured) = self.capture.recv_until(soon)? {
+                let parsed = |(which, session)| Some((which, parse(captured.frame, &ends, session)?));
+                if let Some((which, reply)) = sessions.iter().enumerate().find_map(parsed)
+                    && each(which, captured.at, reply).is_break()
+                {
+                    return Ok(());
+                }
+                // Whoever floods us with what is no answer does not keep us from ending.
+                if Nanos::now() >= soon {
+                    break;
+                }
+            }
+            if Nanos::now() >= until {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends a train until it leaves as it is due, and returns which of its packets were answered, by their place in the train
+    /// and in the order in which the answers came; absent if it never left so. Twice the same answer is twice there.
+    pub(super) fn train(
+        &mut self,
+        way: &mut Way,
+        shape: Shape,
+        offsets: &[Duration],
+        patience: Duration,
+    ) -> Result<Option<Vec<Arrival>>, Stop> {
+        for _ in 0..TRIES {
+            let (seqs, sent) = self.send(way, shape, offsets)?;
+            self.trains.sent = self.trains.sent.saturating_add(1);
+            let accepted = sent.is_accepted();
+            // Of spoiled ones, too, answers are waited for: they would meet the next train on the way.
+            let arrivals = self.arrivals(way, shape, &seqs, &sent, patience)?;
+            if accepted {
+                return Ok(Some(arrivals));
+            }
+            self.trains.spoiled = self.trains.spoiled.saturating_add(1);
+        }
+        Ok(None)
+    }
+
+    fn arrivals(
+        &mut self,
+        way: &mut Way,
+        shape: Shape,
+        seqs: &[u32],
+        sent: &Sent,
+        patience: Duration,
+    ) -> Result<Vec<Arrival>, Stop> {
+        let remote = self.route.remote;
+        let last = sent.due.last().copied().unwrap_or_default().max(Nanos::now());
+        let ip_bytes = u32::try_from(shape.ip_bytes).unwrap_or(u32::MAX);
+        let mut arrivals = Vec::new();
+        let mut missing = seqs.len();
+        // An answer may come many times; what cannot be used any more need not be kept.
+        let most = seqs.len() * 2;
+        self.answers(&[way.session], last + patience, |_, came, reply| {
+            let place = seqs.iter().position(|seq| *seq == reply.seq).filter(|_| Way::is_answer(&reply, remote));
+            let left = place.and_then(|place| sent.departures.left.get(place).copied().flatten());
+            if let (Some(place), Some(left)) = (place, left) {
+                let seq = u32::try_from(place).unwrap_or(u32::MAX);
+                missing -= usize::from(arrivals.iter().all(|arrival: &Arrival| arrival.seq != seq));
+                arrivals.push(Arrival { seq, sent: left, came, ip_bytes });
+            }
+            if missing == 0 || arrivals.len() >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if let Some(shortest) = arrivals.iter().map(|arrival| arrival.came.since(arrival.sent)).min() {
+            way.took(shortest);
+        }
+        Ok(arrivals)
+    }
+
+    /// Waits until so much may be sent.
+    fn take(&mut self, packets: u32, bytes: u64) -> Result<(), Stop> {
+        loop {
+            match self.budget.take(Nanos::now(), packets, bytes) {
+                Take::Now => return Ok(()),
+                Take::At(at) => self.watch.sleep_until(at)?,
+                Take::Exhausted => return Err(Stop::Exhausted),
+            }
+        }
+    }
+
+    fn ends(&self) -> Ends {
+        let route = &self.route;
+        Ends {
+            local_mac: route.local_mac,
+            remote_mac: route.remote_mac,
+            local: route.local,
+            remote: route.remote,
+            ttl: Shape::SMALL.ttl,
+        }
+    }
+}
