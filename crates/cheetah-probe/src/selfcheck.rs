@@ -30,7 +30,7 @@ pub enum Verdict {
     Accepted(GapErrors),
     /// One was not.
     Spoiled {
-        /// The packet, from 1, before which the gap was that was off by most.
+        /// The packet, from 0, before which the gap was that was off by most; the first such.
         at: usize,
         /// By how much: above zero if it was too long.
         error_ns: i64,
@@ -64,7 +64,7 @@ fn difference(earlier: Nanos, later: Nanos) -> i64 {
 #[must_use]
 pub fn check(due: &[Nanos], left: &[Option<Nanos>], bound: Bound) -> Verdict {
     let Some(errors) = gap_errors(due, left) else { return Verdict::Unknown };
-    let worst = errors.iter().enumerate().max_by_key(|(_, error)| error.unsigned_abs());
+    let worst = errors.iter().enumerate().rev().max_by_key(|(_, error)| error.unsigned_abs());
     match worst {
         Some((gap, &error_ns)) if u128::from(error_ns.unsigned_abs()) > bound.gap_error_max.as_nanos() => {
             Verdict::Spoiled { at: gap + 1, error_ns }

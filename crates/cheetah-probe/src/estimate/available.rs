@@ -28,6 +28,11 @@ const PCT: (f64, f64) = (0.66, 0.54);
 /// Pairwise difference test: the overall increase beside all the changes, from which delays grow, and up to which they do not.
 const PDT: (f64, f64) = (0.55, 0.45);
 
+/// Delays that grow by less than that share of the time a train takes do not matter: it was sent at next to what is left.
+const GROWTH_MIN: f64 = 0.01;
+/// Delays that jump up and grow by more than that share of the time a train takes do not do so by chance.
+const GROWTH_OF_BURSTS: f64 = 0.03;
+
 /// The trend of a train's delays, of which `packets` were sent and these arrived, in the order they were sent in.
 #[must_use]
 pub fn trend(arrivals: &[Arrival], packets: usize) -> Trend {
@@ -38,23 +43,30 @@ pub fn trend(arrivals: &[Arrival], packets: usize) -> Trend {
         return Trend::Ambiguous;
     }
     let delay = |arrival: &Arrival| (arrival.came.0.wrapping_sub(arrival.sent.0)) as i64 as f64;
-    of_delays(&arrivals.iter().map(delay).collect::<Vec<_>>())
+    let delays = arrivals.iter().map(delay).collect::<Vec<_>>();
+    let span =
+        arrivals.first().zip(arrivals.last()).map_or(0, |(first, last)| last.sent.0.saturating_sub(first.sent.0));
+    of_delays(&delays, span as f64)
 }
 
-/// Of delays, the medians of groups as many as the root of their number, against single ones that stand out.
-fn of_delays(delays: &[f64]) -> Trend {
+/// Of delays of packets sent in the time of `span`, the medians of groups as many as the root of their number, against
+/// single ones that stand out.
+fn of_delays(delays: &[f64], span: f64) -> Trend {
     let group = ((delays.len() as f64).sqrt() as usize).max(1);
     let median = |group: &[f64]| super::stats::median(&super::stats::sorted(group.iter().copied()));
     let medians = delays.chunks_exact(group).filter_map(median).collect::<Vec<_>>();
     let steps = medians.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).collect::<Vec<_>>();
     let changes = steps.iter().map(|step| step.abs()).sum::<f64>();
-    if steps.is_empty() || changes <= 0.0 {
+    let growth = steps.iter().sum::<f64>();
+    if changes <= 0.0 || growth < GROWTH_MIN * span {
         return Trend::Flat;
     }
     let pct = steps.iter().filter(|step| **step > 0.0).count() as f64 / steps.len() as f64;
-    let pdt = steps.iter().sum::<f64>() / changes;
-    match (judge(pct, PCT), judge(pdt, PDT)) {
-        (Trend::Increasing, Trend::Flat) | (Trend::Flat, Trend::Increasing) => Trend::Ambiguous,
+    match (judge(pct, PCT), judge(growth / changes, PDT)) {
+        (Trend::Increasing, Trend::Flat) => Trend::Ambiguous,
+        // Bursts make delays jump up between long descents: what counts is whether more was gained than lost.
+        (Trend::Flat, Trend::Increasing) if growth > GROWTH_OF_BURSTS * span => Trend::Increasing,
+        (Trend::Flat, Trend::Increasing) => Trend::Flat,
         (Trend::Increasing, _) | (_, Trend::Increasing) => Trend::Increasing,
         (Trend::Flat, _) | (_, Trend::Flat) => Trend::Flat,
         (Trend::Ambiguous, Trend::Ambiguous) => Trend::Ambiguous,
@@ -70,6 +82,9 @@ fn judge(value: f64, (grows, flat): (f64, f64)) -> Trend {
         Trend::Ambiguous
     }
 }
+
+/// Trains that make a fleet; fewer are misled more easily.
+pub const FLEET_TRAINS: usize = 12;
 
 /// Share of a fleet's trains that must agree.
 const FLEET_AGREES: f64 = 0.7;

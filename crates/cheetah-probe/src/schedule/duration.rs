@@ -43,7 +43,7 @@ fn nanoseconds(number: &str, unit_ns: u64) -> Option<u64> {
         None => (number, ""),
     };
     let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
-    if unit_ns % scale != 0 {
+    if !unit_ns.is_multiple_of(scale) {
         return None;
     }
     let part = if part.is_empty() { 0 } else { part.parse::<u64>().ok()? };
