@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::macros::format_description;
 
 use crate::advice::Advice;
 
@@ -42,6 +44,43 @@ pub struct PathReport {
     pub advice: Option<Advice>,
     /// What could not be measured, and why, a sentence each.
     pub problems: Vec<String>,
+}
+
+impl PathReport {
+    /// Nothing is known yet of the path to `address`, one of those of `host`; it begins now.
+    #[must_use]
+    pub fn new(host: impl Into<String>, address: IpAddr) -> Self {
+        let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+        Self {
+            format: FORMAT,
+            host: host.into(),
+            address,
+            // Fails only for years that need more than four digits.
+            started: OffsetDateTime::now_utc().format(format).unwrap_or_default(),
+            interface: None,
+            backend: None,
+            round_trip: None,
+            capacity: None,
+            available: None,
+            mtu: None,
+            hops: Vec::new(),
+            far: None,
+            trains: Trains::default(),
+            advice: None,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Whether anything at all is known of it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.round_trip.is_none()
+            && self.capacity.is_none()
+            && self.available.is_none()
+            && self.mtu.is_none()
+            && self.hops.is_empty()
+            && self.far.is_none()
+    }
 }
 
 /// Round trips. Times are in microseconds.

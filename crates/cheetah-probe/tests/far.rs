@@ -50,7 +50,7 @@ fn token(text: &str) -> Token {
 async fn it_tells_of_the_path_both_ways() {
     let far = far_end(true, LOOPBACK).await;
     let mut problems = Vec::new();
-    let wish = Wish { trains: true, bulk: Duration::from_millis(100) };
+    let wish = Wish { trains: true, bulk_to: Duration::from_millis(100), bulk_from: Duration::from_millis(100) };
     let told = measure(far, wish, &mut problems).await.expect("it answers");
     assert!(problems.is_empty(), "{problems:?}");
     assert!(told.name.starts_with("far ("), "{}", told.name);
@@ -190,7 +190,7 @@ async fn only_so_many_bulk_transfers_run_at_once() {
 async fn one_that_may_not_send_says_so() {
     let far = far_end(false, LOOPBACK).await;
     let mut problems = Vec::new();
-    let wish = Wish { trains: true, bulk: Duration::from_millis(50) };
+    let wish = Wish { trains: true, bulk_to: Duration::from_millis(50), bulk_from: Duration::from_millis(50) };
     let told = measure(far, wish, &mut problems).await.expect("it answers");
     assert!(told.tcp_from_bits_per_s.is_none() && told.from_bits_per_s.is_none());
     assert!(told.tcp_to_bits_per_s.is_some(), "{problems:?}");

@@ -7,6 +7,8 @@ use std::time::Duration;
 use cheetah_device::Size;
 use cheetah_device::cache::CachePlace;
 
+use crate::link::LinkUse;
+
 /// How to open a source.
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -16,6 +18,8 @@ pub struct Access {
     pub overlay: Option<OverlayPlace>,
     /// Memory for reading ahead.
     pub prefetch_bytes: u64,
+    /// How to use the link to a source that is behind one.
+    pub link: LinkUse,
     /// Keep what crosses the link to a source that is behind one.
     pub cache: Option<CacheWish>,
     /// Fetch into that cache what tools will read of the file systems there.
@@ -40,6 +44,7 @@ impl Access {
             writable,
             overlay: None,
             prefetch_bytes: 0,
+            link: LinkUse::default(),
             cache: None,
             foresight: false,
             force_lease,

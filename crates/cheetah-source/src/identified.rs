@@ -6,15 +6,15 @@ use std::time::Duration;
 use cheetah_drive::fill::OpenSource;
 use cheetah_drive::{Drive, DriveFile, OpenOptions};
 use cheetah_image::Identity;
-use cheetah_nbd::{Method, Packing};
 
 use crate::Result;
 use crate::kind::drive_file;
+use crate::link::LinkUse;
 
 /// Opens a source to be read once, with what is known of it.
-pub async fn identified(text: &str, timeout: Duration) -> Result<cheetah_image::Source> {
+pub async fn identified(text: &str, link: LinkUse, timeout: Duration) -> Result<cheetah_image::Source> {
     let Some(path) = drive_file(text) else {
-        return cheetah_image::open(text, &source_options(timeout)).await;
+        return cheetah_image::open(text, &source_options(link, timeout)).await;
     };
     let file = DriveFile::load(&path)?;
     let options = OpenOptions { timeout, prefetch_budget: 0, ..OpenOptions::default() };
@@ -25,13 +25,13 @@ pub async fn identified(text: &str, timeout: Duration) -> Result<cheetah_image::
     Ok(cheetah_image::Source { device, identity, name: file.name })
 }
 
-/// How sources are opened. Agents are asked to pack what they send as they see fit.
-pub(crate) fn source_options(timeout: Duration) -> cheetah_image::OpenOptions {
-    let packing = Packing::Wanted(Method::Auto);
-    cheetah_image::OpenOptions { timeout, packing, ..cheetah_image::OpenOptions::default() }
+/// How sources are opened.
+pub(crate) fn source_options(link: LinkUse, timeout: Duration) -> cheetah_image::OpenOptions {
+    let (connections, packing) = (link.connections, link.packing());
+    cheetah_image::OpenOptions { timeout, connections, packing, ..cheetah_image::OpenOptions::default() }
 }
 
 /// How a drive opens its source, whenever it must.
-pub fn opener(timeout: Duration) -> OpenSource {
-    Arc::new(move |spec| Box::pin(async move { identified(&spec, timeout).await }))
+pub fn opener(link: LinkUse, timeout: Duration) -> OpenSource {
+    Arc::new(move |spec| Box::pin(async move { identified(&spec, link, timeout).await }))
 }

@@ -32,7 +32,10 @@ impl Layers {
         }
         if access.prefetch_bytes > 0 {
             let (budget_bytes, earned) = (access.prefetch_bytes, layers.cache.is_some());
-            let config = PrefetchConfig { budget_bytes, earned, ..PrefetchConfig::default() };
+            let usual = PrefetchConfig::default();
+            let window_bytes_max = access.link.prefetch_bytes_max.unwrap_or(usual.window_bytes_max);
+            let window_bytes_first = access.link.window_bytes_first.unwrap_or(usual.window_bytes_first);
+            let config = PrefetchConfig { budget_bytes, window_bytes_max, window_bytes_first, earned };
             let prefetch = Prefetch::new(device, config);
             device = prefetch.clone();
             layers.prefetch = Some(prefetch);

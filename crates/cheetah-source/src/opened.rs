@@ -86,7 +86,9 @@ impl Opened {
             prefetch_budget: access.prefetch_bytes,
             witness: Some(Arc::new(FillLog::beside(&file.path))),
         };
-        let Some(filling) = Filling::open(file, opener(access.timeout), options).await? else { return Ok(None) };
+        let Some(filling) = Filling::open(file, opener(access.link, access.timeout), options).await? else {
+            return Ok(None);
+        };
         let (device, name) = (filling.device(), file.name.clone());
         let held = Held::Filling(Box::new(filling));
         Ok(Some(Self { device, name, lost: Vec::new(), held, meter: None, layers: Layers::default() }))
@@ -120,7 +122,7 @@ impl Opened {
     }
 
     async fn source(text: &str, access: &Access) -> Result<Self> {
-        let source = cheetah_image::open(text, &source_options(access.timeout)).await?;
+        let source = cheetah_image::open(text, &source_options(access.link, access.timeout)).await?;
         let lost = unreadable(&source.identity).into_iter().collect();
         let (device, meter) = Meter::over(source.device);
         let (device, layers) = match source.identity.kind.is_remote() {

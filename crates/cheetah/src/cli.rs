@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    acquire, create, demo, destroy, enlarge, export, load, mount, node, save, serve, status, triage, verify,
+    acquire, create, demo, destroy, enlarge, export, load, mount, node, probe, save, serve, status, triage, verify,
 };
 use crate::failure::Result;
 use crate::ui::Ui;
@@ -54,6 +54,7 @@ pub enum Command {
     Export(export::Args),
     Serve(serve::Args),
     Triage(triage::Args),
+    Probe(probe::Args),
 }
 
 impl Command {
@@ -75,6 +76,7 @@ impl Command {
             Self::Export(args) => export::run(args, ui).await,
             Self::Serve(args) => serve::run(args, ui).await,
             Self::Triage(args) => triage::run(args, ui).await,
+            Self::Probe(args) => probe::run(args, ui).await,
         }
     }
 }

@@ -30,7 +30,7 @@ mod witness;
 
 pub use destination::{Destination, Form};
 pub use event::{Event, Progress};
-pub use remote::open_nbd;
+pub use remote::{CONNECTIONS_DEFAULT, open_nbd};
 pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Evidence, Opener, Request, Wire};
 pub use run::acquire;
 

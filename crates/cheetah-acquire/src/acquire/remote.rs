@@ -14,18 +14,25 @@ use cheetah_nbd::uri::{Address, NbdUri};
 
 use super::{Evidence, Wire};
 
-/// Connections, where the server allows several: enough to keep two cores of it busy.
-const CONNECTIONS: usize = 2;
+/// Connections, where the server allows several, unless more is known: enough to keep two cores of it busy.
+pub const CONNECTIONS_DEFAULT: usize = 2;
 
-/// Opens the export at `uri`, which reports call `location`. An agent of ours says what it serves.
+/// Opens the export at `uri`, which reports call `location`, over so many connections, 1 to 16. An agent of ours says what it
+/// serves.
 ///
 /// # Errors
 ///
 /// [`Error::Failed`] if it cannot be reached.
-pub async fn open_nbd(uri: NbdUri, location: &str, packing: Packing, timeout: Duration) -> Result<Evidence> {
+pub async fn open_nbd(
+    uri: NbdUri,
+    location: &str,
+    connections: usize,
+    packing: Packing,
+    timeout: Duration,
+) -> Result<Evidence> {
     let name = if uri.export.is_empty() { "nbd".to_owned() } else { uri.export.replace('/', "_") };
     let inbound = matches!(uri.address, Address::Inbound(_));
-    let config = ClientConfig { connections: CONNECTIONS, packing, timeout, ..ClientConfig::new(uri) };
+    let config = ClientConfig { connections, packing, timeout, ..ClientConfig::new(uri) };
     let client = Arc::new(Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?);
     let identity = identity(&client, location);
     let counted = client.clone();

@@ -133,6 +133,8 @@ pub struct Request {
     pub retry_for: Duration,
     /// After so many bytes, what was acquired is made safe; at most twice as many are read again after an interruption.
     pub checkpoint_bytes: u64,
+    /// Bytes to have on their way from the source at first; as many as usual if `None`. It grows and shrinks by itself.
+    pub window_bytes: Option<u64>,
     /// How long a node of a drive may be silent.
     pub timeout: Duration,
     /// Take the write lease of a drive from whoever holds it.
@@ -159,6 +161,7 @@ impl Request {
             retries: 1,
             retry_for: Duration::from_secs(60),
             checkpoint_bytes: CHECKPOINT_BYTES_DEFAULT,
+            window_bytes: None,
             timeout: Duration::from_secs(10),
             force_lease: false,
             verify: false,

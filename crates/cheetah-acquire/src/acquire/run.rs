@@ -60,6 +60,7 @@ pub async fn acquire(
     let mut pass = Pass {
         source: request.source.clone(),
         salvage,
+        window_bytes: request.window_bytes,
         errors_max: request.errors_max,
         retry_for: request.retry_for,
         damage: Damage::of(&past.bad),

@@ -29,6 +29,8 @@ pub struct Pass<'a> {
     pub source: Opener,
     /// How to read what cannot be read in one go.
     pub salvage: Salvage,
+    /// Bytes to have on their way at first, if that is known.
+    pub window_bytes: Option<u64>,
     /// Unreadable ranges to put up with.
     pub errors_max: ErrorsMax,
     /// How long to try when the source is lost.
@@ -151,7 +153,8 @@ impl Pass<'_> {
         loop {
             self.tally.wire = evidence.wire.clone();
             let life = self.life(&evidence);
-            let mut reader = Reader::new(evidence.source.device.clone(), self.done.at, self.salvage, life);
+            let mut reader =
+                Reader::new(evidence.source.device.clone(), self.done.at, self.salvage, life, self.window_bytes);
             let lost = match self.read(&mut reader, stop).await? {
                 End::Lost(error) => error,
                 end => return Ok(end),

@@ -76,10 +76,11 @@ struct Task {
 }
 
 impl Reader {
-    /// Reads `device` from `from`, a multiple of a chunk.
-    pub fn new(device: DynDevice, from: u64, salvage: Salvage, life: Life) -> Self {
+    /// Reads `device` from `from`, a multiple of a chunk, with `window_bytes` on their way at first, if that is known.
+    pub fn new(device: DynDevice, from: u64, salvage: Salvage, life: Life, window_bytes: Option<u64>) -> Self {
         let (size, life) = (device.geometry().size, Arc::new(life));
-        Self { device, salvage, life, size, ahead: from, under_way: VecDeque::new(), window: Window::default() }
+        let window = Window::first(window_bytes);
+        Self { device, salvage, life, size, ahead: from, under_way: VecDeque::new(), window }
     }
 
     /// The next chunk; `None` at the end. After an error there is nothing more to be had. May be dropped, and called

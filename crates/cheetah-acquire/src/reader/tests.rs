@@ -73,7 +73,7 @@ proptest! {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (bytes, found) = runtime.block_on(async {
-            let mut reader = Reader::new(device, 0, Salvage { sector: SECTOR, retries: 8 }, alive());
+            let mut reader = Reader::new(device, 0, Salvage { sector: SECTOR, retries: 8 }, alive(), None);
             let (mut bytes, mut found) = (Vec::new(), Vec::new());
             while let Some(chunk) = reader.next().await {
                 let chunk = chunk.unwrap();
@@ -100,7 +100,7 @@ async fn other_errors_are_no_bad_sectors() {
             Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "unplugged".into() })
         }
     }
-    let mut reader = Reader::new(Arc::new(Gone), 0, Salvage { sector: SECTOR, retries: 1 }, alive());
+    let mut reader = Reader::new(Arc::new(Gone), 0, Salvage { sector: SECTOR, retries: 1 }, alive(), None);
     assert!(matches!(reader.next().await, Some(Err(DeviceError::Lost { .. }))));
 }
 
@@ -128,7 +128,7 @@ impl Device for Dies {
 }
 
 async fn read_all(disk: Dies) -> (u64, Option<DeviceError>, u64) {
-    let mut reader = Reader::new(Arc::new(disk), 0, Salvage { sector: SECTOR, retries: 0 }, alive());
+    let mut reader = Reader::new(Arc::new(disk), 0, Salvage { sector: SECTOR, retries: 0 }, alive(), None);
     let (mut read, mut bad) = (0, 0);
     while let Some(chunk) = reader.next().await {
         match chunk {
@@ -168,8 +168,13 @@ async fn a_disk_that_died_is_no_disk_of_bad_sectors() {
         }
     }
     let scratched = Scratched { bytes: vec![1; 20 << 20], failures: Mutex::new(failures) };
-    let mut reader =
-        Reader::new(Arc::new(Then(scratched, Mutex::new(24))), 0, Salvage { sector: SECTOR, retries: 0 }, alive());
+    let mut reader = Reader::new(
+        Arc::new(Then(scratched, Mutex::new(24))),
+        0,
+        Salvage { sector: SECTOR, retries: 0 },
+        alive(),
+        None,
+    );
     assert!(matches!(reader.next().await, Some(Err(DeviceError::Lost { .. }))));
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cheetah_drive::digests::CHUNK_BYTES;
+
 /// At first: enough for 1 Gbit/s and 60 ms.
 const CHUNKS_FIRST: usize = 8;
 /// On a link so slow that more would only wait behind each other until they time out.
@@ -18,13 +20,13 @@ pub struct Window {
     chunks: usize,
 }
 
-impl Default for Window {
-    fn default() -> Self {
-        Self { chunks: CHUNKS_FIRST }
-    }
-}
-
 impl Window {
+    /// So many bytes at first, or as many as usual.
+    pub fn first(bytes: Option<u64>) -> Self {
+        let chunks = |bytes: u64| usize::try_from(bytes.div_ceil(CHUNK_BYTES)).unwrap_or(CHUNKS_MAX);
+        Self { chunks: bytes.map_or(CHUNKS_FIRST, chunks).clamp(CHUNKS_MIN, CHUNKS_MAX) }
+    }
+
     /// Chunks that may be under way.
     pub const fn chunks(&self) -> usize {
         self.chunks
@@ -45,8 +47,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_known_of_the_link_is_begun_with() {
+        assert_eq!(Window::first(None).chunks(), CHUNKS_FIRST);
+        assert_eq!(Window::first(Some(20 << 20)).chunks(), 20);
+        assert_eq!(Window::first(Some(1)).chunks(), CHUNKS_MIN);
+        assert_eq!(Window::first(Some(u64::MAX)).chunks(), CHUNKS_MAX);
+    }
+
+    #[test]
     fn fills_fast_links_and_spares_slow_ones() {
-        let mut window = Window::default();
+        let mut window = Window::first(None);
         (0..100).for_each(|_| window.starved(Duration::from_millis(50)));
         assert_eq!(window.chunks(), CHUNKS_MAX);
         (0..100).for_each(|_| window.starved(Duration::from_secs(9)));

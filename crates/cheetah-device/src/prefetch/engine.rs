@@ -73,7 +73,7 @@ impl Engine {
             config,
             cursors: Cursors::new(size),
             cache: Cache::new(config.budget_bytes),
-            link: Link::new(),
+            link: Link::new(config.window_bytes_first),
             writes: Writes::default(),
             hints: Hints::default(),
             next_fetch: 1,

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use super::MIB;
 
-/// Until something is measured: enough for a fast local network, little enough for a slow one.
-const WINDOW_UNKNOWN: u64 = MIB;
 /// Until something is fetched ahead: that of the network most people have, in bytes a second.
 const BANDWIDTH_UNKNOWN: u64 = 100 * MIB;
 /// Even on a short slow link this much may be on its way, or requests would be too small to be worth sending.
@@ -34,6 +32,8 @@ pub(super) struct Link {
     in_flight: u64,
     rate: Largest,
     trip: Option<Trip>,
+    /// Until something is measured.
+    window_first: u64,
 }
 
 /// Requests that found the link idle, averaged so that the last few count.
@@ -61,8 +61,8 @@ impl Sent {
 }
 
 impl Link {
-    pub(super) fn new() -> Self {
-        Self { delivered: 0, in_flight: 0, rate: Largest::default(), trip: None }
+    pub(super) fn new(window_first: u64) -> Self {
+        Self { delivered: 0, in_flight: 0, rate: Largest::default(), trip: None, window_first }
     }
 
     /// Bytes on their way, of reads and fetches together.
@@ -127,7 +127,7 @@ impl Link {
     pub(super) fn window(&self) -> u64 {
         match (self.bandwidth(), self.round_trip()) {
             (Some(bandwidth), Some(trip)) => bytes_in(bandwidth, 2 * trip + TURNAROUND).max(WINDOW_MIN),
-            _ => WINDOW_UNKNOWN,
+            _ => self.window_first.max(WINDOW_MIN),
         }
     }
 

@@ -84,6 +84,9 @@ pub struct PrefetchConfig {
     pub budget_bytes: u64,
     /// The most one stream may be fetched ahead, in bytes, however long and fast the link is.
     pub window_bytes_max: u64,
+    /// How many bytes may be on their way until the link has been measured: what is known of it from elsewhere, or enough for
+    /// a fast local network and little enough for a slow one.
+    pub window_bytes_first: u64,
     /// Whether a stream is fetched ahead no further than it has come, so that what was fetched for nothing is never more
     /// than what was read: for links over which bytes are dear.
     pub earned: bool,
@@ -91,7 +94,7 @@ pub struct PrefetchConfig {
 
 impl Default for PrefetchConfig {
     fn default() -> Self {
-        Self { budget_bytes: 64 * MIB, window_bytes_max: 32 * MIB, earned: false }
+        Self { budget_bytes: 64 * MIB, window_bytes_max: 32 * MIB, window_bytes_first: MIB, earned: false }
     }
 }
 

@@ -5,6 +5,7 @@
 //! address or its own name (see [`host`](super::host)), since a page can have its site's name point here and so pass for
 //! the same site.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves `router` to whoever connects, `connections_max` at once; further ones are closed. Each request has its [`Caller`]
 /// among its extensions. Runs until it is dropped, which cuts every connection.
-pub async fn serve(listener: TcpListener, router: Router, connections_max: usize) {
+pub async fn serve(listener: TcpListener, router: Router, connections_max: usize) -> Infallible {
     let router = router.layer(middleware::from_fn(only_by_own_name));
     let seats = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();

@@ -33,7 +33,7 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves the API to whoever connects. Runs until it is dropped, which cuts every connection.
 pub(crate) async fn serve(listener: TcpListener, node: Arc<Shared>) {
-    http::serve(listener, router(node), CONNECTIONS_MAX).await;
+    match http::serve(listener, router(node), CONNECTIONS_MAX).await {}
 }
 
 fn router(node: Arc<Shared>) -> Router {

@@ -37,14 +37,16 @@ const BULK_BYTES_MAX: u64 = 256 << 20;
 pub struct Wish {
     /// Trains, both ways.
     pub trains: bool,
-    /// How long bulk data goes, each way; zero for none.
-    pub bulk: Duration,
+    /// How long bulk data goes there; zero for none.
+    pub bulk_to: Duration,
+    /// How long bulk data comes back; zero for none.
+    pub bulk_from: Duration,
 }
 
 impl Default for Wish {
     /// Trains, and a second of bulk data each way.
     fn default() -> Self {
-        Self { trains: true, bulk: Duration::from_secs(1) }
+        Self { trains: true, bulk_to: Duration::from_secs(1), bulk_from: Duration::from_secs(1) }
     }
 }
 
@@ -62,25 +64,27 @@ pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) 
         tcp_to_bits_per_s: None,
         tcp_from_bits_per_s: None,
     };
-    let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}"));
+    let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}."));
     if wish.trains {
         match trains_to(client, &about).await {
             Ok(rate) => far.to_bits_per_s = rate,
-            Err(why) => note("the capacity there, by the far end,", why),
+            Err(why) => note("The capacity there, by trains that the far end receives,", why),
         }
         match trains_from(client, &about).await {
             Ok(rate) => far.from_bits_per_s = rate,
-            Err(why) => note("the capacity back, by the far end,", why),
+            Err(why) => note("The capacity back, by trains that the far end sends,", why),
         }
     }
-    if !wish.bulk.is_zero() {
-        match client.bulk_to(wish.bulk, BULK_BYTES_MAX.min(about.limits.bulk_bytes_max)).await {
+    if !wish.bulk_to.is_zero() {
+        match client.bulk_to(wish.bulk_to, BULK_BYTES_MAX.min(about.limits.bulk_bytes_max)).await {
             Ok(came) => far.tcp_to_bits_per_s = came.bits_per_s,
-            Err(why) => note("what TCP carries there", why.to_string()),
+            Err(why) => note("What TCP carries there", why.to_string()),
         }
-        match client.bulk_from(wish.bulk).await {
+    }
+    if !wish.bulk_from.is_zero() {
+        match client.bulk_from(wish.bulk_from).await {
             Ok(rate) => far.tcp_from_bits_per_s = rate.bits_per_s(),
-            Err(why) => note("what TCP carries back", why.to_string()),
+            Err(why) => note("What TCP carries back", why.to_string()),
         }
     }
     Ok(far)

@@ -18,11 +18,12 @@ use cheetah_image::{CaseData, Error, HashChoice, Identity, Kind, Source};
 use cheetah_nbd::inbox::Inbox;
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_nbd::{Method, Packing};
-use cheetah_source::{Access, Opened, is_drive};
+use cheetah_source::{Access, LinkUse, Opened, is_drive};
 use futures::FutureExt as _;
 
 use self::show::Show;
 use super::options::TimeoutArgs;
+use super::tune::TuneArgs;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -59,9 +60,13 @@ pub struct Args {
     #[arg(long, requires = "listen")]
     insecure: bool,
 
-    /// How an agent packs what it sends: auto, none, lz4, zstd. Other servers send it as it is
-    #[arg(long, value_name = "METHOD", default_value_t = Method::Auto)]
-    compress: Method,
+    /// How an agent packs what it sends: auto, none, lz4, zstd. Other servers send it as it is [default: auto, or none if
+    /// --tune says so]
+    #[arg(long, value_name = "METHOD")]
+    compress: Option<Method>,
+
+    #[command(flatten)]
+    tune: TuneArgs,
 
     /// Hashes to make: md5, sha1, sha256, blake3, separated by commas; or all, or none
     #[arg(long, default_value_t)]
@@ -155,10 +160,14 @@ impl E01Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
-    let packing = Packing::Wanted(args.compress);
+    let link = match &args.places[..] {
+        [source, ..] if args.listen.is_none() => args.tune.link(source, ui).await?,
+        _ => LinkUse::default(),
+    };
+    let link = LinkUse { packing: args.compress.unwrap_or(link.packing), ..link };
     let (source, destinations) = match (args.listen, args.places.split_first()) {
-        (Some(address), _) => (call(address, args.insecure, packing, timeout, ui).await?, &args.places[..]),
-        (None, Some((source, destinations))) => (dial(source, packing, timeout)?, destinations),
+        (Some(address), _) => (call(address, args.insecure, link, timeout, ui).await?, &args.places[..]),
+        (None, Some((source, destinations))) => (dial(source, link, timeout)?, destinations),
         (None, None) => return Err(Failure::misused("say what to acquire, and into what")),
     };
     let destinations = destinations.iter().map(|text| text.parse()).collect::<Result<Vec<Destination>, Error>>()?;
@@ -169,6 +178,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         retries: args.retries,
         retry_for: Duration::from_secs(args.retry_for),
         checkpoint_bytes: args.checkpoint.0,
+        window_bytes: link.window_bytes_first,
         timeout,
         force_lease: args.force_lease,
         verify: args.verify,
@@ -188,13 +198,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 }
 
 /// A source that is opened by us.
-fn dial(spec: &str, packing: Packing, timeout: Duration) -> Result<Opener> {
+fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Result<Opener> {
     let spec: Arc<str> = spec.into();
+    let (connections, packing) = (link.connections, Packing::Wanted(link.packing));
     if spec.starts_with("nbd://") || spec.starts_with("nbd+unix://") {
         let uri = NbdUri::from_str(&spec).map_err(|error| Failure::misused(error.to_string()))?;
         return Ok(Arc::new(move || {
             let (uri, spec) = (uri.clone(), spec.clone());
-            async move { open_nbd(uri, &spec, packing, timeout).await }.boxed()
+            async move { open_nbd(uri, &spec, connections, packing, timeout).await }.boxed()
         }));
     }
     if !spec.contains("://") && is_drive(std::path::Path::new(&*spec)) {
@@ -215,7 +226,7 @@ async fn open_drive(spec: Arc<str>, timeout: Duration) -> Result<Evidence, Error
 }
 
 /// A source that calls us.
-async fn call(address: SocketAddr, insecure: bool, packing: Packing, timeout: Duration, ui: Ui) -> Result<Opener> {
+async fn call(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Duration, ui: Ui) -> Result<Opener> {
     if !address.ip().is_loopback() && !insecure {
         return Err(Failure::misused(format!(
             "whoever reaches {address} could offer evidence, and nothing is encrypted; if that network is yours alone, \
@@ -232,12 +243,13 @@ async fn call(address: SocketAddr, insecure: bool, packing: Packing, timeout: Du
     );
     // At first it is waited for without end; once it was there, as any source that is lost.
     let called = Arc::new(AtomicBool::new(false));
+    let (connections, packing) = (link.connections, Packing::Wanted(link.packing));
     Ok(Arc::new(move || {
         let uri = NbdUri { address: Address::Inbound(inbox.clone()), export: String::new() };
         let called = called.clone();
         async move {
             loop {
-                match open_nbd(uri.clone(), "agent", packing, timeout).await {
+                match open_nbd(uri.clone(), "agent", connections, packing, timeout).await {
                     Err(error) if !called.load(Ordering::Relaxed) => tracing::debug!("nobody called yet: {error}"),
                     opened => {
                         called.store(true, Ordering::Relaxed);

@@ -10,11 +10,12 @@ use cheetah_drive::file::Set;
 use cheetah_drive::fill;
 use cheetah_drive::{DriveFile, HashChoice, Wanted};
 use cheetah_image::Identity;
-use cheetah_source::identified;
+use cheetah_source::{LinkUse, identified};
 use serde_json::json;
 
 use super::load::{self, How, Source};
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist};
+use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -65,6 +66,9 @@ pub struct Args {
     hash: HashChoice,
 
     #[command(flatten)]
+    tune: TuneArgs,
+
+    #[command(flatten)]
     timeout: TimeoutArgs,
 }
 
@@ -74,9 +78,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let timeout = args.timeout.get();
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // Opened first: without the image there is no point in asking anybody for memory.
+    let link = match &args.from {
+        Some(source) => args.tune.link(source, ui).await?,
+        None => LinkUse::default(),
+    };
     let from = match &args.from {
-        Some(text) if args.lazy => Some(From::Filling(identified(text, timeout).await?.identity)),
-        Some(text) => Some(From::Loading(Source::open(text, timeout).await?)),
+        Some(text) if args.lazy => Some(From::Filling(identified(text, link, timeout).await?.identity)),
+        Some(text) => Some(From::Loading(Source::open(text, link, timeout).await?)),
         None => None,
     };
     let size = match (&from, args.size) {

@@ -51,7 +51,7 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let opened = Opened::open(&args.source, &args.access.get()).await?;
+    let opened = Opened::open(&args.source, &args.access.get(&args.source, ui).await?).await?;
     for lost in &opened.lost {
         ui.warn(lost);
     }

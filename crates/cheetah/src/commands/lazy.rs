@@ -9,7 +9,7 @@ use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_drive::fill::{FillOptions, Filling, Stage};
 use cheetah_drive::{DriveFile, Image, ImageState};
-use cheetah_source::opener;
+use cheetah_source::{LinkUse, opener};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -22,7 +22,7 @@ pub async fn fill_up(file: &DriveFile, force_lease: bool, timeout: Duration, sto
     let name = file.path.display();
     let witness = Some(Arc::new(FillLog::beside(&file.path)) as _);
     let options = FillOptions { force_lease, without_source: false, timeout, prefetch_budget: 0, witness };
-    let Some(filling) = Filling::open(file, opener(timeout), options).await? else {
+    let Some(filling) = Filling::open(file, opener(LinkUse::default(), timeout), options).await? else {
         return Err(Failure::misused(format!("{name} is complete by now: somebody else has finished it meanwhile")));
     };
     let outcome = tokio::select! {

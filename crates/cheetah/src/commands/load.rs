@@ -7,7 +7,7 @@ use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{DriveFile, HashChoice, Image, Progress};
-use cheetah_source::identified;
+use cheetah_source::{LinkUse, identified};
 use serde_json::json;
 
 use super::lazy;
@@ -65,7 +65,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         }
         return lazy::fill_up(&file, args.force_lease, timeout, &mut stop, ui).await;
     };
-    let source = Source::open(source, timeout).await?;
+    let source = Source::open(source, LinkUse::default(), timeout).await?;
     let how = How { hashes: args.hash, force_lease: args.force_lease, timeout };
     let left =
         format!(": {} holds part of the image only, and says so; load it again, or destroy it", args.drive.display());
@@ -85,8 +85,8 @@ pub struct Source {
 
 impl Source {
     /// Opens what the user calls `text`.
-    pub async fn open(text: &str, timeout: Duration) -> Result<Self> {
-        Ok(Self { source: identified(text, timeout).await?, named: text.to_owned() })
+    pub async fn open(text: &str, link: LinkUse, timeout: Duration) -> Result<Self> {
+        Ok(Self { source: identified(text, link, timeout).await?, named: text.to_owned() })
     }
 
     /// Bytes in it.

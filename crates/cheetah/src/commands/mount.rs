@@ -57,7 +57,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         // Not the terminal's any more: closing it must not end the mount.
         rustix::process::setsid().context("cannot leave the terminal")?;
     }
-    let access = args.access.get();
+    let access = args.access.get(&args.source, ui).await?;
     let opened = Opened::open(&args.source, &access).await?;
     for lost in &opened.lost {
         ui.warn(lost);

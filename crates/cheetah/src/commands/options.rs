@@ -12,11 +12,15 @@ use cheetah_drive::{Found, Layout, NodeSpec};
 use cheetah_source::{Access, CacheWish, OverlayPlace};
 use clap::ValueEnum;
 
+use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
 /// Where a drive listens for nodes that join, unless told otherwise: the port after a node's own two.
 pub const JOIN_ADDRESS: &str = "127.0.0.1:10811";
+
+/// Memory for reading ahead where nobody says how much.
+const PREFETCH: Size = Size(64 << 20);
 
 /// How long `--nodes auto` listens for announcements.
 const BROWSE: Duration = Duration::from_secs(3);
@@ -133,9 +137,12 @@ pub struct AccessArgs {
     #[arg(long, value_name = "memory[:SIZE]|FILE", conflicts_with = "writable")]
     overlay: Option<OverlayPlace>,
 
-    /// Memory for reading ahead; 0 reads nothing ahead
-    #[arg(long, value_name = "SIZE", default_value_t = Size(64 << 20))]
-    prefetch: Size,
+    /// Memory for reading ahead; 0 reads nothing ahead [default: 64MiB, or more if --tune says so]
+    #[arg(long, value_name = "SIZE")]
+    prefetch: Option<Size>,
+
+    #[command(flatten)]
+    tune: TuneArgs,
 
     /// Where to keep what crosses the link to a remote source: in memory, in a file without a name in a directory, or
     /// nowhere
@@ -160,13 +167,20 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// The same, for [`cheetah_source::Opened::open`].
-    pub fn get(&self) -> Access {
-        Access {
+    /// The same, for [`cheetah_source::Opened::open`] of `source`.
+    ///
+    /// # Errors
+    ///
+    /// If the link to it is to be used as a file says that cannot be read.
+    pub async fn get(&self, source: &str, ui: Ui) -> Result<Access> {
+        let link = self.tune.link(source, ui).await?;
+        let ahead = PREFETCH.0.max(link.prefetch_bytes_max.unwrap_or_default());
+        Ok(Access {
             half_loaded: false,
             writable: self.writable,
             overlay: self.overlay.clone(),
-            prefetch_bytes: self.prefetch.0,
+            prefetch_bytes: self.prefetch.map_or(ahead, |size| size.0),
+            link,
             cache: match &self.cache {
                 CacheChoice::Some(wish) => Some(wish.clone()),
                 CacheChoice::None => None,
@@ -176,7 +190,7 @@ impl AccessArgs {
             fill: true,
             allow_lost: self.allow_lost,
             timeout: self.timeout.get(),
-        }
+        })
     }
 }
 

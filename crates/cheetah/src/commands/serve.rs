@@ -1,11 +1,15 @@
 //! `cheetah serve`: a disk for whoever acquires it, from the machine it is in.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use cheetah_acquire::agent::{Agent, AgentConfig, CpuMax, Protection};
 use cheetah_device::Size;
+use cheetah_node::control::http;
+use cheetah_probe::far::{FarConfig, router};
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use crate::failure::Result;
 use crate::signals::Stop;
@@ -13,6 +17,8 @@ use crate::ui::Ui;
 
 /// Where it listens unless told otherwise: NBD's own port, on loopback.
 const LISTEN: &str = "127.0.0.1:10809";
+/// Connections served at once to who measures the way here; they take next to no memory.
+const PROBE_CONNECTIONS_MAX: usize = 8;
 
 /// What `serve` is told.
 #[derive(Debug, clap::Args)]
@@ -64,6 +70,11 @@ pub struct Args {
     /// Do not tell the kernel to refuse writes to the disk
     #[arg(long)]
     no_setro: bool,
+
+    /// Take no part in measurements of the way here (cheetah probe), for which the port after the one for clients is
+    /// listened to; with --rate-max, nothing but answers is sent there
+    #[arg(long)]
+    no_probe: bool,
 }
 
 /// A rate: a size that is not nothing.
@@ -91,9 +102,16 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         ..AgentConfig::new(&args.device)
     };
     let agent = Agent::start(config).await?;
-    say_ready(&agent, args.connect.as_deref(), ui);
+    let probing = match agent.address() {
+        Some(address) if !args.no_probe => probing(address, ui).await,
+        _ => None,
+    };
+    let far = FarConfig { name: agent.name().to_owned(), sends: args.rate_max.is_none() };
+    let probed_at = probing.as_ref().and_then(|listener| listener.local_addr().ok());
+    say_ready(&agent, args.connect.as_deref(), probed_at, ui);
     tokio::select! {
         ended = agent.run() => Ok(ended?),
+        never = probed(probing, far) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
             Ok(())
@@ -101,11 +119,32 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
-fn say_ready(agent: &Agent, connect: Option<&str>, ui: Ui) {
+/// Listens at the port after the one for clients, where whoever measures the way here looks. If it cannot be had, the disk is
+/// served all the same.
+async fn probing(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
+    let next = SocketAddr::new(clients.ip(), clients.port().checked_add(1)?);
+    match TcpListener::bind(next).await {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            ui.warn(format_args!("no part is taken in measurements of the way here (cheetah probe): {next}: {error}"));
+            None
+        }
+    }
+}
+
+/// Takes part in measurements, if it is to.
+async fn probed(listener: Option<TcpListener>, far: FarConfig) -> Infallible {
+    match listener {
+        Some(listener) => http::serve(listener, router(far), PROBE_CONNECTIONS_MAX).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui: Ui) {
     let (identity, name) = (agent.identity(), agent.name());
     let uri = agent.address().map(|address| format!("nbd://{address}/{name}"));
     let value = json!({
-        "event": "ready", "uri": uri, "connect": connect, "name": name, "size_bytes": identity.size,
+        "event": "ready", "uri": uri, "connect": connect, "probe": probe, "name": name, "size_bytes": identity.size,
         "identity": identity, "read_only": state(agent.protection()).0,
     });
     let disk: Vec<&str> = [&identity.model, &identity.serial].into_iter().flatten().map(String::as_str).collect();

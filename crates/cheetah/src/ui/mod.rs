@@ -53,6 +53,11 @@ impl Ui {
         self.answer(text, value);
     }
 
+    /// Something to know that is no answer, for people and beside a program's answer alike.
+    pub fn note(self, line: impl Display) {
+        put(std::io::stderr(), line);
+    }
+
     /// Something to know that stops nothing.
     pub fn warn(self, line: impl Display) {
         put(std::io::stderr(), format_args!("warning: {line}"));

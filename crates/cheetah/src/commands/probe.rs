@@ -1,0 +1,77 @@
+//! `cheetah probe`: the path to a host, before anything is acquired over it.
+
+mod options;
+mod path;
+mod send;
+mod show;
+
+use std::net::IpAddr;
+
+use cheetah_probe::schedule::Pattern;
+
+use self::options::{Family, PacketArgs};
+use crate::failure::{Context, Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// What `probe` is told.
+#[derive(Debug, clap::Args)]
+#[command(about = "Measure the path to a host, and say what it means for an acquisition")]
+#[command(
+    long_about = "Measures the path to a host: round trips, the capacity of its narrowest link, what other traffic \
+leaves of it, the largest packet it carries, and the routers on the way; and says how long a disk would take over it, \
+whether to compress, and how many connections, which window and how much prefetch to use.
+
+The host need not cooperate. Where a node or an agent runs on it, that is asked too: for the capacity each way, and what TCP \
+carries. Packets go to that host's address and no other, and there is a limit to how many.
+
+Packets that leave exactly when they are due take the right to raw sockets (root, or setcap cap_net_raw,cap_sys_nice,\
+cap_ipc_lock+ep on the program). Without it round trips are measured all the same, and the far end is asked.
+
+With --send nothing is measured but how well packets keep their schedule.
+
+  cheetah probe 10.0.0.7 --disk 4TiB
+  cheetah probe 10.0.0.7 --json > path.json; cheetah acquire nbd://10.0.0.7/sda case42.E01 --tune path.json
+  cheetah probe 10.0.0.7 --send train:50@242us --repeat 20"
+)]
+pub struct Args {
+    /// The host: a name or an address
+    host: String,
+
+    /// Send packets on a schedule, to a UDP port, and tell how well they kept it: single, pair:GAP, train:N@GAP,
+    /// gaps:G1,G2,… or at:T1,T2,…, with times as in 10us, 1.5ms, 0
+    #[arg(long, value_name = "PATTERN")]
+    send: Option<Pattern>,
+
+    #[command(flatten)]
+    path: path::PathArgs,
+
+    #[command(flatten)]
+    sending: send::SendArgs,
+
+    #[command(flatten)]
+    packets: PacketArgs,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    let address = resolve(&args.host, args.packets.family()).await?;
+    match args.send {
+        Some(pattern) => send::run(&args.host, address, pattern, args.sending, &args.packets, &mut stop, ui).await,
+        None => path::run(&args.host, address, args.path, &args.packets, &mut stop, ui).await,
+    }
+}
+
+/// The host's first address of the family that is wanted.
+async fn resolve(host: &str, family: Family) -> Result<IpAddr> {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let addresses: Vec<_> =
+        tokio::net::lookup_host((bare, 0)).await.context(format_args!("{host} has no address"))?.collect();
+    let wanted = addresses.iter().map(|address| address.ip().to_canonical()).find(|address| match family {
+        Family::Any => true,
+        Family::V4 => address.is_ipv4(),
+        Family::V6 => address.is_ipv6(),
+    });
+    wanted.ok_or_else(|| Failure::misused(format!("{host} has no {family} address; leave -4 and -6 away")))
+}

@@ -1,0 +1,265 @@
+//! Measuring a path, and showing what was learnt.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cheetah_device::Size;
+use cheetah_probe::advice::advise;
+use cheetah_probe::far::measure::{Wish, measure};
+use cheetah_probe::far::{FarClient, FarError};
+use cheetah_probe::measure::{Aspect, Event, Options, Probe, UDP_PORT};
+use cheetah_probe::path::{Method, PathReport};
+use clap::ValueEnum;
+use tokio::sync::mpsc;
+
+use super::options::PacketArgs;
+use super::show;
+use crate::failure::{Context, Failure, Result};
+use crate::signals::Stop;
+use crate::ui::{Progress, Ui};
+
+/// Where nodes and agents take part in measurements, unless told otherwise: the port after NBD's own. TCP probes go there
+/// too; whether it is open or not, it answers, and no server of evidence is disturbed.
+const FAR_PORT: u16 = 10810;
+
+/// What is measured.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Measuring")]
+pub struct PathArgs {
+    /// The size of the disk that the advice is for
+    #[arg(long, value_name = "SIZE", default_value_t = Size(1 << 40), conflicts_with = "send")]
+    disk: Size,
+
+    /// Measure only these: rtt, capacity, available, mtu, hops, far, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "send")]
+    only: Vec<What>,
+
+    /// How the host is made to answer: ICMP echo, TCP (SYN and RST), UDP to a closed port, or whichever works
+    #[arg(long, value_enum, default_value_t = MethodArg::Auto, conflicts_with = "send")]
+    method: MethodArg,
+
+    /// The HTTP port of a node or an agent on the host, or none [default: 10810, if one answers there]
+    #[arg(long, value_name = "PORT|none", conflicts_with = "send")]
+    far: Option<FarArg>,
+}
+
+/// Something to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// By us.
+    Aspect(Aspect),
+    /// What a far end tells.
+    Far,
+}
+
+impl FromStr for What {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "far" => Ok(Self::Far),
+            _ => text.parse().map(Self::Aspect).map_err(|_| {
+                format!("'{text}' cannot be measured; there are rtt, capacity, available, mtu, hops and far")
+            }),
+        }
+    }
+}
+
+/// How the host is made to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MethodArg {
+    /// Whichever works
+    Auto,
+    /// ICMP echo
+    Icmp,
+    /// TCP, to --port
+    Tcp,
+    /// UDP, to --port, which should be closed
+    Udp,
+}
+
+/// Where a far end is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FarArg {
+    /// Nobody is asked.
+    None,
+    /// There.
+    Port(u16),
+}
+
+impl FromStr for FarArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            _ => match text.parse() {
+                Ok(port @ 1..) => Ok(Self::Port(port)),
+                _ => Err("it is a port, or none".into()),
+            },
+        }
+    }
+}
+
+/// Runs it.
+pub async fn run(
+    host: &str,
+    address: IpAddr,
+    args: PathArgs,
+    packets: &PacketArgs,
+    stop: &mut Stop,
+    ui: Ui,
+) -> Result<()> {
+    let mut shown = Shown::default();
+    let aspects = args.aspects();
+    let mut report = match aspects.is_empty() {
+        true => PathReport::new(host, address),
+        false => {
+            let probe = Probe::new(host, address, args.options(aspects, packets)?);
+            alone(probe, stop, &mut shown, ui).await?
+        }
+    };
+    if let Some(port) = args.far_port() {
+        shown.begin("asking the far end", ui);
+        let far = tokio::select! {
+            far = ask(SocketAddr::new(address, port), &mut report.problems) => Some(far),
+            signal = stop.asked() => {
+                report.problems.push(format!("The far end was asked until {signal}."));
+                None
+            }
+        };
+        match far {
+            Some(Ok(far)) => report.far = Some(far),
+            // It was worth a try.
+            Some(Err(error)) if !args.wants_far() => tracing::debug!("{error}"),
+            Some(Err(error)) => report.problems.push(format!("No far end was asked: {error}.")),
+            None => {}
+        }
+    }
+    drop(shown);
+    report.advice = advise(&report, args.disk.0);
+    ui.answer(show::report(&report), &report);
+    if report.is_empty() {
+        return Err(Failure::failed(format!(
+            "nothing could be learnt of the path to {host}: is it up, and does it answer ping or any of --method?"
+        )));
+    }
+    Ok(())
+}
+
+async fn ask(at: SocketAddr, problems: &mut Vec<String>) -> Result<cheetah_probe::path::FarEnd, FarError> {
+    measure(FarClient::new(at), Wish::default(), problems).await
+}
+
+/// Measures what needs no help, on a thread of its own, which may be given real-time priority.
+async fn alone(probe: Probe, stop: &mut Stop, shown: &mut Shown, ui: Ui) -> Result<PathReport> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let cancelled = Arc::clone(&cancel);
+    let working = tokio::task::spawn_blocking(move || {
+        probe.run(&cancelled, &mut |event| {
+            if let Event::Begins(aspect) = event {
+                // Whoever is told has gone only if the program ends.
+                let _ = tell.send(aspect);
+            }
+        })
+    });
+    loop {
+        tokio::select! {
+            aspect = told.recv() => match aspect {
+                Some(aspect) => shown.begin(doing(aspect), ui),
+                None => break,
+            },
+            signal = stop.asked() => {
+                tracing::info!("{signal}: measuring ends");
+                cancel.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+    working.await.context("measuring ended")
+}
+
+/// What is shown as being done.
+#[derive(Default)]
+struct Shown(Option<Progress>);
+
+impl Shown {
+    fn begin(&mut self, what: &str, ui: Ui) {
+        // The one before is cleared first.
+        self.0 = None;
+        self.0 = (!ui.is_json()).then(|| ui.spinner(what));
+    }
+}
+
+fn doing(aspect: Aspect) -> &'static str {
+    match aspect {
+        Aspect::RoundTrip => "measuring round trips",
+        Aspect::Mtu => "finding the largest packet that passes",
+        Aspect::Hops => "finding the routers on the way",
+        Aspect::Capacity => "measuring the capacity",
+        Aspect::Available => "measuring what other traffic leaves",
+    }
+}
+
+impl PathArgs {
+    /// What is to be measured by us.
+    fn aspects(&self) -> Vec<Aspect> {
+        let all = Aspect::ALL.into_iter();
+        all.filter(|aspect| self.only.is_empty() || self.only.contains(&What::Aspect(*aspect))).collect()
+    }
+
+    /// Whether a far end was asked for, so that it is a problem if there is none.
+    fn wants_far(&self) -> bool {
+        self.only.contains(&What::Far) || matches!(self.far, Some(FarArg::Port(_)))
+    }
+
+    fn far_port(&self) -> Option<u16> {
+        if !self.only.is_empty() && !self.only.contains(&What::Far) {
+            return None;
+        }
+        match self.far {
+            None => Some(FAR_PORT),
+            Some(FarArg::None) => None,
+            Some(FarArg::Port(port)) => Some(port),
+        }
+    }
+
+    fn options(&self, aspects: Vec<Aspect>, packets: &PacketArgs) -> Result<Options> {
+        let method = match self.method {
+            MethodArg::Auto => None,
+            MethodArg::Icmp => Some(Method::Icmp),
+            MethodArg::Tcp => Some(Method::Tcp),
+            MethodArg::Udp => Some(Method::Udp),
+        };
+        if packets.port.is_some() && !matches!(self.method, MethodArg::Tcp | MethodArg::Udp) {
+            return Err(Failure::misused("--port is of TCP or UDP: say --method tcp or --method udp too"));
+        }
+        Ok(Options {
+            aspects,
+            method,
+            tcp_port: packets.port.unwrap_or(FAR_PORT),
+            udp_port: packets.port.unwrap_or(UDP_PORT),
+            limits: packets.limits(),
+            send: packets.options(packets.backend()),
+            gap_error_max: packets.bound().gap_error_max,
+            ..Options::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_measure_has_names() {
+        assert_eq!("far".parse(), Ok(What::Far));
+        assert_eq!("rtt".parse(), Ok(What::Aspect(Aspect::RoundTrip)));
+        assert!("speed".parse::<What>().unwrap_err().contains("far"));
+        assert_eq!("none".parse(), Ok(FarArg::None));
+        assert_eq!("10812".parse(), Ok(FarArg::Port(10812)));
+        assert!("0".parse::<FarArg>().is_err() && "70000".parse::<FarArg>().is_err());
+    }
+}

@@ -1,0 +1,293 @@
+//! `cheetah probe --send`: packets on a schedule, and how well they kept it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use cheetah_probe::clock::Nanos;
+use cheetah_probe::far::Token;
+use cheetah_probe::frame::{Probe, Session, frame};
+use cheetah_probe::limits::{Budget, Take};
+use cheetah_probe::route::Route;
+use cheetah_probe::schedule::{Pattern, ShortDuration, due};
+use cheetah_probe::selfcheck::{GapErrors, Verdict, check, gap_errors};
+use cheetah_probe::send::{Sender, Stamp, Train};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::options::PacketArgs;
+use crate::failure::{Context, Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// Where trains go: the first port that traceroute uses, which hardly anything listens on.
+const PORT: u16 = 33434;
+/// How long before the first packet is due everything is handed over, at least.
+const LEAD: Duration = Duration::from_millis(5);
+/// And for each packet.
+const LEAD_EACH: Duration = Duration::from_micros(5);
+/// Trains told of, and not yet shown.
+const SHOWN_BEHIND_MAX: usize = 64;
+
+/// What is sent.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "With --send")]
+pub struct SendArgs {
+    /// Size of each packet, IP header included [default: the largest the interface takes, up to 1500]
+    #[arg(long, value_name = "N", requires = "send", value_parser = clap::value_parser!(u32).range(48..=65535))]
+    packet_bytes: Option<u32>,
+
+    /// How many trains are to leave as they are due
+    #[arg(long, value_name = "N", requires = "send", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+
+    /// How often a spoiled train is sent again
+    #[arg(long, value_name = "N", requires = "send", default_value_t = 3)]
+    again: u32,
+
+    /// From the end of one train to the start of the next
+    #[arg(long, value_name = "TIME", requires = "send", default_value_t = ShortDuration(Duration::from_millis(10)))]
+    interval: ShortDuration,
+}
+
+/// A train that was sent.
+struct Sent {
+    due: Vec<Nanos>,
+    left: Vec<Option<Nanos>>,
+    stamp: Stamp,
+    verdict: Verdict,
+}
+
+/// How it went.
+#[derive(Default)]
+struct Tally {
+    sent: u32,
+    accepted: u32,
+    spoiled: u32,
+    unknown: u32,
+    packets: u32,
+    errors_ns: Vec<i64>,
+    stamp: Option<Stamp>,
+    notes: Vec<String>,
+}
+
+/// All that the sending thread needs.
+struct Job {
+    sender: Box<dyn Sender>,
+    frames: Vec<Vec<u8>>,
+    offsets: Vec<Duration>,
+    args: SendArgs,
+    packets: PacketArgs,
+    stopped: Arc<AtomicBool>,
+    told: mpsc::Sender<Sent>,
+}
+
+/// Runs it.
+pub async fn run(
+    host: &str,
+    address: IpAddr,
+    pattern: Pattern,
+    args: SendArgs,
+    packets: &PacketArgs,
+    stop: &mut Stop,
+    ui: Ui,
+) -> Result<()> {
+    let route = tokio::task::spawn_blocking(move || Route::to(address)).await.context("looking for the way")?;
+    let route = route.map_err(Failure::failed)?;
+    let frames = frames(&route, &pattern, &args, packets)?;
+    let frame_bytes = frames.first().map_or(0, Vec::len);
+    let sender = packets.open(&route).map_err(Failure::failed)?;
+    let backend = sender.backend();
+    let (told, mut tells) = mpsc::channel(SHOWN_BEHIND_MAX);
+    let stopped = Arc::new(AtomicBool::new(false));
+    let (offsets, repeat) = (pattern.offsets(), args.repeat);
+    let job = Job { sender, frames, offsets, args, packets: packets.clone(), stopped: stopped.clone(), told };
+    // A thread of its own, which may be given real-time priority.
+    let working = tokio::task::spawn_blocking(move || job.run());
+    let mut tally = Tally::default();
+    loop {
+        tokio::select! {
+            sent = tells.recv() => match sent {
+                Some(sent) => tally.note(&sent, ui),
+                None => break,
+            },
+            signal = stop.asked() => {
+                tracing::info!("{signal}: no more trains");
+                stopped.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+    let (sender, ended) = working.await.context("sending ended")?;
+    tally.notes.extend(sender.notes().iter().cloned());
+    tally.notes.extend(ended.as_ref().err().map(ToString::to_string));
+    let what = format!("{pattern} to {host}, {frame_bytes}-byte frames through {} by {backend}", route.interface);
+    let value = json!({
+        "event": "done", "host": host, "address": address, "interface": route.interface,
+        "backend": backend.to_string(), "pattern": pattern.to_string(), "frame_bytes": frame_bytes,
+        "stamp": tally.stamp.map(stamp_name),
+        "trains": { "sent": tally.sent, "accepted": tally.accepted, "spoiled": tally.spoiled,
+            "unknown": tally.unknown, "packets": tally.packets },
+        "gap_errors_ns": tally.gap_errors().map(errors_value), "notes": tally.notes,
+    });
+    ui.answer(tally.describe(&what), &value);
+    ended?;
+    if tally.accepted + tally.unknown < repeat {
+        return Err(Failure::failed(format!(
+            "{} of {repeat} trains left as they were due; give the machine less to do, or allow more with --gap-error-max",
+            tally.accepted
+        )));
+    }
+    Ok(())
+}
+
+/// The packets of the train.
+fn frames(route: &Route, pattern: &Pattern, args: &SendArgs, packets: &PacketArgs) -> Result<Vec<Vec<u8>>> {
+    let limits = packets.limits();
+    let count = u32::try_from(pattern.packets()).unwrap_or(u32::MAX);
+    if count > limits.packets_max.min(limits.packets_per_s_max) {
+        return Err(Failure::misused(format!(
+            "a train of {count} packets is more than --packets-max {} and --rate-max {} allow",
+            limits.packets_max, limits.packets_per_s_max
+        )));
+    }
+    let ip_bytes = args.packet_bytes.unwrap_or(route.mtu.min(1500));
+    if ip_bytes > route.mtu {
+        return Err(Failure::misused(format!("{} takes packets of up to {} bytes", route.interface, route.mtu)));
+    }
+    let nonce = Token::random().context("no random numbers")?.0;
+    // From a port that programs are given only when they do not care which.
+    let session = Session { nonce, local_port: 0xC000 | (nonce as u16), port: packets.port.unwrap_or(PORT) };
+    let ends = route.ends();
+    Ok((0..count).map(|seq| frame(&ends, &session, Probe::Udp { seq }, ip_bytes as usize, true)).collect())
+}
+
+impl Job {
+    /// Sends until enough trains left as they were due, or no more may be sent.
+    fn run(mut self) -> (Box<dyn Sender>, Result<()>) {
+        let mut budget = Budget::new(self.packets.limits());
+        let (mut good, mut again) = (0, self.args.again);
+        while good < self.args.repeat && !self.stopped.load(Ordering::Relaxed) {
+            match self.one(&mut budget) {
+                Ok(true) => (good, again) = (good + 1, self.args.again),
+                Ok(false) if again == 0 => (good, again) = (good + 1, self.args.again),
+                Ok(false) => again -= 1,
+                Err(failure) => return (self.sender, Err(failure)),
+            }
+            thread::sleep(self.args.interval.0);
+        }
+        (self.sender, Ok(()))
+    }
+
+    /// Sends one train: whether it left as it was due, as far as is known.
+    fn one(&mut self, budget: &mut Budget) -> Result<bool> {
+        let count = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+        let bytes = self.frames.iter().map(|frame| frame.len() as u64).sum();
+        loop {
+            match budget.take(Nanos::now(), count, bytes) {
+                Take::Now => break,
+                Take::At(at) => thread::sleep(at.since(Nanos::now())),
+                Take::Exhausted => {
+                    return Err(Failure::failed("all packets that may be sent were sent; --packets-max allows more"));
+                }
+            }
+        }
+        let start = Nanos::now() + LEAD + LEAD_EACH * count;
+        let train = Train { frames: std::mem::take(&mut self.frames), due: due(start, &self.offsets) };
+        let departures = self.sender.send(&train);
+        let Train { frames, due } = train;
+        self.frames = frames;
+        let departures = departures.map_err(Failure::failed)?;
+        let verdict = check(&due, &departures.left, self.packets.bound());
+        // Nobody listens any more only when the program ends.
+        let _ = self.told.blocking_send(Sent { due, left: departures.left, stamp: departures.stamp, verdict });
+        Ok(!matches!(verdict, Verdict::Spoiled { .. }))
+    }
+}
+
+impl Tally {
+    fn note(&mut self, train: &Sent, ui: Ui) {
+        self.sent += 1;
+        self.packets += u32::try_from(train.due.len()).unwrap_or(u32::MAX);
+        self.stamp = Some(train.stamp);
+        match train.verdict {
+            Verdict::Accepted(_) => {
+                self.accepted += 1;
+                self.errors_ns.extend(gap_errors(&train.due, &train.left).unwrap_or_default());
+            }
+            Verdict::Spoiled { at, error_ns } => {
+                self.spoiled += 1;
+                tracing::info!("train {}: the gap before packet {at} is off by {error_ns} ns", self.sent);
+            }
+            Verdict::Unknown => self.unknown += 1,
+        }
+        if ui.is_json() {
+            ui.event("", &train.value(self.sent));
+        }
+    }
+
+    fn gap_errors(&self) -> Option<GapErrors> {
+        (!self.errors_ns.is_empty()).then(|| GapErrors::of(&self.errors_ns))
+    }
+
+    fn describe(&self, what: &str) -> String {
+        let stamps = match self.stamp {
+            Some(Stamp::Kernel) => ", stamped by the kernel",
+            Some(Stamp::Own) => ", stamped by this program as calls returned",
+            None => "",
+        };
+        let mut text = format!("{what}{stamps}\n");
+        let plural = if self.sent == 1 { "" } else { "s" };
+        text.push_str(&format!("{} train{plural} sent: {} as due, {} spoiled", self.sent, self.accepted, self.spoiled));
+        if self.unknown > 0 {
+            text.push_str(&format!(", {} of which nothing is known", self.unknown));
+        }
+        if let Some(errors) = self.gap_errors() {
+            let us = |ns: u64| ns as f64 / 1e3;
+            text.push_str(&format!(
+                "\ngaps of those as due are off by {:.3} µs (median), {:.3} µs (99 %), {:.3} µs (most)",
+                us(errors.p50_ns),
+                us(errors.p99_ns),
+                us(errors.max_ns)
+            ));
+        }
+        for note in &self.notes {
+            text.push_str(&format!("\n{note}"));
+        }
+        text
+    }
+}
+
+impl Sent {
+    fn value(&self, number: u32) -> Value {
+        let verdict = match self.verdict {
+            Verdict::Accepted(_) => "accepted",
+            Verdict::Spoiled { .. } => "spoiled",
+            Verdict::Unknown => "unknown",
+        };
+        let due: Vec<_> = self.due.iter().map(|at| at.0).collect();
+        let left: Vec<_> = self.left.iter().map(|at| at.map(|at| at.0)).collect();
+        let mut value = json!({
+            "event": "train", "train": number, "verdict": verdict, "stamp": stamp_name(self.stamp),
+            "due_ns": due, "left_ns": left,
+        });
+        match self.verdict {
+            Verdict::Accepted(errors) => value["gap_errors_ns"] = errors_value(errors),
+            Verdict::Spoiled { at, error_ns } => value["worst"] = json!({ "packet": at, "error_ns": error_ns }),
+            Verdict::Unknown => {}
+        }
+        value
+    }
+}
+
+fn errors_value(errors: GapErrors) -> Value {
+    json!({ "p50": errors.p50_ns, "p99": errors.p99_ns, "max": errors.max_ns })
+}
+
+fn stamp_name(stamp: Stamp) -> &'static str {
+    match stamp {
+        Stamp::Kernel => "kernel",
+        Stamp::Own => "own",
+    }
+}

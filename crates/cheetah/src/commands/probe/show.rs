@@ -1,0 +1,153 @@
+//! What was learnt of a path, for people.
+
+use cheetah_probe::path::{Available, Capacity, FarEnd, Hop, Method, Mtu, PathReport, RoundTrip};
+use cheetah_probe::units::BitRate;
+use comfy_table::Table;
+
+use crate::ui::table::table;
+
+/// All of it: a table, the routers, what could not be measured, and the advice.
+pub fn report(report: &PathReport) -> String {
+    let mut text = heading(report);
+    let mut rows = table(&["", ">value", "how it is known"]);
+    fill(&mut rows, report);
+    if rows.row_count() > 0 {
+        text.push_str(&format!("\n{rows}"));
+    }
+    if !report.hops.is_empty() {
+        text.push_str("\nrouters:");
+        report.hops.iter().for_each(|hop| text.push_str(&router(hop)));
+    }
+    if report.trains.sent > 0 {
+        let trains = report.trains;
+        text.push_str(&format!(
+            "\n{} packets were sent; of {} trains {} did not leave as they were due, and were not used",
+            trains.packets, trains.sent, trains.spoiled
+        ));
+    }
+    for problem in &report.problems {
+        text.push_str(&format!("\n- {problem}"));
+    }
+    if let Some(advice) = &report.advice {
+        text.push_str(&format!("\n\n{advice}"));
+    }
+    text
+}
+
+fn heading(report: &PathReport) -> String {
+    let mut text = format!("the path to {}", report.host);
+    if report.address.to_string() != report.host {
+        text.push_str(&format!(" ({})", report.address));
+    }
+    if let Some(interface) = &report.interface {
+        text.push_str(&format!(", through {interface}"));
+    }
+    if let Some(backend) = &report.backend {
+        text.push_str(&format!(", packets sent by {backend}"));
+    }
+    text
+}
+
+fn fill(rows: &mut Table, report: &PathReport) {
+    let mut row = |what: &str, value: String, how: String| {
+        rows.add_row([what, &value, &how]);
+    };
+    if let Some(trip) = &report.round_trip {
+        row("round trip", ms(trip.median_us), round_trip(trip));
+    }
+    if let Some(found) = &report.capacity {
+        row("capacity", rate(found.bits_per_s, found.at_least), capacity(found));
+    }
+    if let Some(Available { bits_per_s, low_bits_per_s, high_bits_per_s }) = report.available {
+        row(
+            "available",
+            rate(bits_per_s, false),
+            format!("{} to {}", BitRate(low_bits_per_s), BitRate(high_bits_per_s)),
+        );
+    }
+    if let Some(Mtu { bytes, told }) = report.mtu {
+        let how = if told { "a router said so" } else { "the largest that passed" };
+        row("largest packet", format!("{bytes} bytes"), how.into());
+    }
+    let Some(far) = &report.far else { return };
+    let FarEnd { name, to_bits_per_s, from_bits_per_s, tcp_to_bits_per_s, tcp_from_bits_per_s } = far;
+    for (what, found, how) in [
+        ("capacity there", to_bits_per_s, "trains that arrived at"),
+        ("capacity back", from_bits_per_s, "trains sent by"),
+        ("TCP there", tcp_to_bits_per_s, "one connection to"),
+        ("TCP back", tcp_from_bits_per_s, "one connection from"),
+    ] {
+        if let Some(found) = found {
+            row(what, rate(*found, false), format!("{how} {name}"));
+        }
+    }
+}
+
+fn round_trip(trip: &RoundTrip) -> String {
+    let mut text = format!(
+        "{}: {} to {}, jitter {}, {} of {} answered",
+        method(trip.method),
+        ms(trip.min_us),
+        ms(trip.max_us),
+        ms(trip.jitter_us),
+        trip.answered,
+        trip.sent
+    );
+    if trip.loss > 0.0 {
+        text.push_str(&format!(", {:.1} % lost", trip.loss * 100.0));
+    }
+    text
+}
+
+fn capacity(found: &Capacity) -> String {
+    let from = format!("{}: {} pairs and trains", method(found.method), found.samples);
+    if found.at_least {
+        return format!("{from}; faster than this machine sends");
+    }
+    let (low, high) = (BitRate(found.low_bits_per_s), BitRate(found.high_bits_per_s));
+    format!("{from}, {:.0} % of them around {low} to {high}", found.confidence * 100.0)
+}
+
+fn router(hop: &Hop) -> String {
+    let address = hop.address.map_or_else(|| "does not answer".to_owned(), |address| address.to_string());
+    match hop.min_us {
+        Some(us) => format!("\n  {:>2}  {address}  {}", hop.ttl, ms(us)),
+        None => format!("\n  {:>2}  {address}", hop.ttl),
+    }
+}
+
+fn rate(bits_per_s: f64, at_least: bool) -> String {
+    format!("{}{}", if at_least { "≥ " } else { "" }, BitRate(bits_per_s))
+}
+
+fn ms(us: f64) -> String {
+    if us < 1000.0 { format!("{us:.1} µs") } else { format!("{:.2} ms", us / 1e3) }
+}
+
+fn method(method: Method) -> &'static str {
+    match method {
+        Method::Icmp => "ICMP echo",
+        Method::Tcp => "TCP",
+        Method::Udp => "UDP",
+        Method::TcpConnect => "TCP connect",
+        Method::Far => "the far end",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_shown_and_what_is_not_is_said() {
+        let mut path = PathReport::new("lab", "10.0.0.7".parse().unwrap());
+        path.problems.push("No packets on time.".into());
+        let text = report(&path);
+        assert_eq!(text, "the path to lab (10.0.0.7)\n- No packets on time.");
+        path.mtu = Some(Mtu { bytes: 1500, told: false });
+        path.hops = vec![Hop { ttl: 1, address: None, min_us: None }];
+        let text = report(&path);
+        assert!(text.contains("1500 bytes") && text.contains("1  does not answer"), "{text}");
+        assert_eq!((ms(20.04), ms(20_040.0)), ("20.0 µs".into(), "20.04 ms".into()));
+    }
+}
