@@ -5,6 +5,30 @@ use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 
+/// Sends one packet with the time it is due at, in nanoseconds of the clock the socket was told (`SO_TXTIME`).
+pub(super) fn send_at(socket: &impl AsFd, packet: &[u8], time_ns: u64) -> io::Result<()> {
+    let mut control = Control([MaybeUninit::zeroed(); 512]);
+    let mut vector = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+    // SAFETY: the structure is integers and pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    // SAFETY: it only computes.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u64>() as u32) } as _;
+    // SAFETY: there is room for a header and its data, zeroed and aligned, and both are written within it.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_TXTIME;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<u64>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<u64>().write_unaligned(time_ns);
+    }
+    // SAFETY: all that the message points to outlives the call, which reads from it only.
+    let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// What the kernel said beside one packet.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Beside {
@@ -63,7 +87,7 @@ pub(crate) fn receive(socket: &impl AsFd, flags: i32, buffer: &mut [u8]) -> io::
         // SAFETY: data follows the header.
         let data = unsafe { libc::CMSG_DATA(header) };
         // SAFETY: likewise, and it is no further from there to the end of data than the length says.
-        let length = (head.cmsg_len as usize).saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
+        let length = head.cmsg_len.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
         // SAFETY: those bytes were filled in by the kernel.
         beside.note(head.cmsg_level, head.cmsg_type, unsafe { std::slice::from_raw_parts(data, length) });
         // SAFETY: the message is the one the header is of.

@@ -16,6 +16,7 @@ pub mod realtime;
 mod ring;
 mod sequential;
 mod stamps;
+mod txtime;
 mod wait;
 mod xdp;
 
@@ -166,9 +167,9 @@ pub fn open(route: &Route, options: Options) -> Result<Box<dyn Sender>, SendErro
 
 fn open_one(backend: Backend, route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
     Ok(match backend {
+        Backend::TxtimeEtf | Backend::TxtimeFq => Box::new(txtime::Txtime::open(backend, route, options)?),
         Backend::Xdp => Box::new(xdp::open(route, options)?),
         Backend::Ring => Box::new(ring::open(route, options)?),
         Backend::Sequential => Box::new(sequential::Sequential::open(route, options)?),
-        other => return Err(SendError::unavailable(other, "it is not part of this build")),
     })
 }

@@ -1,0 +1,183 @@
+//! Whether packets are held until they are due: the kernel takes the time with any packet, and only two queue disciplines
+//! go by it.
+
+use std::io;
+
+use neli::consts::nl::NlmF;
+use neli::consts::rtnl::{Rtm, Tca};
+use neli::rtnl::{Tcmsg, TcmsgBuilder};
+
+use crate::route::{ask, attribute, number};
+
+/// The parent of the root (`TC_H_ROOT`).
+const ROOT: u32 = u32::MAX;
+
+/// `TCA_FQ_FLOW_PLIMIT`: most packets of one socket FQ holds.
+const FQ_FLOW_PACKETS_MAX: u16 = 2;
+
+/// What FQ has if it does not say.
+const FQ_FLOW_PACKETS_MAX_DEFAULT: u32 = 100;
+
+/// `TCA_ETF_PARMS`, a `struct tc_etf_qopt`.
+const ETF_PARAMETERS: u16 = 1;
+const ETF_DEADLINE: u32 = 1;
+const ETF_OFFLOAD: u32 = 1 << 1;
+
+/// A queue discipline that holds packets until they are due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holding {
+    /// Fair queueing, tc-fq(8), by `CLOCK_MONOTONIC`.
+    Fq {
+        /// Most packets of one socket it holds.
+        packets_max: u32,
+    },
+    /// Earliest TxTime first, tc-etf(8).
+    Etf {
+        /// How long ahead of its time a packet is given to the driver, in nanoseconds.
+        delta_ns: u32,
+        /// The clock the times are of.
+        clock: i32,
+        /// Whether the network card waits for the rest.
+        offload: bool,
+        /// Whether times are the latest ones packets may leave at.
+        deadline: bool,
+    },
+}
+
+/// A queue discipline of an interface, as the kernel tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Qdisc {
+    handle: u32,
+    parent: u32,
+    kind: String,
+    options: Vec<u8>,
+}
+
+/// What holds packets that leave through the interface of that index; or, for why nothing does, what it has instead.
+pub(super) fn of(index: u32) -> io::Result<Result<Holding, String>> {
+    let question = TcmsgBuilder::default()
+        .tcm_family(0)
+        .tcm_ifindex(i32::try_from(index).unwrap_or_default())
+        .tcm_handle(0)
+        .tcm_parent(0)
+        .tcm_info(0)
+        .build()
+        .map_err(io::Error::other)?;
+    let qdiscs = ask(Rtm::Getqdisc, NlmF::DUMP, question, |qdisc: &Tcmsg| {
+        let kind = String::from_utf8_lossy(attribute(qdisc.rtattrs(), Tca::Kind)?).trim_end_matches('\0').to_owned();
+        let options = attribute(qdisc.rtattrs(), Tca::Options).unwrap_or_default().to_vec();
+        let (handle, parent) = (*qdisc.tcm_handle(), *qdisc.tcm_parent());
+        // Older kernels tell those of all interfaces.
+        (u32::try_from(*qdisc.tcm_ifindex()) == Ok(index)).then_some(Qdisc { handle, parent, kind, options })
+    })?;
+    Ok(holding(&qdiscs))
+}
+
+/// The root is what counts, or, where each queue of a card has one (`mq`), all of those alike.
+fn holding(qdiscs: &[Qdisc]) -> Result<Holding, String> {
+    let none = || "noqueue".to_owned();
+    let root = qdiscs.iter().find(|qdisc| qdisc.parent == ROOT).ok_or_else(none)?;
+    if root.kind != "mq" {
+        return one(root);
+    }
+    let mut queues =
+        qdiscs.iter().filter(|qdisc| qdisc.parent != ROOT && qdisc.parent >> 16 == root.handle >> 16).map(one);
+    let first = queues.next().ok_or_else(|| root.kind.clone())??;
+    for other in queues {
+        if other? != first {
+            return Err("mq with different ones".to_owned());
+        }
+    }
+    Ok(first)
+}
+
+fn one(qdisc: &Qdisc) -> Result<Holding, String> {
+    let held = match qdisc.kind.as_str() {
+        "fq" => {
+            let packets_max = nested(&qdisc.options, FQ_FLOW_PACKETS_MAX).and_then(number);
+            Some(Holding::Fq { packets_max: packets_max.unwrap_or(FQ_FLOW_PACKETS_MAX_DEFAULT) })
+        }
+        "etf" => nested(&qdisc.options, ETF_PARAMETERS).and_then(|parameters| {
+            let [delta, clock, flags] = [0, 4, 8].map(|at| parameters.get(at..).and_then(number));
+            let (delta_ns, clock, flags) = (delta?, clock?.cast_signed(), flags?);
+            let (offload, deadline) = (flags & ETF_OFFLOAD != 0, flags & ETF_DEADLINE != 0);
+            Some(Holding::Etf { delta_ns, clock, offload, deadline })
+        }),
+        _ => None,
+    };
+    held.ok_or_else(|| qdisc.kind.clone())
+}
+
+/// The content of an attribute within attributes: length and kind, 16 bits each, then content up to a multiple of 4.
+fn nested(mut options: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let ([length0, length1, kind0, kind1], _) = options.split_first_chunk()?;
+        let length = usize::from(u16::from_ne_bytes([*length0, *length1]));
+        if u16::from_ne_bytes([*kind0, *kind1]) == wanted {
+            return options.get(4..length);
+        }
+        options = options.get(length.max(4).next_multiple_of(4)..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn option(kind: u16, content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + content.len()).unwrap();
+        let mut option = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        option.extend(content);
+        option.resize(option.len().next_multiple_of(4), 0);
+        option
+    }
+
+    fn qdisc(handle: u32, parent: u32, kind: &str, options: Vec<u8>) -> Qdisc {
+        Qdisc { handle, parent, kind: kind.to_owned(), options }
+    }
+
+    fn fq(parent: u32, packets_max: u32) -> Qdisc {
+        let options = [option(1, &10_000_u32.to_ne_bytes()), option(2, &packets_max.to_ne_bytes())].concat();
+        qdisc(0x10_0000, parent, "fq", options)
+    }
+
+    #[test]
+    fn those_that_go_by_the_time_are_known() {
+        assert_eq!(holding(&[fq(ROOT, 70)]), Ok(Holding::Fq { packets_max: 70 }));
+        let parameters = [300_000_u32, 11, ETF_OFFLOAD].map(u32::to_ne_bytes).concat();
+        assert_eq!(
+            holding(&[qdisc(1 << 16, ROOT, "etf", option(1, &parameters))]),
+            Ok(Holding::Etf { delta_ns: 300_000, clock: 11, offload: true, deadline: false })
+        );
+    }
+
+    #[test]
+    fn a_card_with_several_queues_holds_packets_if_each_does() {
+        let mq = qdisc(1 << 16, ROOT, "mq", Vec::new());
+        let [one, two] = [1, 2].map(|queue| fq(1 << 16 | queue, 100));
+        assert_eq!(holding(&[mq.clone(), one.clone(), two]), Ok(Holding::Fq { packets_max: 100 }));
+        let other = qdisc(0, 1 << 16 | 2, "fq_codel", Vec::new());
+        assert_eq!(holding(&[mq.clone(), one, other]), Err("fq_codel".to_owned()));
+        assert_eq!(holding(&[mq]), Err("mq".to_owned()));
+    }
+
+    #[test]
+    fn others_are_named() {
+        assert_eq!(holding(&[]), Err("noqueue".to_owned()));
+        for kind in ["noqueue", "pfifo_fast", "fq_codel", "etf"] {
+            assert_eq!(holding(&[qdisc(0, ROOT, kind, Vec::new())]), Err(kind.to_owned()));
+        }
+        // One further down does not see all packets.
+        let inner = [qdisc(1 << 16, ROOT, "prio", Vec::new()), fq(1 << 16 | 1, 100)];
+        assert_eq!(holding(&inner), Err("prio".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_options_are_too_odd(options in proptest::collection::vec(any::<u8>(), 0..64), wanted in 0_u16..4) {
+            let _ = nested(&options, wanted);
+        }
+    }
+}
