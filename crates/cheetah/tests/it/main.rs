@@ -21,6 +21,7 @@ mod lazy;
 mod lifecycle;
 mod misuse;
 mod mount;
+mod probe;
 mod serve;
 mod slow_links;
 mod sources;

@@ -113,11 +113,12 @@ pub async fn run(
     ui: Ui,
 ) -> Result<()> {
     let mut shown = Shown::default();
-    let aspects = args.aspects();
+    let aspects = args.aspects(address);
     let mut report = match aspects.is_empty() {
         true => PathReport::new(host, address),
         false => {
-            let probe = Probe::new(host, address, args.options(aspects, packets)?);
+            let raw = !address.is_loopback();
+            let probe = Probe::new(host, address, Options { raw, ..args.options(aspects, packets)? });
             alone(probe, stop, &mut shown, ui).await?
         }
     };
@@ -204,9 +205,10 @@ fn doing(aspect: Aspect) -> &'static str {
 }
 
 impl PathArgs {
-    /// What is to be measured by us.
-    fn aspects(&self) -> Vec<Aspect> {
-        let all = Aspect::ALL.into_iter();
+    /// What is to be measured by us. To this machine itself there is no link, and the kernel takes no packet that comes over
+    /// the loopback interface and was not sent by it.
+    fn aspects(&self, address: IpAddr) -> Vec<Aspect> {
+        let all = Aspect::ALL.into_iter().filter(|aspect| !address.is_loopback() || *aspect == Aspect::RoundTrip);
         all.filter(|aspect| self.only.is_empty() || self.only.contains(&What::Aspect(*aspect))).collect()
     }
 

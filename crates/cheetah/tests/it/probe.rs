@@ -1,0 +1,241 @@
+//! The path to a host, and what is made of what is known of it.
+
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::node::http_get;
+use crate::support::run::{cheetah_plain, program, run};
+use crate::support::{Desk, MIB, Node, Service, cheetah, need, number, text, tool};
+
+const FAR_OFF: [&str; 2] = ["--far", "none"];
+
+/// Two machines on one cable, gone when dropped.
+struct Cable {
+    near: String,
+    far: String,
+}
+
+impl Cable {
+    const NEAR: &str = "10.99.0.1/24";
+    const FAR: &str = "10.99.0.2";
+
+    /// `None`, and it says so, where there can be none.
+    fn new(name: &str) -> Option<Self> {
+        if !need::is_root() || !need::programs(&["ip", "nsenter"]) {
+            need::skip("needs root, for network namespaces");
+            return None;
+        }
+        let id = std::process::id();
+        let cable = Self { near: format!("ct-{name}n-{id}"), far: format!("ct-{name}f-{id}") };
+        let (near, far) = (cable.near.as_str(), cable.far.as_str());
+        for machine in [near, far] {
+            tool("ip", &["netns", "add", machine]).ok();
+        }
+        let ends = ["link", "add", "eth0", "netns", near, "type", "veth", "peer", "name", "eth0", "netns", far];
+        tool("ip", &ends).ok();
+        for (machine, address) in [(near, Self::NEAR), (far, "10.99.0.2/24")] {
+            tool("ip", &["-n", machine, "addr", "add", address, "dev", "eth0"]).ok();
+            tool("ip", &["-n", machine, "link", "set", "eth0", "up"]).ok();
+            tool("ip", &["-n", machine, "link", "set", "lo", "up"]).ok();
+        }
+        Some(cable)
+    }
+
+    /// `cheetah --json ARGS…` on one of the machines, by way of `before`.
+    fn command(machine: &str, before: &[&str], args: &[&str]) -> Command {
+        let mut command = Command::new(need::find("nsenter").unwrap());
+        command.arg(format!("--net=/run/netns/{machine}")).args(before);
+        command.arg(program().get_program()).arg("--json").args(args);
+        command
+    }
+
+    fn probe(&self, args: &[&str]) -> crate::support::run::Ran {
+        run(Self::command(&self.near, &[], &[&["probe", Self::FAR], args].concat()))
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for machine in [&self.near, &self.far] {
+            let _ = Command::new("ip").args(["netns", "delete", machine]).output();
+        }
+    }
+}
+
+fn far_port(address: &str) -> String {
+    address.parse::<SocketAddr>().unwrap().port().to_string()
+}
+
+#[test]
+fn round_trips_take_no_right() {
+    let told = cheetah(&[&["probe", "127.0.0.1", "--only", "rtt"][..], &FAR_OFF].concat()).ok().json();
+    assert_eq!((number(&told, "format"), text(&told, "address")), (1, "127.0.0.1"));
+    assert!(number(&told["round_trip"], "answered") > 0, "{told}");
+    assert!(told["advice"].is_null(), "without a rate there is none: {told}");
+    let shown = cheetah_plain(&[&["probe", "127.0.0.1", "--only", "rtt"][..], &FAR_OFF].concat()).ok().out();
+    assert!(shown.contains("round trip"), "{shown}");
+}
+
+#[test]
+fn a_node_on_the_host_is_asked_and_there_is_advice() {
+    let node = Node::start("8MiB");
+    let args = ["probe", "127.0.0.1", "--only", "far", "--far", &far_port(&node.http), "--disk", "4TiB"];
+    let told = cheetah(&args).ok().json();
+    for rate in ["tcp_to_bits_per_s", "tcp_from_bits_per_s"] {
+        assert!(told["far"][rate].as_f64().is_some_and(|rate| rate > 1e7), "{told}");
+    }
+    assert_eq!(number(&told["advice"], "disk_bytes"), 4 << 40);
+    assert!(told["advice"]["raw_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
+    let shown = cheetah_plain(&args).ok().out();
+    assert!(shown.contains("TCP back") && shown.contains("4TiB"), "{shown}");
+
+    let silent = Node::start_with("8MiB", "127.0.0.1:0", &["--no-probe"]);
+    let port = far_port(&silent.http);
+    let ran = cheetah(&["probe", "127.0.0.1", "--only", "far", "--far", &port]).ended_with(1);
+    assert!(ran.out().contains("takes part in measurements"), "{}", ran.out());
+    assert_eq!(silent.exports(), 0, "and its control API is as ever");
+}
+
+#[test]
+fn an_agent_takes_part_unless_told_not_to() {
+    let desk = Desk::new();
+    let (disk, _) = desk.image("disk.raw", MIB);
+    let serve = |more: &[&str]| Service::start(&[&["serve", &disk, "--listen", "127.0.0.1:0"], more].concat());
+    let about = |agent: &Service| -> Value {
+        serde_json::from_str(&http_get(text(&agent.ready, "probe"), "/v1/probe")).unwrap()
+    };
+    let agent = serve(&["--name", "sda"]);
+    let told = about(&agent);
+    assert_eq!((text(&told, "name"), &told["sends"]), ("sda", &true.into()));
+    let port = far_port(text(&agent.ready, "probe"));
+    let told = cheetah(&["probe", "127.0.0.1", "--only", "far", "--far", &port]).ok().json();
+    assert!(told["far"]["tcp_from_bits_per_s"].as_f64().is_some(), "{told}");
+
+    // What it may send belongs to the evidence.
+    assert_eq!(about(&serve(&["--rate-max", "1MiB"]))["sends"], false);
+
+    let silent = serve(&["--no-probe"]);
+    assert!(silent.ready["probe"].is_null());
+    let uri = text(&silent.ready, "uri");
+    let port: u16 = uri.rsplit_once(':').unwrap().1.split('/').next().unwrap().parse().unwrap();
+    let next = SocketAddr::from(([127, 0, 0, 1], port + 1));
+    assert!(TcpStream::connect(next).is_err(), "nothing else is listened to");
+}
+
+#[test]
+fn a_source_is_used_as_suits_the_link() {
+    let desk = Desk::new();
+    let (disk, content) = desk.image("disk.raw", 3 * MIB);
+    let agent = Service::start(&["serve", &disk, "--listen", "127.0.0.1:0"]);
+    let uri = text(&agent.ready, "uri").to_owned();
+    let copy = desk.arg("copy.raw");
+    let ran = cheetah(&["acquire", &uri, &copy, "--tune", "auto", "--hash", "sha256"]).ok();
+    assert!(ran.stderr.contains("tuned to 127.0.0.1") && ran.stderr.contains("bit/s"), "{}", ran.stderr);
+    assert!(std::fs::read(&copy).unwrap() == content);
+
+    // What probe tells is what tune takes, wherever a source is opened.
+    let port = far_port(text(&agent.ready, "probe"));
+    let told = cheetah(&["probe", "127.0.0.1", "--only", "rtt,far", "--far", &port]).ok().out();
+    let path = desk.file("path.json", told.as_bytes());
+    let socket = desk.arg("disk.sock");
+    let export = Service::start(&["export", &uri, "--unix", &socket, "--tune", &path]);
+    assert!(export.stderr().contains("tuned to 127.0.0.1"), "{}", export.stderr());
+    let node = Node::start("16MiB");
+    for (name, more) in [("a.drive", &["--lazy"][..]), ("b.drive", &[])] {
+        let drive = desk.arg(name);
+        let create = ["create", &drive, "--nodes", node.address(), "--from", &uri, "--tune", &path, "--hash", "none"];
+        let ran = cheetah(&[&create, more].concat()).ok();
+        assert!(ran.stderr.contains("tuned to 127.0.0.1"), "{}", ran.stderr);
+    }
+    // The lazy one is filled over a link too, by whoever exports it.
+    let socket = desk.arg("drive.sock");
+    let filling = Service::start(&["export", &desk.arg("a.drive"), "--unix", &socket, "--tune", "auto"]);
+    assert!(filling.stderr().contains("tuned to 127.0.0.1"), "{}", filling.stderr());
+    // An image here has no link; nothing is in the way either.
+    let copy = desk.arg("again.raw");
+    let ran = cheetah(&["acquire", &disk, &copy, "--tune", "auto", "--hash", "none"]).ok();
+    assert!(ran.stderr.contains("nothing to tune"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_report_that_is_none_is_refused() {
+    let desk = Desk::new();
+    let acquire = |tune: &str| cheetah(&["acquire", "nbd://127.0.0.1:1/x", &desk.arg("x.raw"), "--tune", tune]);
+    acquire(&desk.arg("missing.json")).says(1, &["missing.json"]);
+    acquire(&desk.file("bad.json", b"{}")).says(2, &["bad.json", "probe --json"]);
+    let other = r#"{"format":99,"host":"127.0.0.1","address":"127.0.0.1","started":"","hops":[],
+        "trains":{"sent":0,"spoiled":0,"packets":0},"problems":[]}"#;
+    acquire(&desk.file("other.json", other.as_bytes())).says(2, &["format 99"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (args, words) in [
+        (&["127.0.0.1", "--send", "now"][..], &["now", "train:N@GAP"][..]),
+        (&["127.0.0.1", "--send", "train:20000@1us"], &["10000"]),
+        (&["127.0.0.1", "--send", "single", "--only", "rtt"], &["--only"]),
+        (&["127.0.0.1", "--only", "speed"], &["speed", "rtt"]),
+        (&["127.0.0.1", "--backend", "fast"], &["fast", "ring"]),
+        (&["127.0.0.1", "--port", "80"], &["--method"]),
+        (&["127.0.0.1", "-6"], &["IPv6"]),
+        (&["127.0.0.1", "--repeat", "3"], &["--send"]),
+    ] {
+        cheetah(&[&["probe"], args].concat()).says(2, words);
+    }
+    cheetah(&["probe", "no-such-host.invalid"]).says(1, &["no-such-host.invalid"]);
+}
+
+#[test]
+fn trains_leave_and_each_is_told_of() {
+    let Some(cable) = Cable::new("s") else { return };
+    let send = ["--send", "train:5@2ms", "--packet-bytes", "500", "--repeat", "2", "--gap-error-max", "1s"];
+    let ran = cable.probe(&send).ok();
+    let lines: Vec<Value> = ran.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [first, second, last] = &lines[..] else { panic!("{}", ran.out()) };
+    for train in [first, second] {
+        assert_eq!((text(train, "event"), text(train, "verdict")), ("train", "accepted"));
+        let due: Vec<u64> = serde_json::from_value(train["due_ns"].clone()).unwrap();
+        assert!(due.len() == 5 && due.windows(2).all(|pair| pair[1] - pair[0] == 2_000_000), "{due:?}");
+        assert_eq!(train["left_ns"].as_array().map(Vec::len), Some(5));
+    }
+    assert_eq!((number(&last["trains"], "accepted"), number(&last["trains"], "packets")), (2, 10));
+    assert!(!text(last, "backend").is_empty());
+    // A gap that cannot be kept: nothing leaves that fast.
+    let ran = cable.probe(&["--send", "train:50@0", "--gap-error-max", "0", "--again", "1"]).ended_with(1);
+    assert_eq!(
+        number(
+            &ran.out().lines().rev().nth(1).map(serde_json::from_str::<Value>).unwrap().unwrap()["trains"],
+            "spoiled"
+        ),
+        2
+    );
+    // There is a limit to how many.
+    cable.probe(&["--send", "train:50@0", "--packets-max", "40"]).says(2, &["--packets-max"]);
+}
+
+#[test]
+fn without_the_right_to_raw_sockets_trains_are_refused_and_the_rest_goes_on() {
+    let Some(cable) = Cable::new("r") else { return };
+    if !need::programs(&["setpriv"]) {
+        return;
+    }
+    let lesser = ["setpriv", "--bounding-set", "-net_raw"];
+    let probe = |args: &[&str]| run(Cable::command(&cable.near, &lesser, &[&["probe", Cable::FAR], args].concat()));
+    probe(&["--send", "single"]).says(1, &["cap_net_raw", "setcap"]);
+    let told = probe(&["--only", "rtt,capacity", "--far", "none"]).ok().json();
+    assert!(number(&told["round_trip"], "answered") > 0, "{told}");
+    assert!(told["problems"].to_string().contains("raw sockets"), "{told}");
+}
+
+#[test]
+fn a_cable_is_measured() {
+    let Some(cable) = Cable::new("m") else { return };
+    let told = cable.probe(&["--only", "rtt,mtu", "--far", "none"]).ok().json();
+    assert_eq!((text(&told, "interface"), number(&told["mtu"], "bytes")), ("eth0", 1500));
+    assert!(number(&told["round_trip"], "answered") > 0, "{told}");
+    // A host that is not there takes a while, and no longer.
+    let absent = ["probe", "10.99.0.77", "--only", "rtt", "--far", "none"];
+    run(Cable::command(&cable.near, &[], &absent)).ended_with(1);
+}
