@@ -21,7 +21,7 @@ test: ## install what testing needs; run every test, against the real peers, and
 	@scripts/build-static
 	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah cargo test --workspace --no-fail-fast -- --show-output
 	@scripts/python-env
-	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml python/tests lab/tests
+	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml python/tests lab/tests bench/tests
 	@$(MAKE) --no-print-directory fuzz
 
 lint: ## format, clippy with warnings denied, licences and origins of dependencies; ruff and mypy

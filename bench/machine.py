@@ -20,6 +20,11 @@ PROGRAMS = (
     ("zstd", ["zstd", "--version"]),
     ("fio", ["fio", "--version"]),
     ("iperf3", ["iperf3", "--version"]),
+    ("trafgen, mausezahn", ["trafgen", "--version"]),
+    ("nping", ["nping", "--version"]),
+    ("hping3", ["hping3", "--version"]),
+    ("scamper", ["scamper", "-v"]),
+    ("tcpdump", ["tcpdump", "--version"]),
     ("The Sleuth Kit", ["fls", "-V"]),
     ("scalpel", ["scalpel", "-V"]),
 )

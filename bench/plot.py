@@ -46,7 +46,7 @@ class Panel:
     series: Sequence[Series]
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks_of(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten around the values."""
     ticks = []
     for exponent in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
@@ -62,7 +62,7 @@ class _Scale:
     def __init__(self, panel: Panel, x_offset: float) -> None:
         values = [value for line in panel.series for point in line.points if point
                   for value in (point.low, point.high) if value > 0]
-        self.ticks = _ticks(min(values), max(values)) if values else [1.0, 10.0]
+        self.ticks = ticks_of(min(values), max(values)) if values else [1.0, 10.0]
         self._low, self._high = math.log10(self.ticks[0]), math.log10(self.ticks[-1])
         self._high += self._high == self._low
         self._step = (WIDTH - LEFT - RIGHT) / max(1, len(panel.categories))
@@ -78,23 +78,23 @@ class _Scale:
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
-def _text(x: float, y: float, said: str, anchor: str = "middle", extra: str = "") -> str:
+def text(x: float, y: float, said: str, anchor: str = "middle", extra: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(said)}</text>'
 
 
-def _line(points: Sequence[tuple[float, float]], style: str) -> str:
+def polyline(points: Sequence[tuple[float, float]], style: str) -> str:
     return f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" fill="none" {style}/>'
 
 
 def _axes(panel: Panel, scale: _Scale, x_offset: float) -> list[str]:
     right = x_offset + WIDTH - RIGHT
-    drawn = [_text(x_offset + WIDTH / 2, 20, f"{panel.title} ({panel.unit})", extra=' font-weight="bold"')]
+    drawn = [text(x_offset + WIDTH / 2, 20, f"{panel.title} ({panel.unit})", extra=' font-weight="bold"')]
     for tick in scale.ticks:
         y = scale.y(tick)
-        drawn.append(_line([(x_offset + LEFT, y), (right, y)], 'stroke="#ddd"'))
-        drawn.append(_text(x_offset + LEFT - 6, y + 4, short(tick), "end"))
+        drawn.append(polyline([(x_offset + LEFT, y), (right, y)], 'stroke="#ddd"'))
+        drawn.append(text(x_offset + LEFT - 6, y + 4, short(tick), "end"))
     for index, category in enumerate(panel.categories):
-        drawn.append(_text(scale.x(index), HEIGHT - BOTTOM + 18, category))
+        drawn.append(text(scale.x(index), HEIGHT - BOTTOM + 18, category))
     return drawn
 
 
@@ -102,9 +102,9 @@ def _series(line: Series, scale: _Scale) -> list[str]:
     colour = COLOURS[line.group % len(COLOURS)]
     placed = [(scale.x(index), point) for index, point in enumerate(line.points) if point]
     dash = f'stroke-dasharray="{DASHES[line.style % len(DASHES)]}"'
-    drawn = [_line([(x, scale.y(point.middle)) for x, point in placed], f'stroke="{colour}" stroke-width="2" {dash}')]
+    drawn = [polyline([(x, scale.y(point.middle)) for x, point in placed], f'stroke="{colour}" stroke-width="2" {dash}')]
     for x, point in placed:
-        drawn.append(_line([(x, scale.y(point.low)), (x, scale.y(point.high))], f'stroke="{colour}"'))
+        drawn.append(polyline([(x, scale.y(point.low)), (x, scale.y(point.high))], f'stroke="{colour}"'))
         drawn.append(f'<circle cx="{x:.1f}" cy="{scale.y(point.middle):.1f}" r="3" fill="{colour}"/>')
     return drawn
 
@@ -115,8 +115,8 @@ def _legend(series: Sequence[Series]) -> list[str]:
         x, y = 20 + (index % 3) * 300, HEIGHT + 14 + (index // 3) * 18
         dash = f'stroke-dasharray="{DASHES[line.style % len(DASHES)]}"'
         stroke = f'stroke="{COLOURS[line.group % len(COLOURS)]}" stroke-width="2" {dash}'
-        drawn.append(_line([(x, y - 4), (x + 28, y - 4)], stroke))
-        drawn.append(_text(x + 34, y, line.name, "start"))
+        drawn.append(polyline([(x, y - 4), (x + 28, y - 4)], stroke))
+        drawn.append(text(x + 34, y, line.name, "start"))
     return drawn
 
 

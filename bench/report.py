@@ -5,7 +5,7 @@ import dataclasses
 import os
 import typing
 
-from bench import prefetching, store
+from bench import prefetching, probe_tables, store
 from bench.matrix import transfer_table, triage_tables
 from bench.units import short
 
@@ -69,6 +69,10 @@ PARTS = (
          "one way. The peers of ours are the fixed sizes.", prefetching.report),
     Part("findings", "`cheetah triage --quick` over a slow link",
          "The large images over 100 Mbit/s and 40 ms of round trip, from cold caches."),
+    Part("probe", "Probe: packets on time, and what a path is",
+         "`cheetah probe` beside the tools people have, over a veth pair whose far end's kernel says when packets arrived, "
+         "and over emulated paths; then the tables of the paper that it follows (Mok et al., PAM 2015).",
+         probe_tables.report),
     Part("workers", "Listing and hashing an image at hand",
          "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools."),
 )

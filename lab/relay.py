@@ -28,6 +28,22 @@ def real_time_prefix() -> list[str]:
     return ["chrt", "-f", "50"] if allowed else []
 
 
+def _processors() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def own_processor_prefix() -> list[str]:
+    """Keeps a relay that has to be on time on one processor, the last, where there are others."""
+    processors = _processors()
+    return ["taskset", "--cpu-list", str(processors[-1])] if len(processors) > 1 else []
+
+
+def beside_prefix() -> list[str]:
+    """Keeps a command off that processor: a relay that is awake leaves it to nobody, so who sends from there waits."""
+    processors = _processors()
+    return ["taskset", "--cpu-list", ",".join(map(str, processors[:-1]))] if len(processors) > 1 else []
+
+
 def start(
     namespace: Namespace, pairs: Sequence[tuple[Link, str, str]], log_path: str, die_with_parent: bool = True
 ) -> subprocess.Popen[str]:
@@ -37,6 +53,8 @@ def start(
     for link, left, right in pairs:
         argv += [*link.relayed(), f"{left}:{right}"]
     prefix = ["setpriv", "--pdeathsig", "TERM"] if die_with_parent else ["setsid"]
+    if any(link.spaced for link, _, _ in pairs):
+        prefix += own_processor_prefix()
     argv = prefix + namespace.command(real_time_prefix() + argv)
     with open(log_path, "w+", encoding="utf-8") as log:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)

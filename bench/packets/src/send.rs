@@ -1,0 +1,125 @@
+//! The sequential model: wait, then send, packet by packet; and all at once.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use crate::clock::{now_ns, sleep_until, spin_until};
+
+/// Headers of IP and UDP.
+const HEADERS_BYTES: usize = 28;
+/// From when a train is made to when its first packet is due.
+const LEAD_NS: u64 = 200_000;
+const PACKETS_MAX: usize = 1024;
+
+/// How each packet is waited for.
+#[derive(Debug, Clone, Copy)]
+pub enum Way {
+    /// `clock_nanosleep`, then `sendto`.
+    Sleep,
+    /// Reading the clock until it is time, then `sendto`.
+    Spin,
+    /// No waiting: one `sendmmsg` for the whole train.
+    Mmsg,
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub struct Trains {
+    /// Where to.
+    pub to: SocketAddrV4,
+    /// Of each packet, headers included.
+    pub ip_bytes: usize,
+    /// In each train.
+    pub packets: usize,
+    /// From the start of one packet to that of the next.
+    pub gap_ns: u64,
+    /// How many.
+    pub trains: usize,
+    /// From the end of one train to the start of the next.
+    pub interval_us: u64,
+}
+
+/// Sends all of it and prints when each packet was due and had left, as a program can know it: after the call.
+pub fn send(way: Way, wanted: &Trains) -> Result<(), Box<dyn Error>> {
+    if wanted.packets == 0
+        || wanted.packets > PACKETS_MAX
+        || wanted.ip_bytes < HEADERS_BYTES + 8
+        || wanted.ip_bytes > 65_000
+    {
+        return Err(format!("1 to {PACKETS_MAX} packets of 36 to 65000 bytes").into());
+    }
+    // SAFETY: plain system call. Without it the kernel may round waits of ordinary threads up by 50 µs.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let to = wanted.to;
+    let payloads: Vec<Vec<u8>> = (0..wanted.packets).map(|_| vec![0; wanted.ip_bytes - HEADERS_BYTES]).collect();
+    let mut told = String::new();
+    for _ in 0..wanted.trains {
+        let start_ns = now_ns() + LEAD_NS;
+        let due: Vec<u64> = (0..wanted.packets as u64).map(|number| start_ns + number * wanted.gap_ns).collect();
+        let left = match way {
+            Way::Mmsg => at_once(&socket, to, &payloads, start_ns)?,
+            Way::Sleep => one_by_one(&socket, to, &payloads, &due, sleep_until)?,
+            Way::Spin => one_by_one(&socket, to, &payloads, &due, spin_until)?,
+        };
+        for (due_ns, left_ns) in due.iter().zip(left) {
+            writeln!(told, "{due_ns} {left_ns}")?;
+        }
+        told.push('\n');
+        sleep_until(now_ns() + wanted.interval_us * 1000);
+    }
+    Ok(io::stdout().write_all(told.as_bytes())?)
+}
+
+fn one_by_one(
+    socket: &UdpSocket,
+    to: SocketAddrV4,
+    payloads: &[Vec<u8>],
+    due: &[u64],
+    wait: fn(u64),
+) -> io::Result<Vec<u64>> {
+    let mut left = Vec::with_capacity(due.len());
+    for (payload, due_ns) in payloads.iter().zip(due) {
+        wait(*due_ns);
+        socket.send_to(payload, to)?;
+        left.push(now_ns());
+    }
+    Ok(left)
+}
+
+fn at_once(socket: &UdpSocket, to: SocketAddrV4, payloads: &[Vec<u8>], start_ns: u64) -> io::Result<Vec<u64>> {
+    // Not connected: somebody's word that nobody listens would be an error of a later train.
+    let mut address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: to.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from(*to.ip()).to_be() },
+        sin_zero: [0; 8],
+    };
+    let mut slices: Vec<libc::iovec> = payloads
+        .iter()
+        .map(|payload| libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() })
+        .collect();
+    let mut messages: Vec<libc::mmsghdr> = slices
+        .iter_mut()
+        .map(|slice| {
+            // SAFETY: an mmsghdr of zeros is a valid, empty one.
+            let mut message: libc::mmsghdr = unsafe { zeroed() };
+            message.msg_hdr.msg_name = (&raw mut address).cast();
+            message.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            message.msg_hdr.msg_iov = slice;
+            message.msg_hdr.msg_iovlen = 1;
+            message
+        })
+        .collect();
+    spin_until(start_ns);
+    // SAFETY: as many messages are passed as there are; each points to the address, a slice and a payload, which live through the call.
+    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), messages.len() as libc::c_uint, 0) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(vec![now_ns(); payloads.len()])
+}

@@ -1,0 +1,75 @@
+"""A capture tool's timestamps on the sending machine, against the receiver's behind a link that is slower."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+
+from bench.failure import BenchError
+from bench.probe_paths import enter
+from bench.probe_stand import PORT, Judge, packets_program
+from bench.probe_tables import Table
+from bench.probe_trains import gaps_us, percentile, rates_bits, read_told, split
+from bench.process import run
+from bench.scratch import Scratch
+from bench.settings import Settings
+from lab.link import Link
+from lab.network import Lab
+
+IP_BYTES, PACKETS = 1500, 50
+RATES_MBIT = (100, 1000)
+PCAP_NANOSECONDS = 0xA1B23C4D
+HEADER, RECORD = struct.Struct("<IHHiIII"), struct.Struct("<IIII")
+
+
+def read_pcap(content: bytes) -> list[int]:
+    """When each packet was captured, in nanoseconds of the wall's clock, from a file with nanoseconds of this machine's
+    order of bytes. A last packet that is cut off is left out."""
+    if len(content) < HEADER.size or HEADER.unpack_from(content)[0] != PCAP_NANOSECONDS:
+        raise BenchError("tcpdump wrote no file with nanoseconds")
+    times, at = [], HEADER.size
+    while at + RECORD.size <= len(content):
+        seconds, nanoseconds, length, _ = RECORD.unpack_from(content, at)
+        at += RECORD.size + length
+        if at <= len(content):
+            times.append(seconds * 1_000_000_000 + nanoseconds)
+    return times
+
+
+def _measure(lab: Lab, scratch: Scratch, trains: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Trains as tcpdump and as the receiver saw them."""
+    node = lab.nodes[0]
+    captured = os.path.join(scratch.dir, "captured.pcap")
+    judge = Judge(node.namespace, "eth0")
+    scratch.at_exit(judge.stop)
+    argv = ["tcpdump", "--interface=eth0", "--immediate-mode", "-n", "--packet-buffered", "--snapshot-length=64",
+            "--time-stamp-precision=nano", "-Z", "root", "-w", captured, "udp", "dst", "port", str(PORT)]
+    tcpdump = scratch.start("tcpdump", enter(lab, argv))
+    tcpdump.wait_until(lambda: "listening on" in tcpdump.printed(), "word that it listens")
+    numbers = (IP_BYTES, PACKETS, 0, trains, 20_000)
+    told = run(enter(lab, [packets_program(), "mmsg", f"{node.address}:{PORT}", *map(str, numbers)]), 60)
+    time.sleep(0.3)
+    tcpdump.stop()
+    starts = [train[0] for train in read_told(told)[0]]
+    with open(captured, "rb") as file:
+        stamped = read_pcap(file.read())
+    offset = time.time_ns() - time.monotonic_ns()
+    return split([stamp - offset for stamp in stamped], starts), split(judge.collect(IP_BYTES), starts)
+
+
+def table(settings: Settings) -> Table:
+    """Trains as fast as they can be sent, over links that are slower than that."""
+    made = Table("A capture tool's timestamps: trains of 50 packets sent as fast as possible over a slower link",
+                 ["link (Mbit/s)", "rate by tcpdump at the sender (Mbit/s)", "rate at the receiver", "gap by tcpdump (µs)",
+                  "gap at the receiver"],
+                 note="tcpdump's stamps are taken before a packet is on the wire: its rates are above the link's.")
+    for rate_mbit in RATES_MBIT:
+        link = Link(rate_mbit * 1_000_000, 500, spaced=True)
+        with Scratch() as scratch, Lab(1, link=link) as lab:
+            by_tool, by_receiver = _measure(lab, scratch, 5 if settings.quick else 20)
+        rates = [f"{percentile(rates_bits(trains, IP_BYTES), 0.5) / 1e6:.1f}" for trains in (by_tool, by_receiver)]
+        gaps = [f"{percentile(gaps_us(trains), 0.5):.2f}" for trains in (by_tool, by_receiver)]
+        made.rows.append([str(rate_mbit), *rates, *gaps])
+    print(f"  {made.title}", flush=True)
+    return made

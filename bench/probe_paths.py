@@ -1,0 +1,204 @@
+"""What `cheetah probe` says of a path whose far end does not help, beside what the path is: links of the lab that space
+frames as a wire does, with nothing else on them and with others using half."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+from bench import cheetah
+from bench.curves import Chart, histogram
+from bench.failure import BenchError
+from bench.figure import Figure
+from bench.limited import run_limited
+from bench.probe_senders import OURS
+from bench.probe_stand import PORT, Judge, packets_program
+from bench.probe_tables import Plot, Table
+from bench.probe_trains import gaps_us, read_told, split
+from bench.process import run
+from bench.rounds import interleave
+from bench.settings import Settings
+from bench.units import short
+from lab import relay
+from lab.link import Link
+from lab.network import Lab
+
+RATES_MBIT = (10, 100, 1000)
+CROSS_PPM = 500_000
+DELAY_US = 1_000
+# Relative, idle and with others on the link.
+CAPACITY_ERROR_MAX = {"idle": 0.02, "50 % cross traffic": 0.10}
+ROUND_TRIP_ERROR_MS_MAX = 0.1
+ALLOWED = "allowed"
+LIMIT_S = 40.0
+# Bytes of a probe for round trips: the IP packet of the usual `ping`.
+PING_BYTES = 84
+ETHERNET_BYTES = 14
+PAIRS, PAIR_BYTES = 100, 1500
+NOTE = (
+    "Paths are spaced links of the lab with 1 ms one way; the emulated round trip is twice that and the time that the frames "
+    "of one probe there and back take on the wire. Cross traffic is on the way there. Errors are of what each says at the end."
+)
+
+
+def enter(lab: Lab, argv: Sequence[str]) -> list[str]:
+    """`argv` so that it runs on the examiner's machine, and leaves the path the processor that it takes."""
+    return lab.examiner.command([*relay.beside_prefix(), *argv])
+
+
+def told_by_cheetah(lab: Lab, ip_bytes: int = PING_BYTES) -> dict[str, float | None]:
+    """What ours says of the path to the node."""
+    argv = [cheetah.binary(), "--json", "probe", lab.nodes[0].address, "--only", "rtt,capacity", "--far", "none"]
+    start = time.perf_counter()
+    done = run_limited(enter(lab, argv), LIMIT_S)
+    if not done.finished:
+        raise BenchError(f"{' '.join(argv)}: not done after {LIMIT_S:g} s")
+    told = cheetah.last_json(done.printed.decode())
+    report = told.get("report", told)
+    capacity, trip = report.get("capacity"), report.get("round_trip")
+    return {
+        "capacity": capacity["bits_per_s"] / 1e6 if capacity else None,
+        "rtt": trip["median_us"] / 1000 if trip else None,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def _printed(lab: Lab, argv: list[str]) -> str:
+    """What a tool says within the time that it is given; nothing where it fails."""
+    try:
+        return run_limited(enter(lab, ["timeout", f"{LIMIT_S - 5:g}", *argv]), LIMIT_S).printed.decode(errors="replace")
+    except BenchError as error:
+        print(f"    {error}", flush=True)
+        return ""
+
+
+def told_by_pchar(lab: Lab) -> dict[str, float | None]:
+    """pchar, with fewer and larger steps than by itself: that would take minutes a hop."""
+    argv = ["pchar", "-p", "ipv4icmp", "-R", "10", "-I", "146", "-g", "0.01", "-H", "1", "-m", "1500", lab.nodes[0].address]
+    return {"capacity": _number(r"Hop char:.*bw = ([0-9.]+) Kbps", _printed(lab, argv), 1e-3)}
+
+
+def told_by_bing(lab: Lab) -> dict[str, float | None]:
+    """bing's last word on the link to the node. It goes on for ever, and soon takes every answer for a late one."""
+    argv = ["sh", "-c", 'timeout 6 "$@" 2>/dev/null; true', "sh", "bing", "-n", lab.nodes[0].address]
+    printed = _printed(lab, argv)
+    found = re.findall(r"\|\s+([0-9.]+)([KMG])b/s,[^\n|]*\n 1 ", printed)
+    return {"capacity": float(found[-1][0]) * {"K": 1e-3, "M": 1.0, "G": 1e3}[found[-1][1]] if found else None}
+
+
+def told_by_nping(lab: Lab) -> dict[str, float | None]:
+    """nping's average."""
+    argv = ["nping", "--icmp", "--count", "40", "--delay", "10ms", "--data-length", str(PING_BYTES - 28)]
+    return {"rtt": _number(r"Avg rtt: ([0-9.]+)ms", _printed(lab, [*argv, lab.nodes[0].address]), 1.0)}
+
+
+def told_by_scamper(lab: Lab) -> dict[str, float | None]:
+    """scamper's average."""
+    command = f"ping -c 5 -s {PING_BYTES} {lab.nodes[0].address}"
+    printed = _printed(lab, ["scamper", "-O", "text", "-I", command])
+    return {"rtt": _number(r"min/avg/max/\w+ = [0-9.]+/([0-9.]+)/", printed, 1.0)}
+
+
+def told_by_hping3(lab: Lab) -> dict[str, float | None]:
+    """hping3's average, which has a tenth of a millisecond."""
+    argv = ["hping3", "--icmp", "--count", "40", "--interval", "u10000", "--data", str(PING_BYTES - 28)]
+    printed = _printed(lab, ["sh", "-c", '"$@" 2>&1', "sh", *argv, lab.nodes[0].address])
+    return {"rtt": _number(r"min/avg/max = [0-9.]+/([0-9.]+)/", printed, 1.0)}
+
+
+def _number(pattern: str, printed: str, scale: float) -> float | None:
+    found = re.search(pattern, printed, re.DOTALL)
+    return float(found[1]) * scale if found else None
+
+
+CAPACITY_TOOLS = {"pchar": told_by_pchar, "bing": told_by_bing}
+TRIP_TOOLS = {"nping": told_by_nping, "scamper": told_by_scamper, "hping3": told_by_hping3}
+
+
+def emulated_ms(rate_mbit: float, ip_bytes: int = PING_BYTES) -> float:
+    """The round trip of a path: the delay, and a frame on the wire each way."""
+    return 2 * (DELAY_US / 1000 + (ip_bytes + ETHERNET_BYTES) * 8 / (rate_mbit * 1000))
+
+
+class Path:
+    """One emulated path: what everybody says of it."""
+
+    def __init__(self, rate_mbit: int, load: str, settings: Settings) -> None:
+        self.rate_mbit, self.load = rate_mbit, load
+        link = Link(rate_mbit * 1_000_000, DELAY_US, spaced=True, cross_ppm=0 if load == "idle" else CROSS_PPM)
+        tools: dict[str, Callable[[Lab], dict[str, float | None]]] = {OURS: told_by_cheetah}
+        if load == "idle" and not settings.quick:
+            tools |= {name: tell for name, tell in {**CAPACITY_TOOLS, **TRIP_TOOLS}.items() if shutil.which(name)}
+        with Lab(1, link=link) as lab:
+            turns = {name: functools.partial(tell, lab) for name, tell in tools.items()}
+            self.told = interleave(f"{rate_mbit} Mbit/s, {load}", settings.rounds, turns, ("capacity", "rtt", "seconds"))
+            self.dispersions = dispersions(lab, PAIRS // 5 if settings.quick else PAIRS)
+
+    def _of(self, key: str) -> dict[str, list[float]]:
+        told = {name: [one[key] for one in rounds if one.get(key) is not None] for name, rounds in self.told.items()}
+        return {name: values for name, values in told.items() if values}
+
+    def figures(self) -> list[Figure]:
+        """Errors of capacity and of round trips, against what is allowed and beside the tools."""
+        key, what = f"{self.rate_mbit}mbit/{'idle' if self.load == 'idle' else 'cross'}", f"{self.rate_mbit} Mbit/s, {self.load}"
+        errors = {name: [abs(value / self.rate_mbit - 1) for value in values] for name, values in self._of("capacity").items()}
+        figures = _against(f"probe/capacity/{key}", f"{what}: error of the capacity", "%",
+                           {name: [100 * error for error in values] for name, values in errors.items()},
+                           100 * CAPACITY_ERROR_MAX[self.load])
+        if self.load == "idle":
+            wanted_ms = emulated_ms(self.rate_mbit)
+            trips = {name: [abs(value - wanted_ms) for value in values] for name, values in self._of("rtt").items()}
+            figures += _against(f"probe/rtt/{key}", f"{what}: error of the round trip of {wanted_ms:.3f} ms", "ms", trips,
+                                ROUND_TRIP_ERROR_MS_MAX)
+        return figures
+
+    def rows(self) -> list[list[str]]:
+        """What everybody said."""
+        said = {name: (self._of("capacity").get(name), self._of("rtt").get(name)) for name in self.told}
+        return [[f"{self.rate_mbit} Mbit/s, {self.load}", name,
+                 f"{short(statistics.median(capacity))}" if capacity else "",
+                 f"{statistics.median(trip):.3f}" if trip else ""] for name, (capacity, trip) in said.items()]
+
+
+def _against(key: str, what: str, unit: str, errors: dict[str, list[float]], most: float) -> list[Figure]:
+    """Ours against what is allowed; and beside the others, without a bar."""
+    mine = errors.get(OURS)
+    samples = {OURS: mine, ALLOWED: [most] * len(mine)} if mine else {}
+    figures = [Figure(key, what, unit, OURS, samples, "lower", 1.0, NOTE)]
+    if mine and len(errors) > 1:
+        figures.append(Figure(f"{key}/peers", f"{what}, beside tools", unit, OURS, errors, "lower", None, NOTE))
+    return figures
+
+
+def dispersions(lab: Lab, pairs: int) -> list[float]:
+    """How far apart pairs that were sent at once come out of the link, in microseconds."""
+    node = lab.nodes[0]
+    judge = Judge(node.namespace, "eth0")
+    try:
+        numbers = (PAIR_BYTES, 2, 0, pairs, 5_000)
+        told = run(enter(lab, [packets_program(), "mmsg", f"{node.address}:{PORT}", *map(str, numbers)]), 60)
+        time.sleep(0.2)
+        trains = split(judge.collect(PAIR_BYTES), [train[0] for train in read_told(told)[0]])
+    finally:
+        judge.stop()
+    return gaps_us(train for train in trains if len(train) == 2)
+
+
+def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
+    """All paths."""
+    figures: list[Figure] = []
+    table = Table("Paths as everybody told them", ["path", "by", "capacity (Mbit/s)", "round trip (ms)"])
+    charts = []
+    for rate_mbit in RATES_MBIT:
+        curves, wire_us = [], (PAIR_BYTES + ETHERNET_BYTES) * 8 / rate_mbit
+        for load in CAPACITY_ERROR_MAX:
+            path = Path(rate_mbit, load, settings)
+            figures += path.figures()
+            table.rows += path.rows()
+            curves.append(histogram(load, path.dispersions, 0.0, 4 * wire_us))
+        charts.append(Chart(f"Dispersion of pairs, {rate_mbit} Mbit/s: {wire_us:.1f} µs in theory", "µs", curves, False))
+    return figures, [table], [Plot("probe-dispersion", "Dispersion of packet pairs behind emulated links", charts)]

@@ -1,0 +1,110 @@
+"""The stand on which senders are measured: two machines with a wire between them, and the judge at its far end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from bench.failure import BenchError
+from bench.probe_trains import Asked, read_arrivals
+from bench.process import run
+from bench.scratch import Scratch
+from lab import crate
+from lab.namespace import Namespace
+from lab.network import Lab
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PORT = 40_000
+INTERFACE = "wire0"
+SENDER, RECEIVER = "10.78.0.1", "10.78.0.2"
+# Packets to this one arrive at the receiver's interface too, and are thrown away there at once, being for somebody else:
+# so no answer, which the same processor would have to make, comes between them.
+SINK, SINK_MAC = "10.78.0.3", "02:00:00:00:00:03"
+
+
+def packets_program() -> str:
+    """`bench/packets`, built where it is not."""
+    return crate.build(os.path.join(HERE, "packets"), "bench-packets")
+
+
+class Judge:
+    """Says when packets arrived at an interface of a machine; see `bench/packets/src/receive.rs`."""
+
+    def __init__(self, machine: Namespace, interface: str, port: int = PORT) -> None:
+        argv = ["setpriv", "--pdeathsig", "KILL", packets_program(), "receive", interface, str(port)]
+        self._process = subprocess.Popen(
+            machine.command(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self._line() != "ready":
+            raise BenchError(f"the receiver at {interface} did not start")
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def collect(self, ip_bytes: int) -> list[int]:
+        """When packets of that size arrived since this was last asked; that some were not counted is an error."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        lines = []
+        while line := self._line():
+            lines.append(line)
+            if line.startswith("dropped"):
+                break
+        else:
+            raise BenchError("the receiver has ended")
+        arrived, dropped = read_arrivals(lines, ip_bytes)
+        if dropped:
+            raise BenchError(f"the receiver lost {dropped} packets")
+        return arrived
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+class Stand:
+    """A machine that sends, one that receives, and nothing between them: a veth pair, whose far end stamps what arrives before
+    anybody else has a hand in it. It stands in for the network card and the capture card on the wire behind it."""
+
+    def __init__(self, scratch: Scratch, lab: Lab) -> None:
+        self.scratch = scratch
+        self.sender, self.receiver = lab.examiner, lab.nodes[0].namespace
+        argv = ["ip", "link", "add", INTERFACE, "numtxqueues", "1", "type", "veth", "peer", "name", INTERFACE]
+        self.sender.run([*argv, "netns", self.receiver.name])
+        for machine, address in ((self.sender, SENDER), (self.receiver, RECEIVER)):
+            machine.run(["ip", "address", "add", f"{address}/24", "dev", INTERFACE])
+            machine.run(["ip", "link", "set", INTERFACE, "up"])
+        self.judge = Judge(self.receiver, INTERFACE)
+        scratch.at_exit(self.judge.stop)
+        self.sender.run(["ip", "neigh", "replace", SINK, "lladdr", SINK_MAC, "dev", INTERFACE])
+
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """`argv` so that it runs on the machine that sends."""
+        return self.sender.command(argv)
+
+    def program(self, way: str, asked: Asked, interval_us: int = 1000) -> str:
+        """Has `bench/packets` send trains; returns what it printed."""
+        numbers = (asked.ip_bytes, asked.packets, asked.gap_ns, asked.trains, interval_us)
+        return str(run(self.enter([packets_program(), way, f"{SINK}:{PORT}", *map(str, numbers)]), 120))
+
+
+@contextlib.contextmanager
+def stand() -> Iterator[Stand]:
+    """A stand, up as long as the `with` block."""
+    with Scratch() as scratch, Lab(1, None) as lab:
+        yield Stand(scratch, lab)
+
+
+@contextlib.contextmanager
+def burners(count: int | None = None) -> Iterator[None]:
+    """Processes that do nothing but burn time, one a processor unless said otherwise."""
+    argv = [sys.executable, "-S", "-c", "while True: pass"]
+    with Scratch() as scratch:
+        for _ in range(os.cpu_count() or 1 if count is None else count):
+            scratch.start("burner", argv)
+        yield

@@ -1,0 +1,79 @@
+"""The tables and plots of `probe` beside its figures: kept by a run, shown by the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+
+from bench import curves
+from bench.curves import Chart, Curve
+from bench.prefetching import PLOTS_DIR
+from bench.store import OUT_DIR
+
+KEPT = os.path.join(OUT_DIR, "probe.tables.json")
+
+
+@dataclasses.dataclass
+class Table:
+    """Rows of words under a heading."""
+
+    title: str
+    heads: list[str]
+    rows: list[list[str]] = dataclasses.field(default_factory=list)
+    note: str = ""
+
+    def lines(self) -> list[str]:
+        """As the report has it."""
+        lines = [f"**{self.title}**", ""]
+        lines += [f"| {' | '.join(self.heads)} |", "|---" * len(self.heads) + "|"]
+        lines += [f"| {' | '.join(row)} |" for row in self.rows]
+        return [*lines, "", *([self.note, ""] if self.note else [])]
+
+
+@dataclasses.dataclass
+class Plot:
+    """Charts in one file."""
+
+    key: str
+    title: str
+    charts: list[Chart]
+
+    def lines(self) -> list[str]:
+        """Draws it; the line of the report that shows it."""
+        os.makedirs(PLOTS_DIR, exist_ok=True)
+        with open(os.path.join(PLOTS_DIR, f"{self.key}.svg"), "w", encoding="utf-8") as file:
+            file.write(curves.render(self.charts))
+        return [f"![{self.title}](plots/{self.key}.svg)", ""]
+
+
+def save(tables: Sequence[Table], plots: Sequence[Plot]) -> None:
+    """Keeps them; those of an earlier run are replaced."""
+    os.makedirs(OUT_DIR, exist_ok=True)
+    content = {"tables": [dataclasses.asdict(table) for table in tables],
+               "plots": [dataclasses.asdict(plot) for plot in plots]}
+    with open(KEPT, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+
+
+def load() -> tuple[list[Table], list[Plot]]:
+    """What was kept; nothing where there was no run."""
+    try:
+        with open(KEPT, encoding="utf-8") as file:
+            content = json.load(file)
+    except FileNotFoundError:
+        return [], []
+    plots = [
+        Plot(plot["key"], plot["title"],
+             [Chart(**{**chart, "curves": [Curve(**curve) for curve in chart["curves"]]}) for chart in plot["charts"]])
+        for plot in content["plots"]
+    ]
+    return [Table(**table) for table in content["tables"]], plots
+
+
+def report(_: object) -> list[str]:
+    """All of them, as lines."""
+    tables, plots = load()
+    lines = [line for table in tables for line in table.lines()]
+    return lines + [line for plot in plots for line in plot.lines()]

@@ -1,0 +1,207 @@
+"""SO_TXTIME in a kernel that has FQ and ETF: that packets wait in the kernel and leave in the order and at the times that
+were given with them. `python3 -m bench.probe_txtime` ends in PASS or FAIL. All of it is emulated, so timing is, too."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from bench import cheetah, probe_guest
+from bench.failure import BenchError
+from bench.figure import Figure
+from bench.probe_stand import PORT, packets_program
+from bench.probe_tables import Plot, Table
+from bench.probe_trains import percentile
+from bench.process import run
+from bench.scratch import Scratch
+from bench.settings import Settings
+from bench.units import short
+
+PACKETS, GAP_MS = 12, 100
+IP_BYTES = 1000
+# An emulated processor is late; a packet that does not wait is early by most of the train's 1.1 s.
+WITHIN_MS = 20.0
+CONSOLE_LINES = 30
+OURS = "as it should be"
+NOTE = (
+    "In Debian's kernel 6.12 under QEMU's TCG, over a veth pair: function is shown; times are those of an emulated "
+    "processor and say nothing of real ones."
+)
+# How each queue discipline is made.
+QDISCS = {"fq": "fq", "etf": "etf clockid CLOCK_TAI delta 200000"}
+# `ip` and `tc` by their paths: busybox has its own, which its shell would take.
+SCRIPT = """#!/bin/sh
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+for module in veth sch_fq sch_etf; do insmod /modules/$module.ko; done
+/bin/ip link add wire0 type veth peer name wire1
+/bin/ip link set lo up; /bin/ip link set wire0 up; /bin/ip link set wire1 up
+/bin/ip address add 10.78.0.1/24 dev wire0
+/bin/ip neigh replace 10.78.0.3 lladdr 02:00:00:00:00:03 dev wire0
+probe() { cheetah --json probe 10.78.0.3 --send train:PACKETS@GAPms --port PORT --packet-bytes BYTES --gap-error-max 1s "$@" 2>&1; }
+watch() { for turn in $(seq 40); do /bin/tc -s qdisc show dev wire0 | grep backlog; sleep 0.1; done; }
+turn() {
+    name=$1; shift
+    /bin/tc qdisc replace dev wire0 root "$@" || echo "@$name problem tc refuses $*"
+    (sleep 6; echo) | bench-packets receive wire1 PORT >/tmp/arrived &
+    receiver=$!
+    sleep 0.5
+    watch >/tmp/backlog &
+    probe --backend txtime >/tmp/sent
+    wait $receiver
+    sed "s/^/@$name sent /" /tmp/sent
+    sed "s/^/@$name arrived /" /tmp/arrived
+    sed "s/^/@$name queue /" /tmp/backlog
+}
+probe --backend txtime | sed "s/^/@none sent /"
+TURNS
+poweroff -f
+"""
+
+
+def script() -> str:
+    """What the guest does."""
+    turns = "\n".join(f"turn {name} {how}" for name, how in QDISCS.items())
+    made = SCRIPT.replace("TURNS", turns).replace("PACKETS", str(PACKETS)).replace("GAP", str(GAP_MS))
+    return made.replace("PORT", str(PORT)).replace("BYTES", str(IP_BYTES))
+
+
+@dataclasses.dataclass
+class Turn:
+    """What came of one queue discipline."""
+
+    backend: str = ""
+    due: list[int] = dataclasses.field(default_factory=list)
+    arrived: list[int] = dataclasses.field(default_factory=list)
+    held_max: int = 0
+    said: str = ""
+
+    def errors_ms(self) -> list[float]:
+        """By how much each packet was late."""
+        return [(came - due) / 1e6 for due, came in zip(self.due, self.arrived)]
+
+    def on_time(self) -> int:
+        """How many left in order and when they were due."""
+        if len(self.arrived) != len(self.due) or self.arrived != sorted(self.arrived):
+            return 0
+        return sum(abs(error) <= WITHIN_MS for error in self.errors_ms())
+
+    def problems(self, name: str) -> list[str]:
+        """What is not as it should be."""
+        found = []
+        if self.backend != f"txtime-{name}":
+            found.append(f"{name}: the backend is '{self.backend}': {self.said[-300:]}")
+        if self.on_time() != PACKETS:
+            found.append(f"{name}: {self.on_time()} of {PACKETS} packets left in order and when due")
+        # Where the sender slept between packets, there would be one at most.
+        if self.held_max < PACKETS // 2:
+            found.append(f"{name}: the kernel never held more than {self.held_max} packets")
+        return found
+
+
+def read(console: str) -> dict[str, Turn]:
+    """What the guest told over its console."""
+    turns: dict[str, Turn] = {}
+    for line in console.splitlines():
+        found = re.match(r"@(\w+) (sent|arrived|queue|problem) (.*)", line.strip())
+        if not found:
+            continue
+        turn, said = turns.setdefault(found[1], Turn()), found[3]
+        if found[2] == "sent":
+            turn.said += said + "\n"
+            _read_sent(turn, said)
+        elif found[2] == "arrived" and re.fullmatch(rf"\d+ {IP_BYTES}", said):
+            turn.arrived.append(int(said.split()[0]))
+        elif found[2] == "queue" and (held := re.search(r"backlog \S+ (\d+)p", said)):
+            turn.held_max = max(turn.held_max, int(held[1]))
+        elif found[2] == "problem":
+            turn.said += said + "\n"
+    return turns
+
+
+def _read_sent(turn: Turn, said: str) -> None:
+    try:
+        told: dict[str, Any] = json.loads(said)
+    except ValueError:
+        return
+    if told.get("event") == "train":
+        turn.due = told["due_ns"]
+    turn.backend = told.get("backend", turn.backend)
+
+
+def console() -> str:
+    """Boots the guest; what came over its console."""
+    with Scratch() as scratch:
+        stripped = os.path.join(scratch.dir, "cheetah")
+        shutil.copy(cheetah.binary(), stripped)
+        if shutil.which("strip"):
+            run(["strip", stripped])
+        programs = {"cheetah": stripped, "bench-packets": packets_program()}
+        return probe_guest.boot(script(), programs, scratch.dir)
+
+
+def problems_of(told: dict[str, Turn]) -> list[str]:
+    """What is not as it should be; nothing is a pass."""
+    found = [problem for name in QDISCS for problem in told.get(name, Turn()).problems(name)]
+    if (without := told.get("none", Turn())).due:
+        found.append(f"without either the backend was not refused, but '{without.backend}'")
+    return found
+
+
+def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
+    """Figures and a table; without them where the guest cannot be made, which is said."""
+    figures = [_figure(name, None) for name in QDISCS]
+    table = Table("SO_TXTIME in an emulated machine", ["queue discipline", "backend named", "packets in order and when due",
+                                                       "most held by the kernel", "late p50 / p99 (ms, emulated)"])
+    if settings.quick and not os.path.exists(probe_guest.DIR):
+        print("  SO_TXTIME: not in a quick run that would have to download a kernel first", flush=True)
+        return figures, [], []
+    try:
+        told = read(console())
+    except BenchError as error:
+        print(f"  SO_TXTIME: not measured: {error}", flush=True)
+        return figures, [], []
+    for name in QDISCS:
+        turn = told.get(name, Turn())
+        late = " / ".join(short(percentile(turn.errors_ms(), share)) for share in (0.5, 0.99)) if turn.arrived else ""
+        table.rows.append([name, turn.backend, f"{turn.on_time()} of {PACKETS}", str(turn.held_max), late])
+    for problem in (found := problems_of(told)):
+        print(f"  SO_TXTIME: {problem}", flush=True)
+    table.note = f"{NOTE} Without either, `--backend txtime` is refused. {'PASS' if not found else 'FAIL'}."
+    return [_figure(name, told.get(name, Turn())) for name in QDISCS], [table], []
+
+
+def _figure(name: str, turn: Turn | None) -> Figure:
+    good = None if turn is None else (0 if turn.problems(name) else turn.on_time())
+    samples = {} if good is None else {OURS: [float(good)], "packets": [float(PACKETS)]}
+    what = f"SO_TXTIME with {name.upper()} (emulated): held by the kernel, in order, within {WITHIN_MS:g} ms of when due"
+    return Figure(f"probe/txtime/{name}", what, "packets", OURS, samples, "higher", 1.0, NOTE)
+
+
+def main(_: Sequence[str]) -> int:
+    """Says what came of it."""
+    try:
+        printed = console()
+    except BenchError as error:
+        print(f"SKIPPED: {error}")
+        return 2
+    told = read(printed)
+    for name, turn in told.items():
+        print(f"{name}: backend '{turn.backend}', {turn.on_time()} of {len(turn.due)} on time, most held {turn.held_max}, "
+              f"late by {[round(error, 2) for error in turn.errors_ms()]} ms (emulated)")
+    found = problems_of(told)
+    if found:
+        print("\n".join([line for line in printed.splitlines() if not line.startswith("@")][-CONSOLE_LINES:]))
+    for problem in found:
+        print(problem)
+    print("FAIL" if found else "PASS")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

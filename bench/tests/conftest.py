@@ -1,0 +1,8 @@
+"""The tests of the benchmark need the package's parent on the path."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))

@@ -1,0 +1,125 @@
+"""What the probe's benchmark makes of what it measured: right or wrong without anything being sent."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import pytest
+
+from bench import probe_guest, probe_txtime
+from bench.curves import Chart, distribution, histogram, render
+from bench.failure import BenchError
+from bench.probe_capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
+from bench.probe_paths import emulated_ms
+from bench.probe_tables import Table
+from bench.probe_trains import (
+    Asked,
+    Sent,
+    gap_errors_us,
+    gap_of_rate_ns,
+    percentile,
+    rates_bits,
+    read_arrivals,
+    read_told,
+    split,
+    stamp_errors_us,
+)
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    values = [5.0, 1.0, 4.0, 2.0, 3.0]
+    assert [percentile(values, share) for share in (0.0, 0.2, 0.5, 0.99, 1.0)] == [1.0, 1.0, 3.0, 5.0, 5.0]
+    assert math.isnan(percentile([], 0.5))
+
+
+def test_what_arrived_belongs_to_the_train_that_was_due() -> None:
+    starts = [1_000_000, 2_000_000]
+    arrived = [2_010_000, 900_000, 960_000, 1_500_000, 1_940_000, 1_960_000]
+    assert split(arrived, starts) == [[960_000, 1_500_000, 1_940_000], [1_960_000, 2_010_000]]
+    assert split(arrived, []) == []
+
+
+def test_gaps_are_judged_up_and_down() -> None:
+    sent = Sent([[0, 10_100, 19_900], [5, 10_005]], [[0, 10_000, 20_000]], 3)
+    assert gap_errors_us(sent, 10_000) == pytest.approx([0.1, 0.2, 0.0])
+    assert stamp_errors_us(sent) == pytest.approx([0.0, 0.1, -0.1])
+    assert sent.accepted() == pytest.approx(2 / 3)
+    assert (sent + Sent([], [], 1)).trains == 4
+
+
+def test_a_rate_and_its_gap_are_two_sides() -> None:
+    gap_ns = gap_of_rate_ns(50e6)
+    assert gap_ns == 242_240
+    assert rates_bits([[0, gap_ns, 2 * gap_ns], [7], [7, 7]], 1500) == [pytest.approx(50e6)]
+    assert Asked(50, 242_000, 1).span_ns == 49 * 242_000
+
+
+def test_what_programs_print_is_read() -> None:
+    assert read_told("10 11\n20 21\n\n30 32\n40 42\n\n") == ([[10, 20], [30, 40]], [[11, 21], [32, 42]])
+    # Of another size: somebody's greeting, no packet of a train.
+    assert read_arrivals(["7 1500", "8 32", "9 1500", "dropped 2", "10 1500"], 1500) == ([7, 9], 2)
+
+
+def test_a_capture_is_read_up_to_where_it_is_cut_off() -> None:
+    header = HEADER.pack(PCAP_NANOSECONDS, 2, 4, 0, 0, 64, 1)
+    records = [RECORD.pack(2, number, 4, 1514) + b"\0" * 4 for number in (1, 2, 3)]
+    assert read_pcap(header + b"".join(records)[:-1]) == [2_000_000_001, 2_000_000_002]
+    with pytest.raises(BenchError):
+        read_pcap(struct.pack("<I", 0xA1B2C3D4) + header[4:])
+    with pytest.raises(BenchError):
+        read_pcap(b"")
+
+
+def test_a_slow_wire_is_part_of_the_round_trip() -> None:
+    assert emulated_ms(10) == pytest.approx(2 + 2 * 0.0784)
+    assert emulated_ms(1000) == pytest.approx(2, abs=0.002)
+
+
+def test_a_distribution_ends_with_all_and_a_histogram_counts_all() -> None:
+    curve = distribution("some", [3.0, 1.0, 2.0])
+    assert (list(curve.values), list(curve.shares)) == ([1.0, 2.0, 3.0], pytest.approx([1 / 3, 2 / 3, 1.0]))
+    assert distribution("none", []).values == []
+    bars = histogram("some", [0.5, 1.5, 1.6, 9.0], 0.0, 2.0, 2)
+    assert (bars.values, bars.shares) == ([0.0, 1.0, 1.0, 2.0], [0.25, 0.25, 0.5, 0.5])
+    drawn = render([Chart("a & b", "µs", [curve]), Chart("empty", "µs", [], False), Chart("bars", "µs", [bars], False)])
+    assert drawn.startswith("<svg") and "a &amp; b" in drawn and "nan" not in drawn
+
+
+def test_a_table_is_a_table() -> None:
+    lines = Table("T", ["a", "b"], [["1", "2"]], "why").lines()
+    assert lines == ["**T**", "", "| a | b |", "|---|---|", "| 1 | 2 |", "", "why", ""]
+
+
+def _console(backend: str, late_ns: int, held: int) -> str:
+    due = [number * 100_000_000 for number in range(1, probe_txtime.PACKETS + 1)]
+    lines = ['@fq sent {"event":"train","due_ns":' + str(due) + "}", f'@fq sent {{"event":"done","backend":"{backend}"}}']
+    lines += [f"@fq arrived {time + late_ns} {probe_txtime.IP_BYTES}" for time in due]
+    return "\r\n".join(["some kernel's word", *lines, "@fq arrived dropped 0", f"@fq queue  backlog 9000b {held}p requeues 0"])
+
+
+def test_packets_that_waited_in_the_kernel_and_left_when_due_pass() -> None:
+    turn = probe_txtime.read(_console("txtime-fq", 1_000_000, 11))["fq"]
+    assert turn.problems("fq") == []
+    assert (turn.on_time(), turn.held_max) == (probe_txtime.PACKETS, 11)
+
+
+@pytest.mark.parametrize(
+    ("backend", "late_ns", "held"), [("ring", 0, 11), ("txtime-fq", 900_000_000, 11), ("txtime-fq", 0, 1)]
+)
+def test_another_backend_a_late_packet_and_an_empty_queue_fail(backend: str, late_ns: int, held: int) -> None:
+    assert len(probe_txtime.read(_console(backend, late_ns, held))["fq"].problems("fq")) == 1
+
+
+def test_an_emulated_machine_that_said_nothing_fails() -> None:
+    assert len(probe_txtime.problems_of(probe_txtime.read(""))) == 6
+
+
+def test_an_archive_has_each_name_once_and_ends() -> None:
+    made = probe_guest.Archive()
+    made.file("a/b/c", b"12345")
+    made.directory("a/b")
+    made.link("d", "a/b/c")
+    content = made.content()
+    assert len(content) % 4 == 0 and content.count(b"070701") == 5
+    assert content.count(b"a/b\0") == 1 and b"12345" in content and content.rstrip(b"\0").endswith(b"TRAILER!!!")
