@@ -258,6 +258,16 @@ async fn a_violation_of_the_protocol_costs_the_connection_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_server_that_goes_on_saying_that_it_leaves_is_asked_now_and_then_and_lost_in_the_end() {
+    let server = Server::start(&[Manner::Leaving]);
+    let client = Client::connect(server.config()).await.unwrap();
+    let start = Instant::now();
+    why(&client.read(ByteRange::new(512, 512)).await.unwrap_err());
+    assert!(start.elapsed() < 2 * TIMEOUT);
+    assert!(client.stats().reconnects < 50, "{}", client.stats().reconnects);
+}
+
+#[tokio::test]
 async fn silence_is_an_error_after_the_timeout_and_at_once_from_then_on() {
     for connections in [1, 4] {
         let server = Server::start(&[Manner::Silent]);
