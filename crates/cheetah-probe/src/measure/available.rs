@@ -77,7 +77,7 @@ fn fleet(
         if Nanos::now() + span >= until {
             break;
         }
-        let patience = way.patience(options.timeout);
+        let patience = way.patience(PACKETS as u32, options.timeout);
         if let Some(mut arrivals) = wire.train(way, Shape::large(ip_bytes), &offsets, patience)? {
             // In the order they were sent in; of what came twice, the first.
             arrivals.sort_by_key(|arrival| (arrival.seq, arrival.came));

@@ -2,10 +2,12 @@
 //!
 //! What is small coming back tells of the way there: a TCP reset, or what is quoted of a UDP datagram, takes a fraction of the
 //! time on the links back that the probe took on the links there, so a link back would have to be many times narrower to be
-//! mistaken for one there. An echo is as large as its probe, so it tells of the narrowest link of both ways.
+//! mistaken for one there. An echo is as large as its probe, so it tells of the narrowest link of both ways. Where the way back is
+//! the narrower, that is what an acquisition from the host has to go by.
 
 use std::time::Duration;
 
+use super::interface;
 use super::options::{Aspect, Options};
 use super::stop::Stop;
 use super::way::{Kind, Way};
@@ -14,6 +16,7 @@ use crate::clock::Nanos;
 use crate::estimate::capacity::{SAMPLES_MIN, estimate};
 use crate::estimate::dispersion::{self, Sample};
 use crate::path::Capacity;
+use crate::units::BitRate;
 
 /// In the order they tell capacity best: small answers that nobody limits, then large ones, then those that are limited.
 const ORDER: [Kind; 3] = [Kind::Ack, Kind::Echo, Kind::Udp];
@@ -29,6 +32,10 @@ const FRUITLESS_MAX: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(2);
 /// No way of asking takes longer.
 const TAKES_MAX: Duration = Duration::from_secs(10);
+/// Below this share of the way there, the way back is narrower.
+const NARROWER: f64 = 0.7;
+/// And if this share of the measurements agree.
+const SURE: f64 = 0.6;
 /// Where the largest packet is not known, Ethernet's is taken to pass.
 const IP_BYTES: usize = 1500;
 
@@ -52,18 +59,46 @@ pub(super) fn measure(
     let known = mtu.and_then(|mtu| usize::try_from(mtu).ok());
     let ip_bytes = known.unwrap_or(IP_BYTES).min(largest);
     let mut whys = Vec::new();
+    let mut best: Option<Found> = None;
     for kind in ORDER {
+        // After a way there was measured, only echoes tell more: of the way back.
+        if best.is_some() && kind != Kind::Echo {
+            continue;
+        }
         let found = ways.iter().position(|way| way.kind == kind && way.shortest.is_some());
         let Some((index, way)) = found.and_then(|index| Some((index, ways.get_mut(index)?))) else { continue };
         let samples = collect(wire, way, ip_bytes, options.timeout)?;
-        if let Some(capacity) = estimate(kind.method(), &samples.pairs, &samples.trains) {
-            return Ok(Some(Found { capacity, way: index, ip_bytes }));
+        let Some(capacity) = estimate(kind.method(), &samples.pairs, &samples.trains) else {
+            whys.push(samples.why(kind));
+            continue;
+        };
+        match &best {
+            Some(there) if is_narrower(&capacity, &there.capacity) => {
+                let (there, back) = (BitRate(there.capacity.bits_per_s), BitRate(capacity.bits_per_s));
+                problems.push(format!(
+                    "The way there carries {there}, the way back only {back}: the capacity is the way back's."
+                ));
+                best = Some(Found { capacity, way: index, ip_bytes });
+            }
+            Some(_) => {}
+            None => best = Some(Found { capacity, way: index, ip_bytes }),
         }
-        whys.push(samples.why(kind));
     }
-    let why = if whys.is_empty() { "nothing that carries data is answered".to_owned() } else { whys.join("; ") };
-    problems.push(format!("The capacity was not measured: {why}."));
-    Ok(None)
+    if best.is_none() {
+        let why = if whys.is_empty() { "nothing that carries data is answered".to_owned() } else { whys.join("; ") };
+        problems.push(format!("The capacity was not measured: {why}."));
+    } else if interface::is_virtual_pair(wire.route.index) {
+        let name = &wire.route.interface;
+        problems.push(format!(
+            "{name} is a virtual interface: the capacity is what this machine emulates, or its own speed."
+        ));
+    }
+    Ok(best)
+}
+
+/// Whether echoes, as large back as there, say that the way back is clearly narrower: what comes from the host goes that way.
+fn is_narrower(echoed: &Capacity, there: &Capacity) -> bool {
+    echoed.confidence >= SURE && !echoed.at_least && echoed.bits_per_s < NARROWER * there.bits_per_s
 }
 
 /// What pairs and trains said.
@@ -103,7 +138,7 @@ fn collect(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout: Duratio
         }
         let packets = if done < PAIRS { 2 } else { TRAIN_PACKETS };
         let offsets = vec![Duration::ZERO; packets];
-        match wire.train(way, Shape::large(ip_bytes), &offsets, way.patience(timeout))? {
+        match wire.train(way, Shape::large(ip_bytes), &offsets, way.patience(packets as u32, timeout))? {
             None => samples.spoiled += 1,
             Some(arrivals) => {
                 let whole = dispersion::train(&arrivals, packets);

@@ -79,7 +79,7 @@ fn ask(
         wire.watch.sleep_until(Nanos::now() + GAP)?;
     }
     let mut missing = asked.len();
-    wire.answers(&[way.session], Nanos::now() + way.patience(timeout), |_, came, reply| {
+    wire.answers(&[way.session], Nanos::now() + way.patience(1, timeout), |_, came, reply| {
         let host = Way::is_answer(&reply, remote);
         let probe = asked.iter().position(|(seq, ..)| *seq == reply.seq).filter(|_| {
             // Whoever says anything about it had it in hand, but only these say where.

@@ -15,6 +15,7 @@
 mod available;
 mod capacity;
 mod hops;
+mod interface;
 mod mtu;
 mod options;
 mod plain;

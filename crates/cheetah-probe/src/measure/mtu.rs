@@ -75,7 +75,7 @@ fn fate(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout: Duration) 
     for _ in 0..TRIES {
         let (seqs, _) = wire.send(way, Shape::large(ip_bytes), &[Duration::ZERO])?;
         let mut fate = Fate::Silence;
-        wire.answers(&[way.session], Nanos::now() + way.patience(timeout), |_, _, reply| {
+        wire.answers(&[way.session], Nanos::now() + way.patience(1, timeout), |_, _, reply| {
             if !seqs.contains(&reply.seq) {
                 return ControlFlow::Continue(());
             }

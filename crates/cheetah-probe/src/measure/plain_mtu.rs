@@ -1,5 +1,5 @@
-//! The largest packet that passes, without the right to raw sockets: datagrams that are not to be fragmented, to a UDP port that is
-//! closed. That it is closed, or that they were too large, the kernel tells whoever sent them.
+//! The largest packet that passes, without raw sockets: datagrams that are not to be fragmented, to a UDP port that is closed.
+//! That it is closed, or that they were too large, the kernel tells whoever sent them.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,9 +17,11 @@ use crate::frame::{Session, TAG_BYTES};
 use crate::path::Mtu;
 use crate::route::Route;
 
-/// How long an answer is waited for. Kernels limit how often they say that a port is closed: one may be due a second later.
+/// How long an answer is waited for. Kernels limit how often they say that a port is closed: the next may be due a second later.
 const PATIENCE: Duration = Duration::from_millis(1100);
-/// After so long it is given up.
+/// The largest packet there is, in bytes.
+const BYTES_MAX: usize = 65_535;
+/// After so long it is given up, with what is known by then.
 const TAKES_MAX: Duration = Duration::from_secs(10);
 
 /// Measures by UDP to a closed port.
@@ -30,71 +32,83 @@ pub(super) fn measure(
     packets: &mut u32,
     problems: &mut Vec<String>,
 ) -> Result<Option<Mtu>, Stop> {
-    let largest = usize::try_from(Route::to(address)?.mtu).unwrap_or(usize::MAX).min(65_535);
-    let mut socket = Datagram::udp(address, options.udp_port)?;
-    socket.set_dont_fragment().map_err(Stop::Io)?;
+    // What the interface does not take, the kernel refuses to send, whatever is known of the interface.
+    let largest =
+        Route::to(address).map_or(BYTES_MAX, |route| usize::try_from(route.mtu).unwrap_or(BYTES_MAX)).min(BYTES_MAX);
+    let socket = Datagram::udp(address, options.udp_port)?;
+    socket.set_dont_fragment()?;
     let session = Session { nonce: secret()?, local_port: 0, port: options.udp_port };
-    let (ipv4, until) = (address.is_ipv4(), Nanos::now() + TAKES_MAX);
-    let mut seq = 0;
-    let mut answered = false;
-    // Its sentences are about a host that is known to answer small packets, which this one need not.
-    let mut unsaid = Vec::new();
-    let found = search(largest, ipv4, &mut unsaid, |done, ip_bytes| {
-        watch.progress(Aspect::Mtu, done, SIZES_MAX);
-        for attempt in 0..TRIES {
-            // A host that is silent altogether is not asked for every size.
-            if Nanos::now() >= until || (!answered && done > 0 && attempt > 0) {
-                break;
-            }
-            seq += 1;
-            *packets = packets.saturating_add(1);
-            let headers = if ipv4 { 28 } else { 48 };
-            let payload = session.payload(seq, ip_bytes.saturating_sub(headers));
-            match socket.send(&payload) {
-                Ok(_) => {}
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) => return Ok(Fate::TooBig(None)),
-                Err(error) => return Err(error.into()),
-            }
-            if let Some(fate) = fate(&mut socket, address, &session, ip_bytes, watch)? {
-                answered = true;
-                return Ok(fate);
-            }
-        }
-        Ok(Fate::Silence)
-    })?;
-    if found.is_none() {
-        problems.push("The path's MTU was not measured: the host does not say that its UDP ports are closed.".into());
+    let mut asked = Asked { socket, session, remote: address, seq: 0, until: Nanos::now() + TAKES_MAX };
+    // Sizes mean something only of a host that answers at all.
+    let mut heard = false;
+    for _ in 0..TRIES {
+        heard = heard || asked.ask(0, options.timeout, watch)?.is_some();
     }
+    let found = if heard {
+        search(largest, address.is_ipv4(), problems, |done, ip_bytes| {
+            watch.progress(Aspect::Mtu, done, SIZES_MAX);
+            for _ in 0..TRIES {
+                if let Some(fate) = asked.ask(ip_bytes, PATIENCE, watch)? {
+                    return Ok(fate);
+                }
+            }
+            Ok(Fate::Silence)
+        })?
+    } else {
+        problems.push("The path's MTU was not measured: the host does not say that its UDP ports are closed.".into());
+        None
+    };
+    *packets = packets.saturating_add(asked.seq);
     Ok(found)
 }
 
-/// What is told of the last datagram, if anything is in time.
-fn fate(
-    socket: &mut Datagram,
+/// A host that is asked.
+struct Asked {
+    socket: Datagram,
+    session: Session,
     remote: IpAddr,
-    session: &Session,
-    ip_bytes: usize,
-    watch: &Watch<'_>,
-) -> Result<Option<Fate>, Stop> {
-    let until = Nanos::now() + PATIENCE;
-    while Nanos::now() < until {
-        watch.heed()?;
-        let soon = until.min(Nanos::now() + Duration::from_millis(50));
-        let Some(answer) = socket.recv_until(soon)? else { continue };
-        let Some(error) = answer.error else { continue };
-        // Where enough is quoted to tell, it must be ours. The kernel has compared the ports.
-        if answer.message.len() >= TAG_BYTES && session.sequence(answer.message).is_none() {
-            continue;
+    /// Datagrams sent.
+    seq: u32,
+    until: Nanos,
+}
+
+impl Asked {
+    /// Sends a packet of `ip_bytes` bytes, or as small as can be, and says what is told of it, if anything is within `patience`.
+    fn ask(&mut self, ip_bytes: usize, patience: Duration, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
+        if Nanos::now() >= self.until {
+            return Ok(None);
         }
-        if error.mtu > 0 {
-            let told = usize::try_from(error.mtu).ok().filter(|mtu| *mtu < ip_bytes);
-            return Ok(Some(Fate::TooBig(told)));
-        }
-        if is_closed_port(&error) && error.from == Some(remote) {
-            return Ok(Some(Fate::Passed));
+        self.seq += 1;
+        let headers = if self.remote.is_ipv4() { 28 } else { 48 };
+        let payload = self.session.payload(self.seq, ip_bytes.saturating_sub(headers).max(TAG_BYTES));
+        match self.socket.send(&payload) {
+            Ok(_) => self.told(ip_bytes, Nanos::now() + patience, watch),
+            // By our own kernel: of the interface.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) => Ok(Some(Fate::TooBig(None))),
+            Err(error) => Err(error.into()),
         }
     }
-    Ok(None)
+
+    fn told(&mut self, ip_bytes: usize, until: Nanos, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
+        while Nanos::now() < until {
+            watch.heed()?;
+            let soon = until.min(Nanos::now() + Duration::from_millis(50));
+            let Some(answer) = self.socket.recv_until(soon)? else { continue };
+            let Some(error) = answer.error else { continue };
+            // Where enough is quoted to tell, it must be the last one. The kernel has compared the ports.
+            if answer.message.len() >= TAG_BYTES && self.session.sequence(answer.message) != Some(self.seq) {
+                continue;
+            }
+            if error.mtu > 0 {
+                let told = usize::try_from(error.mtu).ok().filter(|mtu| *mtu < ip_bytes);
+                return Ok(Some(Fate::TooBig(told)));
+            }
+            if is_closed_port(&error) && error.from == Some(self.remote) {
+                return Ok(Some(Fate::Passed));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// RFC 792 and RFC 4443 section 3.1.

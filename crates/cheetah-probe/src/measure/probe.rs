@@ -70,7 +70,7 @@ impl Probe {
                     ));
                 }
             }
-            Err((stop, watch)) if stop.is_lack_of_right() => {
+            Err((stop, watch)) if stop.is_of_raw_sockets() => {
                 report.problems.push(sentence(&stop.to_string()));
                 self.plain(&mut report, watch);
             }
@@ -83,9 +83,6 @@ impl Probe {
     fn measure(&self, wire: &mut Wire<'_>, report: &mut PathReport) -> Result<(), Stop> {
         let options = &self.options;
         let problems = &mut report.problems;
-        if wire.route.loopback {
-            problems.push("The host is this machine: there is no link, and rates are those of its memory.".into());
-        }
         let mut ways = ways::find(wire, options, problems)?;
         if ways.iter().all(|way| way.shortest.is_none()) {
             let methods =
@@ -134,7 +131,7 @@ impl Probe {
                     .map(|found| report.mtu = found),
                 Aspect::Hops | Aspect::Capacity | Aspect::Available => {
                     let noun = aspect.noun();
-                    problems.push(format!("Without the right to raw sockets, {noun} cannot be measured."));
+                    problems.push(format!("Without raw sockets, {noun} cannot be measured."));
                     Ok(())
                 }
             };

@@ -23,25 +23,38 @@ pub(super) fn measure(
     options: &Options,
     problems: &mut Vec<String>,
 ) -> Result<Option<RoundTrip>, Stop> {
-    let mut best: Option<RoundTrip> = None;
-    for way in ways.iter_mut().filter(|way| way.shortest.is_some()) {
-        let (found, late) = with(wire, way, options)?;
+    let mut best: Option<(Kind, RoundTrip)> = None;
+    let mut silent = Vec::new();
+    for way in ways {
+        let (found, late) = if way.shortest.is_some() { with(wire, way, options)? } else { (None, 0) };
         if late > 0 {
             problems
                 .push(format!("{late} answers came later than {} ms and count as lost.", options.timeout.as_millis()));
         }
-        let Some(found) = found else { continue };
-        if let Some(before) = best.filter(|before| found.loss < before.loss) {
-            problems.push(format!(
-                "The host answers only {} of {} probes by {:?}, and more by {:?}: it seems to limit how often it does.",
-                before.answered, before.sent, before.method, found.method
-            ));
+        let noun = way.kind.noun();
+        let Some(found) = found else {
+            silent.push(format!("The host does not answer {noun}."));
+            continue;
+        };
+        match best {
+            Some((_, before)) if found.loss >= before.loss => {}
+            Some((kind, RoundTrip { answered, sent, .. })) => {
+                let limits = "it seems to limit how often it does";
+                problems.push(format!(
+                    "The host answered {answered} of {sent} {}, and more {noun}: {limits}.",
+                    kind.noun()
+                ));
+                best = Some((way.kind, found));
+            }
+            None => best = Some((way.kind, found)),
         }
-        best = Some(best.filter(|before| before.loss <= found.loss).unwrap_or(found));
-        if options.method.is_some() || best.is_some_and(|best| best.loss <= LOSS_SUSPECT) {
+        if options.method.is_some() || best.is_some_and(|(_, best)| best.loss <= LOSS_SUSPECT) {
             break;
         }
     }
+    // Of a host that answers nothing, that is said elsewhere.
+    problems.extend(silent.into_iter().filter(|_| best.is_some()));
+    let best = best.map(|(_, best)| best);
     if best.is_some_and(|best| best.method == Kind::Udp.method() && best.loss > 0.0) {
         problems.push(
             "Hosts limit how often they say that a port is closed, so the loss may be theirs, not the path's.".into(),

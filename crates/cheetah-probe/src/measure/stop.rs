@@ -10,6 +10,9 @@ pub(super) enum Stop {
     /// Somebody wants it to end.
     #[error("it was interrupted")]
     Cancelled,
+    /// The kernel does not take packets that come to itself from itself by a raw socket.
+    #[error("the host is this machine: there is no link, only the kernel's way back to itself")]
+    Loopback,
     /// There is no way.
     #[error(transparent)]
     Route(#[from] RouteError),
@@ -28,8 +31,8 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// Whether it is for lack of the right to raw sockets, so that others may do.
-    pub(super) const fn is_lack_of_right(&self) -> bool {
-        matches!(self, Self::Send(SendError::NotPermitted) | Self::Capture(CaptureError::NotPermitted))
+    /// Whether ordinary sockets may do nonetheless.
+    pub(super) const fn is_of_raw_sockets(&self) -> bool {
+        matches!(self, Self::Loopback | Self::Send(SendError::NotPermitted) | Self::Capture(CaptureError::NotPermitted))
     }
 }

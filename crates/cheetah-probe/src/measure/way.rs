@@ -35,6 +35,16 @@ impl Kind {
         }
     }
 
+    /// What is sent, as one says it in a sentence.
+    pub(super) const fn noun(self) -> &'static str {
+        match self {
+            Self::Echo => "ICMP echo requests",
+            Self::Syn => "TCP SYNs",
+            Self::Ack => "TCP segments outside of a connection",
+            Self::Udp => "UDP to a closed port",
+        }
+    }
+
     /// Those that the options allow.
     pub(super) fn allowed(options: &Options) -> Vec<Self> {
         Self::ALL.into_iter().filter(|kind| options.method.is_none_or(|method| method == kind.method())).collect()
@@ -91,9 +101,12 @@ impl Way {
         self.shortest = Some(self.shortest.map_or(trip, |shortest| shortest.min(trip)));
     }
 
-    /// How long to wait for an answer that is not late by accident: some round trips, at least a fifth of a second.
-    pub(super) fn patience(&self, timeout: Duration) -> Duration {
-        self.shortest.map_or(timeout, |trip| (trip * 4).max(Duration::from_millis(200)).min(timeout))
+    /// How long to wait for an answer that is not late by accident: some round trips, at least a fifth of a second, and for each
+    /// packet of a train what it takes on a link of 1 Mbit/s.
+    pub(super) fn patience(&self, packets: u32, timeout: Duration) -> Duration {
+        const EACH: Duration = Duration::from_millis(12);
+        let trips = |trip: Duration| (trip * 4).max(Duration::from_millis(200)) + EACH * packets;
+        self.shortest.map_or(timeout, |trip| trips(trip).min(timeout))
     }
 }
 

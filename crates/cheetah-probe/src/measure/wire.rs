@@ -102,6 +102,9 @@ impl<'a> Wire<'a> {
 
     fn parts(address: IpAddr, options: &Options) -> Result<(Route, Box<dyn Sender>, Capture), Stop> {
         let route = Route::to(address)?;
+        if route.loopback {
+            return Err(Stop::Loopback);
+        }
         let sender = send::open(&route, options.send)?;
         let capture = Capture::open(&route)?;
         Ok((route, sender, capture))
