@@ -12,12 +12,14 @@ mod error;
 mod line;
 mod memory;
 mod packet;
+mod quiet;
 pub mod realtime;
 mod ring;
 mod sequential;
 mod stamps;
 mod txtime;
 mod wait;
+mod warm;
 mod xdp;
 
 use std::fmt;
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 pub use error::SendError;
 pub(crate) use packet::{PacketSocket, set_option};
+pub use quiet::quiet_start;
 
 use crate::clock::Nanos;
 use crate::frame::ETHERNET_BYTES;

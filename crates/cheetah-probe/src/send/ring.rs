@@ -121,6 +121,10 @@ impl Line for Ring {
         }
     }
 
+    fn idle(&mut self) {
+        let _ = send(self.socket.as_fd(), &[], SendFlags::DONTWAIT);
+    }
+
     fn stamps(&mut self, calls: &[Call]) -> Option<Vec<Option<Nanos>>> {
         let packets = calls.iter().map(|call| call.packets).sum();
         let left = self.stamps.collect(&self.socket, packets);

@@ -12,12 +12,18 @@ use crate::clock::Nanos;
 /// is also the longest anything spins for one packet.
 pub(super) const SPIN: Duration = Duration::from_micros(300);
 
-/// Waits until `due`, exactly: sleeps until shortly before and spins through the rest. Returns what the clock said.
-pub(super) fn until(due: Nanos) -> Nanos {
-    let now = Nanos::now();
-    if due.since(now) > SPIN * 2 {
+/// Sleeps until shortly before `due`, if it is worth it. Returns whether it was.
+pub(super) fn sleep_before(due: Nanos) -> bool {
+    let worth_it = due.since(Nanos::now()) > SPIN * 2;
+    if worth_it {
         sleep_until(due - SPIN);
     }
+    worth_it
+}
+
+/// Waits until `due`, exactly: sleeps until shortly before and spins through the rest. Returns what the clock said.
+pub(super) fn until(due: Nanos) -> Nanos {
+    sleep_before(due);
     loop {
         // No pause instruction here: under a hypervisor it may cost a trip out of the machine.
         let now = Nanos::now();

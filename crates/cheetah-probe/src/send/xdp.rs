@@ -65,15 +65,15 @@ pub(super) fn open(route: &Route, options: Options) -> Result<Spinning<Xdp>, Sen
         );
         return Err(SendError::unavailable(Backend::Xdp, why));
     }
-    let xdp = Xdp::open(route.index, frame_bytes);
+    let xdp = Xdp::open(route.index);
     let xdp = xdp.map_err(|error| SendError::opening(Backend::Xdp, &route.interface, error))?;
     Ok(Spinning::new(xdp, route.interface.clone(), options))
 }
 
 impl Xdp {
-    fn open(index: u32, frame_bytes: usize) -> io::Result<Self> {
+    fn open(index: u32) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-        let umem = Umem::register(&socket, frame_bytes, PLACES)?;
+        let umem = Umem::register(&socket, PLACES)?;
         let (descriptors, completions) = rings::open(&socket, PLACES)?;
         let budget = i32::try_from(PLACES).unwrap_or_default();
         let _ = set_option(&socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget);
@@ -89,7 +89,7 @@ impl Xdp {
     /// Takes back the places of frames the kernel is done with, and notes when it was.
     fn take_back(&mut self) {
         while let Some(address) = self.completions.take() {
-            let place = self.umem.place(address);
+            let place = Umem::place(address);
             let Some(nth) = self.busy.get_mut(place).and_then(Option::take) else { continue };
             if let Some(done) = self.done.get_mut(nth.wrapping_sub(self.train) as usize) {
                 *done = self.umem.stamp(place);
@@ -114,7 +114,7 @@ impl Line for Xdp {
     const BACKEND: Backend = Backend::Xdp;
 
     fn frame_bytes_max(&self) -> usize {
-        self.umem.frame_bytes_max()
+        umem::FRAME_BYTES_MAX
     }
 
     fn put(&mut self, frame: &[u8]) -> bool {
@@ -148,6 +148,10 @@ impl Line for Xdp {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
+    }
+
+    fn idle(&mut self) {
+        let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
     }
 
     /// The kernel stamps frames when the driver is done with them. Drivers that hand packets on at once do so within the call

@@ -9,14 +9,14 @@ use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
 
 use crate::send::memory::Memory;
 
-/// A place of a page is the largest there is.
-const PLACE_BYTES_MAX: usize = 4096;
+/// Each frame has a page of its own: that is the most there is, and two on one would not take the same time to send.
+const PLACE_BYTES: usize = 4096;
 
 /// Room for `struct xsk_tx_metadata`, so much that frames are aligned as the processor's caches are.
 const ABOUT_BYTES: usize = 64;
 
 /// The longest frame, in bytes.
-pub(super) const FRAME_BYTES_MAX: usize = PLACE_BYTES_MAX - ABOUT_BYTES;
+pub(super) const FRAME_BYTES_MAX: usize = PLACE_BYTES - ABOUT_BYTES;
 
 /// `XDP_UMEM_TX_METADATA_LEN`, Linux 6.11: there is something said about frames.
 const XDP_UMEM_TX_METADATA_LEN: u32 = 1 << 2;
@@ -32,20 +32,18 @@ const XDP_TX_METADATA: u32 = 1 << 1;
 pub(super) struct Umem {
     memory: Memory,
     places: u32,
-    place_bytes: usize,
     /// Whether the kernel knows of what is said about frames.
     stamps: bool,
 }
 
 impl Umem {
     /// Makes it and has it registered.
-    pub(super) fn register(socket: impl AsFd, frame_bytes: usize, places: u32) -> io::Result<Self> {
-        let place_bytes = (frame_bytes + ABOUT_BYTES).next_power_of_two().clamp(2048, PLACE_BYTES_MAX);
-        let memory = Memory::anonymous(place_bytes * places as usize)?;
+    pub(super) fn register(socket: impl AsFd, places: u32) -> io::Result<Self> {
+        let memory = Memory::anonymous(PLACE_BYTES * places as usize)?;
         let with = |flags, tx_metadata_len| XdpUmemReg {
             addr: memory.address(),
             len: memory.bytes() as u64,
-            chunk_size: place_bytes as u32,
+            chunk_size: PLACE_BYTES as u32,
             headroom: 0,
             flags,
             tx_metadata_len,
@@ -55,12 +53,7 @@ impl Umem {
         if !stamps {
             set_xdp_umem_reg(&socket, with(XdpUmemRegFlags::empty(), 0))?;
         }
-        Ok(Self { memory, places, place_bytes, stamps })
-    }
-
-    /// The longest frame that fits a place, in bytes.
-    pub(super) const fn frame_bytes_max(&self) -> usize {
-        self.place_bytes - ABOUT_BYTES
+        Ok(Self { memory, places, stamps })
     }
 
     /// Copies a frame into its place. Returns the address and the options for its descriptor.
@@ -75,17 +68,17 @@ impl Umem {
     }
 
     /// The place an address is in.
-    pub(super) const fn place(&self, address: u64) -> usize {
-        address as usize / self.place_bytes
+    pub(super) const fn place(address: u64) -> usize {
+        address as usize / PLACE_BYTES
     }
 
     /// When the kernel was done with the frame, in nanoseconds of `CLOCK_TAI`.
     pub(super) fn stamp(&self, place: usize) -> Option<u64> {
-        let stamp = self.memory.wide_cell(place % self.places as usize * self.place_bytes + STAMP_OFFSET).load(Acquire);
+        let stamp = self.memory.wide_cell(place % self.places as usize * PLACE_BYTES + STAMP_OFFSET).load(Acquire);
         (self.stamps && stamp > 0).then_some(stamp)
     }
 
     const fn start(&self, nth: u32) -> usize {
-        (nth % self.places) as usize * self.place_bytes
+        (nth % self.places) as usize * PLACE_BYTES
     }
 }

@@ -1,0 +1,90 @@
+//! Starting a train when the kernel's clock tick is least in its way.
+//!
+//! A tick takes a CPU for some 5 µs, under a hypervisor for some 30 µs, and whatever is due meanwhile is late. Ticks are at
+//! whole multiples of their period on `CLOCK_MONOTONIC` (Linux since 6.4; before, they may be elsewhere, and nothing is won
+//! or lost). Where packets leave within a tick's period is chosen so that few of them, or none, fall upon one.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_getres};
+
+use crate::clock::Nanos;
+
+/// What is kept clear around a tick.
+const BEFORE: Duration = Duration::from_micros(20);
+const AFTER: Duration = Duration::from_micros(80);
+
+/// How many starts are tried within a period.
+const TRIES: u32 = 64;
+
+/// The best time to start a train of packets with these offsets, at `earliest` or less than a tick's period (1 to 10 ms)
+/// later.
+#[must_use]
+pub fn quiet_start(earliest: Nanos, offsets: &[Duration]) -> Nanos {
+    // The resolution of the coarse clock is that period.
+    let period = clock_getres(ClockId::MonotonicCoarse);
+    let period = Duration::new(0, u32::try_from(period.tv_nsec).unwrap_or_default());
+    start_between_ticks(period, earliest, offsets)
+}
+
+fn start_between_ticks(period: Duration, earliest: Nanos, offsets: &[Duration]) -> Nanos {
+    if period <= BEFORE + AFTER {
+        return earliest;
+    }
+    let starts = (0..TRIES).map(|nth| earliest + period * nth / TRIES);
+    // Of equally good ones the earliest.
+    starts
+        .min_by_key(|start| offsets.iter().filter(|offset| is_at_tick(period, *start + **offset)).count())
+        .unwrap_or(earliest)
+}
+
+fn is_at_tick(period: Duration, at: Nanos) -> bool {
+    let nanos = |duration: Duration| u64::from(duration.subsec_nanos());
+    (at + BEFORE).0 % nanos(period).max(1) < nanos(BEFORE + AFTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_millis(4);
+
+    fn offsets(packets: u32, gap: Duration) -> Vec<Duration> {
+        (0..packets).map(|nth| gap * nth).collect()
+    }
+
+    fn hit(start: Nanos, offsets: &[Duration]) -> usize {
+        offsets.iter().filter(|offset| is_at_tick(PERIOD, start + **offset)).count()
+    }
+
+    #[test]
+    fn a_train_shorter_than_a_tick_is_between_two() {
+        for gap in [0, 10, 50].map(Duration::from_micros) {
+            let offsets = offsets(50, gap);
+            for earliest in (0..100).map(|nth| Nanos(1_000_000_000 + nth * 77_777)) {
+                let start = start_between_ticks(PERIOD, earliest, &offsets);
+                assert!(start >= earliest && start < earliest + PERIOD);
+                assert_eq!(hit(start, &offsets), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_longer_one_is_hit_less_than_by_chance() {
+        let offsets = offsets(50, Duration::from_micros(242));
+        let earliest = Nanos(1_000_000_000);
+        let start = start_between_ticks(PERIOD, earliest, &offsets);
+        assert!(hit(start, &offsets) <= hit(earliest, &offsets));
+        assert_eq!(hit(start, &offsets), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_helped_starts_at_once() {
+        let offsets = offsets(5_000, Duration::from_micros(1));
+        let earliest = Nanos(1_000_000_123);
+        assert!(start_between_ticks(PERIOD, earliest, &offsets) < earliest + PERIOD);
+        assert_eq!(start_between_ticks(Duration::ZERO, earliest, &offsets), earliest);
+        assert_eq!(start_between_ticks(PERIOD, earliest, &[]), earliest);
+        assert!(quiet_start(earliest, &[Duration::ZERO]) >= earliest);
+    }
+}
