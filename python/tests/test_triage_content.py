@@ -256,3 +256,67 @@ def test_what_says_where_a_file_is_and_cannot_be_read_is_that_files_problem_and_
     assert large["why"] == "its metadata could not be read: the disk has a bad sector"
     assert [(problem.path, problem.offset) for problem in result.problems] == [("/large", where)]
     assert (last["read_state"], last["why"]) == ("whole", None)
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ext4 with a file that has five names, which say different things of it, and one that has one."""
+    folder = tmp_path_factory.mktemp("linked")
+    tree = folder / "tree"
+    tree.mkdir()
+    (tree / "picture.jpg").write_bytes(JPEG)
+    for name in ("a.txt", "b.exe", "z.jpg", "copy"):
+        (tree / name).hardlink_to(tree / "picture.jpg")
+    (tree / "other.jpg").write_bytes(JPEG + b"other")
+    image = folder / "linked.raw"
+    run(program("mkfs.ext4"), "-q", "-d", tree, image, "8M")
+    return image
+
+
+class Counted(Raw):
+    """Counts the reads of one place."""
+
+    def __init__(self, path: Path, place: int):
+        super().__init__(path)
+        self._place = place
+        self.reads = 0
+
+    def pread(self, offset: int, length: int) -> bytes:
+        self.reads += offset <= self._place < offset + length
+        return super().pread(offset, length)
+
+
+def test_a_file_with_several_names_is_read_once_and_judged_by_each(linked: Path) -> None:
+    place = linked.read_bytes().find(JPEG[1000:2000])
+    names = [one for one in entries(linked).values() if one.path.count("/") == 1 and one.attr_type is None]
+    names = [one for one in names if not one.path.startswith("/$")]
+    apart = {}
+    for one in names:
+        alone = content.analyse(worker(linked, "ext4"), [one])
+        apart.update(rows(alone))
+    assert rows(content.analyse(worker(linked, "ext4"), names)) == apart
+    names = [one for one in names if one.path != "/other.jpg"]
+    once, source = Counted(linked, place), Counted(linked, place)
+    content.analyse(worker(linked, "ext4", once), names[:1])
+    together = content.analyse(worker(linked, "ext4", source), names)
+    assert source.reads == once.reads > 0
+    odd = {one.path: apart[one.row]["type_mismatch"] for one in names}
+    assert odd["/a.txt"] and not odd["/picture.jpg"]
+    assert together.bytes_read == len(JPEG)
+    assert {one.path for one in together.findings} == {path for path, is_odd in odd.items() if is_odd}
+
+
+def test_rules_that_ask_for_names_are_asked_for_each(linked: Path, tmp_path: Path) -> None:
+    (tmp_path / "names.yar").write_text('rule named { condition: filename == "copy" }')
+    names = [one for one in entries(linked).values() if one.path in ("/picture.jpg", "/a.txt", "/copy")]
+    result = content.analyse(worker(linked, "ext4", yara=(str(tmp_path / "names.yar"),)), names)
+    assert [one.path for one in result.findings if one.kind == "yara"] == ["/copy"]
+
+
+def test_what_cannot_be_read_of_a_file_is_said_of_each_of_its_names(linked: Path) -> None:
+    place = linked.read_bytes().find(JPEG[20_000:21_000])
+    names = [one for one in entries(linked).values() if one.path in ("/picture.jpg", "/a.txt", "/other.jpg")]
+    result = content.analyse(worker(linked, "ext4", Raw(linked, (place, place + 512))), names)
+    states = {one.path: rows(result)[one.row]["read_state"] for one in names}
+    assert states == {"/picture.jpg": "partial", "/a.txt": "partial", "/other.jpg": "whole"}
+    assert {one.path for one in result.problems} == {"/picture.jpg", "/a.txt"}

@@ -1,9 +1,9 @@
 """What is in files: one pass over the bytes of each gives hashes, type and hits.
 
-The files of a batch are read in the order in which they lie on the disk, so that reads go forward; their rows come in
-the order of the batch. A file whose bytes were not all read has no hash. A deleted file is read as long as the file
-system says that its clusters are free: what they hold is then probably its own, which its row says. Slack is not
-read."""
+The files of a batch are read in the order in which they lie on the disk, so that reads go forward, and a file with
+several names (hard links) once for all of them; their rows come in the order of the batch. A file whose bytes were
+not all read has no hash. A deleted file is read as long as the file system says that its clusters are free: what they
+hold is then probably its own, which its row says. Slack is not read."""
 
 import collections.abc
 import dataclasses
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytsk3
 
 from cheetah.triage import allocation, extensions, hashset, pieces, places, scan, score, types
-from cheetah.triage.image import GONE
+from cheetah.triage.reader import Opened, Reader, reason
 from cheetah.triage.settings import Settings
 from cheetah.triage.signatures import HEAD_BYTES, Type
 from cheetah.triage.store import CONTENT
@@ -39,6 +39,8 @@ class Tools:
         self.engine = scan.load(settings.keywords, settings.yara)
         self.known = hashset.open_lists(settings.known)
         self.wanted = hashset.open_lists(settings.wanted)
+        self.asks_for_names = self.engine is not None and self.engine.asks_for_names
+        """Whether a file that has several names is another one under each, as there are rules that ask for them."""
         needed = hashset.algorithms([*self.known, *self.wanted]) | set(settings.hashes)
         self.algorithms = tuple(name for name in ("md5", "sha1", "sha256") if name in needed)
         self._allocations: dict[int, allocation.Allocation | allocation.Unknown] = {}
@@ -100,21 +102,6 @@ def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocati
         return allocation.Unknown(f"which blocks are free could not be read: {error}")
 
 
-@dataclasses.dataclass
-class Opened:
-    """A file's stream, ready to be read."""
-
-    entry: Entry
-    file: pytsk3.File
-    size: int
-    first: int
-    """Where its first run is, in bytes of the volume: what reads are ordered by."""
-    encrypted: bool
-    skip: str | None = None
-    """Why its content is not its own any more."""
-    note: str | None = None
-
-
 def analyse(worker: Worker, entries: list[Entry]) -> Result:
     """Reads a batch of files."""
     tools = Tools.of(worker)
@@ -127,16 +114,18 @@ def analyse(worker: Worker, entries: list[Entry]) -> Result:
             contents[entry.row] = one
         else:
             opened.append(one)
-    for one in sorted(opened, key=lambda one: (one.entry.volume, one.first, one.entry.row)):
-        reader = Reader(one, worker, worker.settings.max_file)
-        contents[one.entry.row], found, unsearched = _read(tools, one, reader)
+    read: Read | None = None
+    for one in sorted(opened, key=lambda one: (one.entry.volume, one.first, one.entry.stream, one.entry.row)):
+        if read is None or read.stream != one.entry.stream or tools.asks_for_names:
+            read = _read(tools, one, worker)
+            result.bytes_read += read.reader.bytes_read
+        contents[one.entry.row], found = _judge(tools, one, read)
         result.findings.extend(found)
-        result.bytes_read += reader.bytes_read
-        _problems(one.entry, reader.unreadable, result)
-        if unsearched:
+        _problems(one.entry, read.reader.unreadable, result)
+        if read.unsearched:
             # With a place, so that it is tried again when the run goes on.
             place = worker.volumes[one.entry.volume].start + one.first
-            sentence = f"the file was not searched for everything: {unsearched}"
+            sentence = f"the file was not searched for everything: {read.unsearched}"
             result.problems.append(Problem("content", sentence, one.entry.volume, one.entry.path, place))
     rows = [vars(contents[entry.row]) for entry in entries]
     result.rows = pa.Table.from_pylist(rows, schema=CONTENT)
@@ -169,7 +158,7 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened 
     unreadable = worker.take_unreadable()
     if failed is not None or unreadable:
         _problems(entry, unreadable, result)
-        why = f"its metadata could not be read: {_reason(unreadable, failed)}"
+        why = f"its metadata could not be read: {reason(unreadable, failed)}"
         return Content(entry.row, "unreadable", why)
     if attribute is None:
         return Content(entry.row, "skipped", "its metadata names no content")
@@ -225,11 +214,27 @@ def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> No
         one.note = "deleted; its clusters are free, but may have been used by others in between"
 
 
-def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Finding], str | None]:
-    """All of a file; the last says what in it was not searched, and why."""
+@dataclasses.dataclass
+class Read:
+    """What was found in a stream, whatever it is called."""
+
+    stream: tuple[int, ...]
+    reader: Reader
+    head: bytes
+    hashes: dict[str, bytes]
+    known: bool
+    hits: list[scan.Hit]
+    unsearched: str | None
+    """What in it was not searched, and why."""
+    in_pieces: bool
+
+
+def _read(tools: Tools, one: Opened, worker: Worker) -> Read:
+    """All of a stream."""
+    reader = Reader(one, worker, worker.settings.max_file)
     digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
-    stream = scan.Stream(tools.engine) if tools.engine is not None and one.size else None
-    if stream is not None and tools.engine is not None:
+    searched = scan.Stream(tools.engine) if tools.engine is not None and one.size else None
+    if searched is not None and tools.engine is not None:
         tools.engine.name(one.entry.path)
     head = b""
     for offset, piece in reader.pieces():
@@ -238,17 +243,24 @@ def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Fi
         if reader.complete:
             for digest in digests.values():
                 digest.update(piece)
-        if stream is not None:
-            stream.feed(piece, offset)
+        if searched is not None:
+            searched.feed(piece, offset)
     hashes: dict[str, bytes] = {name: digest.digest() for name, digest in digests.items()} if reader.complete else {}
     known = any(one_list.contains([hashes.get(one_list.algorithm)])[0] for one_list in tools.known)
+    if searched is None or known:
+        return Read(one.entry.stream, reader, head, hashes, known, [], None, in_pieces=False)
+    hits = searched.finish()
+    return Read(one.entry.stream, reader, head, hashes, known, hits, searched.trouble, searched.in_pieces)
+
+
+def _judge(tools: Tools, one: Opened, read: Read) -> tuple[Content, list[Finding]]:
+    """What a stream is under one of its names."""
+    reader, head, hashes = read.reader, read.head, read.hashes
     wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)
-    hits = stream.finish() if stream is not None and not known else []
-    unsearched = stream.trouble if stream is not None and not known else None
-    whys = [why for why in (reader.why(), unsearched, one.note) if why]
+    whys = [why for why in (reader.why(), read.unsearched, one.note) if why]
     found = None if one.size and not head else types.EFS if one.encrypted else types.recognise(head, one.size)
     trusted = not one.entry.deleted and reader.complete
-    odd = None if known or one.encrypted else extensions.mismatch(one.entry.extension, found, head, trusted)
+    odd = None if read.known or one.encrypted else extensions.mismatch(one.entry.extension, found, head, trusted)
     content = Content(
         one.entry.row,
         reader.state(),
@@ -259,13 +271,12 @@ def _read(tools: Tools, one: Opened, reader: "Reader") -> tuple[Content, list[Fi
         type=found.name if found else None,
         mime=found.mime if found else None,
         type_mismatch=odd is not None,
-        known=known,
+        known=read.known,
         wanted=wanted,
-        hits=sum(max(1, len(hit.offsets)) for hit in hits),
+        hits=sum(max(1, len(hit.offsets)) for hit in read.hits),
         bytes_read=reader.bytes_read,
     )
-    in_pieces = stream is not None and stream.in_pieces
-    return content, list(_findings(one.entry, content, found, odd, hits, in_pieces)), unsearched
+    return content, list(_findings(one.entry, content, found, odd, read.hits, read.in_pieces))
 
 
 def _findings(
@@ -298,101 +309,6 @@ _ENCRYPTED = {
     "random": "nothing tells what it is, and its bytes look random: perhaps an encrypted container",
     "efs": "it is encrypted by the file system (EFS); its hashes are of the bytes as they are stored",
 }
-
-
-class Reader:
-    """Reads a stream from its beginning to its end. `complete` says, at any time, that nothing is missing so far."""
-
-    def __init__(self, one: Opened, worker: Worker, max_bytes: int):
-        self._one = one
-        self._worker = worker
-        self._end = min(one.size, max_bytes)
-        self._max_bytes = max_bytes
-        self._lost = 0
-        self._given_up = 0
-        self._tried = False
-        self._error = ""
-        self.bytes_read = 0
-        self._noted: list[tuple[int, int, str]] = []
-        self.unreadable: list[tuple[int, int, str]] = []
-        """What the source could not give: offset and length in the image, and why; the smallest pieces that were
-        tried."""
-
-    @property
-    def complete(self) -> bool:
-        """All that was to be read so far was read, and it will be read to the end."""
-        return not self._lost and not self._given_up and self._end == self._one.size
-
-    def pieces(self) -> collections.abc.Iterator[tuple[int, bytes]]:
-        """Offset and bytes, ascending. What cannot be read is left out."""
-        for offset, length, content, given_up in pieces.of(self._read, 0, self._end):
-            if content is not None:
-                self.bytes_read += length
-                yield offset, content
-                continue
-            if given_up or self._error == GONE:
-                self._given_up += length
-            else:
-                self._lost += length
-            # Of what is given up, the failures that led to it are noted already.
-            self._keep_noted([] if given_up else self._noted)
-
-    def _keep_noted(self, noted: list[tuple[int, int, str]]) -> None:
-        """Neighbours that are lost for the same reason are one range."""
-        for offset, length, why in noted:
-            last, last_length, last_why = self.unreadable[-1] if self.unreadable else (-1, 0, "")
-            if (last + last_length, last_why) == (offset, why):
-                self.unreadable[-1] = (last, last_length + length, why)
-            else:
-                self.unreadable.append((offset, length, why))
-
-    def _read(self, offset: int, length: int) -> bytes | None:
-        """All of these bytes, or None and `_error`."""
-        entry = self._one.entry
-        # The Sleuth Kit may go on after an error of the source, with zeros: only what the source says counts.
-        failed: OSError | None = None
-        piece = b""
-        try:
-            if entry.attr_type is None:
-                piece = self._one.file.read_random(offset, length)
-            else:
-                piece = self._one.file.read_random(offset, length, entry.attr_type, entry.attr_id)
-        except OSError as error:
-            failed = error
-        unreadable = self._worker.take_unreadable()
-        if not unreadable and failed is None and len(piece) == length:
-            return bytes(piece)
-        self._error = _reason(unreadable, failed)
-        self._tried |= not unreadable or any(why != GONE for _, _, why in unreadable)
-        # The last is what was tried alone.
-        self._noted = unreadable[-1:]
-        return None
-
-    def state(self) -> Any:
-        """The row's read_state."""
-        if self.complete:
-            return "whole"
-        return "partial" if self.bytes_read else "unreadable" if self._tried else "unread"
-
-    def why(self) -> str | None:
-        """What is missing."""
-        said = []
-        if self._lost:
-            said.append(f"{self._lost} of its {self._one.size} bytes could not be read: {self._error}")
-        if self._given_up:
-            said.append(f"{self._given_up} bytes were given up after many failures, and may be readable: {self._error}")
-        if said:
-            return "; ".join(said)
-        if self._end != self._one.size:
-            return f"larger than the limit of {self._max_bytes} bytes: only its first {self._end} bytes were read"
-        return None
-
-
-def _reason(unreadable: list[tuple[int, int, str]], error: OSError | None) -> str:
-    """What the source said; else what The Sleuth Kit said."""
-    if unreadable:
-        return unreadable[-1][2]
-    return str(error).split(") ", 1)[-1] if error is not None else "the file ends before its size says"
 
 
 def _hex(hashes: dict[str, bytes], name: str) -> str | None:

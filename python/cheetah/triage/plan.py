@@ -14,6 +14,8 @@ from cheetah.triage.task import Entry, Task, Volume
 
 BATCH_FILES = 128
 BATCH_BYTES = 16 << 20
+NAMES_MAX = 1024
+"""The names of a file are in one batch, so that it is read once, up to so many files and names."""
 FIRST_BATCHES = 8
 FIRST_BATCH_FILES = 16
 """The first few batches are small, so that what ranks highest is known soon."""
@@ -55,12 +57,14 @@ def skipped(rows: pa.RecordBatch) -> list[str | None]:
 
 
 class Order:
-    """The files to read, the most promising first; of equal rank, as they are listed, which is about as they lie."""
+    """The files to read, the most promising first; of equal rank, as they are listed, which is about as they lie. A
+    file with several names comes where the most promising of them does, all of them together."""
 
     def __init__(self, settings: Settings):
         self._settings = settings
         self._rows: list[npt.NDArray[np.int64]] = []
         self._ranks: list[npt.NDArray[np.int32]] = []
+        self._streams: list[npt.NDArray[np.uint64]] = []
         self._count = 0
 
     def add(self, rows: pa.RecordBatch, ranks: pa.Array) -> None:
@@ -69,14 +73,29 @@ class Order:
         places = np.flatnonzero(wanted)
         self._rows.append(places + self._count)
         self._ranks.append(ranks.to_numpy(zero_copy_only=False).astype(np.int32)[places])
+        self._streams.append(_streams(rows)[places])
         self._count += rows.num_rows
 
     def rows(self) -> npt.NDArray[np.int64]:
         """Row numbers, best first; all that are to be read."""
         rows = np.concatenate(self._rows) if self._rows else np.zeros(0, np.int64)
         ranks = np.concatenate(self._ranks) if self._ranks else np.zeros(0, np.int32)
-        best = rows[np.lexsort((rows, -ranks.astype(np.int64)))]
-        return best[:QUICK_FILES] if self._settings.quick else best
+        streams = np.concatenate(self._streams) if self._streams else np.zeros(0, np.uint64)
+        best = np.lexsort((rows, -ranks.astype(np.int64)))
+        if self._settings.quick:
+            best = best[:QUICK_FILES]
+        _, first, which = np.unique(streams[best], return_index=True, return_inverse=True)
+        return rows[best[np.argsort(first[which], kind="stable")]]
+
+
+def _streams(rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """A number for each row that names of one stream share. That others share it too costs nothing but their place in
+    the order."""
+    numbers = np.zeros(rows.num_rows, np.uint64)
+    for name in ("volume", "inode", "attr_type", "attr_id"):
+        column = pc.fill_null(rows.column(name), 0).to_numpy(zero_copy_only=False).astype(np.uint64)
+        numbers = (numbers ^ column) * np.uint64(0x9E3779B97F4A7C15)
+    return numbers
 
 
 def content_tasks(listing: Rows, order: npt.NDArray[np.int64], settings: Settings) -> Iterator[Task]:
@@ -86,9 +105,12 @@ def content_tasks(listing: Rows, order: npt.NDArray[np.int64], settings: Setting
     rows = iter(order)
     for row, found in zip(order, listing.take(rows), strict=True):
         entry = _entry(int(row), found)
+        if batch and batch[-1].stream == entry.stream and len(batch) < NAMES_MAX:
+            batch.append(entry)
+            continue
         cost = min(entry.size, settings.max_file)
         files_max = FIRST_BATCH_FILES if made < FIRST_BATCHES else BATCH_FILES
-        if batch and (len(batch) == files_max or total + cost > BATCH_BYTES or batch[0].volume != entry.volume):
+        if batch and (len(batch) >= files_max or total + cost > BATCH_BYTES or batch[0].volume != entry.volume):
             yield Task.of_entries(batch[0].volume, batch)
             batch, total, made = [], 0, made + 1
         batch.append(entry)

@@ -30,6 +30,8 @@ KEYWORDS_MAX = 200_000
 _PATTERNS_A_RULE = 2000
 _NAMESPACE = "cheetah keywords"
 _GLOBALS = ("filename", "filepath", "extension", "filetype", "owner")
+# Those of them that have a value here.
+_NAMES_ASKED = re.compile(r"\b(?:filename|filepath|extension)\b")
 _EXCERPT_BYTES = 32
 
 
@@ -92,6 +94,8 @@ class Engine:
                 raise ValueError(f"{name}: these YARA rules do not compile: {_colourless(str(error))}") from error
         compiler.new_namespace(_NAMESPACE)
         self._has_rules = bool(rules)
+        self.asks_for_names = any(_NAMES_ASKED.search(text) for _, text in rules)
+        """Whether what is found may depend on what a file is called."""
         for source in self._keyword_rules():
             compiler.add_source(source)
         self._scanner = _scanner(compiler)

@@ -4,9 +4,11 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    # Whoever only hands tasks on need not wait for it to be imported.
+    import pyarrow as pa
 
 Stage = Literal["volumes", "listing", "content", "unallocated"]
 STAGES: tuple[Stage, ...] = ("volumes", "listing", "content", "unallocated")
@@ -50,6 +52,12 @@ class Entry:
     extension: str
     deleted: bool
     allocated: bool
+
+    @property
+    def stream(self) -> tuple[int, ...]:
+        """What two entries have in common that are names of the same stream (hard links)."""
+        kind, number = (-1 if one is None else one for one in (self.attr_type, self.attr_id))
+        return self.volume, self.inode, kind, number, self.deleted, self.allocated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +155,7 @@ class Place:
 class Result:
     """What a task brought: tables for the store, more tasks, and what went wrong."""
 
-    rows: pa.Table | None = None
+    rows: "pa.Table | None" = None
     """Listing rows (`store.LISTING`) or content rows (`store.CONTENT`), by the task's stage."""
     findings: list[Finding] = dataclasses.field(default_factory=list)
     tasks: list[Task] = dataclasses.field(default_factory=list)
@@ -164,6 +172,8 @@ class Result:
     """Bytes of files or of unallocated space that were read, not what crossed the link for them."""
     failed: bool = False
     """Nothing came of it; it will be tried again when the run goes on."""
+    gone: bool = False
+    """The source answered nothing for so long that the rest was not tried."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +181,7 @@ class Event:
     """What `progress` hears, several times a second at most. `total` is what is known so far, and grows."""
 
     stage: str
-    """A stage, or "ranking", "merging", "report", "done"."""
+    """A stage, or "lists", "ranking", "merging", "report", "done"."""
     done: int
     total: int
     bytes: int = 0
