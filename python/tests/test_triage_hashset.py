@@ -129,15 +129,37 @@ def test_an_empty_list_is_an_error(opened: Make) -> None:
 def test_a_list_is_converted_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
     path, cache = tmp_path / "list.txt", str(tmp_path / "cache")
     path.write_text("\n".join(hashes("md5", 10)))
-    heard: list[tuple[int, int]] = []
-    (first,) = hashset.open_lists([str(path)], lambda *done: heard.append(done), cache)
-    assert heard and heard[-1] == (path.stat().st_size,) * 2
-    heard.clear()
-    assert hashset.open_lists([str(path)], lambda *done: heard.append(done), cache) == [first] and not heard
+    (first,) = hashset.open_lists([str(path)], cache=cache)
+    converted = Path(first.records).stat()
+    assert hashset.open_lists([str(path)], cache=cache) == [first]
+    assert Path(first.records).stat() == converted
     path.write_text("\n".join(hashes("md5", 11)))
     os.utime(path, ns=(1, 1))
     (second,) = hashset.open_lists([str(path)], cache=cache)
     assert second.count == 11
+
+
+@pytest.mark.parametrize("form", ["lines", "table", "records"])
+def test_progress_is_heard_all_the_while_a_list_is_prepared(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashtext, "_CHUNK_BYTES", 4096)
+    monkeypatch.setattr(hashtext, "_CSV_ROWS", 100)
+    monkeypatch.setattr(hashset, "_PIECE_BYTES", 4096)
+    monkeypatch.setattr(hashset, "_DIGEST_PIECE_BYTES", 4096)
+    inside, path, cache = hashes("sha1", 2000), tmp_path / "list", str(tmp_path / "cache")
+    records = b"".join(sorted(bytes.fromhex(one) for one in inside))
+    table = "name,sha1\n" + "".join(f"x,{one}\n" for one in inside)
+    path.write_bytes({"lines": "\n".join(inside).encode(), "table": table.encode(), "records": records}[form])
+    heard: list[tuple[int, int]] = []
+    for total in (path.stat().st_size, len(records)):
+        heard.clear()
+        hashset.open_lists([str(path)], lambda *done: heard.append(done), cache)
+        done = [one for one, _ in heard]
+        assert {of for _, of in heard} == {total}
+        assert heard[-1] == (total, total)
+        assert len(set(done)) >= 8
+        assert form == "records" or done == sorted(done)
 
 
 @pytest.mark.parametrize("kind", ["text", "records"])

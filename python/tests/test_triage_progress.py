@@ -3,6 +3,9 @@
 import io
 import json
 
+import pytest
+
+from cheetah.triage import progress
 from cheetah.triage.progress import Json, Plain, words
 from cheetah.triage.task import Event, Finding
 
@@ -37,3 +40,13 @@ def test_programs_get_an_object_a_line() -> None:
 
 def test_bytes_are_said_in_mib() -> None:
     assert words(Event("unallocated", 3 << 20, 8 << 20, unit="bytes")) == "searching unallocated space: 3 of 8 MiB"
+
+
+def test_hash_lists_that_take_long_are_told_of_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Event] = []
+    tell = progress.of_lists(heard.append)
+    tell(1 << 20, 8 << 20)
+    assert not heard
+    monkeypatch.setattr(progress, "TELL_S", 0.0)
+    tell(3 << 20, 8 << 20)
+    assert words(heard[0]) == "preparing hash lists: 3 of 8 MiB"

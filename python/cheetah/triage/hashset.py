@@ -27,6 +27,8 @@ _PIECE_BYTES = 32 << 20
 # Fewer records may be sorted by chance, whatever their length is taken to be.
 _SURE_BYTES = 1024
 _DIGEST_PIECE_BYTES = 1 << 20
+# Of a conversion, how much reading the text is; the rest is sorting.
+_READING_PART = 0.8
 _VERSION = 2
 
 Progress = collections.abc.Callable[[int, int], None]
@@ -60,7 +62,8 @@ def open_lists(
     paths: collections.abc.Iterable[str], progress: Progress | None = None, cache: str | None = None
 ) -> list[HashList]:
     """Opens lists, and converts those that are text and not in the cache yet. ValueError says which file and line is no
-    good; `progress` hears bytes done and bytes in all, of one list after the other."""
+    good; `progress` hears bytes done and bytes in all, of one list after the other: of its text while it is converted, of
+    its records while those that are there are checked."""
     return [_open(path, progress or (lambda done, total: None), cache or cache_dir()) for path in paths]
 
 
@@ -85,7 +88,7 @@ def _open(path: str, progress: Progress, cache: str) -> HashList:
         with open(stem + ".json", encoding="utf-8") as file:
             found = json.load(file)
         records = stem + ".records" if found["converted"] else path
-        if _digest(records) == found["digest"]:
+        if _digest(records, progress) == found["digest"]:
             return HashList(os.path.basename(path), found["algorithm"], records, found["count"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
@@ -104,7 +107,7 @@ def _open(path: str, progress: Progress, cache: str) -> HashList:
         "algorithm": algorithm,
         "count": count,
         "converted": is_text,
-        "digest": _digest(records),
+        "digest": _digest(records, lambda done, total: None),
     }
     # The entry comes last, so that it never names what is not there yet.
     _write(stem + ".json", json.dumps(entry).encode())
@@ -118,11 +121,14 @@ def _make_private(cache: str) -> None:
         os.chmod(cache, 0o700)
 
 
-def _digest(path: str) -> str:
+def _digest(path: str, progress: Progress) -> str:
     found = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
+        done, total = 0, os.fstat(file.fileno()).st_size
         while piece := file.read(_DIGEST_PIECE_BYTES):
             found.update(piece)
+            done += len(piece)
+            progress(done, max(done, total))
     return found.hexdigest()
 
 
@@ -203,15 +209,23 @@ def _sorted(path: str, size: int, width: int, upto: int, progress: Progress) -> 
 def _convert(path: str, records: str, progress: Progress) -> tuple[str, int]:
     """Text into sorted records, each once. Hashes are spread over files by their first byte, and each file is sorted:
     what is in memory at a time is a 256th of the list, if it is a list of hashes."""
+
+    def reading(done: int, total: int) -> None:
+        progress(int(done * _READING_PART), total)
+
+    def sorting(part: float) -> None:
+        total = os.path.getsize(path)
+        progress(int(total * (_READING_PART + (1 - _READING_PART) * part)), total)
+
     with tempfile.TemporaryDirectory(dir=os.path.dirname(records)) as scratch:
         spread: _Spread | None = None
-        for hashes in hashtext.read(path, progress):
+        for hashes in hashtext.read(path, reading):
             spread = spread or _Spread(scratch, hashes.shape[1])
             spread.add(hashes)
         if spread is None:
             raise ValueError(f"{path}: there is no hash in this list.")
         whole = os.path.join(scratch, "records")
-        count = spread.sort_into(whole)
+        count = spread.sort_into(whole, sorting)
         _replace(whole, records)
     return ALGORITHMS[spread.width], count
 
@@ -245,12 +259,13 @@ class _Spread:
                     file.write(hashes[start:end].data)
             start = end
 
-    def sort_into(self, target: str) -> int:
-        """Writes all of them, sorted, each once; returns how many there are."""
+    def sort_into(self, target: str, sorting: collections.abc.Callable[[float], None]) -> int:
+        """Writes all of them, sorted, each once; returns how many there are. `sorting` hears which part is done."""
         self._write()
         count = 0
         with open(target, "wb", opener=_for_owner) as file:
-            for path in self._paths:
+            for number, path in enumerate(self._paths, 1):
+                sorting(number / len(self._paths))
                 if not os.path.exists(path):
                     continue
                 hashes = _unique(np.fromfile(path, dtype=np.uint8).reshape(-1, self.width))

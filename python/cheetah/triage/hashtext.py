@@ -159,8 +159,15 @@ def _rows(path: str, progress: Progress, column: int, digits: int, skip: int) ->
     total = os.path.getsize(path)
     with open(path, encoding="latin-1", newline="") as file:
         done = sum(len(file.readline()) for _ in range(skip))
+
+        def counted() -> collections.abc.Iterator[str]:
+            nonlocal done
+            for line in file:
+                done += len(line)
+                yield line
+
         kept: list[str] = []
-        reader = csv.reader(file)
+        reader = csv.reader(counted())
         for row in reader:
             if not row or row[0].startswith("#"):
                 continue
@@ -173,8 +180,7 @@ def _rows(path: str, progress: Progress, column: int, digits: int, skip: int) ->
             if len(kept) == _CSV_ROWS:
                 yield _of_hex(path, kept)
                 kept = []
-                done += _CSV_ROWS
-                progress(min(total, reader.line_num * (2 * digits)), total)
+                progress(done, total)
         if kept:
             yield _of_hex(path, kept)
         progress(total, total)

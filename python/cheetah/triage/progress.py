@@ -8,17 +8,21 @@ import contextlib
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from cheetah.triage.task import Event, Finding
 from cheetah.triage.visible import plain
 
+TELL_S = 0.2
+"""Between two events of one stage."""
 PLAIN_S = 5.0
 """Between plain lines of one stage."""
 SHOWN_MAX = 3
 """Findings shown as they come, each once."""
 _STAGES = {
+    "lists": "preparing hash lists",
     "volumes": "looking for file systems",
     "listing": "listing",
     "ranking": "ranking",
@@ -31,6 +35,20 @@ _STAGES = {
 _PATH_CHARS_MAX = 100
 
 Tell = Callable[[Event], None]
+
+
+def of_lists(tell: Tell) -> Callable[[int, int], None]:
+    """Tells how hash lists get on, in bytes done and bytes in all."""
+    began_s = told_s = time.monotonic()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if now_s - told_s >= TELL_S:
+            told_s = now_s
+            tell(Event("lists", done, total, unit="bytes", elapsed_s=now_s - began_s))
+
+    return progress
 
 
 @contextlib.contextmanager
@@ -120,7 +138,9 @@ def _bar() -> Iterator[Tell]:
         line = progress.add_task("", total=None)
 
         def tell(event: Event) -> None:
-            total = event.total if event.total > event.done or event.stage in ("content", "unallocated") else None
+            total = (
+                event.total if event.total > event.done or event.stage in ("lists", "content", "unallocated") else None
+            )
             progress.update(line, description=rich.markup.escape(words(event)), completed=event.done, total=total)
             for finding in event.latest[:SHOWN_MAX]:
                 if finding not in seen:
