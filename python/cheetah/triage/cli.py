@@ -6,10 +6,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from cheetah.triage.settings import HASHES, MAX_FILE_BYTES, Settings
+
+if TYPE_CHECKING:
+    from cheetah.triage.hub import Hub
 
 _UNITS = {"": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30, "t": 40, "tib": 40}
 _LISTS = (
@@ -26,17 +29,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     settings = parse(words)
     signal.signal(signal.SIGTERM, _interrupt)
+    # What is imported takes a while, most of all when it is not in memory yet. Meanwhile workers import theirs, and
+    # the source is opened.
+    if settings.scheduler is None:
+        from cheetah.triage import pool
+
+        pool.prepare()
+    from cheetah.triage import hub
+
+    with hub.opening(settings) as opened:
+        return _triage(settings, words, opened)
+
+
+def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]") -> int:
+    """The triage of a source that is being opened."""
     from cheetah.triage import content, progress
     from cheetah.triage.folder import Misuse
     from cheetah.triage.run import Run
 
     try:
-        content.prepare(settings)
-    except ValueError as error:
-        return _complain(str(error), MISUSED, settings.json)
-    try:
         with progress.shown(json_lines=settings.json) as tell:
-            code, summary = Run(settings, tell, ["cheetah", "triage", *words]).go()
+            try:
+                content.prepare(settings, progress.of_lists(tell))
+            except ValueError as error:
+                raise Misuse(str(error)) from error
+            code, summary = Run(settings, tell, ["cheetah", "triage", *words], opened).go()
     except Misuse as error:
         return _complain(str(error), MISUSED, settings.json)
     except KeyboardInterrupt:

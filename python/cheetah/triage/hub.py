@@ -16,8 +16,8 @@ from cheetah.triage.image import Source
 from cheetah.triage.settings import Settings
 from cheetah.triage.worker import open_source
 
-SAMPLES, SAMPLE_BYTES, SAMPLES_AT_ONCE = 64, 4 << 10, 16
-"""By how many places a source is known again, of so many bytes each."""
+SAMPLES, SAMPLE_BYTES = 64, 4 << 10
+"""By how many places a source is known again, of so many bytes each; all are read at once, in one round trip."""
 CACHE_BYTES_MIN, CACHE_BYTES_MAX = 256 << 20, 16 << 30
 DRIVE = ".drive"
 PROBES, PROBE_BYTES, PROBE_S = 64, 512, 60.0
@@ -67,6 +67,14 @@ def opened(settings: Settings) -> Iterator[Hub]:
         yield Hub(share.uri, share.name, share.stats, share.lost)
 
 
+@contextlib.contextmanager
+def opening(settings: Settings) -> Iterator[Callable[[], Hub]]:
+    """Opens the source while the caller does something else: over a link that takes some round trips. Whoever calls
+    what this gives waits for it; OSError where it cannot be opened."""
+    with contextlib.ExitStack() as stack, futures.ThreadPoolExecutor(1) as pool:
+        yield pool.submit(lambda: stack.enter_context(opened(settings))).result
+
+
 def _cache_bytes() -> int:
     """A quarter of this machine's memory, within reason."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -86,7 +94,7 @@ def _last(source: str) -> str:
 def identity(uri: str, name: str) -> dict[str, Any]:
     """What a source is known by: name, size, and digests of `SAMPLES` places from its first byte to its last. The
     name is what it is called, not where it is: evidence moves."""
-    with contextlib.closing(open_source(uri)) as source, futures.ThreadPoolExecutor(SAMPLES_AT_ONCE) as pool:
+    with contextlib.closing(open_source(uri)) as source, futures.ThreadPoolExecutor(SAMPLES) as pool:
         last = max(0, source.size - SAMPLE_BYTES)
         places = [last * number // (SAMPLES - 1) for number in range(SAMPLES)]
         samples = list(pool.map(functools.partial(_sample, source), places))

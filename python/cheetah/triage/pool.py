@@ -1,6 +1,7 @@
 """Worker processes on this machine.
 
-Each has a pipe to the hub. A worker that dies, or that has neither read nor answered for `HANG_S`, has its task done
+They are forked from a process that has imported what they need (`stem`), so that this is done once, and while the hub
+does the same for itself. Each has a pipe to the hub. A worker that dies, or that has neither read nor answered for `HANG_S`, has its task done
 again by another, in a process of its own; a task that `ATTEMPTS` workers did not survive becomes a problem of the
 result.
 """
@@ -11,13 +12,14 @@ import ctypes
 import dataclasses
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.forkserver
 import os
 import signal
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from cheetah.triage.settings import Settings
@@ -37,7 +39,7 @@ Doer = Callable[[Task, Any], Result]
 class _Hand:
     """A worker process, as the hub sees it."""
 
-    process: SpawnProcess
+    process: ForkServerProcess
     pipe: Connection
     reads: Any
     """How often it has read, in memory shared with it."""
@@ -47,13 +49,25 @@ class _Hand:
     ready: bool = False
 
 
+def prepare() -> None:
+    """Starts what workers are forked from, if it is not there yet. It gets on while the caller does something else."""
+    _context()
+    multiprocessing.forkserver.ensure_running()
+
+
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["cheetah.triage.stem"])
+    return context
+
+
 class Pool:
     """`workers` processes that do tasks on the source at `uri`, with `do`. `volumes` is to be set once they are
     known."""
 
     def __init__(self, uri: str, settings: Settings, workers: int = 0, hang_s: float = HANG_S, do: Doer | None = None):
         self._do = do or attempt
-        self._context = multiprocessing.get_context("spawn")
+        self._context = _context()
         self._uri = uri
         self._settings = settings
         self._hang_s = hang_s
@@ -192,11 +206,16 @@ def lost(task: Task, why: str) -> Result:
     return Result(problems=[Problem(task.stage, f"a task was given up: {why}", task.volume, path)], failed=True)
 
 
+def end_with_parent() -> None:
+    """Has the kernel end this process when its parent ends, however that comes about."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _work(pipe: Connection, reads: Any, uri: str, settings: Settings, do: Doer) -> None:
     """A worker's life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
 
     def beat() -> None:
         reads.value += 1

@@ -1,6 +1,7 @@
 """The stages of a triage, in their order: volumes, listing, ranking, content, unallocated, report."""
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import pathlib
@@ -14,12 +15,12 @@ from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary,
 from cheetah.triage.folder import JOURNAL, PARTS, Folder
 from cheetah.triage.journal import Done, Journal
 from cheetah.triage.pool import Pool
+from cheetah.triage.progress import TELL_S
 from cheetah.triage.settings import Settings
 from cheetah.triage.store import Parts, Rows
 from cheetah.triage.task import Event, Finding, Problem, Result, Task, Volume
 from cheetah.triage.versions import deciding, versions
 
-TELL_S = 0.2
 LATEST = 10
 FRUITLESS_MAX = 4
 """After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
@@ -54,12 +55,20 @@ class Stopped(Exception):
 
 
 class Run:
-    """One run. `tell` hears how it goes; `command` is the command line, for the report."""
+    """One run. `tell` hears how it goes; `command` is the command line, for the report; `opened` waits for the source,
+    where somebody has begun to open it."""
 
-    def __init__(self, settings: Settings, tell: Tell, command: Iterable[str] = ()):
+    def __init__(
+        self,
+        settings: Settings,
+        tell: Tell,
+        command: Iterable[str] = (),
+        opened: Callable[[], hub.Hub] | None = None,
+    ):
         self._settings = settings
         self._tell = tell
         self._command = tuple(command)
+        self._opened = opened
         self._started = _now()
         self._began_s = time.monotonic()
         self._told_s = 0.0
@@ -72,6 +81,9 @@ class Run:
         self._findings = 0
         self._searched = 0
         self._fruitless = 0
+        self._doubtful = False
+        """Whether something could not be read in this stage."""
+        self._last_problem = "a task was given up"
         self._peeks: set[str] = set()
         self._ended = False
         self._complete = False
@@ -89,30 +101,30 @@ class Run:
         """Does it; returns the exit code and the summary. OSError where the source cannot be opened, Misuse for what
         makes no sense."""
         folder = Folder(self._settings.out, self._settings.fresh)
-        try:
-            with hub.opened(self._settings) as shared:
-                return self._in(folder, shared)
-        finally:
-            folder.close()
+        with contextlib.ExitStack() as stack:
+            stack.callback(folder.close)
+            opened = self._opened or stack.enter_context(hub.opening(self._settings))
+            return self._in(folder, opened())
 
     def _in(self, folder: Folder, shared: hub.Hub) -> tuple[int, dict[str, Any]]:
-        identity = hub.identity(shared.uri, shared.name)
-        self._size = identity["size"]
-        self._shared = shared
-        folder.bind(identity, {**self._settings.binding(), "versions": deciding()})
-        self._parts = Parts(folder.path / PARTS)
-        self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
-        self._hands = _hands(shared.uri, self._settings)
-        try:
-            self._stages(folder.path)
-            self._ended = True
-        except KeyboardInterrupt:
-            pass
-        except Stopped as stop:
-            self._stopped = Problem(self._reached[-1], str(stop))
-        finally:
-            self._hands.close()
-            self._journal.close()
+        with contextlib.ExitStack() as stack:
+            # Workers take a while to start; meanwhile the source is looked at.
+            self._hands = _hands(shared.uri, self._settings)
+            stack.callback(self._hands.close)
+            identity = hub.identity(shared.uri, shared.name)
+            self._size = identity["size"]
+            self._shared = shared
+            folder.bind(identity, {**self._settings.binding(), "versions": deciding()})
+            self._parts = Parts(folder.path / PARTS)
+            self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
+            stack.callback(self._journal.close)
+            try:
+                self._stages(folder.path)
+                self._ended = True
+            except KeyboardInterrupt:
+                pass
+            except Stopped as stop:
+                self._stopped = Problem(self._reached[-1], str(stop))
         return self._finish(folder.path, identity, shared)
 
     def _stages(self, out: pathlib.Path) -> None:
@@ -146,6 +158,7 @@ class Run:
     def _stage(self, stage: str, tasks: Iterable[Task]) -> None:
         """Has all tasks of a stage done, those they hand back too, except those that are done already."""
         self._reached.append(stage)
+        self._doubtful = False
         self._tell_of(stage, always=True)
         for item in self._hands.results(self._to_do(tasks)):
             if item is not None:
@@ -159,6 +172,9 @@ class Run:
                 self._peek(result)
             self._tell_of(stage)
         self._journal.sync()
+        if self._doubtful:
+            # There may be nothing left to try only because nothing could be read.
+            self._must_answer()
         self._tell_of(stage, always=True)
 
     def _to_do(self, tasks: Iterable[Task]) -> Iterator[Task]:
@@ -185,13 +201,20 @@ class Run:
     def _watch(self, task: Task, result: Result, done: Done) -> None:
         """Stops where the source is gone. What is done is kept. A source of which a large part cannot be read is not
         gone."""
-        fruitless = result.failed or (done.unreadable and not result.bytes_read and task.stage != "listing")
+        brought = done.row_count if task.stage == "listing" else result.bytes_read
+        fruitless = result.gone or result.failed or (done.unreadable and not brought)
         self._fruitless = self._fruitless + 1 if fruitless else 0
-        if self._fruitless > FRUITLESS_MAX * self._hands.workers:
-            self._fruitless = 0
-            if not self._shared.answers():
-                last = f", the last one: {result.problems[-1].sentence}" if result.problems else ""
-                raise Stopped(f"the source does not answer any more; one task after the other failed{last}")
+        self._doubtful |= fruitless or done.unreadable
+        if result.problems:
+            self._last_problem = result.problems[-1].sentence
+        if result.gone or self._fruitless > FRUITLESS_MAX * self._hands.workers:
+            self._must_answer()
+
+    def _must_answer(self) -> None:
+        """Asks the source whether it is still there."""
+        self._fruitless = 0
+        if not self._shared.answers():
+            raise Stopped(f"the source does not answer any more; the last problem: {self._last_problem}")
 
     def _is_known(self, task: Task) -> bool:
         """Takes what a task has brought in an earlier run."""
@@ -245,7 +268,8 @@ class Run:
     def _assemble(self, out: pathlib.Path) -> bool:
         """Writes the listing and the bodyfile, which has its name only if it is whole."""
         listing = assemble.Listing(self._parts, self._done["listing"], self._first_tasks)
-        whole = listing.is_whole()
+        # Until there is a ranking, what could not be read may be missing because the source was gone.
+        whole = listing.is_whole() and "ranking" in self._reached
         unfinished = out / "bodyfile.unfinished.txt"
         listing.write(self._parts.path("listing"), out / "bodyfile.txt" if whole else unfinished)
         (unfinished if whole else out / "bodyfile.txt").unlink(missing_ok=True)
