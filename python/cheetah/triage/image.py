@@ -65,6 +65,8 @@ class Image(pytsk3.Img_Info):
         self._pages: dict[int, bytes] = {}
         self._streams: dict[int, int] = {}
         self._failing_since_s: float | None = None
+        self.gone = False
+        """Whether the source answered nothing for `GONE_S`, so that it was not asked for all."""
         self.unreadable: list[tuple[int, int, str]] = []
         """Offset and length in bytes, and why; the first `UNREADABLE_MAX`."""
         super().__init__(url="", sector_size=sector_size)
@@ -92,6 +94,7 @@ class Image(pytsk3.Img_Info):
         """The beginning of a task: what could not be read before is worth another try."""
         self.unreadable = []
         self._failing_since_s = None
+        self.gone = False
 
     def take_unreadable(self) -> list[tuple[int, int, str]]:
         """What could not be read since it was last asked."""
@@ -155,6 +158,7 @@ class Image(pytsk3.Img_Info):
     def pread(self, offset: int, length: int) -> bytes:
         """As the source itself, but for how long it may answer nothing."""
         if self._failing_since_s is not None and time.monotonic() - self._failing_since_s > GONE_S:
+            self.gone = True
             raise OSError(errno.EIO, GONE)
         try:
             content = self._source.pread(offset, length)

@@ -99,7 +99,7 @@ def _behind_the_end(worker: Worker) -> list[Extent]:
     """The primary partitions of an MBR, if one of them begins behind the end of the source: The Sleuth Kit then takes
     no notice of the table as a whole."""
     try:
-        sector = worker.source.pread(0, _SECTOR)
+        sector = worker.image().pread(0, _SECTOR)
     except OSError:
         return []
     if sector[510:512] != b"\x55\xaa":
@@ -157,7 +157,7 @@ def _foreign(worker: Worker, extent: Extent) -> str:
     """What it is, where we know at least that."""
     for offset, magic, name in _FOREIGN:
         try:
-            if worker.source.pread(extent.start + offset, len(magic)) == magic:
+            if worker.image().pread(extent.start + offset, len(magic)) == magic:
                 return f", {name}"
         except OSError:
             continue

@@ -49,6 +49,10 @@ class Worker:
         """What none of its images could read, since they were last asked."""
         return [one for image in self._images.values() for one in image.take_unreadable()]
 
+    def has_lost_its_source(self) -> bool:
+        """Whether, in this task, it gave up asking a source that answers nothing."""
+        return any(image.gone for image in self._images.values())
+
     def close(self) -> None:
         """Lets go of everything."""
         self.keep.clear()
@@ -82,6 +86,7 @@ def perform(task: Task, worker: Worker) -> Result:
     if task.stage in ("volumes", "listing"):
         for offset, length, why in worker.take_unreadable():
             result.problems.append(Problem(task.stage, f"could not be read: {why}", task.volume, None, offset, length))
+    result.gone = worker.has_lost_its_source()
     return result
 
 

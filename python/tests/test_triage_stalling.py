@@ -1,0 +1,164 @@
+"""A server that stalls, dies or fails in the middle of a triage: the run ends, says so, and goes on later."""
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import triage_images
+from conftest import PATIENCE_S, listens, program
+from triage_hands import Alone
+from triage_listing import by_fls
+
+import cheetah
+from cheetah.triage import hub, image, run, walk, worker
+from cheetah.triage.run import DONE, EVIDENCE, Run
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Event
+
+TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
+TIMEOUT_S = 0.4
+
+
+class Server:
+    """nbdkit on a socket that stays the same, and what can happen to it."""
+
+    def __init__(self, source: Path, folder: Path):
+        self._argv = [program("nbdkit"), "-f", "-U", str(folder / "far.sock"), "--filter=error", "file", str(source)]
+        self._trigger = folder / "fail"
+        self._argv += ["error-pread=EIO", "error-pread-rate=100%", f"error-pread-file={self._trigger}"]
+        self._socket = folder / "far.sock"
+        self.uri = f"nbd+unix:///?socket={self._socket}"
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, and waits until it listens."""
+        self._trigger.unlink(missing_ok=True)
+        self._socket.unlink(missing_ok=True)
+        self._process = subprocess.Popen(self._argv, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + PATIENCE_S
+        while not listens(self._socket):
+            assert time.monotonic() < until, "nbdkit does not listen"
+            time.sleep(0.01)
+
+    def stall(self) -> None:
+        """Its process stops. Connections stay, and hear nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def pause(self) -> None:
+        """It stalls for a while, but for no longer than is waited for."""
+        self.stall()
+        threading.Timer(TIMEOUT_S / 2, lambda: self._process.send_signal(signal.SIGCONT)).start()
+
+    def die(self) -> None:
+        """It is killed."""
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    def fail(self) -> None:
+        """It answers each read with an error."""
+        self._trigger.touch()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ext4 volume."""
+    return triage_images.ext4(tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The result of a run over a source to which nothing happens."""
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+        assert Run(Settings(str(source), str(out)), lambda event: None).go()[0] == DONE
+    return out
+
+
+@pytest.fixture
+def server(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """The source at the other end of a link that carries nothing ahead of who asks, to one worker without patience."""
+    share, opened = cheetah.share, cheetah.open
+    monkeypatch.setattr(
+        cheetah, "share", lambda uri, **how: share(uri, cache=0, foresight=False, prefetch=0, timeout_s=TIMEOUT_S)
+    )
+    for module in (worker, hub):
+        monkeypatch.setattr(module, "open_source", lambda uri: opened(uri, timeout_s=TIMEOUT_S))
+    monkeypatch.setattr(image, "GONE_S", TIMEOUT_S)
+    monkeypatch.setattr(hub, "PROBE_S", TIMEOUT_S)
+    monkeypatch.setattr(walk, "ENTRIES_FIRST", 20)
+    monkeypatch.setattr(walk, "ENTRIES_MAX", 20)
+    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+    monkeypatch.setattr(run, "TELL_S", 0.0)
+    made = Server(source, tmp_path)
+    yield made
+    made.die()
+
+
+def at(stage: str, happens: Callable[[], None], after: int = 2) -> Callable[[Event], None]:
+    """Has something happen once, when that much of a stage is done."""
+    told = [0]
+
+    def tell(event: Event) -> None:
+        told[0] += event.stage == stage
+        if told[0] == after and event.stage == stage:
+            happens()
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("trouble", "stage"),
+    [
+        ("stall", "volumes"),
+        ("stall", "listing"),
+        ("stall", "content"),
+        ("die", "listing"),
+        ("fail", "listing"),
+        ("fail", "content"),
+    ],
+)
+def test_a_source_that_is_gone_midway_is_said_and_the_same_command_goes_on(
+    trouble: str, stage: str, server: Server, source: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    settings = Settings(server.uri, str(out))
+    happens = getattr(server, trouble)
+    began = time.monotonic()
+    code, summary = Run(settings, at(stage, happens, 1 if stage == "volumes" else 2)).go()
+    assert time.monotonic() - began < PATIENCE_S
+    assert (code, summary["complete"], summary["verdict"]) == (EVIDENCE, False, "stopped")
+    first = summary["problems"][0]
+    assert "does not answer any more" in first["sentence"] and first["stage"] == stage
+    assert pq.read_schema(out / "files.parquet").metadata[b"complete"] == b"false"
+    assert "PARTIAL: stopped before its end" in (out / "report.html").read_text()
+    # What is listed is right as far as it goes; only a whole listing has the name of one.
+    name = "bodyfile.txt" if stage == "content" else "bodyfile.unfinished.txt"
+    lines = (out / name).read_bytes().splitlines()
+    assert {line for line in lines if b"|0|0|0|0|0|0|0" not in line and b"/$OrphanFiles/" not in line} <= set(
+        by_fls(source)
+    )
+    assert (len(lines) == len(by_fls(source))) == (stage == "content")
+    for row in pq.read_table(out / "files.parquet").to_pylist():
+        assert (row["sha256"] is not None) == (row["read_state"] == "whole")
+    server.die()
+    server.start()
+    code, summary = Run(settings, lambda event: None).go()
+    assert (code, summary["complete"], summary["problems"]) == (DONE, True, [])
+    assert all((out / name).read_bytes() == (undisturbed / name).read_bytes() for name in TABLES)
+    assert not (out / "bodyfile.unfinished.txt").exists()
+
+
+@pytest.mark.parametrize("stage", ["listing", "content"])
+def test_a_source_that_stalls_for_a_moment_makes_no_difference(
+    stage: str, server: Server, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, summary = Run(Settings(server.uri, str(out)), at(stage, server.pause)).go()
+    assert (code, summary["complete"], summary["problems"]) == (DONE, True, [])
+    assert all((out / name).read_bytes() == (undisturbed / name).read_bytes() for name in TABLES)
