@@ -29,7 +29,7 @@ fn measure(link: Link, trains: usize, packets: usize, seed: u64) -> Option<Capac
         of_pairs.extend(pairs(&arrivals));
         of_trains.extend(train(&arrivals, packets));
     }
-    for _ in 0..100 {
+    for _ in 0..40 {
         let arrivals = link.carry(&send(&Pattern::Pair(BACK_TO_BACK), 1_000_000_000), IP_BYTES, &mut random);
         of_pairs.extend(pairs(&arrivals));
     }
@@ -54,7 +54,7 @@ proptest! {
 
     #[test]
     fn capacity_of_an_idle_link(rate in any_rate(), seed: u64, noise_ns in 0.0..1000.0_f64) {
-        let told = measure(Link { noise_ns, ..Link::idle(rate) }, 10, 50, seed).unwrap();
+        let told = measure(Link { noise_ns, ..Link::idle(rate) }, 12, 32, seed).unwrap();
         prop_assert!(off(told.bits_per_s, rate) < 0.02, "{rate}: {told:?}");
         prop_assert!(!told.at_least);
         prop_assert!(told.low_bits_per_s <= told.bits_per_s && told.bits_per_s <= told.high_bits_per_s, "{told:?}");
@@ -62,13 +62,13 @@ proptest! {
 
     #[test]
     fn capacity_of_a_link_that_is_half_taken(rate in any_rate(), cross in any_cross(), seed: u64, noise_ns in 0.0..1000.0_f64) {
-        let told = measure(Link { cross: (0.5, cross), noise_ns, ..Link::idle(rate) }, 10, 50, seed).unwrap();
+        let told = measure(Link { cross: (0.5, cross), noise_ns, ..Link::idle(rate) }, 12, 32, seed).unwrap();
         prop_assert!(off(told.bits_per_s, rate) < 0.1, "{rate}: {told:?}");
     }
 
     #[test]
     fn a_link_faster_than_what_is_sent_is_at_least_that(seed: u64, rate in 20e9..200e9_f64) {
-        let told = measure(Link { noise_ns: 50.0, ..Link::idle(rate) }, 10, 50, seed).unwrap();
+        let told = measure(Link { noise_ns: 50.0, ..Link::idle(rate) }, 12, 32, seed).unwrap();
         prop_assert!(told.at_least, "{told:?}");
         prop_assert!(off(told.bits_per_s, 10e9) < 0.2, "{told:?}");
     }
@@ -113,6 +113,15 @@ fn dispersion_is_the_time_all_but_the_first_take() {
     let sample = train(&arrivals, 3).unwrap();
     assert!(off(sample.bits_per_s, 100e6) < 1e-9 && off(sample.sent_bits_per_s, 10e9) < 1e-9, "{sample:?}");
     assert_eq!(pairs(&arrivals).len(), 2);
+}
+
+#[test]
+fn one_packet_that_is_held_up_changes_nothing() {
+    for held in [0, 7, 15] {
+        let came = |i: u32| 500 + 100 * u64::from(i) + if i == held { 60 } else { 0 };
+        let arrivals = (0..16).map(|i| arrival(i, u64::from(i), came(i))).collect::<Vec<_>>();
+        assert!(off(train(&arrivals, 16).unwrap().bits_per_s, 100e6) < 1e-9, "{held}");
+    }
 }
 
 #[test]
@@ -176,4 +185,38 @@ fn of_a_host_that_never_answers_there_are_no_round_trips() {
     assert_eq!(probes.round_trip(Method::Icmp), None);
     probes.sent(1, Nanos(5));
     assert_eq!(probes.round_trip(Method::Icmp), None);
+}
+
+proptest! {
+    #[test]
+    fn round_trips_are_those_of_the_first_answers(
+        sent in prop::collection::vec(0..200_u64, 1..30), answers in prop::collection::vec((0..40_usize, 0..400_u64), 0..60),
+    ) {
+        let timeout = Duration::from_nanos(100);
+        let mut probes = Probes::new(timeout);
+        for (seq, at) in (0..).zip(&sent) {
+            probes.sent(seq, Nanos(*at));
+        }
+        let mut first = vec![None; sent.len()];
+        for (seq, at) in answers {
+            let told = probes.answered(u32::try_from(seq).unwrap(), Nanos(at));
+            let Some(known) = first.get_mut(seq) else {
+                prop_assert_eq!(told, Answer::Unknown);
+                continue;
+            };
+            prop_assert_eq!(told == Answer::Duplicate, known.is_some());
+            known.get_or_insert(at.saturating_sub(sent[seq]));
+        }
+        let in_time = first.iter().flatten().filter(|ns| **ns <= 100).collect::<Vec<_>>();
+        let Some(told) = probes.round_trip(Method::Icmp) else {
+            prop_assert!(in_time.is_empty());
+            return Ok(());
+        };
+        prop_assert_eq!((told.sent as usize, told.answered as usize), (sent.len(), in_time.len()));
+        prop_assert!((told.min_us - **in_time.iter().min().unwrap() as f64 / 1000.0).abs() < 1e-9);
+        prop_assert!((told.max_us - **in_time.iter().max().unwrap() as f64 / 1000.0).abs() < 1e-9);
+        let ordered = [told.min_us, told.median_us, told.p95_us, told.max_us];
+        prop_assert!(ordered.is_sorted() && told.min_us <= told.mean_us + 1e-9 && told.mean_us <= told.max_us + 1e-9);
+        prop_assert!(told.jitter_us <= told.max_us - told.min_us + 1e-9 && (0.0..1.0).contains(&told.loss));
+    }
 }
