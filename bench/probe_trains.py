@@ -110,7 +110,7 @@ def read_told(printed: str) -> tuple[list[list[int]], list[list[int]]]:
 
 def read_arrivals(lines: Iterable[str], ip_bytes: int) -> tuple[list[int], int]:
     """What its receiver says: when packets of that size arrived, and how many of any found no room."""
-    arrived = []
+    arrived: list[int] = []
     for line in lines:
         first, second = line.split()
         if first == "dropped":
