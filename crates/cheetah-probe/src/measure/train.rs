@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::Nanos;
 use crate::schedule;
 use crate::selfcheck::{Bound, Verdict, check};
-use crate::send::{Departures, SendError, Sender, Train};
+use crate::send::{Departures, SendError, Sender, Train, quiet_start};
 
 /// From handing a train over until its first packet is due: time to get everything ready.
 const LEAD: Duration = Duration::from_millis(2);
@@ -49,7 +49,7 @@ pub fn send(
     bound: Bound,
 ) -> Result<Sent, SendError> {
     let lead = LEAD + LEAD_EACH * u32::try_from(frames.len()).unwrap_or(u32::MAX);
-    let train = Train { frames, due: schedule::due(Nanos::now() + lead, offsets) };
+    let train = Train { frames, due: schedule::due(quiet_start(Nanos::now() + lead, offsets), offsets) };
     let departures = sender.send(&train)?;
     let verdict = check(&train.due, &departures.left, bound);
     Ok(Sent { due: train.due, departures, verdict })

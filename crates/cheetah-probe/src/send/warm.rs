@@ -9,10 +9,10 @@ use crate::clock::Nanos;
 use crate::frame::ETHERNET_BYTES;
 
 /// How long before a packet is due the last frame is sent to warm up: more than one takes after a sleep.
-const BEFORE: Duration = Duration::from_micros(60);
+const BEFORE: Duration = Duration::from_micros(40);
 
-/// How many frames are sent at most to warm up.
-const FRAMES_MAX: u32 = 24;
+/// How many frames are sent at most to warm up: what is between two of them is cold again soon.
+const FRAMES_MAX: u32 = 200;
 
 /// The loopback interface's index, in every network namespace.
 const LOOPBACK: u32 = 1;
