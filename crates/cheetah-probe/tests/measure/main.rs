@@ -1,5 +1,7 @@
 //! Measurements of paths in network namespaces of their own: real kernels as hosts and routers, and hosts that misbehave.
 
+#![allow(clippy::unwrap_used)]
+
 mod hosts;
 mod net;
 mod paths;

@@ -141,11 +141,11 @@ fn ip(args: &[&str]) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// Measures only that, and waits for no more than half a second.
+/// Measures only that, and waits for no more than 300 ms.
 pub fn only(aspects: &[Aspect]) -> Options {
     Options {
         aspects: aspects.to_vec(),
-        timeout: Duration::from_millis(500),
+        timeout: Duration::from_millis(300),
         interval: Duration::from_millis(10),
         // Machines that test are busy; what is tested is not how exact they are.
         gap_error_max: Duration::from_millis(2),
