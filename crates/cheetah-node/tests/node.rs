@@ -190,7 +190,7 @@ async fn a_web_page_whose_name_leads_here_is_refused() {
     {
         let answer = ask("HTTP/1.1", hosts).await;
         assert!(
-            answer.starts_with("HTTP/1.1 403") && answer.contains(r#"{"error":"call the node by"#),
+            answer.starts_with("HTTP/1.1 403") && answer.contains(r#"{"error":"call this machine by"#),
             "{hosts}{answer}"
         );
     }

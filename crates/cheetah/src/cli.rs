@@ -17,6 +17,7 @@ which every tool and every analyst can work on at once.
 Each machine lends memory:      cheetah node --memory 12GiB
 One of them makes a drive:      cheetah create case42.drive --nodes a,b,c --from disk.raw
 Whoever has the file reads it:  cheetah mount case42.drive /mnt
+What a network path is worth:   cheetah probe 10.0.0.7
 
 To see it all on this machine:  cheetah demo")]
 #[command(

@@ -172,8 +172,9 @@ impl FarClient {
 
     fn request<B>(&self, method: Method, path: &str, body: B) -> Result<Request<B>> {
         let request = Request::builder().method(method).uri(path);
-        // The address, never a name: a far end does not answer to names it does not know.
-        let request = request.header(header::HOST, self.address.to_string());
+        // The address, never a name: a far end does not answer to names it does not know. And without its scope.
+        let host = SocketAddr::new(self.address.ip(), self.address.port());
+        let request = request.header(header::HOST, host.to_string());
         request.header(header::CONTENT_TYPE, "application/json").body(body).map_err(|error| self.odd(error))
     }
 

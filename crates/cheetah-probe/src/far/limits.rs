@@ -23,8 +23,9 @@ pub const KEPT: Duration = Duration::from_secs(10);
 pub const STRANGERS_MAX: u32 = 100_000;
 /// Bulk transfers at once, both ways together.
 pub const BULKS_MAX: usize = 2;
-/// Packets a second sent by trains, on average: after a train, the next one waits until this allows it.
-pub const PACKETS_PER_S_MAX: u32 = 10_000;
+/// Packets a second sent by trains, on average: after a train, the next one waits until this allows it. Sending one takes up to
+/// [`SPIN`](super::train::SPIN) of a processor, so all of them together take no more than a tenth of one.
+pub const PACKETS_PER_S_MAX: u32 = 1_000;
 /// The longest a caller is kept waiting for its train to have its turn.
 pub const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 

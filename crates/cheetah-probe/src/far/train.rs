@@ -12,7 +12,7 @@ use super::tag;
 use crate::clock::Nanos;
 
 /// Sleeping ends this long before a packet is due; the rest is spent looking at the clock.
-const SPIN: Duration = Duration::from_micros(200);
+pub const SPIN: Duration = Duration::from_micros(100);
 /// An interface that takes no packet for so long is stuck.
 const STUCK: Duration = Duration::from_secs(1);
 

@@ -18,11 +18,18 @@ use crate::signals::Stop;
 use crate::ui::Ui;
 
 /// `cheetah load` without an image: fills the drive to the end.
-pub async fn fill_up(file: &DriveFile, force_lease: bool, timeout: Duration, stop: &mut Stop, ui: Ui) -> Result<()> {
+pub async fn fill_up(
+    file: &DriveFile,
+    force_lease: bool,
+    link: LinkUse,
+    timeout: Duration,
+    stop: &mut Stop,
+    ui: Ui,
+) -> Result<()> {
     let name = file.path.display();
     let witness = Some(Arc::new(FillLog::beside(&file.path)) as _);
     let options = FillOptions { force_lease, without_source: false, timeout, prefetch_budget: 0, witness };
-    let Some(filling) = Filling::open(file, opener(LinkUse::default(), timeout), options).await? else {
+    let Some(filling) = Filling::open(file, opener(link, timeout), options).await? else {
         return Err(Failure::misused(format!("{name} is complete by now: somebody else has finished it meanwhile")));
     };
     let outcome = tokio::select! {

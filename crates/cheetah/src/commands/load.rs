@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::lazy;
 use super::options::TimeoutArgs;
+use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -47,6 +48,9 @@ pub struct Args {
     force_lease: bool,
 
     #[command(flatten)]
+    tune: TuneArgs,
+
+    #[command(flatten)]
     timeout: TimeoutArgs,
 }
 
@@ -63,9 +67,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
                 args.drive.display()
             )));
         }
-        return lazy::fill_up(&file, args.force_lease, timeout, &mut stop, ui).await;
+        let link = args.tune.link(&args.drive.to_string_lossy(), ui).await?;
+        return lazy::fill_up(&file, args.force_lease, link, timeout, &mut stop, ui).await;
     };
-    let source = Source::open(source, LinkUse::default(), timeout).await?;
+    let link = args.tune.link(source, ui).await?;
+    let source = Source::open(source, link, timeout).await?;
     let how = How { hashes: args.hash, force_lease: args.force_lease, timeout };
     let left =
         format!(": {} holds part of the image only, and says so; load it again, or destroy it", args.drive.display());

@@ -77,7 +77,9 @@ impl TuneArgs {
     pub async fn link(&self, source: &str, ui: Ui) -> Result<LinkUse> {
         let Some((host, port)) = remote(source) else {
             if self.tune != Tune::Off {
-                ui.note(format_args!("{source} is not read over a network: there is nothing to tune"));
+                ui.note(format_args!(
+                    "there is nothing to tune for {source}: only what nbd:// and iscsi:// are read from is behind a link"
+                ));
             }
             return Ok(LinkUse::default());
         };

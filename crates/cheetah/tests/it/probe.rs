@@ -1,8 +1,11 @@
 //! The path to a host, and what is made of what is known of it.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::node::http_get;
@@ -68,6 +71,15 @@ fn far_port(address: &str) -> String {
     address.parse::<SocketAddr>().unwrap().port().to_string()
 }
 
+/// The status of an answer to who asks for `host`.
+fn status_as(address: &str, host: &str) -> u16 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /v1/probe HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
 #[test]
 fn round_trips_take_no_right() {
     let told = cheetah(&[&["probe", "127.0.0.1", "--only", "rtt"][..], &FAR_OFF].concat()).ok().json();
@@ -109,8 +121,11 @@ fn an_agent_takes_part_unless_told_not_to() {
     let agent = serve(&["--name", "sda"]);
     let told = about(&agent);
     assert_eq!((text(&told, "name"), &told["sends"]), ("sda", &true.into()));
-    let port = far_port(text(&agent.ready, "probe"));
-    let told = cheetah(&["probe", "127.0.0.1", "--only", "far", "--far", &port]).ok().json();
+    let at = text(&agent.ready, "probe");
+    assert!(at.starts_with("127.0.0.1:"), "where it listens for clients, and nowhere else: {at}");
+    assert_eq!(status_as(at, at), 200);
+    assert_eq!(status_as(at, "evil.example"), 403, "a page in a browser may not use it");
+    let told = cheetah(&["probe", "127.0.0.1", "--only", "far", "--far", &far_port(at)]).ok().json();
     assert!(told["far"]["tcp_from_bits_per_s"].as_f64().is_some(), "{told}");
 
     // What it may send belongs to the evidence.
@@ -202,6 +217,19 @@ fn trains_leave_and_each_is_told_of() {
     }
     assert_eq!((number(&last["trains"], "accepted"), number(&last["trains"], "packets")), (2, 10));
     assert!(!text(last, "backend").is_empty());
+    // Who waits long for the next one can be stopped.
+    let mut waiting = Service::spawn(
+        Cable::command(
+            &cable.near,
+            &[],
+            &["probe", Cable::FAR, "--send", "single", "--repeat", "2", "--interval", "3600s"],
+        ),
+        "train",
+    )
+    .unwrap();
+    waiting.signal(Signal::INT);
+    let asked = Instant::now();
+    assert_eq!((waiting.wait().0, asked.elapsed() < Duration::from_secs(30)), (Some(1), true));
     // A gap that cannot be kept: nothing leaves that fast.
     let ran = cable.probe(&["--send", "train:50@0", "--gap-error-max", "0", "--again", "1"]).ended_with(1);
     assert_eq!(

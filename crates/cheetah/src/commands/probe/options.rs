@@ -1,6 +1,7 @@
 //! What `probe` is told of packets.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -132,13 +133,16 @@ impl PacketArgs {
         Bound { gap_error_max: self.gap_error_max.0 }
     }
 
-    /// The backend that is wanted, where one is named.
-    pub fn backend(&self) -> Option<Backend> {
+    /// The backend that is wanted on the way to `address`, where one is named. Blocks.
+    pub fn backend(&self, address: IpAddr) -> Option<Backend> {
         match self.backend {
             Wanted::Auto => None,
-            // Of the two, the one that is more often there.
-            Wanted::Txtime => Some(Backend::TxtimeFq),
             Wanted::One(backend) => Some(backend),
+            Wanted::Txtime => {
+                let sender = Route::to(address).ok().and_then(|route| self.open(&route).ok());
+                // If there is neither, it is said of the one that is more often there.
+                Some(sender.map_or(Backend::TxtimeFq, |sender| sender.backend()))
+            }
         }
     }
 

@@ -118,7 +118,12 @@ pub async fn run(
         true => PathReport::new(host, address),
         false => {
             let raw = !address.is_loopback();
-            let probe = Probe::new(host, address, Options { raw, ..args.options(aspects, packets)? });
+            let options = Options { raw, ..args.options(aspects, packets)? };
+            let (host, packets) = (host.to_owned(), packets.clone());
+            let probe = move || {
+                let send = packets.options(packets.backend(address));
+                Probe::new(host, address, Options { send, ..options })
+            };
             alone(probe, stop, &mut shown, ui).await?
         }
     };
@@ -155,12 +160,17 @@ async fn ask(at: SocketAddr, problems: &mut Vec<String>) -> Result<cheetah_probe
 }
 
 /// Measures what needs no help, on a thread of its own, which may be given real-time priority.
-async fn alone(probe: Probe, stop: &mut Stop, shown: &mut Shown, ui: Ui) -> Result<PathReport> {
+async fn alone(
+    probe: impl FnOnce() -> Probe + Send + 'static,
+    stop: &mut Stop,
+    shown: &mut Shown,
+    ui: Ui,
+) -> Result<PathReport> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (tell, mut told) = mpsc::unbounded_channel();
     let cancelled = Arc::clone(&cancel);
     let working = tokio::task::spawn_blocking(move || {
-        probe.run(&cancelled, &mut |event| {
+        probe().run(&cancelled, &mut |event| {
             if let Event::Begins(aspect) = event {
                 // Whoever is told has gone only if the program ends.
                 let _ = tell.send(aspect);
@@ -244,7 +254,6 @@ impl PathArgs {
             tcp_port: packets.port.unwrap_or(FAR_PORT),
             udp_port: packets.port.unwrap_or(UDP_PORT),
             limits: packets.limits(),
-            send: packets.options(packets.backend()),
             gap_error_max: packets.bound().gap_error_max,
             ..Options::default()
         })

@@ -13,9 +13,10 @@ use cheetah_probe::limits::{Budget, Take};
 use cheetah_probe::route::Route;
 use cheetah_probe::schedule::{Pattern, ShortDuration, due};
 use cheetah_probe::selfcheck::{GapErrors, Verdict, check, gap_errors};
-use cheetah_probe::send::{Sender, Stamp, Train};
+use cheetah_probe::send::{Sender, Stamp, Train, quiet_start};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::options::PacketArgs;
 use crate::failure::{Context, Failure, Result};
@@ -28,6 +29,12 @@ const PORT: u16 = 33434;
 const LEAD: Duration = Duration::from_millis(5);
 /// And for each packet.
 const LEAD_EACH: Duration = Duration::from_micros(5);
+/// How long a train that is under way may go on when it is to stop.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// And when it is not.
+const PATIENCE_FOR_EVER: Duration = Duration::from_secs(1 << 30);
+/// How often it is looked at whether to stop.
+const NAP: Duration = Duration::from_millis(100);
 /// Trains told of, and not yet shown.
 const SHOWN_BEHIND_MAX: usize = 64;
 
@@ -107,39 +114,55 @@ pub async fn run(
     // A thread of its own, which may be given real-time priority.
     let working = tokio::task::spawn_blocking(move || job.run());
     let mut tally = Tally::default();
-    loop {
-        tokio::select! {
-            sent = tells.recv() => match sent {
-                Some(sent) => tally.note(&sent, ui),
-                None => break,
-            },
-            signal = stop.asked() => {
-                tracing::info!("{signal}: no more trains");
-                stopped.store(true, Ordering::Relaxed);
-            }
-        }
-    }
+    let signal = follow(&mut tells, &mut tally, &stopped, stop, ui).await?;
     let (sender, ended) = working.await.context("sending ended")?;
     tally.notes.extend(sender.notes().iter().cloned());
     tally.notes.extend(ended.as_ref().err().map(ToString::to_string));
     let what = format!("{pattern} to {host}, {frame_bytes}-byte frames through {} by {backend}", route.interface);
-    let value = json!({
-        "event": "done", "host": host, "address": address, "interface": route.interface,
-        "backend": backend.to_string(), "pattern": pattern.to_string(), "frame_bytes": frame_bytes,
-        "stamp": tally.stamp.map(stamp_name),
-        "trains": { "sent": tally.sent, "accepted": tally.accepted, "spoiled": tally.spoiled,
-            "unknown": tally.unknown, "packets": tally.packets },
-        "gap_errors_ns": tally.gap_errors().map(errors_value), "notes": tally.notes,
-    });
+    let mut value = tally.value();
+    value["host"] = host.into();
+    value["address"] = address.to_string().into();
+    value["interface"] = route.interface.into();
+    value["backend"] = backend.to_string().into();
+    value["pattern"] = pattern.to_string().into();
+    value["frame_bytes"] = frame_bytes.into();
     ui.answer(tally.describe(&what), &value);
     ended?;
-    if tally.accepted + tally.unknown < repeat {
-        return Err(Failure::failed(format!(
-            "{} of {repeat} trains left as they were due; give the machine less to do, or allow more with --gap-error-max",
-            tally.accepted
-        )));
+    let good = tally.accepted + tally.unknown;
+    match signal {
+        Some(signal) if good < repeat => {
+            Err(Failure::failed(format!("stopped by {signal} after {good} of {repeat} trains")))
+        }
+        None if good < repeat => Err(Failure::failed(format!(
+            "{good} of {repeat} trains left as they were due; give the machine less to do, or allow more with \
+             --gap-error-max"
+        ))),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Counts and shows trains until there are no more, or a signal ends it, which is returned.
+async fn follow(
+    tells: &mut mpsc::Receiver<Sent>,
+    tally: &mut Tally,
+    stopped: &AtomicBool,
+    stop: &mut Stop,
+    ui: Ui,
+) -> Result<Option<&'static str>> {
+    let (mut signal, mut patience) = (None, PATIENCE_FOR_EVER);
+    loop {
+        tokio::select! {
+            sent = tells.recv() => match sent {
+                Some(sent) => tally.note(&sent, ui),
+                None => return Ok(signal),
+            },
+            asked = stop.asked() => {
+                stopped.store(true, Ordering::Relaxed);
+                (signal, patience) = (Some(asked), PATIENCE);
+            }
+            () = sleep(patience) => return Err(Failure::failed("stopped in the middle of a train")),
+        }
+    }
 }
 
 /// The packets of the train.
@@ -158,7 +181,8 @@ fn frames(route: &Route, pattern: &Pattern, args: &SendArgs, packets: &PacketArg
     }
     let nonce = Token::random().context("no random numbers")?.0;
     // From a port that programs are given only when they do not care which.
-    let session = Session { nonce, local_port: 0xC000 | (nonce as u16), port: packets.port.unwrap_or(PORT) };
+    let (port, from) = (packets.port.unwrap_or(PORT), 0xC000 | (nonce as u16));
+    let session = Session { nonce, local_port: if from == port { from ^ 1 } else { from }, port };
     let ends = route.ends();
     Ok((0..count).map(|seq| frame(&ends, &session, Probe::Udp { seq }, ip_bytes as usize, true)).collect())
 }
@@ -175,7 +199,10 @@ impl Job {
                 Ok(false) => again -= 1,
                 Err(failure) => return (self.sender, Err(failure)),
             }
-            thread::sleep(self.args.interval.0);
+            let next = Nanos::now() + self.args.interval.0;
+            while Nanos::now() < next && good < self.args.repeat && !self.stopped.load(Ordering::Relaxed) {
+                thread::sleep(next.since(Nanos::now()).min(NAP));
+            }
         }
         (self.sender, Ok(()))
     }
@@ -193,7 +220,7 @@ impl Job {
                 }
             }
         }
-        let start = Nanos::now() + LEAD + LEAD_EACH * count;
+        let start = quiet_start(Nanos::now() + LEAD + LEAD_EACH * count, &self.offsets);
         let train = Train { frames: std::mem::take(&mut self.frames), due: due(start, &self.offsets) };
         let departures = self.sender.send(&train);
         let Train { frames, due } = train;
@@ -225,6 +252,15 @@ impl Tally {
         if ui.is_json() {
             ui.event("", &train.value(self.sent));
         }
+    }
+
+    fn value(&self) -> Value {
+        json!({
+            "event": "done", "stamp": self.stamp.map(stamp_name),
+            "trains": { "sent": self.sent, "accepted": self.accepted, "spoiled": self.spoiled,
+                "unknown": self.unknown, "packets": self.packets },
+            "gap_errors_ns": self.gap_errors().map(errors_value), "notes": self.notes,
+        })
     }
 
     fn gap_errors(&self) -> Option<GapErrors> {
