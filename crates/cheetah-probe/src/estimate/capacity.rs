@@ -30,14 +30,15 @@ const SENT_SHARE: f64 = 0.85;
 /// which did not leave as they were due, must not be among them.
 #[must_use]
 pub fn estimate(method: Method, pairs: &[Sample], trains: &[Sample]) -> Option<Capacity> {
-    let times = stats::sorted(pairs.iter().map(|pair| 1.0 / pair.bits_per_s));
+    let telling = telling(pairs);
+    let times = stats::sorted(telling.iter().map(|pair| 1.0 / pair.bits_per_s));
     if times.len() < SAMPLES_MIN {
         return None;
     }
     let train_times = stats::sorted(trains.iter().map(|train| 1.0 / train.bits_per_s));
     let mode = choose(&stats::modes(&times, MODE_WIDTH), stats::median(&train_times))?;
     let refined = refine(&mode, &train_times);
-    let sent = stats::sorted(pairs.iter().map(|pair| pair.sent_bits_per_s));
+    let sent = stats::sorted(telling.iter().map(|pair| pair.sent_bits_per_s));
     Some(Capacity {
         method,
         bits_per_s: 1.0 / refined,
@@ -47,6 +48,14 @@ pub fn estimate(method: Method, pairs: &[Sample], trains: &[Sample]) -> Option<C
         at_least: 1.0 / refined > SENT_SHARE * stats::median(&sent)?,
         samples: u32::try_from(times.len() + train_times.len()).unwrap_or(u32::MAX),
     })
+}
+
+/// The pairs that a link has set further apart: those that came as they were sent tell how they were sent. But where that is
+/// so of most, no link did, and those few that came further apart did so by chance.
+fn telling(pairs: &[Sample]) -> Vec<Sample> {
+    let is_set_apart = |pair: &&Sample| pair.bits_per_s <= SENT_SHARE * pair.sent_bits_per_s;
+    let telling = pairs.iter().filter(is_set_apart).copied().collect::<Vec<_>>();
+    if telling.len() >= SAMPLES_MIN && telling.len() * 2 >= pairs.len() { telling } else { pairs.to_vec() }
 }
 
 /// Of modes of seconds a bit, the densest that is no slower than trains are; if there is none, the densest.

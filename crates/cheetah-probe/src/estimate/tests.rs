@@ -96,6 +96,17 @@ proptest! {
 }
 
 #[test]
+fn pairs_that_came_as_they_were_sent_do_not_tell_of_the_link() {
+    let pair = |bits_per_s, sent_bits_per_s| Sample { bits_per_s, sent_bits_per_s, packets: 2 };
+    let slow = (0..40).map(|_| pair(400e6, 400e6));
+    let fast = (0..60).map(|i| pair(1000e6 + f64::from(i % 3) * 1e6, 3000e6));
+    let told = capacity::estimate(Method::Icmp, &slow.clone().chain(fast).collect::<Vec<_>>(), &[]).unwrap();
+    assert!(off(told.bits_per_s, 1000e6) < 0.01 && told.confidence == 1.0, "{told:?}");
+    let told = capacity::estimate(Method::Icmp, &slow.collect::<Vec<_>>(), &[]).unwrap();
+    assert!(told.at_least && off(told.bits_per_s, 400e6) < 0.01, "{told:?}");
+}
+
+#[test]
 fn too_few_pairs_say_nothing() {
     let sample = Sample { bits_per_s: 1e8, sent_bits_per_s: 1e10, packets: 2 };
     assert_eq!(capacity::estimate(Method::Icmp, &[], &[]), None);

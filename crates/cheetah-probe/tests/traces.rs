@@ -1,0 +1,59 @@
+//! What is made of recorded trains, by the estimators as measurements use them.
+
+use std::fs;
+use std::path::Path;
+
+use cheetah_probe::clock::Nanos;
+use cheetah_probe::estimate::dispersion::{Sample, pairs, train};
+use cheetah_probe::estimate::{Arrival, capacity};
+use cheetah_probe::path::Method;
+
+/// A recorded path; its file says in its first lines what is in it.
+#[derive(Debug, Default)]
+struct Trace {
+    bits_per_s: f64,
+    error_max: f64,
+    ip_bytes: u32,
+    /// Packets sent, and what arrived of them.
+    trains: Vec<(usize, Vec<Arrival>)>,
+}
+
+fn read(path: &Path) -> Trace {
+    let mut trace = Trace::default();
+    let text = fs::read_to_string(path).unwrap();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["bits_per_s", value] => trace.bits_per_s = value.parse().unwrap(),
+            ["error_max", value] => trace.error_max = value.parse().unwrap(),
+            ["ip_bytes", value] => trace.ip_bytes = value.parse().unwrap(),
+            ["train", packets] => trace.trains.push((packets.parse().unwrap(), Vec::new())),
+            [seq, sent, came] => {
+                let time = |text: &str| Nanos(text.parse().unwrap());
+                let (seq, sent, came) = (seq.parse().unwrap(), time(sent), time(came));
+                trace.trains.last_mut().unwrap().1.push(Arrival { seq, sent, came, ip_bytes: trace.ip_bytes });
+            }
+            _ => panic!("{}: {line}", path.display()),
+        }
+    }
+    trace
+}
+
+#[test]
+fn capacities_of_recorded_paths_are_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let trace = read(&path);
+        let whole = trace.trains.iter().filter(|(packets, _)| *packets > 2);
+        let trains = whole.filter_map(|(packets, arrivals)| train(arrivals, *packets)).collect::<Vec<Sample>>();
+        let pairs = trace.trains.iter().flat_map(|(_, arrivals)| pairs(arrivals)).collect::<Vec<_>>();
+        let told = capacity::estimate(Method::Tcp, &pairs, &trains).unwrap();
+        let error = (told.bits_per_s / trace.bits_per_s - 1.0).abs();
+        println!("{}: {error:.4} {told:?}", path.display());
+        assert!(error <= trace.error_max, "{}: {told:?}", path.display());
+        assert!(!told.at_least, "{}: {told:?}", path.display());
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
