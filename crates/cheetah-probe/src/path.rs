@@ -175,14 +175,20 @@ pub struct Hop {
 }
 
 /// What a far end that cooperates told. Rates are in bits a second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FarEnd {
     /// Its name and version.
     pub name: String,
     /// Capacity there, by the dispersion of trains sent to it.
     pub to_bits_per_s: Option<f64>,
+    /// Whether that could not be told from how fast this machine sends; then it is at least that.
+    #[serde(default)]
+    pub to_at_least: bool,
     /// Capacity back, by the dispersion of trains it sent.
     pub from_bits_per_s: Option<f64>,
+    /// Whether that could not be told from how fast the far end sends; then it is at least that.
+    #[serde(default)]
+    pub from_at_least: bool,
     /// What one TCP connection carried there, of payload.
     pub tcp_to_bits_per_s: Option<f64>,
     /// What one TCP connection carried back, of payload.

@@ -46,8 +46,10 @@ pub(super) fn expected(report: &PathReport) -> Option<Expected> {
         new(bits * share, false, why)
     };
     let back = || {
-        let bits = far?.from_bits_per_s?;
-        new(bits * share, false, format!("The narrowest link on the way from there carries {}.", BitRate(bits)))
+        let (bits, at_least) = (far?.from_bits_per_s?, far?.from_at_least);
+        let least = if at_least { "at least " } else { "" };
+        let why = format!("The narrowest link on the way from there carries {least}{}.", BitRate(bits));
+        new(bits * share, at_least, why)
     };
     let there = || {
         let capacity = report.capacity.as_ref()?;

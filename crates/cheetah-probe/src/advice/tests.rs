@@ -56,10 +56,9 @@ fn capacity(bits_per_s: f64, at_least: bool) -> Capacity {
 fn far(from: Option<f64>, tcp_from: Option<f64>) -> FarEnd {
     FarEnd {
         name: "cheetah".into(),
-        to_bits_per_s: None,
         from_bits_per_s: from,
-        tcp_to_bits_per_s: None,
         tcp_from_bits_per_s: tcp_from,
+        ..FarEnd::default()
     }
 }
 

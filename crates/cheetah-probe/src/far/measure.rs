@@ -14,7 +14,7 @@ use super::dispersion::{self, Came};
 use super::stamped::Stamped;
 use super::train;
 use crate::clock::Nanos;
-use crate::path::FarEnd;
+use crate::path::{Capacity, FarEnd};
 use crate::schedule::{Pattern, due};
 
 /// Trains each way.
@@ -57,21 +57,15 @@ impl Default for Wish {
 /// If there is none.
 pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
     let about = client.about().await?;
-    let mut far = FarEnd {
-        name: format!("{} ({})", about.name, about.version),
-        to_bits_per_s: None,
-        from_bits_per_s: None,
-        tcp_to_bits_per_s: None,
-        tcp_from_bits_per_s: None,
-    };
+    let mut far = FarEnd { name: format!("{} ({})", about.name, about.version), ..FarEnd::default() };
     let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}."));
     if wish.trains {
         match trains_to(client, &about).await {
-            Ok(rate) => far.to_bits_per_s = rate,
+            Ok(found) => (far.to_bits_per_s, far.to_at_least) = told(found.as_ref()),
             Err(why) => note("The capacity there, by trains that the far end receives,", why),
         }
         match trains_from(client, &about).await {
-            Ok(rate) => far.from_bits_per_s = rate,
+            Ok(found) => (far.from_bits_per_s, far.from_at_least) = told(found.as_ref()),
             Err(why) => note("The capacity back, by trains that the far end sends,", why),
         }
     }
@@ -97,7 +91,7 @@ fn plan(about: &About) -> Pattern {
 }
 
 /// The capacity there: trains that we send by plain means, stamped at the far end.
-async fn trains_to(client: FarClient, about: &About) -> Result<Option<f64>, String> {
+async fn trains_to(client: FarClient, about: &About) -> Result<Option<Capacity>, String> {
     let plan = plan(about);
     let here = our_address(client.address()).map_err(|error| error.to_string())?;
     for ip_bytes in IP_BYTES {
@@ -120,7 +114,7 @@ async fn trains_to(client: FarClient, about: &About) -> Result<Option<f64>, Stri
                     .iter()
                     .map(|(seq, at, bytes)| Came { seq: *seq, at: Nanos(*at), ip_bytes: *bytes })
                     .collect();
-                return Ok(rate(&came, &left));
+                return Ok(dispersion::of_trains(&came, &left, PACKETS));
             }
             Err(error) if is_too_large(&error) => {
                 let _ = client.forget(waiting.token).await;
@@ -148,7 +142,7 @@ async fn settled(client: FarClient, token: Token, packets: usize) -> Result<Arri
 }
 
 /// The capacity back: trains that the far end sends, stamped here.
-async fn trains_from(client: FarClient, about: &About) -> Result<Option<f64>, String> {
+async fn trains_from(client: FarClient, about: &About) -> Result<Option<Capacity>, String> {
     if !about.sends {
         return Err("it was told how much it may send, and sends no trains".into());
     }
@@ -172,7 +166,7 @@ async fn trains_from(client: FarClient, about: &About) -> Result<Option<f64>, St
                     came.push(next);
                 }
                 let left: Vec<_> = sent.left_ns.into_iter().map(Nanos).collect();
-                return Ok(rate(&came, &left));
+                return Ok(dispersion::of_trains(&came, &left, PACKETS));
             }
             // Too large, most likely.
             Err(FarError::Refused { status: 409, error, .. }) => why = error,
@@ -182,8 +176,9 @@ async fn trains_from(client: FarClient, about: &About) -> Result<Option<f64>, St
     Err(why)
 }
 
-fn rate(came: &[Came], left: &[Nanos]) -> Option<f64> {
-    dispersion::of_trains(came, left, PACKETS).map(|capacity| capacity.bits_per_s)
+/// The rate, and whether it is only known to be no less.
+fn told(found: Option<&Capacity>) -> (Option<f64>, bool) {
+    (found.map(|capacity| capacity.bits_per_s), found.is_some_and(|capacity| capacity.at_least))
 }
 
 /// Hands on what comes of a train, until nobody wants it.

@@ -70,15 +70,15 @@ fn fill(rows: &mut Table, report: &PathReport) {
         row("largest packet", format!("{bytes} bytes"), how.into());
     }
     let Some(far) = &report.far else { return };
-    let FarEnd { name, to_bits_per_s, from_bits_per_s, tcp_to_bits_per_s, tcp_from_bits_per_s } = far;
-    for (what, found, how) in [
-        ("capacity there", to_bits_per_s, "trains that arrived at"),
-        ("capacity back", from_bits_per_s, "trains sent by"),
-        ("TCP there", tcp_to_bits_per_s, "one connection to"),
-        ("TCP back", tcp_from_bits_per_s, "one connection from"),
+    let FarEnd { name, .. } = far;
+    for (what, found, at_least, how) in [
+        ("capacity there", far.to_bits_per_s, far.to_at_least, "trains that arrived at"),
+        ("capacity back", far.from_bits_per_s, far.from_at_least, "trains sent by"),
+        ("TCP there", far.tcp_to_bits_per_s, false, "one connection to"),
+        ("TCP back", far.tcp_from_bits_per_s, false, "one connection from"),
     ] {
         if let Some(found) = found {
-            row(what, rate(*found, false), format!("{how} {name}"));
+            row(what, rate(found, at_least), format!("{how} {name}"));
         }
     }
 }
