@@ -1,8 +1,9 @@
 //! Disks at the other end of a slow link, examined with tools that know nothing of it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::run::tool_in;
@@ -148,6 +149,70 @@ fn a_listing_and_an_extraction_of_ntfs_wait_for_few_of_their_reads() {
     }
     let Some(image) = ntfs(&desk) else { return };
     tools_wait_seldom_and_little_crosses(&desk, &image, "0");
+}
+
+/// Everything that `tsk_recover` finds, deleted files too, by path.
+fn recover(desk: &Desk, path: &str, start: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+    let top = desk.dir("recovered");
+    tool("tsk_recover", &["-e", "-o", start, path, &top]).ok();
+    let (mut found, mut left) = (BTreeMap::new(), vec![PathBuf::from(&top)]);
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.is_dir() {
+                true => left.push(entry),
+                false => drop(found.insert(entry.strip_prefix(&top).unwrap().to_owned(), fs::read(&entry).unwrap())),
+            }
+        }
+    }
+    fs::remove_dir_all(&top).unwrap();
+    assert!(found.len() >= DIRECTORIES * FILES_EACH);
+    found
+}
+
+/// Recovers everything over the link; the reads that waited for it, and what crossed.
+fn recover_far(desk: &Desk, image: &str, start: &str, more: &[&str]) -> (usize, u64) {
+    let expected = recover(desk, image, start);
+    let (peer, log) = far(desk, image);
+    let mount = Mounted::new(&peer.uri, &desk.dir("mnt"), &[&["-vv"], more].concat());
+    if more.is_empty() {
+        until_surveyed(mount.service());
+    }
+    let before = waits(mount.service());
+    assert!(recover(desk, mount.file.to_str().unwrap(), start) == expected);
+    let waited = waits(mount.service()) - before;
+    mount.unmount();
+    fs::remove_dir(desk.at("mnt")).unwrap();
+    drop(peer);
+    fs::remove_file(desk.at("nbdkit.sock")).unwrap();
+    (waited, crossed(&log))
+}
+
+fn recovering_waits_seldom_and_little_crosses(desk: &Desk, image: &str, start: &str) {
+    let (waited, crossed) = recover_far(desk, image, start, &[]);
+    let (waited_alone, crossed_alone) = recover_far(desk, image, start, &["--foresight", "off"]);
+    // Several of them often wait for the same round trip, as the kernel reads on. The tool itself reads nearly once a file.
+    assert!(waited <= DIRECTORIES * FILES_EACH / 3, "{waited} reads wait, and {waited_alone} without foresight");
+    assert!(crossed <= crossed_alone, "{crossed} bytes, and {crossed_alone} without foresight");
+}
+
+#[test]
+fn recovering_all_of_ext4_waits_for_few_of_its_reads() {
+    let desk = Desk::new();
+    if !need::fuse() || !need::programs(&["nbdkit", "tsk_recover"]) {
+        return;
+    }
+    let Some(image) = ext4(&desk) else { return };
+    recovering_waits_seldom_and_little_crosses(&desk, &image, "2048");
+}
+
+#[test]
+fn recovering_all_of_ntfs_waits_for_few_of_its_reads() {
+    let desk = Desk::new();
+    if !need::programs(&["nbdkit", "tsk_recover"]) {
+        return;
+    }
+    let Some(image) = ntfs(&desk) else { return };
+    recovering_waits_seldom_and_little_crosses(&desk, &image, "0");
 }
 
 /// A third of all requests fail, hints and surveys not excepted: a read is right, or an error that is gone when it is
