@@ -1,0 +1,23 @@
+"""A million files take little more memory than some thousands."""
+
+import sys
+from pathlib import Path
+
+import triage_many
+from conftest import run
+
+A_FILE_BYTES_MAX = 1200
+"""What a file may take of the memory of the process that holds the result, with what allocators keep. Rows that were
+all held in Python's own objects would take several times as much. Between 100,000 and 300,000 files it is 90 bytes."""
+
+
+def test_memory_grows_by_next_to_nothing_with_each_file(tmp_path: Path) -> None:
+    took = {}
+    for files in (10_000, 50_000):
+        folder = tmp_path / str(files)
+        folder.mkdir()
+        listed, most = run(sys.executable, triage_many.__file__, str(files), folder).split()
+        assert int(listed) == files
+        took[files] = int(most)
+    (few, least), (many, most) = took.items()
+    assert (most - least) / (many - few) < A_FILE_BYTES_MAX, took
