@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::call::{self, Call};
 use super::error::SendError;
 use super::realtime::Realtime;
-use super::warm::Warm;
+use super::warm::{self, Warm};
 use super::{Backend, Departures, Options, PACKETS_MAX, PreDispatch, Sender, Stamp, Train, wait};
 use crate::clock::Nanos;
 
@@ -27,8 +27,13 @@ pub(super) trait Line: Send {
     /// Lets the next `packets` of those that were put leave, now.
     fn go(&mut self, packets: usize) -> io::Result<()>;
 
-    /// Makes the call that sends, with nothing to send.
+    /// Makes the call that sends, with nothing to send, and looks at the frame that goes next.
     fn idle(&mut self);
+
+    /// Another line, to the loopback interface, if there can be one. No stamps are asked of it.
+    fn to_warm_up() -> Option<Self>
+    where
+        Self: Sized;
 
     /// When the packets of the calls left by the kernel's own stamps; nothing if there are none. Called once after each
     /// train, whose last call was made just now.
@@ -42,12 +47,12 @@ pub(super) struct Spinning<L> {
     options: Options,
     notes: Vec<String>,
     failed: bool,
-    warm: Warm,
+    warm: Warm<L>,
 }
 
 impl<L: Line> Spinning<L> {
     pub(super) fn new(line: L, interface: String, options: Options) -> Self {
-        let warm = Warm::open(line.frame_bytes_max());
+        let warm = Warm::by(L::to_warm_up());
         Self { line, interface, options, notes: Vec::new(), failed: false, warm }
     }
 }
@@ -73,7 +78,7 @@ impl<L: Line> Sender for Spinning<L> {
         let mut calls = Vec::with_capacity(train.frames.len());
         {
             let realtime = self.options.realtime.then(|| Realtime::enter(self.options.cpu));
-            if let Err(error) = drive(&mut self.line, &self.warm, train, self.options.pre_dispatch, &mut calls) {
+            if let Err(error) = drive(&mut self.line, &mut self.warm, train, self.options.pre_dispatch, &mut calls) {
                 // What is still in line must not leave with the next train.
                 self.failed = true;
                 return Err(SendError::sending(&self.interface, error));
@@ -103,7 +108,13 @@ pub(super) fn check(train: &Train, bytes_max: usize) -> Result<(), SendError> {
 }
 
 /// Puts frames in line when they are to be handed over, and lets them go when they are due.
-fn drive(line: &mut impl Line, warm: &Warm, train: &Train, when: PreDispatch, calls: &mut Vec<Call>) -> io::Result<()> {
+fn drive(
+    line: &mut impl Line,
+    warm: &mut Warm<impl Line>,
+    train: &Train,
+    when: PreDispatch,
+    calls: &mut Vec<Call>,
+) -> io::Result<()> {
     let (mut put, mut gone) = (0, 0);
     let mut now = Nanos::now();
     let mut last_gone = now;
@@ -117,9 +128,10 @@ fn drive(line: &mut impl Line, warm: &Warm, train: &Train, when: PreDispatch, ca
         now = match next {
             Some(next) if put == gone || next < due => wait::until(next),
             _ if put > gone => {
-                if wait::sleep_before(due) || gone == 0 {
-                    warm.up(due, || line.idle());
+                if !wait::sleep_before(due) && gone > 0 {
+                    wait::until(due - warm::BEGIN);
                 }
+                warm.up(due, || line.idle());
                 wait::until(due)
             }
             // Every place is taken by packets that went and are not done with: the interface is slow, or stuck.
@@ -184,6 +196,10 @@ mod tests {
 
         fn idle(&mut self) {}
 
+        fn to_warm_up() -> Option<Self> {
+            None
+        }
+
         fn stamps(&mut self, _: &[Call]) -> Option<Vec<Option<Nanos>>> {
             None
         }
@@ -195,7 +211,7 @@ mod tests {
         let train = Train { frames: (0..20).map(|i| vec![i]).collect(), due };
         let mut line = Noted { places, waiting: VecDeque::new(), left: Vec::new(), most_waiting: 0 };
         let mut calls = Vec::new();
-        drive(&mut line, &Warm::open(8), &train, when, &mut calls).unwrap();
+        drive(&mut line, &mut Warm::<Noted>::by(None), &train, when, &mut calls).unwrap();
         assert_eq!(calls.iter().map(|call| call.packets).sum::<usize>(), 20);
         (train, line)
     }

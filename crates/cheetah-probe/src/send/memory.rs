@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, mmap_anonymous, munmap};
 
+/// Of the common processors.
+const CACHE_LINE_BYTES: usize = 64;
+
 /// A mapping that both this program and the kernel read and write.
 pub(super) struct Memory {
     start: NonNull<u8>,
@@ -58,6 +61,14 @@ impl Memory {
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.bytes), "outside of the mapping");
         // SAFETY: the destination lies in the mapping, which is apart from anything a slice can be of.
         unsafe { self.start.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+    }
+
+    /// Reads bytes for nothing but to have them in the processor's caches.
+    pub(super) fn touch(&self, offset: usize, bytes: usize) {
+        for line in (offset..offset.saturating_add(bytes).min(self.bytes)).step_by(CACHE_LINE_BYTES) {
+            // SAFETY: it lies in the mapping; what is read does not matter, and the read is not left out.
+            let _ = unsafe { self.start.add(line).read_volatile() };
+        }
     }
 
     /// A 32-bit cell that both sides use.

@@ -12,6 +12,7 @@ use super::line::{Line, STUCK, Spinning};
 use super::memory::Memory;
 use super::packet::{PacketSocket, set_option};
 use super::stamps::Stamps;
+use super::warm::LOOPBACK;
 use super::{Backend, ETHERNET_BYTES, Options, SendError};
 use crate::clock::Nanos;
 use crate::route::Route;
@@ -39,15 +40,16 @@ pub(super) struct Ring {
 
 /// Opens a ring on the route's interface.
 pub(super) fn open(route: &Route, options: Options) -> Result<Spinning<Ring>, SendError> {
-    let ring = Ring::open(route).map_err(|error| SendError::opening(Backend::Ring, &route.interface, error))?;
+    let ring = Ring::open(route.index, route.mtu as usize)
+        .map_err(|error| SendError::opening(Backend::Ring, &route.interface, error))?;
     Ok(Spinning::new(ring, route.interface.clone(), options))
 }
 
 impl Ring {
-    fn open(route: &Route) -> io::Result<Self> {
-        let socket = PacketSocket::sending(route.index)?;
+    fn open(index: u32, mtu: usize) -> io::Result<Self> {
+        let socket = PacketSocket::sending(index)?;
         // Powers of two from a page's half on fill pages without a remainder. Frames above 16 KiB are for `sequential`.
-        let place_bytes = (FRAME_OFFSET + ETHERNET_BYTES + route.mtu as usize).next_power_of_two().clamp(2048, 16_384);
+        let place_bytes = (FRAME_OFFSET + ETHERNET_BYTES + mtu).next_power_of_two().clamp(2048, 16_384);
         let block_bytes = place_bytes.max(4096);
         let bytes = PLACES * place_bytes;
         let request = libc::tpacket_req {
@@ -121,7 +123,15 @@ impl Line for Ring {
         }
     }
 
+    fn to_warm_up() -> Option<Self> {
+        let ring = Self::open(LOOPBACK, 1500).ok()?;
+        // Nobody would take its stamps out of the queue.
+        set_option(&ring.socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &0_u32).ok()?;
+        Some(ring)
+    }
+
     fn idle(&mut self) {
+        self.memory.touch(self.place(self.gone), self.place_bytes);
         let _ = send(self.socket.as_fd(), &[], SendFlags::DONTWAIT);
     }
 

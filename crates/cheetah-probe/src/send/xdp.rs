@@ -21,6 +21,7 @@ use self::umem::Umem;
 use super::call::Call;
 use super::line::{Line, STUCK, Spinning};
 use super::packet::set_option;
+use super::warm::LOOPBACK;
 use super::{Backend, ETHERNET_BYTES, Options, SendError};
 use crate::clock::{Nanos, WallOffset};
 use crate::route::Route;
@@ -30,6 +31,10 @@ const PLACES: u32 = 1024;
 
 /// `XDP_MAX_TX_SKB_BUDGET`, Linux 6.17: how many packets one call sends, 32 unless told.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
+
+/// How often a queue that another socket has is tried, at intervals.
+const BIND_ATTEMPTS: u32 = 40;
+const BIND_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long frames may take to be done with after the call that sent them, before their stamps are done without.
 const DONE_WAIT: Duration = Duration::from_millis(2);
@@ -65,13 +70,13 @@ pub(super) fn open(route: &Route, options: Options) -> Result<Spinning<Xdp>, Sen
         );
         return Err(SendError::unavailable(Backend::Xdp, why));
     }
-    let xdp = Xdp::open(route.index);
+    let xdp = Xdp::open(route.index, BIND_ATTEMPTS);
     let xdp = xdp.map_err(|error| SendError::opening(Backend::Xdp, &route.interface, error))?;
     Ok(Spinning::new(xdp, route.interface.clone(), options))
 }
 
 impl Xdp {
-    fn open(index: u32) -> io::Result<Self> {
+    fn open(index: u32, attempts: u32) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         let umem = Umem::register(&socket, PLACES)?;
         let (descriptors, completions) = rings::open(&socket, PLACES)?;
@@ -81,7 +86,7 @@ impl Xdp {
         if set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &buffer_bytes).is_err() {
             set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &buffer_bytes)?;
         }
-        bind_when_free(&socket, index)?;
+        bind_when_free(&socket, index, attempts)?;
         let (busy, done) = (vec![None; PLACES as usize], Vec::with_capacity(super::PACKETS_MAX));
         Ok(Self { socket, umem, descriptors, completions, put: 0, gone: 0, busy, train: 0, done })
     }
@@ -99,11 +104,11 @@ impl Xdp {
 }
 
 /// A queue has one socket. One that was closed just now leaves it some milliseconds later.
-fn bind_when_free(socket: &OwnedFd, index: u32) -> io::Result<()> {
+fn bind_when_free(socket: &OwnedFd, index: u32, attempts: u32) -> io::Result<()> {
     let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0);
-    for _ in 0..40 {
+    for _ in 0..attempts {
         match bind(socket, &address) {
-            Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(5)),
+            Err(Errno::BUSY) => std::thread::sleep(BIND_INTERVAL),
             done => return Ok(done?),
         }
     }
@@ -124,7 +129,9 @@ impl Line for Xdp {
         }
         let Some(free) = self.busy.get_mut(place).filter(|busy| busy.is_none()) else { return false };
         *free = Some(self.put);
-        self.done.push(None);
+        if self.done.len() < super::PACKETS_MAX {
+            self.done.push(None);
+        }
         let (address, options) = self.umem.put(self.put, frame);
         self.descriptors.describe(self.put, address, u32::try_from(frame.len()).unwrap_or_default(), options);
         self.put = self.put.wrapping_add(1);
@@ -150,7 +157,12 @@ impl Line for Xdp {
         }
     }
 
+    fn to_warm_up() -> Option<Self> {
+        Self::open(LOOPBACK, 1).ok()
+    }
+
     fn idle(&mut self) {
+        self.umem.touch(self.gone);
         let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
     }
 

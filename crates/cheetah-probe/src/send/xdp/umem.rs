@@ -67,6 +67,11 @@ impl Umem {
         ((place + ABOUT_BYTES) as u64, if self.stamps { XDP_TX_METADATA } else { 0 })
     }
 
+    /// Has the caches hold a frame and what is said about it.
+    pub(super) fn touch(&self, nth: u32) {
+        self.memory.touch(self.start(nth), ABOUT_BYTES + 1536);
+    }
+
     /// The place an address is in.
     pub(super) const fn place(address: u64) -> usize {
         address as usize / PLACE_BYTES
