@@ -1,5 +1,7 @@
 //! What is made of recorded trains, by the estimators as measurements use them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 
