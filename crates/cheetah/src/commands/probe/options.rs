@@ -8,7 +8,6 @@ use std::time::Duration;
 use cheetah_probe::limits::Limits;
 use cheetah_probe::route::Route;
 use cheetah_probe::schedule::{DurationError, ShortDuration};
-use cheetah_probe::selfcheck::Bound;
 use cheetah_probe::send::{Backend, Options, PreDispatch, SendError, Sender, open};
 
 /// Bytes of the largest usual frame; what may be sent in all is counted in them.
@@ -31,9 +30,10 @@ pub struct PacketArgs {
     #[arg(long, value_name = "initial|TIME", default_value = "initial", value_parser = pre_dispatch)]
     pre_dispatch: PreDispatch,
 
-    /// A train with a gap off by more than this is spoiled: it is not used, and sent again
-    #[arg(long, value_name = "TIME", default_value_t = ShortDuration(Duration::from_micros(5)))]
-    gap_error_max: ShortDuration,
+    /// A train with a gap off by more than this is spoiled: it is not used, and sent again [default: 10us, and 5us with
+    /// --send]
+    #[arg(long, value_name = "TIME")]
+    gap_error_max: Option<ShortDuration>,
 
     /// The most packets in any second
     #[arg(long, value_name = "N", default_value_t = Limits::default().packets_per_s_max, value_parser = clap::value_parser!(u32).range(1..))]
@@ -128,9 +128,9 @@ impl PacketArgs {
         Limits { packets_per_s_max: self.rate_max, packets_max: self.packets_max, bytes_max }
     }
 
-    /// How far off a gap may be.
-    pub fn bound(&self) -> Bound {
-        Bound { gap_error_max: self.gap_error_max.0 }
+    /// How far off a gap may be, `usual` if nothing is said.
+    pub fn gap_error_max(&self, usual: Duration) -> Duration {
+        self.gap_error_max.map_or(usual, |ShortDuration(most)| most)
     }
 
     /// The backend that is wanted on the way to `address`, where one is named. Blocks.

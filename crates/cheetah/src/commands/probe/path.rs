@@ -248,14 +248,15 @@ impl PathArgs {
         if packets.port.is_some() && !matches!(self.method, MethodArg::Tcp | MethodArg::Udp) {
             return Err(Failure::misused("--port is of TCP or UDP: say --method tcp or --method udp too"));
         }
+        let usual = Options::default();
         Ok(Options {
             aspects,
             method,
             tcp_port: packets.port.unwrap_or(FAR_PORT),
             udp_port: packets.port.unwrap_or(UDP_PORT),
             limits: packets.limits(),
-            gap_error_max: packets.bound().gap_error_max,
-            ..Options::default()
+            gap_error_max: packets.gap_error_max(usual.gap_error_max),
+            ..usual
         })
     }
 }

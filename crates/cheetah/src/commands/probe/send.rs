@@ -12,7 +12,7 @@ use cheetah_probe::frame::{Probe, Session, frame};
 use cheetah_probe::limits::{Budget, Take};
 use cheetah_probe::route::Route;
 use cheetah_probe::schedule::{Pattern, ShortDuration, due};
-use cheetah_probe::selfcheck::{GapErrors, Verdict, check, gap_errors};
+use cheetah_probe::selfcheck::{Bound, GapErrors, Verdict, check, gap_errors};
 use cheetah_probe::send::{Sender, Stamp, Train, quiet_start};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -25,6 +25,8 @@ use crate::ui::Ui;
 
 /// Where trains go: the first port that traceroute uses, which hardly anything listens on.
 const PORT: u16 = 33434;
+/// How far off a gap may be: what trains are to keep to on an idle machine.
+const GAP_ERROR_MAX: Duration = Duration::from_micros(5);
 /// How long before the first packet is due everything is handed over, at least.
 const LEAD: Duration = Duration::from_millis(5);
 /// And for each packet.
@@ -87,6 +89,7 @@ struct Job {
     offsets: Vec<Duration>,
     args: SendArgs,
     packets: PacketArgs,
+    bound: Bound,
     stopped: Arc<AtomicBool>,
     told: mpsc::Sender<Sent>,
 }
@@ -110,7 +113,8 @@ pub async fn run(
     let (told, mut tells) = mpsc::channel(SHOWN_BEHIND_MAX);
     let stopped = Arc::new(AtomicBool::new(false));
     let (offsets, repeat) = (pattern.offsets(), args.repeat);
-    let job = Job { sender, frames, offsets, args, packets: packets.clone(), stopped: stopped.clone(), told };
+    let (packets, bound) = (packets.clone(), Bound { gap_error_max: packets.gap_error_max(GAP_ERROR_MAX) });
+    let job = Job { sender, frames, offsets, args, packets, bound, stopped: stopped.clone(), told };
     // A thread of its own, which may be given real-time priority.
     let working = tokio::task::spawn_blocking(move || job.run());
     let mut tally = Tally::default();
@@ -226,7 +230,7 @@ impl Job {
         let Train { frames, due } = train;
         self.frames = frames;
         let departures = departures.map_err(Failure::failed)?;
-        let verdict = check(&due, &departures.left, self.packets.bound());
+        let verdict = check(&due, &departures.left, self.bound);
         // Nobody listens any more only when the program ends.
         let _ = self.told.blocking_send(Sent { due, left: departures.left, stamp: departures.stamp, verdict });
         Ok(!matches!(verdict, Verdict::Spoiled { .. }))
