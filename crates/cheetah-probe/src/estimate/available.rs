@@ -3,6 +3,9 @@
 //! After Jain, Dovrolis, *End-to-end available bandwidth: measurement methodology, dynamics, and relation with TCP throughput*
 //! (SIGCOMM 2002), as in pathload. Packets sent faster than what is left of the tightest link queue before it, each for longer
 //! than the one before. A [`Search`] closes in on the rate at which that begins.
+//!
+//! Where others send in bursts that are not much shorter than a train, few trains meet one, and more is told than is left: by a
+//! third of the capacity, with bursts of thirty full-sized packets on half of a link. The range that is told is wide then.
 
 use super::Arrival;
 use crate::path::Available;
