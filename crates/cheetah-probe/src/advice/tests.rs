@@ -54,12 +54,7 @@ fn capacity(bits_per_s: f64, at_least: bool) -> Capacity {
 }
 
 fn far(from: Option<f64>, tcp_from: Option<f64>) -> FarEnd {
-    FarEnd {
-        name: "cheetah".into(),
-        from_bits_per_s: from,
-        tcp_from_bits_per_s: tcp_from,
-        ..FarEnd::default()
-    }
+    FarEnd { name: "cheetah".into(), from_bits_per_s: from, tcp_from_bits_per_s: tcp_from, ..FarEnd::default() }
 }
 
 #[test]
