@@ -30,6 +30,16 @@ impl Sent {
         matches!(self.verdict, Verdict::Accepted(_))
     }
 
+    /// By how much the worst of its gaps was off, either way, in nanoseconds, as far as it is known.
+    #[must_use]
+    pub const fn error_ns(&self) -> Option<u64> {
+        match self.verdict {
+            Verdict::Accepted(errors) => Some(errors.max_ns),
+            Verdict::Spoiled { error_ns, .. } => Some(error_ns.unsigned_abs()),
+            Verdict::Unknown => None,
+        }
+    }
+
     /// When the first packet left, as far as it is known, else when it was due.
     #[must_use]
     pub fn first(&self) -> Nanos {
