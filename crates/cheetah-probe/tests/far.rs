@@ -114,6 +114,33 @@ async fn trains_go_to_whoever_called_and_nowhere_else() {
     assert_eq!(post(far, "/v1/probe/send", &body).await, 422);
 }
 
+/// A train of 4 s is asked for, and its caller hangs up once it has begun.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_train_ends_with_its_caller_and_two_never_run_at_once() {
+    let far = far_end(true, LOOPBACK).await;
+    let receiver = UdpSocket::bind((LOOPBACK, 0)).expect("a socket");
+    let port = receiver.local_addr().expect("its address").port();
+    let (left_alone, next) = (token("0000000000000001"), token("0000000000000002"));
+    let pattern: Pattern = "train:200@20ms".parse().expect("a pattern");
+    let asking = tokio::spawn(async move { far.send(&SendRequest::new(&pattern, 100, port, left_alone)).await });
+    let hear = |wait: Duration| {
+        let (receiver, mut packet) = (receiver.try_clone().expect("another"), [0; 2000]);
+        receiver.set_read_timeout(Some(wait)).expect("set");
+        tokio::task::spawn_blocking(move || receiver.recv(&mut packet).ok().map(|len| packet[..len].to_vec()))
+    };
+    let heard = hear(Duration::from_secs(10)).await.expect("no panic").expect("it begins");
+    assert!(tag::seq_of(left_alone, &heard).is_some());
+    asking.abort();
+    let single: Pattern = "single".parse().expect("a pattern");
+    let mut tries = 0;
+    while far.send(&SendRequest::new(&single, 100, port, next)).await.is_err() {
+        tries += 1;
+        assert!(tries < 5, "the turn is never free again");
+    }
+    while tag::seq_of(next, &hear(Duration::from_secs(5)).await.expect("no panic").expect("it comes")).is_none() {}
+    assert_eq!(hear(Duration::from_millis(200)).await.expect("no panic"), None, "the train before it had ended");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_much_is_refused() {
     let far = far_end(true, LOOPBACK).await;

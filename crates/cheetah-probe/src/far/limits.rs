@@ -48,7 +48,7 @@ impl Default for Seats {
     }
 }
 
-/// The right to send one train.
+/// The right to send one train. It ends when this is dropped, which is for whoever sends it to do, and not before it was sent.
 #[derive(Debug)]
 pub struct Turn {
     _seat: OwnedSemaphorePermit,

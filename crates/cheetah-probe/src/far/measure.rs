@@ -102,7 +102,8 @@ async fn trains_to(client: FarClient, about: &About) -> Result<Option<Capacity>,
         let offsets = plan.offsets();
         let sent = spawn_blocking(move || {
             let socket = train::socket(here, there)?;
-            train::send(&socket, &due(Nanos::now() + Duration::from_millis(1), &offsets), waiting.token, ip_bytes)
+            let due = due(Nanos::now() + Duration::from_millis(1), &offsets);
+            train::send(&socket, &due, waiting.token, ip_bytes, || true)
         });
         match sent.await.map_err(|error| error.to_string())? {
             Ok(left) => {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -128,17 +129,27 @@ async fn send(
     // The address is that of the connection, whatever the request says; it cannot even say another.
     let mut there = caller.peer;
     there.set_port(request.port);
-    let sent = tokio::task::spawn_blocking(move || {
-        let socket = train::socket(caller.here, there)?;
-        let due = due(turn.not_before.max(Nanos::now() + LEAD), &offsets);
-        let left = train::send(&socket, &due, request.token, request.ip_bytes)?;
-        let ns = |times: &[Nanos]| times.iter().map(|at| at.0).collect();
-        Ok::<_, std::io::Error>(Sent { due_ns: ns(&due), left_ns: ns(&left) })
+    let (tell, told) = oneshot::channel();
+    // A thread of its own, of which there is one at a time: the runtime's are for who reads the disk.
+    let leaving = thread::Builder::new().name("probe-train".into()).spawn(move || {
+        let train = || {
+            let socket = train::socket(caller.here, there)?;
+            let due = due(turn.not_before.max(Nanos::now() + LEAD), &offsets);
+            // A caller who has hung up is sent nothing more.
+            let left = train::send(&socket, &due, request.token, request.ip_bytes, || !tell.is_closed())?;
+            let ns = |times: &[Nanos]| times.iter().map(|at| at.0).collect();
+            Ok::<_, std::io::Error>(Sent { due_ns: ns(&due), left_ns: ns(&left) })
+        };
+        let sent = train();
+        // It was this train's turn until now, whether the caller still listens or not.
+        drop(turn);
+        let _ = tell.send(sent);
     });
-    match sent.await {
+    leaving.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    match told.await {
         Ok(Ok(sent)) => Ok(Json(sent)),
         Ok(Err(error)) => Err(Refusal::new(StatusCode::CONFLICT, format!("the train was not sent: {error}"))),
-        Err(_) => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the far end is shutting down")),
+        Err(_) => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "sending ended")),
     }
 }
 

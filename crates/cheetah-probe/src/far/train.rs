@@ -13,6 +13,8 @@ use crate::clock::Nanos;
 
 /// Sleeping ends this long before a packet is due; the rest is spent looking at the clock.
 pub const SPIN: Duration = Duration::from_micros(100);
+/// How long it is slept at once: whether anybody still wants the train is looked at this often.
+const NAP: Duration = Duration::from_millis(50);
 /// An interface that takes no packet for so long is stuck.
 const STUCK: Duration = Duration::from_secs(1);
 
@@ -36,32 +38,45 @@ pub fn socket(here: SocketAddr, there: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Sends a packet of `ip_bytes` at each of the times, the first with the number `first_seq`, and says when each had left.
-/// Blocks until the last has.
+/// Blocks until the last has, or, within 50 ms, until it is no longer `wanted`.
 ///
 /// # Errors
 ///
 /// At the first packet that is not taken: as the far end's port is closed, which it says by ICMP, the packet too large, or
-/// the interface gone.
-pub fn send(socket: &UdpSocket, due: &[Nanos], token: Token, ip_bytes: u32) -> io::Result<Vec<Nanos>> {
+/// the interface gone. And if it is no longer wanted.
+pub fn send(
+    socket: &UdpSocket,
+    due: &[Nanos],
+    token: Token,
+    ip_bytes: u32,
+    wanted: impl Fn() -> bool,
+) -> io::Result<Vec<Nanos>> {
     let v4 = socket.peer_addr()?.ip().to_canonical().is_ipv4();
     let packets: Vec<_> = (0u32..).zip(due).map(|(seq, _)| tag::payload(token, seq, ip_bytes, v4)).collect();
     let mut left = Vec::with_capacity(due.len());
     for (packet, due) in packets.iter().zip(due) {
-        wait(*due);
+        if !wait(*due, &wanted) {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "nobody wants it any more"));
+        }
         socket.send(packet)?;
         left.push(Nanos::now());
     }
     Ok(left)
 }
 
-fn wait(due: Nanos) {
-    let asleep = due.since(Nanos::now()).saturating_sub(SPIN);
-    if !asleep.is_zero() {
+/// Waits until a packet is due; false if it is no longer wanted.
+fn wait(due: Nanos, wanted: impl Fn() -> bool) -> bool {
+    while wanted() {
+        let asleep = due.since(Nanos::now()).saturating_sub(SPIN).min(NAP);
+        if asleep.is_zero() {
+            while Nanos::now() < due {
+                std::hint::spin_loop();
+            }
+            return true;
+        }
         thread::sleep(asleep);
     }
-    while Nanos::now() < due {
-        std::hint::spin_loop();
-    }
+    false
 }
 
 #[cfg(test)]
@@ -76,7 +91,7 @@ mod tests {
             let socket = socket(address.parse().unwrap(), receiver.local_addr().unwrap()).unwrap();
             let start = Nanos::now();
             let due: Vec<_> = (0..3u32).map(|n| start + Duration::from_millis(2) * n).collect();
-            let left = send(&socket, &due, Token(7), 500).unwrap();
+            let left = send(&socket, &due, Token(7), 500, || true).unwrap();
             assert!(left.len() == 3 && left.iter().zip(&due).all(|(left, due)| left >= due), "{left:?} {due:?}");
             for seq in 0..3 {
                 let mut packet = [0; 1500];
@@ -93,6 +108,17 @@ mod tests {
         let socket = socket("127.0.0.1:0".parse().unwrap(), closed).unwrap();
         let start = Nanos::now();
         let due: Vec<_> = (0..100u32).map(|n| start + Duration::from_millis(1) * n).collect();
-        assert!(send(&socket, &due, Token(7), 100).is_err());
+        assert!(send(&socket, &due, Token(7), 100, || true).is_err());
+    }
+    #[test]
+    fn what_nobody_wants_is_not_sent() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let socket = socket("127.0.0.1:0".parse().unwrap(), receiver.local_addr().unwrap()).unwrap();
+        let due = [Nanos::now() + Duration::from_secs(3600)];
+        let asked = std::cell::Cell::new(0);
+        let wanted = || asked.replace(asked.get() + 1) < 2;
+        assert!(send(&socket, &due, Token(7), 100, wanted).is_err(), "it would have waited for an hour");
+        assert!(receiver.recv(&mut [0; 100]).is_err());
     }
 }
