@@ -18,6 +18,7 @@ around each read, so threads on one handle do not overlap.
     bodyfile, file_name     a listing row as the line that `fls -m` prints
     assemble    the rows of all listing tasks in the order of `fls`
     content     hashes, types and hits of files, a batch at a time                         -> content rows, findings
+      reader      the stream of one file, once for all of its names
       pieces      reading what may be damaged
       types, signatures, extensions   what a file is, and whether its name says so
       hashset, hashtext   lists of hashes
@@ -26,6 +27,7 @@ around each read, so threads on one handle do not overlap.
       allocation  which blocks of a file system are free
     score, places   what to read first, and what to look at first
     timeline    every time of every file, in order
+    stem        the process that workers of this machine are forked from
     pool, cluster   the same small interface twice: submit tasks, get results, outlive workers
     journal     which tasks are done, durable, so that an interrupted run goes on
     store       the schemas, and the parts of the result until they are merged
