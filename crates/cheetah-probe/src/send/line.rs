@@ -83,7 +83,7 @@ impl<L: Line> Sender for Spinning<L> {
                 self.failed = true;
                 return Err(SendError::sending(&self.interface, error));
             }
-            self.notes = realtime.map(|mut realtime| std::mem::take(&mut realtime.notes)).unwrap_or_default();
+            self.notes = realtime.map(Realtime::leave).unwrap_or_default();
         }
         Ok(match self.line.stamps(&calls) {
             Some(left) => Departures { left, stamp: Stamp::Kernel },

@@ -42,14 +42,32 @@ impl Realtime {
         };
         Self { notes, policy, affinity }
     }
+
+    /// Makes the thread what it was, and says what was not permitted.
+    #[must_use]
+    pub fn leave(mut self) -> Vec<String> {
+        self.lower();
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Gives the priority back, and stays on the CPU.
+    fn lower(&mut self) {
+        let Some((policy, parameters)) = self.policy.take() else { return };
+        // Whoever may have real-time priority by a resource limit alone may give it back, but not clear that flag.
+        let restored = [policy, policy | libc::SCHED_RESET_ON_FORK].into_iter().any(|policy| {
+            // SAFETY: `parameters` outlives the call, and 0 is the calling thread.
+            unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+        });
+        if !restored {
+            let error = io::Error::last_os_error();
+            self.notes.push(format!("the thread that sent keeps its real-time priority: {error}"));
+        }
+    }
 }
 
 impl Drop for Realtime {
     fn drop(&mut self) {
-        if let Some((policy, parameters)) = self.policy {
-            // SAFETY: `parameters` outlives the call, and 0 is the calling thread.
-            unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
-        }
+        self.lower();
         if let Some(before) = self.affinity {
             let _ = sched_setaffinity(None, &before);
         }
@@ -89,6 +107,8 @@ fn raise() -> io::Result<(i32, libc::sched_param)> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
     use super::*;
 
     #[test]
@@ -102,6 +122,32 @@ mod tests {
         drop(realtime);
         assert_eq!(sched_getaffinity(None).unwrap(), before);
         assert_eq!(policy(), was);
+    }
+
+    #[test]
+    fn priority_is_given_back_without_the_right_to_clear_what_came_with_it() {
+        // SAFETY: 0 is the calling thread.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let was = policy();
+        // A thread of its own, whose rights end with it.
+        let (raised, notes, is) = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let realtime = Realtime::enter(None);
+                let raised = policy();
+                let mut sets = capabilities(None).unwrap();
+                sets.effective.remove(CapabilitySet::SYS_NICE);
+                sets.permitted.remove(CapabilitySet::SYS_NICE);
+                set_capabilities(None, sets).unwrap();
+                (raised, realtime.leave(), policy())
+            });
+            thread.join().unwrap()
+        });
+        if raised == was {
+            eprintln!("SKIPPED: real-time priority is not permitted here: {notes:?}");
+            return;
+        }
+        assert_eq!(is & !libc::SCHED_RESET_ON_FORK, was);
+        assert!(notes.is_empty(), "{notes:?}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Sender for Sequential {
                 self.socket.send(frame).map_err(sending)?;
                 calls.push(Call { packets: 1, before, after: Nanos::now() });
             }
-            self.notes = realtime.map(|mut realtime| std::mem::take(&mut realtime.notes)).unwrap_or_default();
+            self.notes = realtime.map(Realtime::leave).unwrap_or_default();
         }
         Ok(match self.stamps.collect(&self.socket, calls.len()) {
             Some(left) => Departures { left, stamp: Stamp::Kernel },
