@@ -16,7 +16,7 @@ use crate::path::PathReport;
 use crate::units::{BitRate, Span};
 
 use self::packing::Choice;
-pub use self::tuning::{CONNECTIONS_MAX, PREFETCH_BYTES_MAX, Tuning, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
+pub use self::tuning::{CONNECTIONS_MAX, Flow, PREFETCH_BYTES_MAX, Tuning, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 
 /// Above this rate a rotating disk, not the link, is most likely what there is to wait for, in bits of content a second: 200
 /// MB/s, what the outer tracks of large ones give.
@@ -50,7 +50,7 @@ pub struct Advice {
 #[must_use]
 pub fn advise(report: &PathReport, disk_bytes: u64) -> Option<Advice> {
     let rate = rate::expected(report)?;
-    let (tuning, mut why) = tuning::reasoned(report);
+    let (flow, mut why) = tuning::flow(report, rate.bits_per_s);
     let choice = Choice::best(rate.bits_per_s);
     let disk_bits = disk_bytes as f64 * 8.0;
     why.insert(0, rate.why.clone());
@@ -68,9 +68,9 @@ pub fn advise(report: &PathReport, disk_bytes: u64) -> Option<Advice> {
         compressed_s: disk_bits / choice.bits_per_s,
         compress: choice.compress,
         method: choice.method.to_owned(),
-        connections: tuning.connections,
-        window_bytes: tuning.window_bytes,
-        prefetch_bytes: tuning.prefetch_bytes,
+        connections: flow.connections,
+        window_bytes: flow.window_bytes,
+        prefetch_bytes: flow.prefetch_bytes,
         why,
     })
 }

@@ -32,7 +32,7 @@ pub(super) fn expected(report: &PathReport) -> Option<Expected> {
         (bits_per_s.is_finite() && bits_per_s > 0.0).then_some(Expected { bits_per_s, at_least, why })
     };
     let bulk = || {
-        let bits = far?.tcp_from_bits_per_s?;
+        let bits = brought(report)?;
         new(bits, false, format!("One TCP connection brought {} from there.", BitRate(bits)))
     };
     let left = || {
@@ -58,6 +58,11 @@ pub(super) fn expected(report: &PathReport) -> Option<Expected> {
         new(bits * share, capacity.at_least, why)
     };
     bulk().or_else(left).or_else(back).or_else(there)
+}
+
+/// What TCP itself brought from there, in bits a second.
+pub(super) fn brought(report: &PathReport) -> Option<f64> {
+    report.far.as_ref()?.tcp_from_bits_per_s.filter(|bits| bits.is_finite() && *bits > 0.0)
 }
 
 /// What the links carry of content where TCP has them to itself, in bits a second: the smaller of what is known of both ways.

@@ -57,6 +57,10 @@ fn far(from: Option<f64>, tcp_from: Option<f64>) -> FarEnd {
     FarEnd { name: "cheetah".into(), from_bits_per_s: from, tcp_from_bits_per_s: tcp_from, ..FarEnd::default() }
 }
 
+fn flow(report: &PathReport) -> Flow {
+    Tuning::of(report).flow.unwrap()
+}
+
 #[test]
 fn a_disk_over_a_slow_link_takes_as_long_as_its_bits_and_headers() {
     let report = PathReport {
@@ -100,10 +104,18 @@ fn without_a_rate_there_is_a_tuning_but_no_time() {
     let near = PathReport { round_trip: Some(trips(200.0, 0)), ..report() };
     let distant = PathReport { round_trip: Some(trips(40_000.0, 0)), ..report() };
     assert_eq!(advise(&near, 1 << 30), None);
-    let (near, distant) = (Tuning::of(&near), Tuning::of(&distant));
-    assert!(!near.compress && distant.compress);
-    assert!(near.window_bytes < distant.window_bytes && near.rate_bits_per_s.is_none());
-    assert_eq!(Tuning::of(&report()).connections, 1);
+    for report in [near, distant, report()] {
+        let tuning = Tuning::of(&report);
+        assert_eq!((tuning.rate_bits_per_s, tuning.flow, tuning.compress), (None, None, true), "as usual");
+    }
+}
+
+#[test]
+fn only_what_tcp_itself_brought_keeps_an_agent_from_compressing() {
+    let fast = PathReport { round_trip: Some(trips(100.0, 0)), capacity: Some(capacity(10e9, false)), ..report() };
+    assert!(Tuning::of(&fast).compress, "the agent may be held to less than its links carry");
+    let brought = PathReport { far: Some(far(None, Some(9e9))), ..fast };
+    assert!(!Tuning::of(&brought).compress);
 }
 
 #[test]
@@ -111,8 +123,8 @@ fn a_long_fat_link_wants_several_connections_and_a_lossy_one_too() {
     let fat = PathReport { round_trip: Some(trips(100_000.0, 0)), capacity: Some(capacity(1e9, false)), ..report() };
     let lossy = PathReport { round_trip: Some(trips(20_000.0, 2)), capacity: Some(capacity(100e6, false)), ..report() };
     let chance = PathReport { round_trip: Some(trips(20_000.0, 1)), ..lossy.clone() };
-    assert!(Tuning::of(&fat).connections > 1 && Tuning::of(&lossy).connections > 1);
-    assert_eq!(Tuning::of(&chance).connections, 1, "one lost probe may be chance");
+    assert!(flow(&fat).connections > 1 && flow(&lossy).connections > 1);
+    assert_eq!(flow(&chance).connections, 1, "one lost probe may be chance");
 }
 
 #[test]
@@ -125,10 +137,10 @@ fn what_tcp_itself_brought_counts_more_than_what_pairs_say() {
         ..report()
     };
     let tuning = Tuning::of(&known);
-    assert_eq!((tuning.rate_bits_per_s, tuning.connections), (Some(850e6), 1));
+    assert_eq!((tuning.rate_bits_per_s, flow(&known).connections), (Some(850e6), 1));
     let held_back = PathReport { far: Some(far(Some(900e6), Some(300e6))), ..known.clone() };
     let tuning = Tuning::of(&held_back);
-    assert_eq!((tuning.rate_bits_per_s, tuning.connections), (Some(300e6), 3));
+    assert_eq!((tuning.rate_bits_per_s, flow(&held_back).connections), (Some(300e6), 3));
     let without = PathReport { far: None, ..known };
     assert!(Tuning::of(&without).rate_bits_per_s.unwrap() < 700e6);
 }
@@ -160,9 +172,11 @@ proptest! {
             ..report()
         };
         let tuning = Tuning::of(&report);
-        prop_assert!((1..=CONNECTIONS_MAX).contains(&tuning.connections));
-        prop_assert!((WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX).contains(&tuning.window_bytes));
-        prop_assert!((tuning.window_bytes..=PREFETCH_BYTES_MAX).contains(&tuning.prefetch_bytes));
+        if let Some(flow) = tuning.flow {
+            prop_assert!((1..=CONNECTIONS_MAX).contains(&flow.connections));
+            prop_assert!((WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX).contains(&flow.window_bytes));
+            prop_assert!((flow.window_bytes..=PREFETCH_BYTES_MAX).contains(&flow.prefetch_bytes));
+        }
         prop_assert!(tuning.rate_bits_per_s.is_none_or(|rate| rate.is_finite() && rate > 0.0));
         if let Some(advice) = advise(&report, disk_bytes) {
             prop_assert!(advice.raw_s >= 0.0 && advice.compressed_s >= 0.0 && !advice.to_string().is_empty());

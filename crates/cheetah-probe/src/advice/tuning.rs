@@ -16,12 +16,8 @@ pub const WINDOW_BYTES_MAX: u64 = 64 << 20;
 /// The most that is read ahead for one reader, in bytes.
 pub const PREFETCH_BYTES_MAX: u64 = 128 << 20;
 
-/// Where no rate is known: that of the network most people have, in bits a second.
-const RATE_UNKNOWN: f64 = 1e9;
 /// Where no round trip is known: that of a local network, in microseconds.
 const RTT_UNKNOWN_US: f64 = 500.0;
-/// Where no rate is known, a round trip longer than this, in microseconds, is taken to be a link one has to pay for with time.
-const NEAR_US: f64 = 2_000.0;
 /// The time a disk and two schedulers take to turn a request round, in seconds, which no round trip knows of.
 const TURNAROUND_S: f64 = 0.002;
 /// What one connection may have under way, in bytes: the kernel's default limit of a receive buffer is 6 MiB (`tcp_rmem`), and
@@ -35,41 +31,56 @@ const LOST_MIN: u32 = 2;
 /// One connection that brings less than this share of what the link carries leaves room for others.
 const FILLED_MIN: f64 = 0.8;
 
-/// How to use a link: what `--tune` hands to connections, windows and the prefetcher.
+/// How to use a link: what `--tune` hands to connections, windows and the prefetcher. Where nothing is known there is nothing to
+/// tune.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
-    /// Median round trip, in microseconds.
-    pub rtt_us: f64,
+    /// Median round trip, in microseconds, if it is known.
+    pub rtt_us: Option<f64>,
     /// Content to expect, in bits a second, if it is known.
     pub rate_bits_per_s: Option<f64>,
+    /// Whether that is what TCP itself brought from there. Otherwise it is what links carry, and the far end may be held to less.
+    pub brought: bool,
+    /// What keeps that rate up, if it is known.
+    pub flow: Option<Flow>,
+    /// Whether an agent may compress on the way, as it sees fit: it always may unless TCP itself brought data from there faster
+    /// than a processor compresses.
+    pub compress: bool,
+}
+
+/// What keeps a link busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
     /// TCP connections at once, 1 to [`CONNECTIONS_MAX`].
     pub connections: u32,
     /// Bytes of requests under way at once, [`WINDOW_BYTES_MIN`] to [`WINDOW_BYTES_MAX`].
     pub window_bytes: u64,
     /// Bytes one reader is read ahead at most, at least `window_bytes`, to [`PREFETCH_BYTES_MAX`].
     pub prefetch_bytes: u64,
-    /// Whether to compress on the way.
-    pub compress: bool,
 }
 
 impl Tuning {
-    /// What the report says. What it does not say is taken to be as in a local network.
+    /// What the report says.
     #[must_use]
     pub fn of(report: &PathReport) -> Self {
-        reasoned(report).0
+        let rate = rate::expected(report).map(|rate| rate.bits_per_s);
+        Self {
+            rtt_us: trip_us(report),
+            rate_bits_per_s: rate,
+            brought: rate::brought(report).is_some(),
+            flow: rate.map(|rate| flow(report, rate).0),
+            compress: rate::brought(report).is_none_or(|rate| Choice::best(rate).compress),
+        }
     }
 }
 
-/// The tuning, and the reasons, a sentence each.
-pub(super) fn reasoned(report: &PathReport) -> (Tuning, Vec<String>) {
-    let expected = rate::expected(report).map(|rate| rate.bits_per_s);
-    let known_us = report.round_trip.map(|trip| trip.median_us).filter(|us| us.is_finite() && *us > 0.0);
-    let rtt_us = known_us.unwrap_or(RTT_UNKNOWN_US);
+/// What keeps so many bits of content a second coming, and the reasons, a sentence each.
+pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<String>) {
+    let rtt_us = trip_us(report).unwrap_or(RTT_UNKNOWN_US);
     let rtt_s = rtt_us / 1e6;
-    let (connections, mut why) = connections(report, expected, rtt_s);
+    let (connections, mut why) = connections(report, rate, rtt_s);
     // Several connections are advised where they may bring more than one did.
-    let filled =
-        expected.unwrap_or(RATE_UNKNOWN).max(if connections > 1 { rate::carried(report).unwrap_or(0.0) } else { 0.0 });
+    let filled = rate.max(if connections > 1 { rate::carried(report).unwrap_or(0.0) } else { 0.0 });
     let way_bytes = filled / 8.0 * rtt_s;
     let busy_bytes = filled / 8.0 * (rtt_s + TURNAROUND_S);
     let window_bytes = whole_mib(2.0 * busy_bytes).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
@@ -80,13 +91,16 @@ pub(super) fn reasoned(report: &PathReport) -> (Tuning, Vec<String>) {
         rtt_us / 1e3,
         TURNAROUND_S * 1e3
     ));
-    let compress = expected.map_or(rtt_us > NEAR_US, |rate| Choice::best(rate).compress);
-    (Tuning { rtt_us, rate_bits_per_s: expected, connections, window_bytes, prefetch_bytes, compress }, why)
+    (Flow { connections, window_bytes, prefetch_bytes }, why)
+}
+
+/// The median round trip, in microseconds, if that is one.
+fn trip_us(report: &PathReport) -> Option<f64> {
+    report.round_trip.map(|trip| trip.median_us).filter(|us| us.is_finite() && *us > 0.0)
 }
 
 /// How many connections, and why if it is more than one.
-fn connections(report: &PathReport, expected: Option<f64>, rtt_s: f64) -> (u32, Vec<String>) {
-    let Some(rate) = expected else { return (1, Vec::new()) };
+fn connections(report: &PathReport, rate: f64, rtt_s: f64) -> (u32, Vec<String>) {
     let target = rate.max(rate::carried(report).unwrap_or(0.0));
     let mut most = (1, None);
     let mut want = |rate_each: f64, why: &dyn Fn(u32) -> String| {

@@ -10,6 +10,9 @@ const MARK_EVERY: Duration = Duration::from_millis(20);
 const MARKS_MAX: usize = 2_000;
 /// A transfer that took less time tells nothing.
 const LEAST: Duration = Duration::from_millis(2);
+/// TCP doubles its rate each round trip until it has found out what the path carries; from one third of a transfer to the next
+/// that is more than this, however few round trips it took.
+const GROWTH: f64 = 1.7;
 
 /// Counts the bytes of a transfer. No I/O, and no clock of its own.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +61,18 @@ impl Rate {
         let took = self.last.since(from);
         (took >= LEAST).then(|| (self.bytes - before) as f64 * 8.0 / took.as_secs_f64())
     }
+
+    /// Whether it was still becoming faster when it ended, as TCP does for the first few round trips of a long path: the path
+    /// carries more than [`bits_per_s`](Self::bits_per_s), and nobody knows how much.
+    #[must_use]
+    pub fn is_growing(&self) -> bool {
+        let Some((begun, _)) = self.marks.first() else { return false };
+        let came_by =
+            |at: Nanos| self.marks.iter().take_while(|(mark, _)| *mark <= at).last().map_or(0, |(_, sum)| *sum);
+        let (first, second) = (came_by(*begun + self.took() / 3), came_by(*begun + self.took() * 2 / 3));
+        let (middle, last) = (second - first, self.bytes - second);
+        self.took() >= LEAST && middle > first && last as f64 > GROWTH * middle as f64
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +92,23 @@ mod tests {
         let bits_per_s = rate.bits_per_s().unwrap();
         assert!((bits_per_s / 80e6 - 1.0).abs() < 0.05, "{bits_per_s}");
         assert_eq!(rate.bytes(), 300 * 100 + 600 * 10_000);
+    }
+
+    #[test]
+    fn a_slow_start_that_has_not_ended_is_told_from_one_that_has() {
+        let of = |trip_ms: u64, most: usize| {
+            let mut rate = Rate::default();
+            for trip in 0..600 / trip_ms {
+                let bytes = (14_480 << trip.min(20)).min(most);
+                // As fast as the link, until the next round trip.
+                (0..10).for_each(|n| rate.note(at(trip * trip_ms + n), bytes / 10));
+            }
+            rate
+        };
+        // 1 Gbit/s and 10 Mbit/s.
+        assert!(of(150, 18_750_000).is_growing() && of(50, 6_250_000).is_growing());
+        assert!(!of(10, 1_250_000).is_growing() && !of(50, 62_500).is_growing());
+        assert!(!Rate::default().is_growing());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cheetah_device::Size;
+use cheetah_device::prefetch::PrefetchConfig;
 use cheetah_nbd::Method as Packed;
 use cheetah_probe::advice::Tuning;
 use cheetah_probe::clock::Nanos;
@@ -33,6 +34,9 @@ const TRIP_MAX: Duration = Duration::from_millis(400);
 const UNANSWERED_MAX: u32 = 1;
 /// How long bulk data is asked for, of a far end that has some.
 const BULK: Duration = Duration::from_millis(600);
+/// The most that is asked for before anything has come, in bytes: no more than an acquisition asks for anyway. How fast the disk
+/// is, nobody has measured, and requests that queue behind others time out.
+const FIRST_BYTES_MAX: u64 = 8 << 20;
 /// Largest report that is read, in bytes: some hundred times what there is to say.
 const REPORT_BYTES_MAX: u64 = 4 << 20;
 
@@ -93,35 +97,44 @@ impl TuneArgs {
             return Ok(LinkUse::default());
         };
         let tuning = Tuning::of(&report);
-        ui.note(describe(&host, &tuning));
-        Ok(link(&tuning))
+        let link = link(&tuning);
+        ui.note(describe(&host, &tuning, &link));
+        Ok(link)
     }
 }
 
-/// The same in the words of who opens sources.
+/// The same in the words of who opens sources. What is known of a link spares whoever uses it the beginning: limits are never
+/// below the usual, for what was measured may have been too little.
 fn link(tuning: &Tuning) -> LinkUse {
     let usual = LinkUse::default();
+    let Some(flow) = tuning.flow else { return usual };
+    let ahead = PrefetchConfig::default();
+    // What links carry only tells when less is enough.
+    let first_bytes = Some(flow.window_bytes.min(FIRST_BYTES_MAX));
+    let first_bytes = first_bytes.filter(|first| tuning.brought || *first < ahead.window_bytes_first);
     LinkUse {
-        connections: usual.connections.max(tuning.connections as usize),
+        connections: usual.connections.max(flow.connections as usize),
         // The agent knows better which method than anybody does before.
-        packing: if tuning.compress { Packed::Auto } else { Packed::None },
-        window_bytes_first: Some(tuning.window_bytes),
-        prefetch_bytes_max: Some(tuning.prefetch_bytes),
+        packing: if tuning.compress { usual.packing } else { Packed::None },
+        window_bytes_first: first_bytes,
+        prefetch_bytes_max: Some(flow.prefetch_bytes.max(ahead.window_bytes_max)),
     }
 }
 
-fn describe(host: &str, tuning: &Tuning) -> String {
-    let rate = match tuning.rate_bits_per_s {
-        Some(rate) => format!(" and {}", BitRate(rate)),
-        None => String::new(),
+fn describe(host: &str, tuning: &Tuning, link: &LinkUse) -> String {
+    let trip = tuning.rtt_us.map_or_else(String::new, |us| format!(", {:.2} ms", us / 1e3));
+    let LinkUse { connections, packing, .. } = link;
+    let (Some(rate), Some(ahead)) = (tuning.rate_bits_per_s, link.prefetch_bytes_max) else {
+        return format!(
+            "the link to {host}{trip}, is used as usual: it is not known at which rate data comes from there"
+        );
     };
-    let LinkUse { connections, .. } = link(tuning);
+    let first = link.window_bytes_first.map_or("as much as usual".into(), |bytes| Size(bytes).to_string());
     format!(
-        "tuned to {host}, {:.2} ms{rate}: {connections} connections, {} under way, {} ahead, {}compressed",
-        tuning.rtt_us / 1e3,
-        Size(tuning.window_bytes),
-        Size(tuning.prefetch_bytes),
-        if tuning.compress { "" } else { "not " }
+        "tuned to {host}{trip}, {}: {connections} connections, {first} under way at first, up to {} ahead, {}",
+        BitRate(rate),
+        Size(ahead),
+        if *packing == Packed::None { "not compressed" } else { "compressed as the agent sees fit" }
     )
 }
 
@@ -200,23 +213,38 @@ async fn trips(address: SocketAddr) -> (Option<RoundTrip>, bool) {
 
 #[cfg(test)]
 mod tests {
+    use cheetah_probe::advice::Flow;
+
     use super::*;
 
+    fn tuning(rate: f64, window_bytes: u64) -> Tuning {
+        let flow = Flow { connections: 1, window_bytes, prefetch_bytes: 2 * window_bytes };
+        Tuning { rtt_us: Some(20_000.0), rate_bits_per_s: Some(rate), brought: true, flow: Some(flow), compress: false }
+    }
+
     #[test]
-    fn what_is_tuned_stays_within_what_sources_take() {
-        let tuning = Tuning {
-            rtt_us: 20_000.0,
-            rate_bits_per_s: Some(1e8),
-            connections: 1,
-            window_bytes: 1 << 20,
-            prefetch_bytes: 2 << 20,
-            compress: false,
-        };
-        let plain = link(&tuning);
-        assert_eq!((plain.connections, plain.packing), (LinkUse::default().connections, Packed::None));
-        assert_eq!(link(&Tuning { compress: true, ..tuning }).packing, Packed::Auto);
-        let text = describe("lab", &tuning);
-        assert!(text.contains("20.00 ms and 100 Mbit/s") && text.ends_with("not compressed"), "{text}");
+    fn what_is_known_spares_the_beginning_and_limits_nothing() {
+        let (usual, slow) = (LinkUse::default(), tuning(1e8, 1 << 20));
+        let plain = link(&slow);
+        assert_eq!((plain.connections, plain.packing), (usual.connections, Packed::None));
+        assert_eq!(link(&Tuning { compress: true, ..slow }).packing, Packed::Auto);
+        assert_eq!((plain.window_bytes_first, plain.prefetch_bytes_max), (Some(1 << 20), Some(32 << 20)));
+        let fat = link(&tuning(1e9, 26 << 20));
+        assert_eq!((fat.window_bytes_first, fat.prefetch_bytes_max), (Some(8 << 20), Some(52 << 20)));
+        // An agent may be held to less than its links carry.
+        let links = |tuning| link(&Tuning { brought: false, ..tuning }).window_bytes_first;
+        assert_eq!((links(tuning(1e9, 26 << 20)), links(tuning(1e7, 256 << 10))), (None, Some(256 << 10)));
+        let text = describe("lab", &slow, &plain);
+        assert!(text.contains("lab, 20.00 ms, 100 Mbit/s: ") && text.ends_with("not compressed"), "{text}");
+    }
+
+    #[test]
+    fn without_a_rate_everything_is_as_usual() {
+        let nothing =
+            Tuning { rtt_us: Some(100_000.0), rate_bits_per_s: None, brought: false, flow: None, compress: true };
+        assert_eq!(link(&nothing), LinkUse::default());
+        let text = describe("lab", &nothing, &link(&nothing));
+        assert!(text.contains("lab, 100.00 ms, is used as usual"), "{text}");
     }
 
     #[tokio::test]
