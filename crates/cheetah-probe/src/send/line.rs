@@ -1,17 +1,14 @@
 //! What the backends that spin have in common: frames are put in line ahead of time, and go when they are due.
 
 use std::io;
-use std::time::Duration;
 
+use super::allowance::Allowance;
 use super::call::{self, Call};
 use super::error::SendError;
 use super::realtime::Realtime;
 use super::warm::{self, Warm};
 use super::{Backend, Departures, Options, PACKETS_MAX, PreDispatch, Sender, Stamp, Train, wait};
 use crate::clock::Nanos;
-
-/// How long a full line may stay full before the interface counts as stuck.
-pub(super) const STUCK: Duration = Duration::from_secs(1);
 
 /// Frames in memory shared with the kernel, first in, first out.
 pub(super) trait Line: Send {
@@ -48,12 +45,13 @@ pub(super) struct Spinning<L> {
     notes: Vec<String>,
     failed: bool,
     warm: Warm<L>,
+    allowance: Allowance,
 }
 
 impl<L: Line> Spinning<L> {
     pub(super) fn new(line: L, interface: String, options: Options) -> Self {
         let warm = Warm::by(L::to_warm_up());
-        Self { line, interface, options, notes: Vec::new(), failed: false, warm }
+        Self { line, interface, options, notes: Vec::new(), failed: false, warm, allowance: Allowance::new() }
     }
 }
 
@@ -77,8 +75,15 @@ impl<L: Line> Sender for Spinning<L> {
         }
         let mut calls = Vec::with_capacity(train.frames.len());
         {
-            let realtime = self.options.realtime.then(|| Realtime::enter(self.options.cpu));
-            if let Err(error) = drive(&mut self.line, &mut self.warm, train, self.options.pre_dispatch, &mut calls) {
+            let mut realtime = self.options.realtime.then(|| Realtime::enter(self.options.cpu));
+            self.allowance.begin();
+            let heed = |now| {
+                if let Some(realtime) = realtime.as_mut().filter(|_| self.allowance.is_used_up(now)) {
+                    realtime.give_up();
+                }
+            };
+            let when = self.options.pre_dispatch;
+            if let Err(error) = drive(&mut self.line, &mut self.warm, train, when, heed, &mut calls) {
                 // What is still in line must not leave with the next train.
                 self.failed = true;
                 return Err(SendError::sending(&self.interface, error));
@@ -107,12 +112,14 @@ pub(super) fn check(train: &Train, bytes_max: usize) -> Result<(), SendError> {
     if bytes > bytes_max { Err(SendError::TooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// Puts frames in line when they are to be handed over, and lets them go when they are due.
+/// Puts frames in line when they are to be handed over, and lets them go when they are due. What the clock says goes to `heed`
+/// every now and then.
 fn drive(
     line: &mut impl Line,
     warm: &mut Warm<impl Line>,
     train: &Train,
     when: PreDispatch,
+    mut heed: impl FnMut(Nanos),
     calls: &mut Vec<Call>,
 ) -> io::Result<()> {
     let (mut put, mut gone) = (0, 0);
@@ -135,8 +142,10 @@ fn drive(
                 wait::until(due)
             }
             // Every place is taken by packets that went and are not done with: the interface is slow, or stuck.
-            _ if Nanos::now().since(last_gone.max(due)) > STUCK => return Err(io::ErrorKind::TimedOut.into()),
-            _ => Nanos::now(),
+            _ => {
+                wait::Patience::since(last_gone.max(due)).wait()?;
+                Nanos::now()
+            }
         };
         let ready = train.due.get(gone..put).unwrap_or_default().partition_point(|due| *due <= now);
         if ready > 0 {
@@ -147,6 +156,7 @@ fn drive(
             gone += ready;
             (now, last_gone) = (after, after);
         }
+        heed(now);
     }
     Ok(())
 }
@@ -161,6 +171,7 @@ fn handed_over(due: Nanos, when: PreDispatch) -> Nanos {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::time::Duration;
 
     use super::*;
 
@@ -170,6 +181,13 @@ mod tests {
         waiting: VecDeque<Vec<u8>>,
         left: Vec<(Vec<u8>, Nanos)>,
         most_waiting: usize,
+        policies: Vec<i32>,
+    }
+
+    impl Noted {
+        fn new(places: usize) -> Self {
+            Self { places, waiting: VecDeque::new(), left: Vec::new(), most_waiting: 0, policies: Vec::new() }
+        }
     }
 
     impl Line for Noted {
@@ -190,6 +208,8 @@ mod tests {
 
         fn go(&mut self, packets: usize) -> io::Result<()> {
             assert!(packets <= self.waiting.len());
+            // SAFETY: 0 is the calling thread.
+            self.policies.push(unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK);
             self.left.extend(self.waiting.drain(..packets).map(|frame| (frame, Nanos::now())));
             Ok(())
         }
@@ -209,9 +229,9 @@ mod tests {
         let start = Nanos::now() + Duration::from_micros(500);
         let due: Vec<_> = (0..20).map(|i| start + gap * i).collect();
         let train = Train { frames: (0..20).map(|i| vec![i]).collect(), due };
-        let mut line = Noted { places, waiting: VecDeque::new(), left: Vec::new(), most_waiting: 0 };
+        let mut line = Noted::new(places);
         let mut calls = Vec::new();
-        drive(&mut line, &mut Warm::<Noted>::by(None), &train, when, &mut calls).unwrap();
+        drive(&mut line, &mut Warm::<Noted>::by(None), &train, when, |_| {}, &mut calls).unwrap();
         assert_eq!(calls.iter().map(|call| call.packets).sum::<usize>(), 20);
         (train, line)
     }
@@ -237,6 +257,21 @@ mod tests {
         assert!(line.most_waiting < 20, "{}", line.most_waiting);
         let (_, line) = sent(100, PreDispatch::Initial, Duration::from_millis(2));
         assert_eq!(line.most_waiting, 20);
+    }
+
+    #[test]
+    fn real_time_priority_does_not_outlast_what_is_fair() {
+        let mut sender = Spinning::new(Noted::new(1000), "none".to_owned(), Options::default());
+        let start = Nanos::now() + Duration::from_millis(1);
+        let due: Vec<_> = (0..1000).map(|nth| start + Duration::from_micros(400) * nth).collect();
+        sender.send(&Train { frames: vec![vec![0]; due.len()], due }).unwrap();
+        let (first, last) = (sender.line.policies.first(), sender.line.policies.last());
+        if first != Some(&libc::SCHED_FIFO) {
+            eprintln!("SKIPPED: real-time priority is not permitted here: {:?}", sender.notes);
+            return;
+        }
+        assert_eq!(last, Some(&libc::SCHED_OTHER));
+        assert!(sender.notes[0].contains("without real-time priority"), "{:?}", sender.notes);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! [`open`] chooses the best there is. Where the kernel itself holds packets until they are due it is told the times and that
 //! is all. Elsewhere the frames lie in memory shared with the kernel; this thread sleeps until shortly before a packet is
 //! due, spins through the rest, and makes one system call without arguments. For as long as a train takes, and where that is
-//! permitted, the thread is a real-time one and stays on its CPU ([`realtime`]).
+//! permitted, the thread is a real-time one and stays on its CPU ([`realtime`]); not without end, however long the train is.
 
+mod allowance;
 mod call;
 pub(crate) mod control;
 mod error;

@@ -50,6 +50,18 @@ impl Realtime {
         std::mem::take(&mut self.notes)
     }
 
+    /// Gives the priority up, as the thread has had the CPU to itself for as long as is fair.
+    pub(super) fn give_up(&mut self) {
+        if self.policy.is_some() {
+            self.lower();
+            self.notes.push(
+                "the train kept a CPU busy without a pause for so long that its last part was sent without real-time \
+                 priority"
+                    .to_owned(),
+            );
+        }
+    }
+
     /// Gives the priority back, and stays on the CPU.
     fn lower(&mut self) {
         let Some((policy, parameters)) = self.policy.take() else { return };

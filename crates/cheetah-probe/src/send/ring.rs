@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use rustix::net::{SendFlags, send};
 
 use super::call::Call;
-use super::line::{Line, STUCK, Spinning};
+use super::line::{Line, Spinning};
 use super::memory::Memory;
 use super::packet::{PacketSocket, set_option};
 use super::stamps::Stamps;
+use super::wait::Patience;
 use super::warm::LOOPBACK;
 use super::{Backend, ETHERNET_BYTES, Options, SendError};
 use crate::clock::Nanos;
@@ -103,7 +104,7 @@ impl Line for Ring {
         }
         self.gone += packets;
         let last = self.gone.saturating_sub(1);
-        let begun = Nanos::now();
+        let patience = Patience::since(Nanos::now());
         loop {
             match send(self.socket.as_fd(), &[], SendFlags::DONTWAIT) {
                 // The kernel may run out of room for packets before it has taken all of them.
@@ -117,9 +118,7 @@ impl Line for Ring {
             if status & libc::TP_STATUS_SEND_REQUEST == 0 {
                 return Ok(());
             }
-            if Nanos::now().since(begun) > STUCK {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+            patience.wait()?;
         }
     }
 

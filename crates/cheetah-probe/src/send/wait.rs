@@ -1,5 +1,6 @@
 //! Waiting for a point in time.
 
+use std::io;
 use std::time::Duration;
 
 use rustix::thread::ClockId;
@@ -43,9 +44,49 @@ pub(super) fn sleep_until(due: Nanos) {
     while Nanos::now() < due && clock_nanosleep_absolute(ClockId::Monotonic, &time).is_err() {}
 }
 
+/// How long an interface may take nothing before it counts as stuck.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// How long it is tried again at once, and how long after that each sleep is. What is late by so much is late in any case, and
+/// what makes room may need this very CPU.
+const AT_ONCE: Duration = Duration::from_millis(1);
+const NAP: Duration = Duration::from_micros(100);
+
+/// Waiting for an interface that has no room for packets just now.
+pub(super) struct Patience {
+    since: Nanos,
+}
+
+impl Patience {
+    /// Since then it has taken nothing.
+    pub(super) const fn since(since: Nanos) -> Self {
+        Self { since }
+    }
+
+    /// To be called before each further try; fails once it counts as stuck.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        let waited = Nanos::now().since(self.since);
+        if waited > STUCK {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if waited > AT_ONCE {
+            sleep_until(Nanos::now() + NAP);
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_that_takes_nothing_is_waited_for_asleep_and_not_for_ever() {
+        let now = Nanos::now();
+        assert!(Patience::since(now - STUCK - NAP).wait().is_err());
+        Patience::since(now - AT_ONCE).wait().unwrap();
+        assert!(Nanos::now() >= now + NAP);
+    }
 
     #[test]
     fn nothing_is_early() {

@@ -19,8 +19,9 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send,
 use self::rings::{Completions, Descriptors};
 use self::umem::Umem;
 use super::call::Call;
-use super::line::{Line, STUCK, Spinning};
+use super::line::{Line, Spinning};
 use super::packet::set_option;
+use super::wait::Patience;
 use super::warm::LOOPBACK;
 use super::{Backend, ETHERNET_BYTES, Options, SendError};
 use crate::clock::{Nanos, WallOffset};
@@ -141,18 +142,21 @@ impl Line for Xdp {
     fn go(&mut self, packets: usize) -> io::Result<()> {
         self.gone = self.gone.wrapping_add(u32::try_from(packets).unwrap_or_default());
         self.descriptors.publish(self.gone);
-        let begun = Nanos::now();
+        let (mut patience, mut taken) = (Patience::since(Nanos::now()), self.descriptors.taken());
         loop {
             match send(&self.socket, &[], SendFlags::DONTWAIT) {
                 // As many as one call sends were sent, or there is no room for packets just now.
                 Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if self.descriptors.taken() == self.gone {
+            let before = std::mem::replace(&mut taken, self.descriptors.taken());
+            if taken == self.gone {
                 return Ok(());
             }
-            if Nanos::now().since(begun) > STUCK {
-                return Err(io::ErrorKind::TimedOut.into());
+            if taken == before {
+                patience.wait()?;
+            } else {
+                patience = Patience::since(Nanos::now());
             }
         }
     }

@@ -1,0 +1,121 @@
+//! How long a thread may keep a CPU to itself.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::clock::Nanos;
+
+/// Most that is had in advance: trains of hundreds of packets a quarter of a millisecond apart. No program stands still for
+/// longer, nor does a signal have to wait longer.
+const MOST: Duration = Duration::from_millis(200);
+
+/// What each time of rest earns, in its multiples: nine tenths of a CPU in the long run, less than the 95 % the kernel leaves
+/// to real-time threads if it is not told otherwise.
+const EARNED: u32 = 9;
+
+/// How often it is looked at; that takes a system call.
+const EVERY: Duration = Duration::from_millis(5);
+
+/// Time a real-time thread may compute for. It is earned by resting, when others have the CPU.
+///
+/// A thread that spins with real-time priority is interrupted by no program, and where the machine has no other CPU that is
+/// all of them. The kernel's own guard against that, `sched_rt_runtime_us`, may have been turned off.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    left: Duration,
+    /// When it was last looked at, and what the thread had computed by then.
+    at: Nanos,
+    computed: Duration,
+}
+
+impl Allowance {
+    pub(super) fn new() -> Self {
+        Self { left: MOST, at: Nanos::now(), computed: Duration::ZERO }
+    }
+
+    /// Begins to count for the calling thread. Until now it rested, or had no priority.
+    pub(super) fn begin(&mut self) {
+        let now = Nanos::now();
+        self.account(now.since(self.at), Duration::ZERO);
+        (self.at, self.computed) = (now, computed());
+    }
+
+    /// Whether, `now`, all of it is used up, by the thread for which it was begun.
+    pub(super) fn is_used_up(&mut self, now: Nanos) -> bool {
+        if now.since(self.at) >= EVERY {
+            let computed = computed();
+            self.account(now.since(self.at), computed.saturating_sub(self.computed));
+            (self.at, self.computed) = (now, computed);
+        }
+        self.left.is_zero()
+    }
+
+    /// So much time has passed, of which so much was computed.
+    fn account(&mut self, passed: Duration, computed: Duration) {
+        let rested = passed.saturating_sub(computed);
+        self.left = (self.left + rested.saturating_mul(EARNED)).min(MOST).saturating_sub(computed);
+    }
+}
+
+/// What the calling thread has computed in all.
+fn computed() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Packets a gap apart, of which so much is slept, until it is used up.
+    fn packets(gap_us: u64, slept_us: u64) -> Option<u64> {
+        let mut allowance = Allowance::new();
+        let [gap, computed] = [gap_us, gap_us - slept_us].map(Duration::from_micros);
+        (0..10_000).find(|_| {
+            allowance.account(gap, computed);
+            allowance.left.is_zero()
+        })
+    }
+
+    #[test]
+    fn trains_of_hundreds_are_sent_whole_and_long_ones_that_never_sleep_are_not() {
+        assert_eq!(packets(10, 0), None);
+        assert!(packets(50, 0).is_some_and(|packets| packets > 3_000));
+        assert!(packets(242, 0).is_some_and(|packets| (800..900).contains(&packets)));
+        assert!(packets(590, 0).is_some_and(|packets| packets < 400));
+        assert_eq!(packets(700, 400), None);
+    }
+
+    #[test]
+    fn what_another_thread_computed_does_not_count() {
+        let mut allowance = Allowance::new();
+        allowance.begin();
+        assert!(!allowance.is_used_up(Nanos::now()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_tenth_is_left_to_others(steps in prop::collection::vec((0_u64..400_000, 0_u64..10_000), 1..200)) {
+            let mut allowance = Allowance::new();
+            let (mut computed, mut rested) = (Duration::ZERO, Duration::ZERO);
+            for (compute, rest) in steps {
+                // It is given up as soon as it is seen to be used up, which is looked at so often.
+                for part in (0..compute).step_by(5_000).map(|begun| Duration::from_micros((compute - begun).min(5_000))) {
+                    if allowance.left.is_zero() {
+                        break;
+                    }
+                    allowance.account(part, part);
+                    computed += part;
+                }
+                let rest = Duration::from_micros(rest);
+                allowance.account(rest, Duration::ZERO);
+                rested += rest;
+                prop_assert!(computed <= MOST + rested * EARNED + EVERY * 200);
+            }
+        }
+    }
+}
