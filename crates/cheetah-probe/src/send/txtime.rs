@@ -94,7 +94,8 @@ impl Txtime {
         room.copied().unwrap_or_default().max(due - asked)
     }
 
-    fn hand_over(&self, train: &Train) -> io::Result<()> {
+    /// Hands the packets over; counts in `held` those that then leave by themselves.
+    fn hand_over(&self, train: &Train, held: &mut usize) -> io::Result<()> {
         self.stamps.restart(&self.socket)?;
         let clock = match self.backend {
             Backend::TxtimeEtf => Some(WallOffset::tai()),
@@ -107,6 +108,7 @@ impl Txtime {
             }
             let time = *due + self.delay;
             send_at(&self.socket, frame, clock.map_or(time.0, |clock| clock.from_monotonic(time)))?;
+            *held = nth + 1;
         }
         Ok(())
     }
@@ -127,13 +129,51 @@ impl Sender for Txtime {
 
     fn send(&mut self, train: &Train) -> Result<Departures, SendError> {
         check(train, self.frame_bytes_max)?;
-        self.hand_over(train).map_err(|error| SendError::sending(&self.interface, error))?;
-        if let Some(last) = train.due.last() {
+        let mut held = 0;
+        let handed_over = self.hand_over(train, &mut held);
+        // What is held cannot be called back. If the train was broken off, nothing that is sent next is to meet it; that takes
+        // no longer than packets are handed over ahead.
+        if let Some(last) = held.checked_sub(1).and_then(|last| train.due.get(last)) {
             wait::sleep_until(*last);
         }
+        handed_over.map_err(|error| SendError::sending(&self.interface, error))?;
         // Without stamps nobody knows when they left: handing over is not sending.
         let packets = train.frames.len();
         let left = self.stamps.collect(&self.socket, packets).unwrap_or_else(|| vec![None; packets]);
         Ok(Departures { left, stamp: Stamp::Kernel })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::send::warm::LOOPBACK;
+
+    #[test]
+    fn after_an_error_what_is_held_leaves_before_anything_else_is_sent() {
+        // Nothing is held by the loopback interface, which does not matter here.
+        let socket = match PacketSocket::sending(LOOPBACK) {
+            Ok(socket) => socket,
+            Err(error) => return eprintln!("SKIPPED: raw sockets are not permitted here: {error}"),
+        };
+        let wanted = libc::sock_txtime { clockid: libc::CLOCK_MONOTONIC, flags: 0 };
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_TXTIME, &wanted).unwrap();
+        let mut sender = Txtime {
+            socket,
+            interface: "lo".to_owned(),
+            frame_bytes_max: 1 << 20,
+            backend: Backend::TxtimeFq,
+            pre_dispatch: PreDispatch::Initial,
+            packets_max: 100,
+            delay: Duration::ZERO,
+            ahead_min: Duration::ZERO,
+            stamps: Stamps::default(),
+        };
+        // The second is more than the interface takes.
+        let frames = [64, 1 << 18].map(|bytes| vec![0; bytes]).to_vec();
+        let due = [200, 900].map(|ms| Nanos::now() + Duration::from_millis(ms)).to_vec();
+        let first = due[0];
+        assert!(sender.send(&Train { frames, due }).is_err());
+        assert!(Nanos::now() >= first);
     }
 }
