@@ -236,3 +236,18 @@ async fn nobody_and_something_else_are_told_apart() {
     tokio::spawn(async move { axum::serve(listener, axum::Router::new()).await });
     assert!(matches!(other.about().await, Err(FarError::NotOne { .. })));
 }
+
+/// A refusal that never ends: a far end that will not have us wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_need_not_end() {
+    let listener = std::net::TcpListener::bind((LOOPBACK, 0)).expect("a port");
+    let far = FarClient::new(listener.local_addr().expect("its address")).with_patience(Duration::from_millis(50));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("called");
+        write!(stream, "HTTP/1.1 503 Later\r\nContent-Length: 1000\r\n\r\n{{").expect("answered");
+        // Until the caller has had enough.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let asked = tokio::time::timeout(Duration::from_secs(20), far.bulk_from(Duration::from_millis(10))).await;
+    assert!(matches!(asked, Ok(Err(FarError::Unreachable { .. }))), "{asked:?}");
+}

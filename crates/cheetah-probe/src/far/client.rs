@@ -140,11 +140,7 @@ impl FarClient {
     /// [`FarError`].
     pub async fn bulk_from(&self, for_at_most: Duration) -> Result<Rate> {
         let request = self.request(Method::GET, "/v1/probe/bulk", Empty::new())?;
-        let (response, _driven) = self.within(self.patience, self.exchange(request)).await?;
-        let status = response.status();
-        if !status.is_success() {
-            return Err(self.refused(status, &self.whole(response).await?));
-        }
+        let (response, _driven) = self.within(self.patience, self.accepted(request)).await?;
         Ok(bulk::swallow(response.into_body(), u64::MAX, for_at_most).await)
     }
 
@@ -184,12 +180,24 @@ impl FarClient {
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
     {
         self.within(patience, async {
-            let (response, _driven) = self.exchange(request).await?;
-            let status = response.status();
-            let body = self.whole(response).await?;
-            if status.is_success() { Ok(body) } else { Err(self.refused(status, &body)) }
+            let (response, _driven) = self.accepted(request).await?;
+            self.whole(response).await
         })
         .await
+    }
+
+    /// The answer to a request that is not refused.
+    async fn accepted<B>(&self, request: Request<B>) -> Result<(Response<Incoming>, Driven)>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        let (response, driven) = self.exchange(request).await?;
+        let status = response.status();
+        if status.is_success() {
+            Ok((response, driven))
+        } else {
+            Err(self.refused(status, &self.whole(response).await?))
+        }
     }
 
     async fn exchange<B>(&self, request: Request<B>) -> Result<(Response<Incoming>, Driven)>

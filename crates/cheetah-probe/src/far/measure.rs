@@ -29,6 +29,8 @@ const IP_BYTES: [u32; 2] = [1_500, 1_280];
 const STRAGGLERS: Duration = Duration::from_millis(400);
 /// How long a train may take, waiting included, in seconds.
 const SECONDS_MAX: u32 = 5;
+/// How long trains one way may take, all in all, whatever the far end says meanwhile.
+const TRAINS_TIME_MAX: Duration = Duration::from_secs(30);
 /// Most that is sent as bulk, in bytes.
 const BULK_BYTES_MAX: u64 = 256 << 20;
 
@@ -60,11 +62,11 @@ pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) 
     let mut far = FarEnd { name: format!("{} ({})", about.name, about.version), ..FarEnd::default() };
     let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}."));
     if wish.trains {
-        match trains_to(client, &about).await {
+        match in_time(trains_to(client, &about)).await {
             Ok(found) => (far.to_bits_per_s, far.to_at_least) = told(found.as_ref()),
             Err(why) => note("The capacity there, by trains that the far end receives,", why),
         }
-        match trains_from(client, &about).await {
+        match in_time(trains_from(client, &about)).await {
             Ok(found) => (far.from_bits_per_s, far.from_at_least) = told(found.as_ref()),
             Err(why) => note("The capacity back, by trains that the far end sends,", why),
         }
@@ -77,11 +79,23 @@ pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) 
     }
     if !wish.bulk_from.is_zero() {
         match client.bulk_from(wish.bulk_from).await {
+            Ok(rate) if rate.is_growing() => {
+                note(
+                    "What TCP carries back",
+                    "it was still becoming faster when time was up, as over long paths".into(),
+                );
+            }
             Ok(rate) => far.tcp_from_bits_per_s = rate.bits_per_s(),
             Err(why) => note("What TCP carries back", why.to_string()),
         }
     }
     Ok(far)
+}
+
+/// What trains tell, unless that takes too long.
+async fn in_time<T>(trains: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let late = || format!("the far end came to no end of it within {} s", TRAINS_TIME_MAX.as_secs());
+    timeout(TRAINS_TIME_MAX, trains).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Back-to-back trains with pauses between, as one pattern.
@@ -107,7 +121,8 @@ async fn trains_to(client: FarClient, about: &About) -> Result<Option<Capacity>,
         });
         match sent.await.map_err(|error| error.to_string())? {
             Ok(left) => {
-                let arrivals = settled(client, waiting.token, left.len()).await.map_err(|error| error.to_string())?;
+                let arrivals = settled(left.len(), async || client.arrivals(waiting.token).await).await;
+                let arrivals = arrivals.map_err(|error| error.to_string())?;
                 // Forgotten by itself too.
                 let _ = client.forget(waiting.token).await;
                 let came: Vec<_> = arrivals
@@ -126,16 +141,17 @@ async fn trains_to(client: FarClient, about: &About) -> Result<Option<Capacity>,
     Err("the path carries no packets of 1280 bytes".into())
 }
 
-/// What came of a train of `packets`, once nothing more does.
-async fn settled(client: FarClient, token: Token, packets: usize) -> Result<Arrivals, FarError> {
-    let mut before = client.arrivals(token).await?;
+/// What came of a train of `packets`, once nothing more does; `so_far` asks for it.
+async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarError>) -> Result<Arrivals, FarError> {
+    let mut before = so_far().await?;
     loop {
         if before.ended || before.packets.len() >= packets {
             return Ok(before);
         }
         sleep(STRAGGLERS).await;
-        let now = client.arrivals(token).await?;
-        if now.packets.len() == before.packets.len() {
+        let now = so_far().await?;
+        // What came cannot become less; whoever says so is not asked again.
+        if now.packets.len() <= before.packets.len() {
             return Ok(now);
         }
         before = now;
@@ -204,4 +220,22 @@ fn our_address(there: SocketAddr) -> io::Result<SocketAddr> {
 /// Whether a packet was too large to be sent whole.
 fn is_too_large(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_far_end_that_contradicts_itself_is_not_asked_for_ever() {
+        let asked = Cell::new(0);
+        let so_far = async || {
+            let asked = asked.replace(asked.get() + 1);
+            Ok(Arrivals { packets: vec![(0, 0, 1500); 2 - asked % 2], ..Arrivals::default() })
+        };
+        let settled = timeout(STRAGGLERS * 10, settled(10, so_far)).await;
+        assert!(settled.is_ok(), "asked {} times", asked.get());
+    }
 }
