@@ -20,6 +20,8 @@ use super::rate::Rate;
 
 /// Largest answer taken: the arrivals of the longest train are a twentieth of it.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// What is shown of its own words, in characters.
+const WORDS_CHARS_MAX: usize = 200;
 /// How long a far end may take to answer what takes it no time.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long it may take to send a train: to wait for its turn, and the longest train.
@@ -93,7 +95,8 @@ impl FarClient {
     ///
     /// As all here: [`FarError`].
     pub async fn about(&self) -> Result<About> {
-        self.get("/v1/probe", self.patience).await
+        let About { name, version, sends, limits } = self.get("/v1/probe", self.patience).await?;
+        Ok(About { name: words(&name), version: words(&version), sends, limits })
     }
 
     /// Has it wait for a train.
@@ -234,7 +237,7 @@ impl FarClient {
         match serde_json::from_slice::<ErrorBody>(body) {
             // A node from before it took part says so of every path it does not know.
             Ok(_) if status == StatusCode::NOT_FOUND => self.odd("it knows nothing of measurements"),
-            Ok(body) => FarError::Refused { address: self.address, status: status.as_u16(), error: body.error },
+            Ok(body) => FarError::Refused { address: self.address, status: status.as_u16(), error: words(&body.error) },
             Err(_) => self.odd(format!("HTTP status {status}")),
         }
     }
@@ -244,6 +247,13 @@ impl FarClient {
     }
 
     fn odd(&self, why: impl ToString) -> FarError {
-        FarError::NotOne { address: self.address, why: why.to_string() }
+        // May quote what was answered.
+        FarError::NotOne { address: self.address, why: words(&why.to_string()) }
     }
+}
+
+/// What a far end says, fit to be shown: without what would move the cursor or turn the text around, and not long.
+fn words(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|c| !c.is_control() && !turns(*c)).take(WORDS_CHARS_MAX).collect()
 }
