@@ -4,7 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use axum::Extension;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Extension, Json};
 use cheetah_probe::far::limits::{BULKS_MAX, LIMITS, RECEIVERS_PER_CALLER_MAX};
 use cheetah_probe::far::measure::{Wish, measure};
 use cheetah_probe::far::{Caller, FarClient, FarConfig, FarError, SendRequest, Token, router, tag};
@@ -168,8 +170,10 @@ async fn what_is_too_much_is_refused() {
     // What a page in a browser could send.
     let form = status(far, "POST", "/v1/probe/receive".into(), receive(1, 1), "text/plain").await;
     assert_eq!(form, 415);
-    let bulk = format!("/v1/probe/bulk?bytes={}", LIMITS.bulk_bytes_max + 1);
-    assert_eq!(status(far, "GET", bulk, String::new(), "text/plain").await, 400);
+    let bulk = |bytes: u64, kind| status(far, "GET", format!("/v1/probe/bulk?bytes={bytes}"), String::new(), kind);
+    assert_eq!(bulk(1000, "text/plain").await, 415);
+    assert_eq!(bulk(1000, "application/json").await, 200);
+    assert_eq!(bulk(LIMITS.bulk_bytes_max + 1, "application/json").await, 400);
     // As many trains as may be waited for are; when one is forgotten there is room again.
     let mut tokens = Vec::new();
     for _ in 0..RECEIVERS_PER_CALLER_MAX {
@@ -196,7 +200,8 @@ async fn only_so_many_bulk_transfers_run_at_once() {
     let stalled: Vec<_> = (0..BULKS_MAX)
         .map(|_| {
             let mut stream = TcpStream::connect(far.address()).expect("connected");
-            write!(stream, "GET /v1/probe/bulk HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+            let request = "GET /v1/probe/bulk HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n";
+            stream.write_all(request.as_bytes()).expect("sent");
             let mut answer = [0; 12];
             stream.read_exact(&mut answer).expect("answered");
             assert_eq!(&answer, b"HTTP/1.1 200");
@@ -237,6 +242,26 @@ async fn nobody_and_something_else_are_told_apart() {
     assert!(matches!(other.about().await, Err(FarError::NotOne { .. })));
 }
 
+/// What a far end says ends up in reports, and on terminals.
+#[tokio::test(flavor = "multi_thread")]
+async fn its_words_are_words() {
+    let escape = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}\nno".repeat(100);
+    let about = serde_json::json!({ "name": escape, "version": escape, "sends": true, "limits": LIMITS });
+    let refusal = (StatusCode::SERVICE_UNAVAILABLE, Json(serde_json::json!({ "error": escape })));
+    let app = axum::Router::new().route("/v1/probe", get(|| async { Json(about) })).fallback(|| async { refusal });
+    let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
+    let far = FarClient::new(listener.local_addr().expect("its address"));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let mut problems = Vec::new();
+    let wish = Wish { bulk_to: Duration::ZERO, ..Wish::default() };
+    let told = measure(far, wish, &mut problems).await.expect("it answers");
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    for text in problems.iter().chain([&told.name]) {
+        assert!(text.contains("]0;owned[2Jno") && text.len() < 1000, "{text:?}");
+        assert!(!text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text:?}");
+    }
+}
+
 /// A refusal that never ends: a far end that will not have us wait for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_need_not_end() {
@@ -244,6 +269,8 @@ async fn a_refusal_need_not_end() {
     let far = FarClient::new(listener.local_addr().expect("its address")).with_patience(Duration::from_millis(50));
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("called");
+        let mut asked = [0; 1000];
+        assert!(stream.read(&mut asked).is_ok_and(|bytes| bytes > 0));
         write!(stream, "HTTP/1.1 503 Later\r\nContent-Length: 1000\r\n\r\n{{").expect("answered");
         // Until the caller has had enough.
         let _ = stream.read_to_end(&mut Vec::new());

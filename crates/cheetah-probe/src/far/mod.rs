@@ -9,7 +9,7 @@
 //! | `GET /v1/probe/receive/TOKEN` | | [`Arrivals`]; 404 none for this caller |
 //! | `DELETE /v1/probe/receive/TOKEN` | | 204 |
 //! | `POST /v1/probe/send` | [`SendRequest`] | [`Sent`], when the train has left; 409 it could not be sent; 429 not now |
-//! | `GET /v1/probe/bulk?bytes=N` | | so many random bytes, cut after a while; 429 not now |
+//! | `GET /v1/probe/bulk?bytes=N` | none, but said to be JSON | so many random bytes, cut after a while; 429 not now |
 //! | `PUT /v1/probe/bulk` | any bytes | [`BulkReceived`]; 429 not now |
 //!
 //! Every error is a fitting status with [`ErrorBody`].
@@ -19,7 +19,9 @@
 //! It listens where its node or agent does, and whoever reaches that may ask. So:
 //!
 //! * It sends packets only to the address the caller's own TCP connection comes from, which nobody can forge who does not
-//!   see the answers; to ports from 1024 on; and stops at the first that is refused there.
+//!   see the answers; to ports from 1024 on; and stops at the first that is refused there, or when the caller hangs up.
+//! * A page in a browser cannot make it do anything: what does is said to be JSON, or is no GET and no POST, and both the
+//!   browser asks about first, and is not answered.
 //! * It waits for packets only at the address that was called, of that caller only, with a random token in each.
 //! * [`limits`] bounds everything: how many at once, packets, bytes, seconds and packets a second.
 //! * It reads and writes no file, and knows nothing of what else its process does.

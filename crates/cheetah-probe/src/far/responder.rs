@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -153,8 +153,12 @@ async fn send(
     }
 }
 
-async fn bulk_from(State(far): Far, uri: Uri) -> Answer<Response> {
+async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Response> {
     far.config.may_send()?;
+    if !is_json(&headers) {
+        let why = "say that you are no page in a browser, with the header 'content-type: application/json'";
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
     let bytes = match query(&uri, "bytes") {
         Some(text) => text.parse().map_err(|_| Refusal::bad("bytes is a number"))?,
         None => LIMITS.bulk_bytes_max,
@@ -188,6 +192,12 @@ impl FarConfig {
         let why = "this far end sends nothing but answers: it was told how much it may send";
         if self.sends { Ok(()) } else { Err(Refusal::new(StatusCode::FORBIDDEN, why)) }
     }
+}
+
+/// Whether a request without a body is declared as one with JSON: other sites' pages in a browser may send no such header, unless
+/// the browser asks first, and it is not answered.
+fn is_json(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().eq_ignore_ascii_case(b"application/json"))
 }
 
 /// The value of `key` in a query. Values here are numbers, so nothing needs unescaping.
