@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -32,12 +33,22 @@ use super::host;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// How long a caller may take to send a request's head. An idle connection is closed after it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may live; a deletion of all a node's memory fits.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
+/// A caller who takes nothing of what is sent for so long is cut off, in milliseconds.
+const UNREAD_MS_MAX: u32 = 10_000;
 
-/// Serves `router` to whoever connects, `connections_max` at once; further ones are closed. Each request has its [`Caller`]
-/// among its extensions. Runs until it is dropped, which cuts every connection.
-pub async fn serve(listener: TcpListener, router: Router, connections_max: usize) -> Infallible {
+/// What callers may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once; further ones are closed.
+    pub connections_max: usize,
+    /// How long one may live.
+    pub life_max: Duration,
+}
+
+/// Serves `router` to whoever connects, within limits. Each request has its [`Caller`] among its extensions. Runs until it is
+/// dropped, which cuts every connection.
+pub async fn serve(listener: TcpListener, router: Router, limits: Limits) -> Infallible {
+    let Limits { connections_max, life_max } = limits;
     let router = router.layer(middleware::from_fn(only_by_own_name));
     let seats = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();
@@ -56,7 +67,7 @@ pub async fn serve(listener: TcpListener, router: Router, connections_max: usize
         let router = router.clone();
         connections.spawn(async move {
             let _seat = seat;
-            if let Ok(Err(error)) = timeout(CONNECTION_TIMEOUT, converse(stream, peer, router)).await {
+            if let Ok(Err(error)) = timeout(life_max, converse(stream, peer, router)).await {
                 tracing::debug!("an HTTP connection ended: {error}");
             }
         });
@@ -68,6 +79,8 @@ async fn converse(
     peer: SocketAddr,
     router: Router,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    // An answer is not polled while nobody takes the beginning of it, so it cannot see to that.
+    set_tcp_user_timeout(&stream, UNREAD_MS_MAX)?;
     let caller = Caller { peer, here: stream.local_addr()? };
     let service = TowerToHyperService::new(router);
     let told = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -107,5 +120,37 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         (self.status, Json(ErrorBody { error: self.error })).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Whether a request gets an answer.
+    async fn is_answered(at: SocketAddr) -> bool {
+        let Ok(mut stream) = TcpStream::connect(at).await else { return false };
+        let mut answer = Vec::new();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.is_ok()
+            && stream.read_to_end(&mut answer).await.is_ok()
+            && answer.starts_with(b"HTTP/1.1 404")
+    }
+
+    #[tokio::test]
+    async fn nobody_keeps_others_out_for_long() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let limits = Limits { connections_max: 1, life_max: Duration::from_millis(200) };
+        tokio::spawn(serve(listener, Router::new(), limits));
+        let _silent = TcpStream::connect(at).await.unwrap();
+        // There is one place.
+        let answered = async {
+            while !is_answered(at).await {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(HEAD_TIMEOUT / 2, answered).await.unwrap();
     }
 }

@@ -26,14 +26,14 @@ use crate::exports::{Exports, ExportsError};
 use crate::lease::Refused;
 use crate::node::Shared;
 
-/// Connections served at once; further ones are closed.
-const CONNECTIONS_MAX: usize = 64;
+/// What callers may take. A deletion of all a node's memory fits.
+const LIMITS: http::Limits = http::Limits { connections_max: 64, life_max: Duration::from_secs(600) };
 /// How long a caller may take to send a request's body.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves the API to whoever connects. Runs until it is dropped, which cuts every connection.
 pub(crate) async fn serve(listener: TcpListener, node: Arc<Shared>) {
-    match http::serve(listener, router(node), CONNECTIONS_MAX).await {}
+    match http::serve(listener, router(node), LIMITS).await {}
 }
 
 fn router(node: Arc<Shared>) -> Router {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cheetah_acquire::agent::{Agent, AgentConfig, CpuMax, Protection};
 use cheetah_device::Size;
@@ -17,8 +18,9 @@ use crate::ui::Ui;
 
 /// Where it listens unless told otherwise: NBD's own port, on loopback.
 const LISTEN: &str = "127.0.0.1:10809";
-/// Connections served at once to who measures the way here; they take next to no memory.
-const PROBE_CONNECTIONS_MAX: usize = 8;
+/// What those who measure the way here may take: connections, which take next to no memory, each for the longest train or bulk
+/// transfer there is and some time to spare.
+const PROBE_LIMITS: http::Limits = http::Limits { connections_max: 8, life_max: Duration::from_secs(30) };
 
 /// What `serve` is told.
 #[derive(Debug, clap::Args)]
@@ -135,7 +137,7 @@ async fn probing(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
 /// Takes part in measurements, if it is to.
 async fn probed(listener: Option<TcpListener>, far: FarConfig) -> Infallible {
     match listener {
-        Some(listener) => http::serve(listener, router(far), PROBE_CONNECTIONS_MAX).await,
+        Some(listener) => http::serve(listener, router(far), PROBE_LIMITS).await,
         None => std::future::pending().await,
     }
 }
