@@ -15,6 +15,9 @@ use crate::send::set_option;
 /// The longest message that is received whole, in bytes.
 const MESSAGE_BYTES_MAX: usize = 65_536;
 
+/// How often a message is tried to be sent: so many errors that came meanwhile may be told instead.
+const SENDS_MAX: u32 = 8;
+
 /// A datagram socket that talks to one host.
 #[derive(Debug)]
 pub struct Datagram {
@@ -130,23 +133,19 @@ impl Datagram {
     ///
     /// # Errors
     ///
-    /// If the kernel refuses, e.g. with `EMSGSIZE` because it is too large for the interface. Errors that came over the network
-    /// are told by [`recv_until`](Self::recv_until) instead.
+    /// If the kernel refuses, e.g. with `EMSGSIZE` because it is too large for the interface, or with `ENETUNREACH` because that
+    /// is down. Errors that came over the network are told by [`recv_until`](Self::recv_until) instead.
     pub fn send(&self, message: &[u8]) -> io::Result<Nanos> {
-        // An error that came meanwhile is told once, in place of sending.
+        let mut tries = 0;
         loop {
             let now = Nanos::now();
             match self.socket.send(message) {
                 Ok(_) => return Ok(now),
-                Err(error) if is_told_elsewhere(&error) && !self.is_failing()? => {}
+                // One that came meanwhile is told once, in place of sending; one of this very message is told each time.
+                Err(_) if tries < SENDS_MAX => tries += 1,
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Whether there is an error left that would be told instead of sending.
-    fn is_failing(&self) -> io::Result<bool> {
-        Ok(self.socket.take_error()?.is_some_and(|error| !is_told_elsewhere(&error)))
     }
 
     /// The next answer; nothing if none came until `deadline`.

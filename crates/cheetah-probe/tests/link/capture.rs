@@ -63,6 +63,16 @@ fn an_interface_that_goes_down_ends_a_capture() {
 }
 
 #[test]
+fn an_interface_that_goes_down_ends_sending_without_rights() {
+    let Some(net) = Net::pair() else { return };
+    let socket = net.on(NEAR, || Datagram::udp(THERE.parse().unwrap(), 9)).unwrap();
+    net.ip(NEAR, &["link", "set", FAR, "down"]);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(socket.send(b"x").is_err()));
+    assert_eq!(told.recv_timeout(Duration::from_secs(5)), Ok(true), "it is tried for ever");
+}
+
+#[test]
 fn echo_needs_no_right_where_groups_may_ping() {
     let Some(net) = Net::pair() else { return };
     for there in [THERE, THERE_V6] {
