@@ -67,6 +67,15 @@ impl Probes {
         Answer::Took(took)
     }
 
+    /// Forgets those that are not answered yet at `now` and may still be, in time: nobody waits for them any more, and they are
+    /// not lost.
+    pub fn forget_pending(&mut self, now: Nanos) {
+        let timeout = self.timeout;
+        self.probes.retain(|probe| probe.took.is_some() || now.since(probe.at) > timeout);
+        // Places have changed; no more answers are expected.
+        self.by_seq.clear();
+    }
+
     /// Whether every probe was answered, in time or not.
     #[must_use]
     pub fn all_answered(&self) -> bool {

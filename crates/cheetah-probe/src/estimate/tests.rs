@@ -231,3 +231,13 @@ proptest! {
         prop_assert!(told.jitter_us <= told.max_us - told.min_us + 1e-9 && (0.0..1.0).contains(&told.loss));
     }
 }
+
+#[test]
+fn probes_that_nobody_waited_for_are_not_lost() {
+    let mut probes = Probes::new(Duration::from_millis(100));
+    (0..4).for_each(|seq| probes.sent(seq, Nanos(u64::from(seq) * 50_000_000)));
+    probes.answered(1, Nanos(70_000_000));
+    probes.forget_pending(Nanos(160_000_000));
+    let trip = probes.round_trip(Method::Icmp).unwrap();
+    assert_eq!((trip.sent, trip.answered), (2, 1), "the first had its time");
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::capacity;
 use super::options::{Aspect, Options};
-use super::stop::Stop;
+use super::stop::{Learnt, Stop};
 use super::way::Way;
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
@@ -12,6 +12,7 @@ use crate::estimate::available::{Search, Trend, trend};
 use crate::frame::ETHERNET_BYTES;
 use crate::path::Available;
 use crate::schedule::Pattern;
+use crate::units::BitRate;
 
 /// Packets in a train: long enough for a trend, short enough for a queue of a few dozen.
 const PACKETS: usize = 48;
@@ -33,35 +34,50 @@ pub(super) fn measure(
     options: &Options,
     found: &capacity::Found,
     problems: &mut Vec<String>,
-) -> Result<Option<Available>, Stop> {
+) -> Learnt<Available> {
     if found.capacity.at_least {
         problems.push(
             "What other traffic leaves was not measured: the path is faster than this machine can send, so it cannot be filled."
                 .into(),
         );
-        return Ok(None);
+        return (None, Ok(()));
     }
-    let Some(way) = ways.get_mut(found.way) else { return Ok(None) };
+    let Some(way) = ways.get_mut(found.way) else { return (None, Ok(())) };
     let capacity = found.capacity.bits_per_s;
     let mut search = Search::new(capacity, capacity * RESOLUTION);
     let until = Nanos::now() + TAKES_MAX;
-    let mut rates = 0;
+    let (mut rates, mut ended) = (0, Ok(()));
     while let Some(rate) = search.rate().filter(|_| rates < RATES_MAX) {
-        let Some(trends) = fleet(wire, way, options, found.ip_bytes, rate, until)? else {
-            problems.push("What other traffic leaves is known less well than it could be: the time was up, or trains could not be sent on time.".into());
-            break;
-        };
-        search.note(rate, &trends);
+        match fleet(wire, way, options, found.ip_bytes, rate, until) {
+            Ok(Some(Fleet { trends, silent })) if silent * 2 <= trends.len() => search.note(rate, &trends),
+            Ok(Some(_)) => {
+                let rate = BitRate(rate);
+                problems.push(format!(
+                    "What other traffic leaves was not measured: of packets sent at {rate} most were not answered, and it cannot \
+                     be told whether the path lost them or the host limits its answers."
+                ));
+                return (None, Ok(()));
+            }
+            told => {
+                ended = told.map(|_| ());
+                problems.push("What other traffic leaves is known less well than it could be: the time was up, or trains could not be sent.".into());
+                break;
+            }
+        }
         rates += 1;
         wire.watch.progress(Aspect::Available, rates, RATES_MAX);
     }
-    if rates == 0 {
-        return Ok(None);
-    }
-    Ok(Some(search.available()))
+    ((rates > 0).then(|| search.available()), ended)
 }
 
-/// The trends of a fleet at `rate`; nothing if too little of it was sent in time, and on time.
+/// Trains at one rate.
+struct Fleet {
+    trends: Vec<Trend>,
+    /// Those of which less than half was answered: a host that has become silent looks the same as a path that is full.
+    silent: usize,
+}
+
+/// A fleet at `rate`; nothing if too little of it was sent in time, and on time.
 fn fleet(
     wire: &mut Wire<'_>,
     way: &mut Way,
@@ -69,10 +85,10 @@ fn fleet(
     ip_bytes: usize,
     rate: f64,
     until: Nanos,
-) -> Result<Option<Vec<Trend>>, Stop> {
+) -> Result<Option<Fleet>, Stop> {
     let Ok(pattern) = Pattern::at_rate(PACKETS, ip_bytes + ETHERNET_BYTES, rate) else { return Ok(None) };
     let (offsets, span) = (pattern.offsets(), pattern.span());
-    let mut trends = Vec::new();
+    let mut fleet = Fleet { trends: Vec::new(), silent: 0 };
     for _ in 0..FLEET {
         if Nanos::now() + span >= until {
             break;
@@ -82,9 +98,10 @@ fn fleet(
             // In the order they were sent in; of what came twice, the first.
             arrivals.sort_by_key(|arrival| (arrival.seq, arrival.came));
             arrivals.dedup_by_key(|arrival| arrival.seq);
-            trends.push(trend(&arrivals, PACKETS));
+            fleet.trends.push(trend(&arrivals, PACKETS));
+            fleet.silent += usize::from(arrivals.len() * 2 < PACKETS);
         }
         wire.watch.sleep_until(Nanos::now() + span * IDLE)?;
     }
-    Ok((trends.len() * 2 > FLEET as usize).then_some(trends))
+    Ok((fleet.trends.len() * 2 > FLEET as usize).then_some(fleet))
 }

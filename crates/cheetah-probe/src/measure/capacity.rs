@@ -8,8 +8,9 @@
 use std::time::Duration;
 
 use super::interface;
+use super::mtu::{self, Fate};
 use super::options::{Aspect, Options};
-use super::stop::Stop;
+use super::stop::{Learnt, Stop};
 use super::way::{Kind, Way};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
@@ -36,8 +37,10 @@ const TAKES_MAX: Duration = Duration::from_secs(10);
 const NARROWER: f64 = 0.7;
 /// And if this share of the measurements agree.
 const SURE: f64 = 0.6;
-/// Where the largest packet is not known, Ethernet's is taken to pass.
+/// Where the largest packet that passes is not known, Ethernet's is tried.
 const IP_BYTES: usize = 1500;
+/// And where that does not pass, what every path of IPv6 carries, and tunnels leave.
+const IP_BYTES_LEAST: usize = 1280;
 
 /// What was found, and how, for whoever goes on from there.
 pub(super) struct Found {
@@ -52,13 +55,12 @@ pub(super) fn measure(
     wire: &mut Wire<'_>,
     ways: &mut [Way],
     options: &Options,
-    mtu: Option<u32>,
+    mtu_bytes: Option<u32>,
     problems: &mut Vec<String>,
-) -> Result<Option<Found>, Stop> {
+) -> Learnt<Found> {
     let largest = wire.ip_bytes_max();
-    let known = mtu.and_then(|mtu| usize::try_from(mtu).ok());
-    let ip_bytes = known.unwrap_or(IP_BYTES).min(largest);
-    let mut whys = Vec::new();
+    let mut known = mtu_bytes.and_then(|mtu| usize::try_from(mtu).ok()).map(|mtu| mtu.min(largest));
+    let (mut whys, mut ended) = (Vec::new(), Ok(()));
     let mut best: Option<Found> = None;
     for kind in ORDER {
         // After a way there was measured, only echoes tell more: of the way back.
@@ -67,9 +69,17 @@ pub(super) fn measure(
         }
         let found = ways.iter().position(|way| way.kind == kind && way.shortest.is_some());
         let Some((index, way)) = found.and_then(|index| Some((index, ways.get_mut(index)?))) else { continue };
-        let samples = collect(wire, way, ip_bytes, options.timeout)?;
+        let ip_bytes = match known.map_or_else(|| passing(wire, way, largest, options.timeout), Ok) {
+            Ok(ip_bytes) => *known.insert(ip_bytes),
+            Err(stop) => return (best, Err(stop)),
+        };
+        let mut samples = Samples::default();
+        ended = collect(wire, way, ip_bytes, options.timeout, &mut samples);
         let Some(capacity) = estimate(kind.method(), &samples.pairs, &samples.trains) else {
             whys.push(samples.why(kind));
+            if ended.is_err() {
+                break;
+            }
             continue;
         };
         match &best {
@@ -83,6 +93,9 @@ pub(super) fn measure(
             Some(_) => {}
             None => best = Some(Found { capacity, way: index, ip_bytes }),
         }
+        if ended.is_err() {
+            break;
+        }
     }
     if best.is_none() {
         let why = if whys.is_empty() { "nothing that carries data is answered".to_owned() } else { whys.join("; ") };
@@ -93,7 +106,17 @@ pub(super) fn measure(
             "{name} is a virtual interface: the capacity is what this machine emulates, or its own speed."
         ));
     }
-    Ok(best)
+    (best, ended)
+}
+
+/// The size of packets to measure with where nobody has looked for the largest that passes.
+fn passing(wire: &mut Wire<'_>, way: &mut Way, largest: usize, timeout: Duration) -> Result<usize, Stop> {
+    let usual = IP_BYTES.min(largest);
+    Ok(match mtu::fate(wire, way, usual, timeout)? {
+        Fate::Passed => usual,
+        Fate::TooBig(Some(mtu)) if mtu >= IP_BYTES_LEAST => mtu,
+        Fate::TooBig(_) | Fate::Silence => IP_BYTES_LEAST.min(largest),
+    })
 }
 
 /// Whether echoes, as large back as there, say that the way back is clearly narrower: what comes from the host goes that way.
@@ -127,8 +150,13 @@ impl Samples {
     }
 }
 
-fn collect(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout: Duration) -> Result<Samples, Stop> {
-    let mut samples = Samples::default();
+fn collect(
+    wire: &mut Wire<'_>,
+    way: &mut Way,
+    ip_bytes: usize,
+    timeout: Duration,
+    samples: &mut Samples,
+) -> Result<(), Stop> {
     let until = Nanos::now() + TAKES_MAX;
     let mut fruitless = 0;
     for done in 0..PAIRS + TRAINS {
@@ -154,5 +182,5 @@ fn collect(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout: Duratio
         wire.watch.progress(Aspect::Capacity, done + 1, PAIRS + TRAINS);
         wire.watch.sleep_until(Nanos::now() + PAUSE)?;
     }
-    Ok(samples)
+    Ok(())
 }

@@ -70,7 +70,8 @@ pub(super) fn search(
     Ok(search.passed.map(|passed| Mtu { bytes: u32::try_from(passed).unwrap_or(u32::MAX), told }))
 }
 
-fn fate(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout: Duration) -> Result<Fate, Stop> {
+/// What becomes of packets of `ip_bytes` bytes.
+pub(super) fn fate(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout: Duration) -> Result<Fate, Stop> {
     let remote = wire.route.remote;
     for _ in 0..TRIES {
         let (seqs, _) = wire.send(way, Shape::large(ip_bytes), &[Duration::ZERO])?;

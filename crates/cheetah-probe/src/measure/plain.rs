@@ -8,59 +8,74 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::options::{Aspect, Options};
-use super::stop::Stop;
+use super::stop::{Learnt, Stop};
 use super::way::secret;
-use super::wire::Watch;
+use super::wire::{Watch, take};
 use crate::capture::datagram::Datagram;
 use crate::clock::Nanos;
 use crate::estimate::round_trip::Probes;
 use crate::frame::{Session, datagram};
+use crate::limits::Budget;
 use crate::path::{Method, RoundTrip};
+
+/// What a connection takes at most, ours and its end: SYN, ACK, FIN and the ACK of theirs.
+const CONNECTION_PACKETS: u32 = 4;
+/// The frame of a packet that carries nothing but its headers, with TCP's usual options, over IPv6.
+const SMALL_BYTES: u64 = 94;
 
 /// Round trips in the way that was chosen, or the first that works.
 pub(super) fn round_trip(
     address: IpAddr,
     options: &Options,
     watch: &mut Watch<'_>,
-    packets: &mut u32,
+    budget: &mut Budget,
     problems: &mut Vec<String>,
-) -> Result<Option<RoundTrip>, Stop> {
+) -> Learnt<RoundTrip> {
     if matches!(options.method, None | Some(Method::Icmp)) {
-        match echo(address, options, watch, packets) {
-            Ok(Some(found)) => return Ok(Some(found)),
-            Ok(None) => problems.push("The host does not answer ICMP echo requests.".into()),
-            Err(Stop::Cancelled) => return Err(Stop::Cancelled),
-            Err(stop) => problems.push(format!("By ICMP echo nothing was measured: {stop}.")),
+        match echo(address, options, watch, budget) {
+            (Some(found), ended) => return (Some(found), ended),
+            (None, Err(stop)) if stop.is_final() => return (None, Err(stop)),
+            (None, Err(stop)) => problems.push(format!("By ICMP echo nothing was measured: {stop}.")),
+            (None, Ok(())) => problems.push("The host does not answer ICMP echo requests.".into()),
         }
     }
     match options.method {
-        None | Some(Method::Tcp | Method::TcpConnect) => connect(address, options, watch, packets, problems),
+        None | Some(Method::Tcp | Method::TcpConnect) => connect(address, options, watch, budget, problems),
         Some(Method::Udp) => {
             problems.push("Measuring by UDP needs the right to raw sockets.".into());
-            Ok(None)
+            (None, Ok(()))
         }
-        Some(Method::Icmp | Method::Far) => Ok(None),
+        Some(Method::Icmp | Method::Far) => (None, Ok(())),
     }
 }
 
 /// By echo requests over a datagram socket.
-fn echo(
+fn echo(address: IpAddr, options: &Options, watch: &mut Watch<'_>, budget: &mut Budget) -> Learnt<RoundTrip> {
+    let mut probes = Probes::new(options.timeout);
+    let ended = echoes(address, options, watch, budget, &mut probes);
+    if ended.is_err() {
+        probes.forget_pending(Nanos::now());
+    }
+    (probes.round_trip(Method::Icmp), ended)
+}
+
+fn echoes(
     address: IpAddr,
     options: &Options,
     watch: &mut Watch<'_>,
-    packets: &mut u32,
-) -> Result<Option<RoundTrip>, Stop> {
+    budget: &mut Budget,
+    probes: &mut Probes,
+) -> Result<(), Stop> {
     /// After so many without any answer the rest is not sent.
     const SILENT_MAX: u32 = 3;
     let mut socket = Datagram::icmp(address)?;
     let session = Session { nonce: secret()?, local_port: 0, port: 1 };
     let ipv4 = address.is_ipv4();
-    let mut probes = Probes::new(options.timeout);
     let mut answered = 0;
     for seq in 0..options.probes {
+        take(budget, watch, 1, SMALL_BYTES)?;
         let begun = Nanos::now();
-        let left = socket.send(&datagram::echo_request(ipv4, &session, seq, 0))?;
-        *packets = packets.saturating_add(1);
+        let left = socket.send(&datagram::echo_request(ipv4, &session, seq, 0)).map_err(Stop::Unsent)?;
         probes.sent(seq, left);
         let silent = answered == 0 && seq + 1 == SILENT_MAX;
         let last = seq + 1 == options.probes || silent;
@@ -80,7 +95,7 @@ fn echo(
             break;
         }
     }
-    Ok(probes.round_trip(Method::Icmp))
+    Ok(())
 }
 
 /// By connecting. A port that refuses answers as well as one that accepts.
@@ -88,21 +103,40 @@ fn connect(
     address: IpAddr,
     options: &Options,
     watch: &mut Watch<'_>,
-    packets: &mut u32,
+    budget: &mut Budget,
     problems: &mut Vec<String>,
-) -> Result<Option<RoundTrip>, Stop> {
+) -> Learnt<RoundTrip> {
+    let (mut probes, mut refused) = (Probes::new(options.timeout), None);
+    let ended = connections(address, options, watch, budget, &mut probes, &mut refused);
+    let found = probes.round_trip(Method::TcpConnect);
+    if found.is_none() && ended.is_ok() {
+        let why = refused.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
+        let port = options.tcp_port;
+        problems.push(format!(
+            "Nothing was learnt by connecting to port {port} ({why}): name one that is open with --port."
+        ));
+    }
+    (found, ended)
+}
+
+fn connections(
+    address: IpAddr,
+    options: &Options,
+    watch: &mut Watch<'_>,
+    budget: &mut Budget,
+    probes: &mut Probes,
+    refused: &mut Option<io::Error>,
+) -> Result<(), Stop> {
     /// After so many in a row without an answer the rest is not tried.
     const SILENT_MAX: u32 = 3;
     let host = SocketAddr::new(address, options.tcp_port);
-    let mut probes = Probes::new(options.timeout);
-    let (mut silent, mut refused) = (0, None);
+    let mut silent = 0;
     for seq in 0..options.probes {
         watch.heed()?;
+        take(budget, watch, CONNECTION_PACKETS, u64::from(CONNECTION_PACKETS) * SMALL_BYTES)?;
         let begun = Nanos::now();
         let result = TcpStream::connect_timeout(&host, options.timeout);
         let ended = Nanos::now();
-        // The handshake, and the end of it.
-        *packets = packets.saturating_add(if result.is_ok() { 4 } else { 1 });
         probes.sent(seq, begun);
         match result {
             Ok(_) => silent = 0,
@@ -110,7 +144,7 @@ fn connect(
             Err(error) => {
                 silent += 1;
                 if !is_silence(&error) {
-                    refused = Some(error);
+                    *refused = Some(error);
                 }
             }
         }
@@ -123,15 +157,7 @@ fn connect(
         }
         watch.sleep_until(begun + options.interval)?;
     }
-    let found = probes.round_trip(Method::TcpConnect);
-    if found.is_none() {
-        let why = refused.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
-        let port = options.tcp_port;
-        problems.push(format!(
-            "Nothing was learnt by connecting to port {port} ({why}): name one that is open with --port."
-        ));
-    }
-    Ok(found)
+    Ok(())
 }
 
 fn is_silence(error: &io::Error) -> bool {

@@ -10,10 +10,11 @@ use super::mtu::{Fate, SIZES_MAX, TRIES, search};
 use super::options::{Aspect, Options};
 use super::stop::Stop;
 use super::way::secret;
-use super::wire::Watch;
+use super::wire::{Watch, take};
 use crate::capture::datagram::{Datagram, IcmpError};
 use crate::clock::Nanos;
-use crate::frame::{Session, TAG_BYTES};
+use crate::frame::{ETHERNET_BYTES, Session, TAG_BYTES};
+use crate::limits::Budget;
 use crate::path::Mtu;
 use crate::route::Route;
 
@@ -29,7 +30,7 @@ pub(super) fn measure(
     address: IpAddr,
     options: &Options,
     watch: &mut Watch<'_>,
-    packets: &mut u32,
+    budget: &mut Budget,
     problems: &mut Vec<String>,
 ) -> Result<Option<Mtu>, Stop> {
     // What the interface does not take, the kernel refuses to send, whatever is known of the interface.
@@ -38,14 +39,14 @@ pub(super) fn measure(
     let socket = Datagram::udp(address, options.udp_port)?;
     socket.set_dont_fragment()?;
     let session = Session { nonce: secret()?, local_port: 0, port: options.udp_port };
-    let mut asked = Asked { socket, session, remote: address, seq: 0, until: Nanos::now() + TAKES_MAX };
+    let mut asked = Asked { socket, session, budget, remote: address, seq: 0, until: Nanos::now() + TAKES_MAX };
     // Sizes mean something only of a host that answers at all.
     let mut heard = false;
     for _ in 0..TRIES {
         heard = heard || asked.ask(0, options.timeout, watch)?.is_some();
     }
-    let found = if heard {
-        search(largest, address.is_ipv4(), problems, |done, ip_bytes| {
+    if heard {
+        return search(largest, address.is_ipv4(), problems, |done, ip_bytes| {
             watch.progress(Aspect::Mtu, done, SIZES_MAX);
             for _ in 0..TRIES {
                 if let Some(fate) = asked.ask(ip_bytes, PATIENCE, watch)? {
@@ -53,26 +54,24 @@ pub(super) fn measure(
                 }
             }
             Ok(Fate::Silence)
-        })?
-    } else {
-        problems.push("The path's MTU was not measured: the host does not say that its UDP ports are closed.".into());
-        None
-    };
-    *packets = packets.saturating_add(asked.seq);
-    Ok(found)
+        });
+    }
+    problems.push("The path's MTU was not measured: the host does not say that its UDP ports are closed.".into());
+    Ok(None)
 }
 
 /// A host that is asked.
-struct Asked {
+struct Asked<'a> {
     socket: Datagram,
     session: Session,
+    budget: &'a mut Budget,
     remote: IpAddr,
     /// Datagrams sent.
     seq: u32,
     until: Nanos,
 }
 
-impl Asked {
+impl Asked<'_> {
     /// Sends a packet of `ip_bytes` bytes, or as small as can be, and says what is told of it, if anything is within `patience`.
     fn ask(&mut self, ip_bytes: usize, patience: Duration, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
         if Nanos::now() >= self.until {
@@ -81,11 +80,12 @@ impl Asked {
         self.seq += 1;
         let headers = if self.remote.is_ipv4() { 28 } else { 48 };
         let payload = self.session.payload(self.seq, ip_bytes.saturating_sub(headers).max(TAG_BYTES));
+        take(self.budget, watch, 1, (payload.len() + headers + ETHERNET_BYTES) as u64)?;
         match self.socket.send(&payload) {
             Ok(_) => self.told(ip_bytes, Nanos::now() + patience, watch),
             // By our own kernel: of the interface.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) => Ok(Some(Fate::TooBig(None))),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(Stop::Unsent(error)),
         }
     }
 
@@ -99,19 +99,40 @@ impl Asked {
             if answer.message.len() >= TAG_BYTES && self.session.sequence(answer.message) != Some(self.seq) {
                 continue;
             }
-            if error.mtu > 0 {
-                let told = usize::try_from(error.mtu).ok().filter(|mtu| *mtu < ip_bytes);
-                return Ok(Some(Fate::TooBig(told)));
-            }
-            if is_closed_port(&error) && error.from == Some(self.remote) {
-                return Ok(Some(Fate::Passed));
+            if let Some(fate) = fate(&error, self.remote, ip_bytes) {
+                return Ok(Some(fate));
             }
         }
         Ok(None)
     }
 }
 
+/// What an error says of a packet of `ip_bytes` bytes, if it is of that. Who says that a link takes no less than that means another
+/// one: errors come late, and twice.
+fn fate(error: &IcmpError, remote: IpAddr, ip_bytes: usize) -> Option<Fate> {
+    if error.mtu > 0 {
+        return usize::try_from(error.mtu).ok().filter(|mtu| *mtu < ip_bytes).map(|mtu| Fate::TooBig(Some(mtu)));
+    }
+    (is_closed_port(error) && error.from == Some(remote)).then_some(Fate::Passed)
+}
+
 /// RFC 792 and RFC 4443 section 3.1.
 const fn is_closed_port(error: &IcmpError) -> bool {
     error.remote && matches!((error.kind, error.code), (3, 3) | (1, 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_late_of_a_larger_packet_tells_nothing_of_this_one() {
+        let (remote, router) = (IpAddr::from([10, 0, 0, 2]), IpAddr::from([10, 0, 0, 1]));
+        let says = |kind, code, mtu, from, ip_bytes| {
+            fate(&IcmpError { remote: true, kind, code, mtu, from: Some(from) }, remote, ip_bytes)
+        };
+        assert!(matches!(says(3, 4, 1400, router, 1500), Some(Fate::TooBig(Some(1400)))));
+        assert!(says(3, 4, 1400, router, 1400).is_none());
+        assert!(matches!(says(3, 3, 0, remote, 1400), Some(Fate::Passed)) && says(3, 3, 0, router, 1400).is_none());
+    }
 }

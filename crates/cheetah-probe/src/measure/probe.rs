@@ -10,6 +10,7 @@ use super::options::{Aspect, Event, Options};
 use super::stop::Stop;
 use super::wire::{Watch, Wire};
 use super::{available, capacity, hops, mtu, plain, plain_mtu, round_trip, ways};
+use crate::limits::Budget;
 use crate::path::{FORMAT, PathReport, Trains};
 
 /// Measures the path to one host.
@@ -97,7 +98,9 @@ impl Probe {
             wanted
         };
         if begin(wire, Aspect::RoundTrip) {
-            report.round_trip = round_trip::measure(wire, &mut ways, options, problems)?;
+            let (found, ended) = round_trip::measure(wire, &mut ways, options, problems);
+            report.round_trip = found;
+            ended?;
         }
         if begin(wire, Aspect::Mtu) {
             report.mtu = mtu::measure(wire, &mut ways, options, problems)?;
@@ -109,10 +112,14 @@ impl Probe {
         if begin(wire, Aspect::Capacity) || available {
             // What is left can only be looked for below the capacity.
             let mtu = report.mtu.map(|mtu| mtu.bytes);
-            let Some(found) = capacity::measure(wire, &mut ways, options, mtu, problems)? else { return Ok(()) };
-            report.capacity = Some(found.capacity.clone());
+            let (found, ended) = capacity::measure(wire, &mut ways, options, mtu, problems);
+            report.capacity = found.as_ref().map(|found| found.capacity.clone());
+            ended?;
+            let Some(found) = found else { return Ok(()) };
             if begin(wire, Aspect::Available) {
-                report.available = available::measure(wire, &mut ways, options, &found, problems)?;
+                let (found, ended) = available::measure(wire, &mut ways, options, &found, problems);
+                report.available = found;
+                ended?;
             }
         }
         Ok(())
@@ -120,14 +127,18 @@ impl Probe {
 
     /// Without.
     fn plain(&self, report: &mut PathReport, mut watch: Watch<'_>) {
-        let PathReport { problems, trains, .. } = report;
+        let mut budget = Budget::new(self.options.limits);
+        let PathReport { problems, .. } = report;
         for aspect in Aspect::ALL.into_iter().filter(|aspect| self.options.aspects.contains(aspect)) {
             (watch.tell)(Event::Begins(aspect));
-            let (options, packets) = (&self.options, &mut trains.packets);
+            let (options, budget) = (&self.options, &mut budget);
             let ended = match aspect {
-                Aspect::RoundTrip => plain::round_trip(self.address, options, &mut watch, packets, problems)
-                    .map(|found| report.round_trip = found),
-                Aspect::Mtu => plain_mtu::measure(self.address, options, &mut watch, packets, problems)
+                Aspect::RoundTrip => {
+                    let (found, ended) = plain::round_trip(self.address, options, &mut watch, budget, problems);
+                    report.round_trip = found;
+                    ended
+                }
+                Aspect::Mtu => plain_mtu::measure(self.address, options, &mut watch, budget, problems)
                     .map(|found| report.mtu = found),
                 Aspect::Hops | Aspect::Capacity | Aspect::Available => {
                     let noun = aspect.noun();
@@ -137,11 +148,12 @@ impl Probe {
             };
             if let Err(stop) = ended {
                 problems.push(format!("Measuring {} ended early: {stop}.", aspect.noun()));
-                if matches!(stop, Stop::Cancelled) {
-                    return;
+                if stop.is_final() {
+                    break;
                 }
             }
         }
+        report.trains.packets = budget.packets();
     }
 }
 

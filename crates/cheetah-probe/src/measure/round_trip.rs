@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::options::{Aspect, Options};
-use super::stop::Stop;
+use super::stop::{Learnt, Stop};
 use super::way::{Kind, Way};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
@@ -22,18 +22,23 @@ pub(super) fn measure(
     ways: &mut [Way],
     options: &Options,
     problems: &mut Vec<String>,
-) -> Result<Option<RoundTrip>, Stop> {
+) -> Learnt<RoundTrip> {
     let mut best: Option<(Kind, RoundTrip)> = None;
-    let mut silent = Vec::new();
+    let (mut silent, mut ended) = (Vec::new(), Ok(()));
     for way in ways {
-        let (found, late) = if way.shortest.is_some() { with(wire, way, options)? } else { (None, 0) };
+        if ended.is_err() {
+            break;
+        }
+        let found;
+        let late;
+        (found, late, ended) = if way.shortest.is_some() { with(wire, way, options) } else { (None, 0, Ok(())) };
         if late > 0 {
             problems
                 .push(format!("{late} answers came later than {} ms and count as lost.", options.timeout.as_millis()));
         }
         let noun = way.kind.noun();
         let Some(found) = found else {
-            silent.push(format!("The host does not answer {noun}."));
+            silent.extend(ended.is_ok().then(|| format!("The host does not answer {noun}.")));
             continue;
         };
         match best {
@@ -60,14 +65,26 @@ pub(super) fn measure(
             "Hosts limit how often they say that a port is closed, so the loss may be theirs, not the path's.".into(),
         );
     }
-    Ok(best)
+    (best, ended)
 }
 
-/// One way's round trips, and how many answers came too late.
-fn with(wire: &mut Wire<'_>, way: &mut Way, options: &Options) -> Result<(Option<RoundTrip>, u32), Stop> {
+/// One way's round trips, how many answers came too late, and whether it ended early.
+fn with(wire: &mut Wire<'_>, way: &mut Way, options: &Options) -> (Option<RoundTrip>, u32, Result<(), Stop>) {
+    let mut probes = Probes::new(options.timeout);
+    let ended = ask(wire, way, options, &mut probes);
+    if ended.is_err() {
+        probes.forget_pending(Nanos::now());
+    }
+    let found = probes.round_trip(way.kind.method());
+    if let Some(found) = found {
+        way.took(Duration::try_from_secs_f64(found.min_us / 1e6).unwrap_or(options.timeout));
+    }
+    (found, probes.late(), ended)
+}
+
+fn ask(wire: &mut Wire<'_>, way: &mut Way, options: &Options, probes: &mut Probes) -> Result<(), Stop> {
     let count = if way.kind == Kind::Udp { options.probes.min(UDP_PROBES_MAX) } else { options.probes };
     let remote = wire.route.remote;
-    let mut probes = Probes::new(options.timeout);
     for done in 0..count {
         let begun = Nanos::now();
         let (seqs, sent) = wire.send(way, Shape::SMALL, &[Duration::ZERO])?;
@@ -86,9 +103,5 @@ fn with(wire: &mut Wire<'_>, way: &mut Way, options: &Options) -> Result<(Option
         })?;
         wire.watch.progress(Aspect::RoundTrip, done + 1, count);
     }
-    let found = probes.round_trip(way.kind.method());
-    if let Some(found) = found {
-        way.took(Duration::try_from_secs_f64(found.min_us / 1e6).unwrap_or(options.timeout));
-    }
-    Ok((found, probes.late()))
+    Ok(())
 }

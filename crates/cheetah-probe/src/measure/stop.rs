@@ -25,6 +25,9 @@ pub(super) enum Stop {
     /// No more may be sent.
     #[error("the limit of packets and bytes is reached; more would have to be allowed")]
     Exhausted,
+    /// An ordinary socket does not send, e.g. because the interface is down.
+    #[error("packets cannot be sent any more: {0}")]
+    Unsent(std::io::Error),
     /// No port, no random number.
     #[error("this machine lacks what a probe needs: {0}")]
     Io(#[from] std::io::Error),
@@ -33,6 +36,31 @@ pub(super) enum Stop {
 impl Stop {
     /// Whether ordinary sockets may do nonetheless.
     pub(super) const fn is_of_raw_sockets(&self) -> bool {
-        matches!(self, Self::Loopback | Self::Send(SendError::NotPermitted) | Self::Capture(CaptureError::NotPermitted))
+        matches!(
+            self,
+            Self::Loopback
+                | Self::Route(RouteError::NotEthernet(_))
+                | Self::Send(SendError::NotPermitted)
+                | Self::Capture(CaptureError::NotPermitted)
+        )
+    }
+
+    /// Whether nothing else need be tried.
+    pub(super) const fn is_final(&self) -> bool {
+        matches!(self, Self::Cancelled | Self::Exhausted)
+    }
+}
+
+/// What was learnt, and whether it ended before it was done: what is known by then is kept.
+pub(super) type Learnt<T> = (Option<T>, Result<(), Stop>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_sockets_do_over_tunnels() {
+        assert!(Stop::Route(RouteError::NotEthernet("wg0".into())).is_of_raw_sockets());
+        assert!(!Stop::Exhausted.is_of_raw_sockets());
     }
 }

@@ -142,7 +142,7 @@ impl<'a> Wire<'a> {
         let frames = probes.iter().copied().map(make).collect::<Vec<_>>();
         let bytes = frames.iter().map(Vec::len).sum::<usize>() as u64;
         let packets = u32::try_from(frames.len()).unwrap_or(u32::MAX);
-        self.take(packets, bytes)?;
+        take(&mut self.budget, &self.watch, packets, bytes)?;
         let sent = train::send(&mut *self.sender, frames, offsets, self.bound)?;
         self.trains.packets = self.trains.packets.saturating_add(packets);
         Ok((probes.iter().map(|probe| probe.seq()).collect(), sent))
@@ -231,17 +231,6 @@ impl<'a> Wire<'a> {
         Ok(arrivals)
     }
 
-    /// Waits until so much may be sent.
-    fn take(&mut self, packets: u32, bytes: u64) -> Result<(), Stop> {
-        loop {
-            match self.budget.take(Nanos::now(), packets, bytes) {
-                Take::Now => return Ok(()),
-                Take::At(at) => self.watch.sleep_until(at)?,
-                Take::Exhausted => return Err(Stop::Exhausted),
-            }
-        }
-    }
-
     fn ends(&self) -> Ends {
         let route = &self.route;
         Ends {
@@ -250,6 +239,17 @@ impl<'a> Wire<'a> {
             local: route.local,
             remote: route.remote,
             ttl: Shape::SMALL.ttl,
+        }
+    }
+}
+
+/// Waits until so much may be sent, and takes it.
+pub(super) fn take(budget: &mut Budget, watch: &Watch<'_>, packets: u32, bytes: u64) -> Result<(), Stop> {
+    loop {
+        match budget.take(Nanos::now(), packets, bytes) {
+            Take::Now => return Ok(()),
+            Take::At(at) => watch.sleep_until(at)?,
+            Take::Exhausted => return Err(Stop::Exhausted),
         }
     }
 }

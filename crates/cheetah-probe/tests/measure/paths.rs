@@ -64,6 +64,15 @@ fn routers_and_their_smaller_links_are_found() {
 }
 
 #[test]
+fn capacity_alone_is_told_of_smaller_links_too() {
+    let Some(net) = routed() else { return };
+    net.ip(ROUTER, &["link", "set", FAR, "mtu", "1400"]);
+    net.ip(FAR, &["link", "set", ROUTER, "mtu", "1400"]);
+    let report = net.probe(BEHIND, &only(&[Aspect::Capacity]));
+    assert!(report.capacity.is_some(), "{report:?}");
+}
+
+#[test]
 fn a_link_that_swallows_what_is_too_large_is_found_by_trying() {
     let Some(net) = routed() else { return };
     // The router does not know that the other end takes no more.
@@ -119,6 +128,14 @@ fn nothing_is_sent_beyond_the_limits() {
     assert!(report.trains.packets <= 60 && says(&report, "limit"), "{report:?}");
     // What is known by then is told.
     assert!(report.round_trip.is_some(), "{report:?}");
+    options.limits.packets_max = 20;
+    let report = net.probe(THERE, &options);
+    assert!(report.trains.packets == 20 && report.round_trip.is_some_and(|trip| trip.loss == 0.0), "{report:?}");
+    // Pairs do, where there may be no trains.
+    (options.aspects, options.method) = (vec![Aspect::Capacity], Some(Method::Tcp));
+    options.limits.packets_max = 80;
+    let report = net.probe(THERE, &options);
+    assert!(report.capacity.is_some() && says(&report, "limit"), "{report:?}");
 }
 
 #[test]
@@ -147,13 +164,39 @@ fn who_interrupts_it_gets_what_is_known_by_then() {
     assert!(report.round_trip.is_some() && report.capacity.is_none(), "{report:?}");
 }
 
+/// Makes the link to the far machine one of 40 Mbit/s, if that can be done here.
+fn narrow(net: &Net) -> bool {
+    let shaper = ["qdisc", "add", "dev", FAR, "root", "tbf", "rate", "40mbit", "burst", "1600", "limit", "200k"];
+    let shaped = net.on(ROUTER, || Command::new("tc").args(shaper).output());
+    let done = shaped.is_ok_and(|ran| ran.status.success());
+    if !done {
+        skip("needs tc, and the kernel's token bucket filter");
+    }
+    done
+}
+
+#[test]
+fn a_host_that_becomes_silent_is_not_taken_for_a_path_that_is_full() {
+    let Some(net) = routed() else { return };
+    if !narrow(&net) {
+        return;
+    }
+    let mut options = only(&[Aspect::Capacity, Aspect::Available]);
+    options.method = Some(Method::Icmp);
+    let report = net.probe_heard(BEHIND, &options, |event, _| {
+        if *event == Event::Begins(Aspect::Available) {
+            net.set(FAR, "ipv4/icmp_echo_ignore_all", "1");
+        }
+    });
+    assert!(report.capacity.is_some() && report.available.is_none(), "{report:?}");
+    assert!(says(&report, "most were not answered"), "{report:?}");
+}
+
 #[test]
 fn a_narrow_link_behind_a_router_is_told_and_advised_for() {
     let Some(net) = routed() else { return };
-    let shaper = ["qdisc", "add", "dev", FAR, "root", "tbf", "rate", "40mbit", "burst", "1600", "limit", "200k"];
-    let shaped = net.on(ROUTER, || Command::new("tc").args(shaper).output());
-    if !shaped.is_ok_and(|ran| ran.status.success()) {
-        return skip("needs tc, and the kernel's token bucket filter");
+    if !narrow(&net) {
+        return;
     }
     let report = net.probe(BEHIND, &only(&[Aspect::Capacity, Aspect::Available]));
     let capacity = report.capacity.clone().unwrap();

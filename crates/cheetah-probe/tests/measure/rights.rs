@@ -1,6 +1,7 @@
 //! Without rights.
 
-use cheetah_probe::measure::{Aspect, Options, Probe};
+use cheetah_probe::limits::Limits;
+use cheetah_probe::measure::{Aspect, Event, Options, Probe};
 use cheetah_probe::path::{Method, PathReport};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
@@ -8,11 +9,15 @@ use crate::net::{FAR, NEAR, Net, THERE, THERE_V6, only, says};
 
 /// Measures as somebody who has no rights.
 fn probe(net: &Net, address: &str, options: Options) -> PathReport {
+    probe_heard(net, address, options, &mut |_| {})
+}
+
+fn probe_heard(net: &Net, address: &str, options: Options, hear: &mut (dyn FnMut(Event) + Send)) -> PathReport {
     let probe = Probe::new(address, address.parse().unwrap(), options);
     net.on(NEAR, || {
         let none = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
-        probe.run(&Default::default(), &mut |_| {})
+        probe.run(&Default::default(), &mut |event| hear(event))
     })
 }
 
@@ -46,4 +51,22 @@ fn without_rights_a_silent_host_is_given_up_soon() {
     net.ip(FAR, &["route", "add", "blackhole", "10.77.0.1/32"]);
     let report = probe(&net, THERE, only(&[Aspect::RoundTrip, Aspect::Mtu]));
     assert!(report.round_trip.is_none() && says(&report, "--port"), "{report:?}");
+}
+
+#[test]
+fn without_rights_too_what_is_known_is_kept_and_limits_hold() {
+    let Some(net) = Net::pair() else { return };
+    net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
+    let mut options = only(&[Aspect::RoundTrip, Aspect::Mtu]);
+    options.limits = Limits { packets_max: 5, ..Limits::default() };
+    let report = probe(&net, THERE, options);
+    assert_eq!((report.trains.packets, report.round_trip.map(|trip| trip.answered)), (5, Some(5)), "{report:?}");
+    assert!(says(&report, "limit"), "{report:?}");
+    let report = probe_heard(&net, THERE, only(&[Aspect::RoundTrip]), &mut |event| {
+        if matches!(event, Event::Progress { done: 5, .. }) {
+            net.ip(NEAR, &["link", "set", FAR, "down"]);
+        }
+    });
+    assert_eq!(report.round_trip.map(|trip| (trip.answered, trip.loss)), Some((5, 0.0)), "{report:?}");
+    assert!(says(&report, "cannot be sent any more"), "{report:?}");
 }
