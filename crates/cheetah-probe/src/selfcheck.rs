@@ -12,6 +12,12 @@ pub struct Bound {
     pub gap_error_max: Duration,
 }
 
+impl Bound {
+    const fn is_exceeded(self, error_ns: i64) -> bool {
+        error_ns.unsigned_abs() as u128 > self.gap_error_max.as_nanos()
+    }
+}
+
 /// By how much the gaps of a train differed from what was asked for, either way, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GapErrors {
@@ -35,20 +41,75 @@ pub enum Verdict {
         /// By how much: above zero if it was too long.
         error_ns: i64,
     },
-    /// The kernel did not say when each packet left.
+    /// It is not known when each packet left, or not so well that every gap is known to be within the bound or one not to be.
     Unknown,
 }
 
+/// Between which times a packet left: the same time twice, if it is known exactly. Packets leave in order, even if it is not
+/// known when each did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Between {
+    /// Not before.
+    pub earliest: Nanos,
+    /// Not after.
+    pub latest: Nanos,
+}
+
+impl Between {
+    /// Just then.
+    #[must_use]
+    pub const fn exactly(at: Nanos) -> Self {
+        Self { earliest: at, latest: at }
+    }
+}
+
 /// By how much each gap differs from what was asked for, in nanoseconds, above zero if it was too long: one less than there
-/// are packets, or nothing if it is not known when each left.
+/// are packets, or nothing if of one it is not known at all when it left. Where a gap is not known exactly it is the most it
+/// may differ by.
 #[must_use]
-pub fn gap_errors(due: &[Nanos], left: &[Option<Nanos>]) -> Option<Vec<i64>> {
+pub fn gap_errors(due: &[Nanos], left: &[Option<Between>]) -> Option<Vec<i64>> {
+    Some(ranges(due, left)?.into_iter().map(GapError::most).collect())
+}
+
+/// By how much a gap differs from what was asked for, in nanoseconds: something from `low` to `high`.
+#[derive(Debug, Clone, Copy)]
+struct GapError {
+    low: i64,
+    high: i64,
+}
+
+impl GapError {
+    fn new(due: i64, one: Between, next: Between) -> Self {
+        let high = difference(one.earliest, next.latest);
+        // In order, unless it is known that they were not.
+        let low = difference(one.latest, next.earliest).max(high.min(0));
+        Self { low: low - due, high: high - due }
+    }
+
+    /// What is furthest from zero.
+    const fn most(self) -> i64 {
+        if self.low.unsigned_abs() > self.high.unsigned_abs() { self.low } else { self.high }
+    }
+
+    /// What is nearest to zero.
+    const fn least(self) -> i64 {
+        if self.low > 0 {
+            self.low
+        } else if self.high < 0 {
+            self.high
+        } else {
+            0
+        }
+    }
+}
+
+fn ranges(due: &[Nanos], left: &[Option<Between>]) -> Option<Vec<GapError>> {
     if due.len() != left.len() {
         return None;
     }
     let left = left.iter().copied().collect::<Option<Vec<_>>>()?;
     let errors = due.windows(2).zip(left.windows(2)).filter_map(|(due, left)| match (due, left) {
-        (&[due, next_due], &[left, next_left]) => Some(difference(left, next_left) - difference(due, next_due)),
+        (&[due, next_due], &[left, next_left]) => Some(GapError::new(difference(due, next_due), left, next_left)),
         _ => None,
     });
     Some(errors.collect())
@@ -62,15 +123,31 @@ fn difference(earlier: Nanos, later: Nanos) -> i64 {
 
 /// Judges a train that was due at `due` and left at `left`. Only gaps count, not whether the whole train was late.
 #[must_use]
-pub fn check(due: &[Nanos], left: &[Option<Nanos>], bound: Bound) -> Verdict {
-    let Some(errors) = gap_errors(due, left) else { return Verdict::Unknown };
-    let worst = errors.iter().enumerate().rev().max_by_key(|(_, error)| error.unsigned_abs());
+pub fn check(due: &[Nanos], left: &[Option<Between>], bound: Bound) -> Verdict {
+    let Some(errors) = ranges(due, left) else { return Verdict::Unknown };
+    let worst = errors.iter().map(|error| error.least()).enumerate().rev().max_by_key(|(_, ns)| ns.unsigned_abs());
     match worst {
-        Some((gap, &error_ns)) if u128::from(error_ns.unsigned_abs()) > bound.gap_error_max.as_nanos() => {
-            Verdict::Spoiled { at: gap + 1, error_ns }
-        }
-        _ => Verdict::Accepted(GapErrors::of(&errors)),
+        Some((gap, error_ns)) if bound.is_exceeded(error_ns) => Verdict::Spoiled { at: gap + 1, error_ns },
+        _ if errors.iter().any(|error| bound.is_exceeded(error.most())) => Verdict::Unknown,
+        _ => Verdict::Accepted(GapErrors::of(&errors.into_iter().map(GapError::most).collect::<Vec<_>>())),
     }
+}
+
+/// Judges a train by the time from its first packet to its last, at most, as if each gap had the same share of that.
+#[must_use]
+pub fn check_whole(due: &[Nanos], left: &[Option<Between>], bound: Bound) -> Verdict {
+    match mean_error(due, left) {
+        Some(error_ns) if bound.is_exceeded(error_ns) => Verdict::Spoiled { at: 1, error_ns },
+        Some(error_ns) => Verdict::Accepted(GapErrors::of(&[error_ns])),
+        None => Verdict::Unknown,
+    }
+}
+
+fn mean_error(due: &[Nanos], left: &[Option<Between>]) -> Option<i64> {
+    let all = left.iter().copied().collect::<Option<Vec<_>>>().filter(|_| left.len() == due.len())?;
+    let (&[due, .., last_due], &[left, .., last_left]) = (due, all.as_slice()) else { return None };
+    let gaps = i64::try_from(all.len() - 1).ok()?;
+    Some(GapError::new(difference(due, last_due), left, last_left).most() / gaps)
 }
 
 impl GapErrors {
@@ -92,8 +169,12 @@ mod tests {
 
     const BOUND: Bound = Bound { gap_error_max: Duration::from_micros(5) };
 
-    fn train(times: &[u64]) -> (Vec<Nanos>, Vec<Option<Nanos>>) {
-        (times.iter().copied().map(Nanos).collect(), times.iter().copied().map(|at| Some(Nanos(at))).collect())
+    fn exactly(at: u64) -> Option<Between> {
+        Some(Between::exactly(Nanos(at)))
+    }
+
+    fn train(times: &[u64]) -> (Vec<Nanos>, Vec<Option<Between>>) {
+        (times.iter().copied().map(Nanos).collect(), times.iter().copied().map(exactly).collect())
     }
 
     #[test]
@@ -124,14 +205,14 @@ mod tests {
     #[test]
     fn one_packet_has_no_gap_to_be_wrong() {
         let (due, _) = train(&[7]);
-        assert_eq!(check(&due, &[Some(Nanos(900))], BOUND), Verdict::Accepted(GapErrors::default()));
+        assert_eq!(check(&due, &[exactly(900)], BOUND), Verdict::Accepted(GapErrors::default()));
     }
 
     proptest! {
         #[test]
         fn accepted_is_what_has_no_gap_out_of_bounds(times in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20), bound_ns: u64) {
             let due = times.iter().map(|(due, _)| Nanos(*due)).collect::<Vec<_>>();
-            let left = times.iter().map(|(_, left)| Some(Nanos(*left))).collect::<Vec<_>>();
+            let left = times.iter().map(|(_, left)| exactly(*left)).collect::<Vec<_>>();
             let bound = Bound { gap_error_max: Duration::from_nanos(bound_ns >> 4) };
             let worst = times.windows(2).map(|pair| {
                 let gap = |a: u64, b: u64| (i128::from(b) - i128::from(a)).clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2));
@@ -139,6 +220,25 @@ mod tests {
             }).max().unwrap_or(0);
             let accepted = matches!(check(&due, &left, bound), Verdict::Accepted(_));
             prop_assert_eq!(accepted, worst <= bound.gap_error_max.as_nanos());
+        }
+
+        #[test]
+        fn what_is_said_of_times_not_known_exactly_holds_whenever_packets_left(
+            packets in prop::collection::vec((0_u64..20, 0_u64..20, 0_u64..20), 2..6), bound_ns in 0_u64..20,
+        ) {
+            let bound = Bound { gap_error_max: Duration::from_nanos(bound_ns) };
+            let (mut due, mut left, mut truly, mut at) = (Vec::new(), Vec::new(), Vec::new(), 100);
+            for (number, (gap, before, after)) in packets.iter().enumerate() {
+                at += gap;
+                due.push(Nanos(100 + 10 * number as u64));
+                truly.push(exactly(at));
+                left.push(Some(Between { earliest: Nanos(at - before), latest: Nanos(at + after) }));
+            }
+            let really = check(&due, &truly, bound);
+            match check(&due, &left, bound) {
+                Verdict::Unknown => {}
+                told => prop_assert_eq!(std::mem::discriminant(&told), std::mem::discriminant(&really)),
+            }
         }
     }
 }

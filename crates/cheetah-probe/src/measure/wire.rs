@@ -268,16 +268,17 @@ fn is_usable(sent: &Sent, offsets: &[Duration], arrivals: &[Arrival]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selfcheck::{Verdict, check};
-    use crate::send::{Departures, Stamp};
+    use crate::selfcheck::Verdict;
+    use crate::send::Departures;
 
     /// Two packets asked for at once, that left `left_us` and were answered `came_us` apart.
     fn is_pair_usable(left_us: u64, came_us: &[u64]) -> bool {
         let left = vec![Some(Nanos(0)), Some(Nanos(left_us * 1000))];
         let due = vec![Nanos(0); 2];
-        let verdict = check(&due, &left, Bound { gap_error_max: Duration::ZERO });
+        let departures = Departures::stamped(left);
+        let verdict = departures.check(&due, Bound { gap_error_max: Duration::ZERO });
         assert_ne!(verdict, Verdict::Unknown);
-        let sent = Sent { due, departures: Departures { left, stamp: Stamp::Kernel }, verdict };
+        let sent = Sent { due, departures, verdict };
         let arrival = |(seq, us): (u32, &u64)| Arrival { seq, sent: Nanos(0), came: Nanos(us * 1000), ip_bytes: 1500 };
         is_usable(&sent, &[Duration::ZERO; 2], &(0..).zip(came_us).map(arrival).collect::<Vec<_>>())
     }

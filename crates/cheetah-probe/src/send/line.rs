@@ -3,11 +3,11 @@
 use std::io;
 
 use super::allowance::Allowance;
-use super::call::{self, Call};
+use super::call::Call;
 use super::error::SendError;
 use super::realtime::Realtime;
 use super::warm::{self, Warm};
-use super::{Backend, Departures, Options, PACKETS_MAX, PreDispatch, Sender, Stamp, Train, wait};
+use super::{Backend, Departures, Options, PACKETS_MAX, PreDispatch, Sender, Train, wait};
 use crate::clock::Nanos;
 
 /// Frames in memory shared with the kernel, first in, first out.
@@ -91,8 +91,8 @@ impl<L: Line> Sender for Spinning<L> {
             self.notes = realtime.map(Realtime::leave).unwrap_or_default();
         }
         Ok(match self.line.stamps(&calls) {
-            Some(left) => Departures { left, stamp: Stamp::Kernel },
-            None => Departures { left: call::departures(&calls), stamp: Stamp::Own },
+            Some(left) => Departures::stamped(left),
+            None => Departures::called(&calls),
         })
     }
 }

@@ -9,6 +9,7 @@
 mod allowance;
 mod call;
 pub(crate) mod control;
+mod departures;
 mod error;
 mod line;
 mod memory;
@@ -26,6 +27,7 @@ mod xdp;
 use std::fmt;
 use std::time::Duration;
 
+pub use departures::{Departures, Stamp};
 pub use error::SendError;
 pub(crate) use packet::{PacketSocket, set_option};
 pub use quiet::quiet_start;
@@ -104,25 +106,6 @@ pub struct Train {
     pub frames: Vec<Vec<u8>>,
     /// When each is due; as many as there are frames, never decreasing.
     pub due: Vec<Nanos>,
-}
-
-/// By whose clock reading it is known when a packet left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stamp {
-    /// The kernel stamped it as it was given to the interface's driver, or as the driver was done with it.
-    Kernel,
-    /// Read by this program right after the call that sent it returned. Of several sent by one call, it is known when the
-    /// first and the last left; those between are spread evenly.
-    Own,
-}
-
-/// When the packets of a train left.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Departures {
-    /// For each packet, when; absent if the kernel did not say.
-    pub left: Vec<Option<Nanos>>,
-    /// By whose clock reading.
-    pub stamp: Stamp,
 }
 
 /// Sends trains through one interface.

@@ -1,11 +1,11 @@
 //! Sleeping until a packet is due, then sending it: what everybody does, and what the others are compared with.
 
-use super::call::{self, Call};
+use super::call::Call;
 use super::line::check;
 use super::packet::PacketSocket;
 use super::realtime::Realtime;
 use super::stamps::Stamps;
-use super::{Backend, Departures, ETHERNET_BYTES, Options, SendError, Sender, Stamp, Train, wait};
+use super::{Backend, Departures, ETHERNET_BYTES, Options, SendError, Sender, Train, wait};
 use crate::clock::Nanos;
 use crate::route::Route;
 
@@ -57,8 +57,8 @@ impl Sender for Sequential {
             self.notes = realtime.map(Realtime::leave).unwrap_or_default();
         }
         Ok(match self.stamps.collect(&self.socket, calls.len()) {
-            Some(left) => Departures { left, stamp: Stamp::Kernel },
-            None => Departures { left: call::departures(&calls), stamp: Stamp::Own },
+            Some(left) => Departures::stamped(left),
+            None => Departures::called(&calls),
         })
     }
 }

@@ -14,7 +14,7 @@ use super::control::send_at;
 use super::line::check;
 use super::packet::{PacketSocket, set_option};
 use super::stamps::Stamps;
-use super::{Backend, Departures, ETHERNET_BYTES, Options, PreDispatch, SendError, Sender, Stamp, Train, wait};
+use super::{Backend, Departures, ETHERNET_BYTES, Options, PreDispatch, SendError, Sender, Train, wait};
 use crate::clock::{Nanos, WallOffset};
 use crate::route::Route;
 
@@ -140,7 +140,7 @@ impl Sender for Txtime {
         // Without stamps nobody knows when they left: handing over is not sending.
         let packets = train.frames.len();
         let left = self.stamps.collect(&self.socket, packets).unwrap_or_else(|| vec![None; packets]);
-        Ok(Departures { left, stamp: Stamp::Kernel })
+        Ok(Departures::stamped(left))
     }
 }
 

@@ -12,8 +12,8 @@ use cheetah_probe::frame::{Probe, Session, frame};
 use cheetah_probe::limits::{Budget, Take};
 use cheetah_probe::route::Route;
 use cheetah_probe::schedule::{Pattern, ShortDuration, due};
-use cheetah_probe::selfcheck::{Bound, GapErrors, Verdict, check, gap_errors};
-use cheetah_probe::send::{Sender, Stamp, Train, quiet_start};
+use cheetah_probe::selfcheck::{Bound, GapErrors, Verdict};
+use cheetah_probe::send::{Departures, Sender, Stamp, Train, quiet_start};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -64,8 +64,7 @@ pub struct SendArgs {
 /// A train that was sent.
 struct Sent {
     due: Vec<Nanos>,
-    left: Vec<Option<Nanos>>,
-    stamp: Stamp,
+    departures: Departures,
     verdict: Verdict,
 }
 
@@ -230,9 +229,9 @@ impl Job {
         let Train { frames, due } = train;
         self.frames = frames;
         let departures = departures.map_err(Failure::failed)?;
-        let verdict = check(&due, &departures.left, self.bound);
+        let verdict = departures.check(&due, self.bound);
         // Nobody listens any more only when the program ends.
-        let _ = self.told.blocking_send(Sent { due, left: departures.left, stamp: departures.stamp, verdict });
+        let _ = self.told.blocking_send(Sent { due, departures, verdict });
         Ok(!matches!(verdict, Verdict::Spoiled { .. }))
     }
 }
@@ -241,11 +240,11 @@ impl Tally {
     fn note(&mut self, train: &Sent, ui: Ui) {
         self.sent += 1;
         self.packets += u32::try_from(train.due.len()).unwrap_or(u32::MAX);
-        self.stamp = Some(train.stamp);
+        self.stamp = Some(train.departures.stamp);
         match train.verdict {
             Verdict::Accepted(_) => {
                 self.accepted += 1;
-                self.errors_ns.extend(gap_errors(&train.due, &train.left).unwrap_or_default());
+                self.errors_ns.extend(train.departures.gap_errors(&train.due).unwrap_or_default());
             }
             Verdict::Spoiled { at, error_ns } => {
                 self.spoiled += 1;
@@ -307,9 +306,9 @@ impl Sent {
             Verdict::Unknown => "unknown",
         };
         let due: Vec<_> = self.due.iter().map(|at| at.0).collect();
-        let left: Vec<_> = self.left.iter().map(|at| at.map(|at| at.0)).collect();
+        let left: Vec<_> = self.departures.left.iter().map(|at| at.map(|at| at.0)).collect();
         let mut value = json!({
-            "event": "train", "train": number, "verdict": verdict, "stamp": stamp_name(self.stamp),
+            "event": "train", "train": number, "verdict": verdict, "stamp": stamp_name(self.departures.stamp),
             "due_ns": due, "left_ns": left,
         });
         match self.verdict {

@@ -1,0 +1,136 @@
+//! When the packets of a train left.
+
+use super::call::Call;
+use crate::clock::Nanos;
+use crate::selfcheck::{Between, Bound, Verdict, check, check_whole, gap_errors};
+
+/// By whose clock reading it is known when a packet left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stamp {
+    /// The kernel stamped it as it was given to the interface's driver, or as the driver was done with it.
+    Kernel,
+    /// Read by this program right after the call that sent it returned. Of several sent by one call, it is known when the call
+    /// began and ended; in [`Departures::left`] they are spread evenly between.
+    Own,
+}
+
+/// When the packets of a train left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Departures {
+    /// For each packet, when, as well as it is known; absent if the kernel did not say.
+    pub left: Vec<Option<Nanos>>,
+    /// By whose clock reading.
+    pub stamp: Stamp,
+    /// For each packet, between which times it left; absent if the kernel did not say.
+    between: Vec<Option<Between>>,
+}
+
+impl Departures {
+    /// By the kernel's stamps.
+    #[must_use]
+    pub fn stamped(left: Vec<Option<Nanos>>) -> Self {
+        let between = left.iter().map(|left| left.map(Between::exactly)).collect();
+        Self { left, stamp: Stamp::Kernel, between }
+    }
+
+    /// By our own clock readings around all calls. A packet sent alone left when its call returned, or shortly before by what
+    /// is the same each time. Of several the last did; the others left at any time of the call.
+    pub(super) fn called(calls: &[Call]) -> Self {
+        let each = || calls.iter().flat_map(|call| (1..=call.packets).map(move |nth| (call, nth)));
+        let between = |(call, nth): (&Call, usize)| {
+            let earliest = if nth < call.packets { call.before } else { call.after };
+            Some(Between { earliest, latest: call.after })
+        };
+        Self {
+            left: each().map(|(call, nth)| Some(spread(call, nth))).collect(),
+            stamp: Stamp::Own,
+            between: each().map(between).collect(),
+        }
+    }
+
+    /// Judges the train, which was due at `due`, by what is known of each gap.
+    #[must_use]
+    pub fn check(&self, due: &[Nanos], bound: Bound) -> Verdict {
+        check(due, &self.between, bound)
+    }
+
+    /// Judges the train for what only its rate counts for, as it does where packets are sent back to back: by what is known of
+    /// each gap, or else by how long all of it took.
+    #[must_use]
+    pub fn check_back_to_back(&self, due: &[Nanos], bound: Bound) -> Verdict {
+        match self.check(due, bound) {
+            Verdict::Unknown => check_whole(due, &self.between, bound),
+            known => known,
+        }
+    }
+
+    /// By how much each gap differs, at most, from what was asked for: see [`gap_errors`].
+    #[must_use]
+    pub fn gap_errors(&self, due: &[Nanos]) -> Option<Vec<i64>> {
+        gap_errors(due, &self.between)
+    }
+}
+
+/// When the `nth` packet of a call left, from 1, if all took the same time.
+fn spread(call: &Call, nth: usize) -> Nanos {
+    let took = u128::from(call.after.0.saturating_sub(call.before.0));
+    let (nth, packets) = (nth as u128, (call.packets as u128).max(1));
+    Nanos(call.before.0 + u64::try_from(took * nth / packets).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const BOUND: Bound = Bound { gap_error_max: Duration::from_micros(5) };
+
+    fn called(calls: &[(usize, u64, u64)]) -> Departures {
+        let call = |&(packets, before, after): &_| Call { packets, before: Nanos(before), after: Nanos(after) };
+        Departures::called(&calls.iter().map(call).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn packets_of_one_call_are_spread_over_it() {
+        let departures = called(&[(1, 100, 110), (4, 200, 240)]);
+        let left: Vec<_> = departures.left.into_iter().flatten().map(|nanos| nanos.0).collect();
+        assert_eq!(left, [110, 210, 220, 230, 240]);
+    }
+
+    #[test]
+    fn a_gap_within_one_call_is_not_known_to_be_right() {
+        // 32 packets, in the midst of which an interrupt took 30 µs: 3 µs each on average.
+        let (departures, due) = (called(&[(32, 0, 94_000)]), vec![Nanos(0); 32]);
+        assert_eq!(departures.check(&due, BOUND), Verdict::Unknown);
+        assert!(matches!(departures.check_back_to_back(&due, BOUND), Verdict::Accepted(_)));
+        // The kernel knows.
+        let left = (0..32).map(|nth| Some(Nanos(2_000 * nth + if nth < 16 { 0 } else { 30_000 }))).collect();
+        assert!(matches!(Departures::stamped(left).check(&due, BOUND), Verdict::Spoiled { at: 16, error_ns: 32_000 }));
+    }
+
+    #[test]
+    fn a_pair_sent_by_one_call_is_no_further_apart_than_the_call_is_long() {
+        let due = [Nanos(0); 2];
+        assert_eq!(called(&[(2, 0, 4_000)]).gap_errors(&due), Some(vec![4_000]));
+        assert!(matches!(called(&[(2, 0, 4_000)]).check(&due, BOUND), Verdict::Accepted(_)));
+        // Half of it would be within the bound.
+        assert_eq!(called(&[(2, 0, 9_000)]).check(&due, BOUND), Verdict::Unknown);
+        let spoiled = Verdict::Spoiled { at: 1, error_ns: 9_000 };
+        assert_eq!(called(&[(2, 0, 9_000)]).check_back_to_back(&due, BOUND), spoiled);
+    }
+
+    #[test]
+    fn packets_that_should_not_have_left_together_are_known_to_be_wrong() {
+        let due = [0, 50_000, 100_000].map(Nanos);
+        let departures = called(&[(1, 0, 2_000), (2, 100_000, 103_000)]);
+        assert!(matches!(departures.check(&due, BOUND), Verdict::Spoiled { at: 1 | 2, .. }));
+    }
+
+    #[test]
+    fn calls_of_one_packet_each_are_exact() {
+        let due = [0, 50_000, 100_000].map(Nanos);
+        let departures = called(&[(1, 0, 2_000), (1, 50_000, 52_500), (1, 100_000, 102_000)]);
+        assert_eq!(departures.gap_errors(&due), Some(vec![500, -500]));
+    }
+}
