@@ -21,6 +21,8 @@ use crate::schedule::{Pattern, due};
 const TRAINS: usize = 12;
 /// Packets in each: enough that the first few, which find queues as they are, count little.
 const PACKETS: usize = 24;
+/// Packets that trains there take in all, at most, within a second: as many again if the first turn out to be too large.
+pub const PACKETS_THERE_MAX: u32 = (IP_BYTES.len() * TRAINS * PACKETS) as u32;
 /// From the end of one to the start of the next: queues are empty again by then.
 const PAUSE: Duration = Duration::from_millis(15);
 /// How large packets are, IP header included: the largest that most paths carry whole, then one that all do.

@@ -103,6 +103,11 @@ fn a_node_on_the_host_is_asked_and_there_is_advice() {
     let shown = cheetah_plain(&args).ok().out();
     assert!(shown.contains("TCP back") && shown.contains("4TiB"), "{shown}");
 
+    // What may be sent is kept to.
+    let told = cheetah(&[&args[..], &["--packets-max", "500"]].concat()).ok().json();
+    assert!(told["far"]["tcp_to_bits_per_s"].is_null() && told["far"]["to_bits_per_s"].is_null(), "{told}");
+    assert!(told["problems"].to_string().contains("--packets-max"), "{told}");
+
     let silent = Node::start_with("8MiB", "127.0.0.1:0", &["--no-probe"]);
     let port = far_port(&silent.http);
     let ran = cheetah(&["probe", "127.0.0.1", "--only", "far", "--far", &port]).ended_with(1);

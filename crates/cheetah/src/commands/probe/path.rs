@@ -4,15 +4,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cheetah_device::Size;
 use cheetah_probe::advice::advise;
-use cheetah_probe::far::measure::{Wish, measure};
+use cheetah_probe::far::measure::{PACKETS_THERE_MAX, Wish, measure};
 use cheetah_probe::far::{FarClient, FarError};
+use cheetah_probe::limits::Limits;
 use cheetah_probe::measure::{Aspect, Event, Options, Probe, UDP_PORT};
-use cheetah_probe::path::{Method, PathReport};
+use cheetah_probe::path::{FarEnd, Method, PathReport};
 use clap::ValueEnum;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::options::PacketArgs;
 use super::show;
@@ -130,7 +133,9 @@ pub async fn run(
     if let Some(port) = args.far_port() {
         shown.begin("asking the far end", ui);
         let far = tokio::select! {
-            far = ask(SocketAddr::new(address, port), &mut report.problems) => Some(far),
+            far = ask(SocketAddr::new(address, port), packets.limits(), report.trains.packets, &mut report.problems) => {
+                Some(far)
+            }
             signal = stop.asked() => {
                 report.problems.push(format!("The far end was asked until {signal}."));
                 None
@@ -155,8 +160,37 @@ pub async fn run(
     Ok(())
 }
 
-async fn ask(at: SocketAddr, problems: &mut Vec<String>) -> Result<cheetah_probe::path::FarEnd, FarError> {
-    measure(FarClient::new(at), Wish::default(), problems).await
+/// Asks the far end for what can be had of it within `limits`, of which `sent` packets are used up.
+async fn ask(at: SocketAddr, limits: Limits, sent: u32, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
+    let wish = wish(limits, sent);
+    if wish.trains && sent.saturating_add(PACKETS_THERE_MAX) > limits.packets_per_s_max {
+        // What was sent before is then of another second.
+        sleep(Duration::from_secs(1)).await;
+    }
+    let far = measure(FarClient::new(at), wish, problems).await?;
+    if !wish.trains {
+        problems.push(format!(
+            "No trains went to the far end and back: they are up to {PACKETS_THERE_MAX} packets, and --packets-max and \
+             --rate-max leave fewer."
+        ));
+    }
+    if wish.bulk_to.is_zero() {
+        problems.push(
+            "What TCP carries was not measured: nobody counts the packets of bulk data, and --packets-max or --rate-max \
+             allow fewer than usual."
+                .into(),
+        );
+    }
+    Ok(far)
+}
+
+/// What may be asked for. Nobody counts the packets of bulk data; it is for those who allow what is usual.
+fn wish(limits: Limits, sent: u32) -> Wish {
+    let (usual, all) = (Limits::default(), Wish::default());
+    let left = limits.packets_max.saturating_sub(sent).min(limits.packets_per_s_max);
+    let is_less = limits.packets_max < usual.packets_max || limits.packets_per_s_max < usual.packets_per_s_max;
+    let bulk = |usual| if is_less { Duration::ZERO } else { usual };
+    Wish { trains: left >= PACKETS_THERE_MAX, bulk_to: bulk(all.bulk_to), bulk_from: bulk(all.bulk_from) }
 }
 
 /// Measures what needs no help, on a thread of its own, which may be given real-time priority.
@@ -273,5 +307,17 @@ mod tests {
         assert_eq!("none".parse(), Ok(FarArg::None));
         assert_eq!("10812".parse(), Ok(FarArg::Port(10812)));
         assert!("0".parse::<FarArg>().is_err() && "70000".parse::<FarArg>().is_err());
+    }
+    #[test]
+    fn what_a_far_end_is_asked_for_is_within_what_may_be_sent() {
+        let usual = Limits::default();
+        assert_eq!(wish(usual, 0), Wish::default());
+        assert_eq!(wish(usual, usual.packets_max - PACKETS_THERE_MAX), Wish::default());
+        assert!(!wish(usual, usual.packets_max - PACKETS_THERE_MAX + 1).trains);
+        for less in [Limits { packets_max: 1000, ..usual }, Limits { packets_per_s_max: 1000, ..usual }] {
+            let wish = wish(less, 0);
+            assert!(wish.trains && wish.bulk_to.is_zero() && wish.bulk_from.is_zero(), "{wish:?}");
+        }
+        assert!(!wish(Limits { packets_per_s_max: 100, ..usual }, 0).trains);
     }
 }
