@@ -154,7 +154,8 @@ fn read(path: &Path, host: &str, ui: Ui) -> Result<PathReport> {
         return Err(Failure::misused(format!("--tune {name} has format {format}, not {FORMAT}: probe the host again")));
     }
     if report.host != host && report.address.to_string() != host {
-        ui.warn(format_args!("{name} tells of the path to {}, and the source is at {host}", report.host));
+        let other = report.host.escape_debug();
+        ui.warn(format_args!("{name} tells of the path to {other}, and the source is at {host}"));
     }
     Ok(report)
 }
