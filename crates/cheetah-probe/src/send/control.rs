@@ -86,8 +86,10 @@ pub(crate) fn receive(socket: &impl AsFd, flags: i32, buffer: &mut [u8]) -> io::
     while let Some(head) = unsafe { header.as_ref() } {
         // SAFETY: data follows the header.
         let data = unsafe { libc::CMSG_DATA(header) };
+        // Libraries differ in its type.
+        let length: usize = head.cmsg_len as _;
         // SAFETY: likewise, and it is no further from there to the end of data than the length says.
-        let length = head.cmsg_len.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
+        let length = length.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
         // SAFETY: those bytes were filled in by the kernel.
         beside.note(head.cmsg_level, head.cmsg_type, unsafe { std::slice::from_raw_parts(data, length) });
         // SAFETY: the message is the one the header is of.
