@@ -51,6 +51,9 @@ pub enum RouteError {
     /// There is none.
     #[error("there is no route to {0}: check the address and the network's settings")]
     None(IpAddr),
+    /// It is an address of one link, and of which is not known.
+    #[error("{0} means something on one link only, and it is not known on which: name another address of the host")]
+    LinkLocal(IpAddr),
     /// It is not one host.
     #[error("{0} is not the address of one host, and nothing is sent to several")]
     Many(IpAddr),
@@ -84,6 +87,9 @@ impl Route {
     ///
     /// If there is none, if the next hop is silent, or if the interface has no Ethernet.
     pub fn to(remote: IpAddr) -> Result<Self, RouteError> {
+        if matches!(remote, IpAddr::V6(address) if address.is_unicast_link_local()) {
+            return Err(RouteError::LinkLocal(remote));
+        }
         let failed = |error: io::Error| match Errno::from_io_error(&error) {
             Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL) => RouteError::None(remote),
             _ => RouteError::Io { remote, error },
@@ -244,6 +250,12 @@ mod tests {
             assert_eq!((route.local_mac, route.remote_mac, route.remote), ([0; 6], [0; 6], host.parse().unwrap()));
             assert_eq!(route.ends().local, route.local);
         }
+    }
+
+    #[test]
+    fn an_address_of_one_link_is_not_looked_for_on_another() {
+        let error = Route::to("fe80::1".parse().unwrap()).unwrap_err();
+        assert!(matches!(error, RouteError::LinkLocal(_)), "{error:?}");
     }
 
     #[test]

@@ -182,7 +182,7 @@ fn a_host_that_becomes_silent_is_not_taken_for_a_path_that_is_full() {
         return;
     }
     let mut options = only(&[Aspect::Capacity, Aspect::Available]);
-    options.method = Some(Method::Icmp);
+    (options.method, options.timeout) = (Some(Method::Icmp), Duration::from_millis(100));
     let report = net.probe_heard(BEHIND, &options, |event, _| {
         if *event == Event::Begins(Aspect::Available) {
             net.set(FAR, "ipv4/icmp_echo_ignore_all", "1");

@@ -56,7 +56,10 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let address = resolve(&args.host, args.packets.family()).await?;
+    let address = tokio::select! {
+        address = resolve(&args.host, args.packets.family()) => address?,
+        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before anything was sent"))),
+    };
     match args.send {
         Some(pattern) => send::run(&args.host, address, pattern, args.sending, &args.packets, &mut stop, ui).await,
         None => path::run(&args.host, address, args.path, &args.packets, &mut stop, ui).await,
@@ -68,10 +71,24 @@ async fn resolve(host: &str, family: Family) -> Result<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let addresses: Vec<_> =
         tokio::net::lookup_host((bare, 0)).await.context(format_args!("{host} has no address"))?.collect();
-    let wanted = addresses.iter().map(|address| address.ip().to_canonical()).find(|address| match family {
+    // An address of one link alone is another host's on another link, and which it is gets lost on the way to who sends.
+    let (local, rest): (Vec<_>, Vec<_>) =
+        addresses.iter().map(|address| address.ip().to_canonical()).partition(is_link_local);
+    let wanted = rest.into_iter().find(|address| match family {
         Family::Any => true,
         Family::V4 => address.is_ipv4(),
         Family::V6 => address.is_ipv6(),
     });
+    if let (None, Some(address)) = (wanted, local.first()) {
+        return Err(Failure::misused(format!(
+            "{address} means something on one link only, and probes are not sent to such addresses: name another address of \
+             the host, e.g. its IPv4 address"
+        )));
+    }
     wanted.ok_or_else(|| Failure::misused(format!("{host} has no {family} address; leave -4 and -6 away")))
+}
+
+/// RFC 4291 section 2.5.6. Those of IPv4 (RFC 3927) are routed like any other.
+const fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }

@@ -1,11 +1,11 @@
 //! The path to a host, and what is made of what is known of it.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::node::http_get;
@@ -200,11 +200,38 @@ fn what_makes_no_sense_is_refused() {
         (&["127.0.0.1", "--backend", "fast"], &["fast", "ring"]),
         (&["127.0.0.1", "--port", "80"], &["--method"]),
         (&["127.0.0.1", "-6"], &["IPv6"]),
+        (&["fe80::1%lo"], &["one link"]),
         (&["127.0.0.1", "--repeat", "3"], &["--send"]),
     ] {
         cheetah(&[&["probe"], args].concat()).says(2, words);
     }
     cheetah(&["probe", "no-such-host.invalid"]).says(1, &["no-such-host.invalid"]);
+}
+
+#[test]
+fn who_interrupts_it_has_nothing_more_sent() {
+    let far = TcpListener::bind("127.0.0.1:0").unwrap();
+    far.set_nonblocking(true).unwrap();
+    let port = far.local_addr().unwrap().port().to_string();
+    let mut probe = program();
+    probe.args(["--json", "probe", "127.0.0.1", "--only", "rtt,far", "--far", &port]).stdout(Stdio::piped());
+    let mut probe = probe.spawn().unwrap();
+    let pid = Pid::from_child(&probe);
+    // Round trips take a second, and signals are caught before.
+    let status = format!("/proc/{}/status", probe.id());
+    let is_caught = |line: &str| {
+        let mask = line.strip_prefix("SigCgt:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask & 1 << (Signal::INT.as_raw() - 1) != 0)
+    };
+    while !std::fs::read_to_string(&status).unwrap().lines().any(is_caught) {
+        assert!(probe.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kill_process(pid, Signal::INT).unwrap();
+    let asked = Instant::now();
+    probe.wait().unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(30));
+    assert_eq!(far.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the far end was asked");
 }
 
 #[test]

@@ -117,8 +117,8 @@ pub async fn run(
 ) -> Result<()> {
     let mut shown = Shown::default();
     let aspects = args.aspects(address);
-    let mut report = match aspects.is_empty() {
-        true => PathReport::new(host, address),
+    let (mut report, ended) = match aspects.is_empty() {
+        true => (PathReport::new(host, address), false),
         false => {
             let raw = !address.is_loopback();
             let options = Options { raw, ..args.options(aspects, packets)? };
@@ -130,7 +130,8 @@ pub async fn run(
             alone(probe, stop, &mut shown, ui).await?
         }
     };
-    if let Some(port) = args.far_port() {
+    // Whoever said to stop does not want more to be sent.
+    if let Some(port) = args.far_port().filter(|_| !ended) {
         shown.begin("asking the far end", ui);
         let far = tokio::select! {
             far = ask(SocketAddr::new(address, port), packets.limits(), report.trains.packets, &mut report.problems) => {
@@ -193,13 +194,14 @@ fn wish(limits: Limits, sent: u32) -> Wish {
     Wish { trains: left >= PACKETS_THERE_MAX, bulk_to: bulk(all.bulk_to), bulk_from: bulk(all.bulk_from) }
 }
 
-/// Measures what needs no help, on a thread of its own, which may be given real-time priority.
+/// Measures what needs no help, on a thread of its own, which may be given real-time priority. Says too whether a signal ended
+/// it.
 async fn alone(
     probe: impl FnOnce() -> Probe + Send + 'static,
     stop: &mut Stop,
     shown: &mut Shown,
     ui: Ui,
-) -> Result<PathReport> {
+) -> Result<(PathReport, bool)> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (tell, mut told) = mpsc::unbounded_channel();
     let cancelled = Arc::clone(&cancel);
@@ -223,7 +225,8 @@ async fn alone(
             }
         }
     }
-    working.await.context("measuring ended")
+    let report = working.await.context("measuring ended")?;
+    Ok((report, cancel.load(Ordering::Relaxed)))
 }
 
 /// What is shown as being done.
