@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cheetah_probe::measure::Aspect;
+use cheetah_probe::measure::{Aspect, Options};
 use cheetah_probe::path::Method;
 
 use crate::net::{FAR, Net, THERE, only, says};
@@ -14,7 +14,7 @@ const NOW: Duration = Duration::ZERO;
 fn a_host_that_never_answers_is_given_up_soon() {
     let Some((net, _played)) = Played::host(|_, _| Vec::new()) else { return };
     let begun = Instant::now();
-    let report = net.probe(THERE, &only(&Aspect::ALL));
+    let report = net.probe(THERE, &Options { timeout: Duration::from_millis(100), ..only(&Aspect::ALL) });
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     assert!(report.round_trip.is_none() && report.mtu.is_none() && report.capacity.is_none(), "{report:?}");
     assert!(says(&report, "does not answer"), "{report:?}");

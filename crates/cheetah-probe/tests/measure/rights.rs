@@ -1,5 +1,7 @@
 //! Without rights.
 
+use std::time::Duration;
+
 use cheetah_probe::limits::Limits;
 use cheetah_probe::measure::{Aspect, Event, Options, Probe};
 use cheetah_probe::path::{Method, PathReport};
@@ -49,7 +51,8 @@ fn without_rights_an_icmp_socket_is_used_where_one_is_permitted() {
 fn without_rights_a_silent_host_is_given_up_soon() {
     let Some(net) = Net::pair() else { return };
     net.ip(FAR, &["route", "add", "blackhole", "10.77.0.1/32"]);
-    let report = probe(&net, THERE, only(&[Aspect::RoundTrip, Aspect::Mtu]));
+    let options = Options { timeout: Duration::from_millis(100), ..only(&[Aspect::RoundTrip, Aspect::Mtu]) };
+    let report = probe(&net, THERE, options);
     assert!(report.round_trip.is_none() && says(&report, "--port"), "{report:?}");
 }
 
