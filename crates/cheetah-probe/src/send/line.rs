@@ -174,6 +174,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::send::tests::skip;
 
     /// A line that notes what leaves, and whose places are free again when a packet has gone.
     struct Noted {
@@ -267,8 +268,7 @@ mod tests {
         sender.send(&Train { frames: vec![vec![0]; due.len()], due }).unwrap();
         let (first, last) = (sender.line.policies.first(), sender.line.policies.last());
         if first != Some(&libc::SCHED_FIFO) {
-            eprintln!("SKIPPED: real-time priority is not permitted here: {:?}", sender.notes);
-            return;
+            return skip(&format!("real-time priority is not permitted here: {:?}", sender.notes));
         }
         assert_eq!(last, Some(&libc::SCHED_OTHER));
         assert!(sender.notes[0].contains("without real-time priority"), "{:?}", sender.notes);

@@ -122,6 +122,7 @@ mod tests {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
     use super::*;
+    use crate::send::tests::skip;
 
     #[test]
     fn a_thread_is_what_it_was_afterwards() {
@@ -155,8 +156,7 @@ mod tests {
             thread.join().unwrap()
         });
         if raised == was {
-            eprintln!("SKIPPED: real-time priority is not permitted here: {notes:?}");
-            return;
+            return skip(&format!("real-time priority is not permitted here: {notes:?}"));
         }
         assert_eq!(is & !libc::SCHED_RESET_ON_FORK, was);
         assert!(notes.is_empty(), "{notes:?}");

@@ -147,6 +147,7 @@ impl Sender for Txtime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::send::tests::skip;
     use crate::send::warm::LOOPBACK;
 
     #[test]
@@ -154,7 +155,7 @@ mod tests {
         // Nothing is held by the loopback interface, which does not matter here.
         let socket = match PacketSocket::sending(LOOPBACK) {
             Ok(socket) => socket,
-            Err(error) => return eprintln!("SKIPPED: raw sockets are not permitted here: {error}"),
+            Err(error) => return skip(&format!("raw sockets are not permitted here: {error}")),
         };
         let wanted = libc::sock_txtime { clockid: libc::CLOCK_MONOTONIC, flags: 0 };
         set_option(&socket, libc::SOL_SOCKET, libc::SO_TXTIME, &wanted).unwrap();
