@@ -122,11 +122,11 @@ fn link(tuning: &Tuning) -> LinkUse {
 }
 
 fn describe(host: &str, tuning: &Tuning, link: &LinkUse) -> String {
-    let trip = tuning.rtt_us.map_or_else(String::new, |us| format!(", {:.2} ms", us / 1e3));
+    let trip = tuning.rtt_us.map_or_else(String::new, |us| format!(" ({:.2} ms)", us / 1e3));
     let LinkUse { connections, packing, .. } = link;
     let (Some(rate), Some(ahead)) = (tuning.rate_bits_per_s, link.prefetch_bytes_max) else {
         return format!(
-            "the link to {host}{trip}, is used as usual: it is not known at which rate data comes from there"
+            "the link to {host}{trip} is used as usual: it is not known at which rate data comes from there"
         );
     };
     let first = link.window_bytes_first.map_or("as much as usual".into(), |bytes| Size(bytes).to_string());
@@ -236,7 +236,7 @@ mod tests {
         let links = |tuning| link(&Tuning { brought: false, ..tuning }).window_bytes_first;
         assert_eq!((links(tuning(1e9, 26 << 20)), links(tuning(1e7, 256 << 10))), (None, Some(256 << 10)));
         let text = describe("lab", &slow, &plain);
-        assert!(text.contains("lab, 20.00 ms, 100 Mbit/s: ") && text.ends_with("not compressed"), "{text}");
+        assert!(text.contains("lab (20.00 ms), 100 Mbit/s: ") && text.ends_with("not compressed"), "{text}");
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
             Tuning { rtt_us: Some(100_000.0), rate_bits_per_s: None, brought: false, flow: None, compress: true };
         assert_eq!(link(&nothing), LinkUse::default());
         let text = describe("lab", &nothing, &link(&nothing));
-        assert!(text.contains("lab, 100.00 ms, is used as usual"), "{text}");
+        assert!(text.contains("lab (100.00 ms) is used as usual"), "{text}");
     }
 
     #[tokio::test]
