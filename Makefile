@@ -6,7 +6,7 @@ FUZZ_SECONDS  ?= 10
 DEMO_IMAGE    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint static fuzz bench
+.PHONY: help demo test test-python lint static fuzz bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,9 +20,11 @@ test: ## install what testing needs; run every test, against the real peers, and
 	@scripts/install-deps --build --demo --test
 	@scripts/build-static
 	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah cargo test --workspace --no-fail-fast -- --show-output
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-python fuzz
+
+test-python: # what of the tests is in Python
 	@scripts/python-env
 	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml python/tests lab/tests bench/tests
-	@$(MAKE) --no-print-directory fuzz
 
 lint: ## format, clippy with warnings denied, licences and origins of dependencies; ruff and mypy
 	@scripts/install-deps --build --python

@@ -151,10 +151,17 @@ impl Client {
         let connections = if several { config.connections.clamp(1, CONNECTIONS_MAX) } else { 1 };
         let agreement = opened.agreement.clone();
         let mut all = vec![(link, Some(opened))];
+        let here = matches!(address, Address::Unix(_));
         while all.len() < connections {
-            // The others come up while this one is in use: over a slow link each takes some round trips, and a server that
-            // calls only calls again when it is in use.
-            all.push((new_link()?, None));
+            let link = new_link()?;
+            // Over a network the others come up while this one is in use: each takes some round trips, and a server that
+            // calls only calls again when it is in use. On this machine they cost nothing, and a qemu-nbd that is to end with
+            // its last client does not if it was still negotiating with it.
+            let opened = match here {
+                true => Some(connection::open(address, &link.wish(&wish), config.timeout).await),
+                false => None,
+            };
+            all.push((link, opened.transpose().map_err(|error| cannot_connect(&config, &error))?));
         }
         Ok(Self::start(config, wish, agreement, all))
     }

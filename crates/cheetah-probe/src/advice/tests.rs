@@ -3,26 +3,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::path::{Available, Capacity, FORMAT, FarEnd, Method, Mtu, RoundTrip, Trains};
+use crate::path::{Available, Capacity, FarEnd, Method, Mtu, RoundTrip};
 
 fn report() -> PathReport {
-    PathReport {
-        format: FORMAT,
-        host: "suspect".into(),
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        started: "2026-01-01T00:00:00Z".into(),
-        interface: None,
-        backend: None,
-        round_trip: None,
-        capacity: None,
-        available: None,
-        mtu: None,
-        hops: Vec::new(),
-        far: None,
-        trains: Trains::default(),
-        advice: None,
-        problems: Vec::new(),
-    }
+    PathReport::new("suspect", IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 fn trips(median_us: f64, lost: u32) -> RoundTrip {

@@ -3,15 +3,12 @@
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
-use time::OffsetDateTime;
-use time::macros::format_description;
-
 use super::options::{Aspect, Event, Options};
 use super::stop::Stop;
 use super::wire::{Watch, Wire};
 use super::{available, capacity, hops, mtu, plain, plain_mtu, round_trip, ways};
 use crate::limits::Budget;
-use crate::path::{FORMAT, PathReport, Trains};
+use crate::path::PathReport;
 
 /// Measures the path to one host.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,23 +30,7 @@ impl Probe {
     ///
     /// Advice and far end are left to who asks for them.
     pub fn run(&self, cancel: &AtomicBool, tell: &mut dyn FnMut(Event)) -> PathReport {
-        let mut report = PathReport {
-            format: FORMAT,
-            host: self.host.clone(),
-            address: self.address,
-            started: now(),
-            interface: None,
-            backend: None,
-            round_trip: None,
-            capacity: None,
-            available: None,
-            mtu: None,
-            hops: Vec::new(),
-            far: None,
-            trains: Trains::default(),
-            advice: None,
-            problems: Vec::new(),
-        };
+        let mut report = PathReport::new(&self.host, self.address);
         let watch = Watch { cancel, tell };
         if !self.options.raw {
             self.plain(&mut report, watch);
@@ -162,11 +143,4 @@ fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
     format!("{first}{}.", chars.as_str().trim_end_matches('.'))
-}
-
-/// RFC 3339, in UTC.
-fn now() -> String {
-    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
-    // Fails only for years that need more than four digits.
-    OffsetDateTime::now_utc().format(format).unwrap_or_default()
 }

@@ -21,6 +21,8 @@ const LISTEN: &str = "127.0.0.1:10809";
 /// What those who measure the way here may take: connections, which take next to no memory, each for the longest train or bulk
 /// transfer there is and some time to spare.
 const PROBE_LIMITS: http::Limits = http::Limits { connections_max: 8, life_max: Duration::from_secs(30) };
+/// How often two free ports in a row are looked for.
+const TWO_PORTS_TRIES: usize = 16;
 
 /// What `serve` is told.
 #[derive(Debug, clap::Args)]
@@ -92,9 +94,15 @@ fn rate(text: &str) -> Result<Size, String> {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let by_default = || args.connect.is_none().then(|| LISTEN.parse().ok()).flatten();
+    let mut listen = args.listen.or_else(by_default);
+    let mut probing = None;
+    if let Some(any) = listen.filter(|at| at.port() == 0 && !args.no_probe && (args.insecure || at.ip().is_loopback()))
+    {
+        (listen, probing) = two_ports(any).await.map_or((listen, None), |(clients, next)| (Some(clients), Some(next)));
+    }
     let config = AgentConfig {
         name: args.name,
-        listen: args.listen.or_else(by_default),
+        listen,
         insecure: args.insecure,
         connections_max: args.connections_max.into(),
         rate_max: args.rate_max.map(|size| size.0),
@@ -104,10 +112,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         ..AgentConfig::new(&args.device)
     };
     let agent = Agent::start(config).await?;
-    let probing = match agent.address() {
-        Some(address) if !args.no_probe => probing(address, ui).await,
-        _ => None,
-    };
+    if let Some(address) = agent.address().filter(|_| probing.is_none() && !args.no_probe) {
+        probing = probe_listener(address, ui).await;
+    }
     let far = FarConfig { name: agent.name().to_owned(), sends: args.rate_max.is_none() };
     let probed_at = probing.as_ref().and_then(|listener| listener.local_addr().ok());
     say_ready(&agent, args.connect.as_deref(), probed_at, ui);
@@ -121,9 +128,21 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
+/// Where any port will do: one for clients that has a free one after it, and the listener there.
+async fn two_ports(any: SocketAddr) -> Option<(SocketAddr, TcpListener)> {
+    for _ in 0..TWO_PORTS_TRIES {
+        let next = TcpListener::bind(any).await.ok()?;
+        let clients = SocketAddr::new(any.ip(), next.local_addr().ok()?.port().checked_sub(1)?);
+        if TcpListener::bind(clients).await.is_ok() {
+            return Some((clients, next));
+        }
+    }
+    None
+}
+
 /// Listens at the port after the one for clients, where whoever measures the way here looks. If it cannot be had, the disk is
 /// served all the same.
-async fn probing(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
+async fn probe_listener(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
     let next = SocketAddr::new(clients.ip(), clients.port().checked_add(1)?);
     match TcpListener::bind(next).await {
         Ok(listener) => Some(listener),
