@@ -98,7 +98,8 @@ def row(figure, why):
     peer = figure.peer()
     theirs, ratio = "", ""
     if peer:
-        theirs = f"{spread(figure.samples[peer], figure.median(peer))} {peer}"
+        # A pipe in a name would end the cell.
+        theirs = f"{spread(figure.samples[peer], figure.median(peer))} {peer}".replace("|", "\\|")
         if figure.ratio() is not None:
             low, high = figure.ratio_spread()
             ratio = f"**{figure.ratio():.2f}** [{low:.2f} – {high:.2f}]"
