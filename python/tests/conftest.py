@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,9 @@ MIB = 1 << 20
 
 #: Nothing here takes this long; what does has failed.
 PATIENCE_S = 60
+
+# A shell has what it runs in the background ignore SIGINT, and all that is started by it would do so as well.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def program(name: str) -> str:
