@@ -178,8 +178,9 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Sends a train until it leaves as it is due, or near enough for what its answers tell, and returns which of its packets were answered, by their place in the train
-    /// and in the order in which the answers came; absent if it never left so. Twice the same answer is twice there.
+    /// Sends a train until it leaves as it is due, or near enough for what its answers tell, and returns which of its packets
+    /// were answered, by their place in the train and in the order in which the answers came; absent if it never left so.
+    /// Twice the same answer is twice there.
     pub(super) fn train(
         &mut self,
         way: &mut Way,
