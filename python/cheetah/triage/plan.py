@@ -21,8 +21,8 @@ FIRST_BATCH_FILES = 16
 """The first few batches are small, so that what ranks highest is known soon."""
 PEEK_FILES, PEEK_BYTES = 8, 1 << 20
 """What is read of a listing before it is whole: files of each task, and how large they may be."""
-PEEKS_MAX, PEEKS_VAIN_MAX = 8, 24
-"""How many such looks there are, and how many as long as nothing was found."""
+PEEKS_MAX = 8
+"""How many such looks there are."""
 UNALLOCATED_BYTES = 32 << 20
 """What one task searches of what belongs to no file."""
 COLUMNS = (

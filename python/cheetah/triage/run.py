@@ -191,8 +191,7 @@ class Run:
 
     def _peek(self, result: Result) -> None:
         """Has a few files read before the listing is whole. What is found in them is told, and not kept."""
-        peeks_max = plan.PEEKS_MAX if self._findings else plan.PEEKS_VAIN_MAX
-        if self._reached[-1] != "listing" or result.rows is None or len(self._peeks) >= peeks_max:
+        if self._reached[-1] != "listing" or result.rows is None or len(self._peeks) >= plan.PEEKS_MAX:
             return
         task = plan.peek(result.rows, score.rank)
         if task is not None:
