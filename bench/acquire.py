@@ -5,11 +5,11 @@ import dataclasses
 import typing
 
 from bench import transfer
-from bench.figure import Figure
 from bench.images import KINDS, Images
-from bench.rounds import interleave
 from bench.scratch import Scratch
-from bench.units import MIB, iec
+from cheetah.bench.figure import Figure
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import MIB, iec
 
 ROUNDS_MAX = 3
 METHODS = ("auto", "none", "lz4", "zstd")

@@ -9,10 +9,10 @@ import urllib.error
 import urllib.request
 
 from bench.endpoint import Endpoint
-from bench.failure import BenchError
-from bench.process import Process, run
 from bench.store import OUT_DIR
-from bench.units import MIB, iec
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import Process, run
+from cheetah.bench.units import MIB, iec
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILDS = ("target/static/cheetah", "target/x86_64-unknown-linux-musl/release/cheetah", "target/release/cheetah")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from bench.plot import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, polyline, text, ticks_of
-from bench.units import short
+from cheetah.bench.units import short
 
 SHARES = 5
 

@@ -3,11 +3,11 @@
 import os
 
 from bench import cheetah, peers
-from bench.figure import Metric, from_rounds
-from bench.fio import Job
-from bench.rounds import interleave
 from bench.scratch import Scratch, write_random
-from bench.units import KIB, MIB, iec
+from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.fio import Job
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import KIB, MIB, iec
 
 NODES = 3
 READER = "cheetah export"

@@ -3,9 +3,9 @@
 import dataclasses
 import typing
 
-from bench import fio
-from bench.process import Process, timed
-from bench.units import MIB
+from cheetah.bench import fio
+from cheetah.bench.process import Process, timed
+from cheetah.bench.units import MIB
 
 
 @dataclasses.dataclass

@@ -15,9 +15,9 @@ import shutil
 from collections.abc import Iterator
 
 from bench import examiner
-from bench.process import run
 from bench.scratch import DISK_DIR
-from bench.units import GIB, MIB, iec
+from cheetah.bench.process import run
+from cheetah.bench.units import GIB, MIB, iec
 
 ROOT = "/usr"
 SMALL_BYTES_MAX = MIB

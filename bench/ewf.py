@@ -3,15 +3,16 @@
 import os
 import re
 
-from bench import cheetah, fio, peers
-from bench.failure import BenchError
-from bench.figure import Metric, from_rounds
-from bench.fio import Job
+from bench import cheetah, peers
 from bench.images import Images
-from bench.process import measured
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches
-from bench.units import GIB, KIB, MIB, iec
+from cheetah.bench import fio
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.fio import Job
+from cheetah.bench.process import measured
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import GIB, KIB, MIB, iec
 
 WRITER = "ewfacquire -c fast"
 OURS_MD5 = "cheetah acquire --hash md5"

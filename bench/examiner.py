@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterable, Sequence
 
 from bench.asked import bytes_asked, strace
-from bench.failure import BenchError
 from bench.limited import Outcome, run_limited
+from cheetah.bench.failure import BenchError
 
 LISTING = ("fls", "-r", "-m", "/")
 # $1 is the image; the addresses come on the input.

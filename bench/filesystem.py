@@ -2,8 +2,8 @@
 
 import os
 
-from bench.failure import BenchError
-from bench.process import run
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
 
 
 def _quietly(argv):

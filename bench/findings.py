@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 from bench import cheetah, evidence
 from bench.evidence import Image
-from bench.failure import BenchError
-from bench.figure import Figure
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.site import Line, Site, resident_share
 from bench.triage import FILE_SYSTEMS
-from bench.units import MIB
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import MIB
 
 OURS = "cheetah triage --quick"
 ALLOWED = "allowed"

@@ -2,13 +2,14 @@
 
 import os
 
-from bench import cheetah, fio, peers
+from bench import cheetah, peers
 from bench.drive import NODES, striped
-from bench.figure import Metric, from_rounds
-from bench.fio import Job
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches, write_random
-from bench.units import KIB, MIB, iec
+from cheetah.bench import fio
+from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.fio import Job
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import KIB, MIB, iec
 
 OURS = "cheetah mount"
 PEER = "nbdfuse on nbdkit memory"

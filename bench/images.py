@@ -8,7 +8,7 @@ import shutil
 from bench import tree
 from bench.filesystem import image_of
 from bench.scratch import drop_caches, write_random
-from bench.units import MIB, iec
+from cheetah.bench.units import MIB, iec
 
 KINDS = ("zeroed", "random", "mixed")
 

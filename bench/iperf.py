@@ -4,9 +4,9 @@ import json
 import math
 import time
 
-from bench.failure import BenchError
-from bench.process import run
-from bench.units import MIB
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
+from cheetah.bench.units import MIB
 
 ATTEMPTS = 5
 

@@ -4,13 +4,13 @@ import os
 import time
 
 from bench import cheetah, iperf, peers
-from bench.failure import BenchError
-from bench.figure import Metric, from_rounds
 from bench.images import Images
-from bench.process import run, timed
-from bench.rounds import interleave
 from bench.scratch import Scratch
-from bench.units import MIB, iec
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.process import run, timed
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import MIB, iec
 from lab.network import Lab
 
 RTT = "20ms"

@@ -5,13 +5,13 @@ import re
 
 from bench import cheetah, peers
 from bench.endpoint import Endpoint
-from bench.failure import BenchError
-from bench.figure import Figure
 from bench.images import Images
-from bench.process import run, timed
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches
-from bench.units import KIB, MIB, iec
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.process import run, timed
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import KIB, MIB, iec
 from lab.network import Lab
 
 RATE, RTT, RTT_S = "100mbit", "20ms", 0.020

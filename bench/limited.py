@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from bench.failure import BenchError
+from cheetah.bench.failure import BenchError
 
 
 @dataclasses.dataclass(frozen=True)

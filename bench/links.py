@@ -2,12 +2,13 @@
 
 import os
 
-from bench import cheetah, fio, iperf
-from bench.figure import Metric, from_rounds
-from bench.fio import Job
-from bench.rounds import interleave
+from bench import cheetah, iperf
 from bench.scratch import Scratch, drop_caches, write_random
-from bench.units import GIB, MIB, iec
+from cheetah.bench import fio
+from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.fio import Job
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import GIB, MIB, iec
 from lab.network import Lab
 
 RATE = "1gbit"

@@ -2,7 +2,7 @@
 
 import re
 
-from bench.units import short
+from cheetah.bench.units import short
 
 CELL = re.compile(r"triage/(?P<image>[^/]+)/(?P<link>[^/]+/[^/]+)/(?P<what>[^/]+)")
 # What a table says, and the figures that it is made of.

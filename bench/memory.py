@@ -2,12 +2,13 @@
 
 import os
 
-from bench import cheetah, fio
+from bench import cheetah
 from bench.drive import NODES, striped
-from bench.figure import Figure
-from bench.fio import Job
 from bench.scratch import Scratch, drop_caches, write_random
-from bench.units import GIB, KIB, MIB, iec
+from cheetah.bench import fio
+from cheetah.bench.figure import Figure
+from cheetah.bench.fio import Job
+from cheetah.bench.units import GIB, KIB, MIB, iec
 
 PREFETCH_BUDGET_BYTES = 64 * MIB
 ALLOWANCE_BYTES = 64 * MIB

@@ -4,8 +4,8 @@ import json
 import os
 import sys
 
-from bench.process import run
-from bench.units import MIB
+from cheetah.bench.process import run
+from cheetah.bench.units import MIB
 
 READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reader.py")
 

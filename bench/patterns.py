@@ -4,13 +4,13 @@ import os
 import sys
 
 from bench import cheetah, pattern
-from bench.figure import Metric, from_rounds
-from bench.fio import Job
 from bench.links import RATE, drive_over
-from bench.process import run
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches, write_random
-from bench.units import KIB, MIB, iec
+from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.fio import Job
+from cheetah.bench.process import run
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import KIB, MIB, iec
 from lab import echo
 from lab.network import Lab
 

@@ -4,7 +4,7 @@ import os
 import time
 
 from bench.endpoint import Endpoint
-from bench.process import answers, free_port, run
+from cheetah.bench.process import answers, free_port, run
 
 
 def nbdkit_memory(scratch, size_bytes, name="nbdkit memory"):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from bench.units import short
+from cheetah.bench.units import short
 
 WIDTH, HEIGHT = 460, 320
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 40, 56

@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Sequence
 
 from bench import plot
-from bench.figure import Figure
 from bench.plot import Panel, Point, Series
-from bench.units import short
+from cheetah.bench.figure import Figure
+from cheetah.bench.units import short
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLOTS_DIR = os.path.join(HERE, "plots")

@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 from bench import probe_paths, probe_seed, probe_tables, probe_txtime
 from bench.curves import Chart, distribution
-from bench.failure import BenchError
-from bench.figure import Figure
 from bench.probe_senders import MMSG, OURS, PROGRAMS, SLEEP, SPIN, Sender, ours, serve_iperf3, tools
 from bench.probe_stand import Stand, burners, stand
 from bench.probe_tables import Plot, Table
 from bench.probe_trains import Asked, Sent, gap_errors_us, gaps_us, percentile
-from bench.rounds import interleave
 from bench.settings import Settings
-from bench.units import short
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import short
 
 GAPS_US = (10, 50, 242)
 PACKETS = 50

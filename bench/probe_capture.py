@@ -6,14 +6,14 @@ import os
 import struct
 import time
 
-from bench.failure import BenchError
 from bench.probe_paths import enter
 from bench.probe_stand import PORT, Judge, packets_program
 from bench.probe_tables import Table
 from bench.probe_trains import gaps_us, percentile, rates_bits, read_told, split
-from bench.process import run
 from bench.scratch import Scratch
 from bench.settings import Settings
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
 from lab.link import Link
 from lab.network import Lab
 

@@ -12,9 +12,9 @@ import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from bench.failure import BenchError
-from bench.process import run
 from bench.store import OUT_DIR
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
 
 KERNEL = "linux-image-6.12-amd64"
 DIR = os.path.join(OUT_DIR, "guest")

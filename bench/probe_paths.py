@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 
 from bench import cheetah
 from bench.curves import Chart, histogram
-from bench.failure import BenchError
-from bench.figure import Figure
 from bench.limited import run_limited
 from bench.probe_senders import OURS
 from bench.probe_stand import PORT, Judge, packets_program
 from bench.probe_tables import Plot, Table
 from bench.probe_trains import gaps_us, read_told, split
-from bench.process import run
-from bench.rounds import interleave
 from bench.settings import Settings
-from bench.units import short
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.process import run
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import short
 from lab import relay
 from lab.link import Link
 from lab.network import Lab

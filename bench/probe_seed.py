@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Sequence
 
 from bench import probe_capture
-from bench.figure import Figure
 from bench.probe_senders import MMSG, PROGRAMS, SPIN, Sender, ours
 from bench.probe_stand import PORT, RECEIVER, Stand, burners
 from bench.probe_tables import Plot, Table
@@ -24,7 +23,8 @@ from bench.probe_trains import (
     stamp_errors_us,
 )
 from bench.settings import Settings
-from bench.units import short
+from cheetah.bench.figure import Figure
+from cheetah.bench.units import short
 
 PACKETS = 50
 # Nothing is spoiled: here it is of interest what comes of all trains.

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench import cheetah
-from bench.failure import BenchError
 from bench.limited import run_limited
 from bench.probe_stand import INTERFACE, PORT, RECEIVER, SENDER, SINK, SINK_MAC, Stand
 from bench.probe_trains import Asked, Sent, read_told, split
-from bench.process import run
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
 
 # Headers of IP and UDP.
 HEADERS_BYTES = 28

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from bench.failure import BenchError
 from bench.probe_trains import Asked, read_arrivals
-from bench.process import run
 from bench.scratch import Scratch
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
 from lab import crate
 from lab.namespace import Namespace
 from lab.network import Lab

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench import cheetah, probe_guest
-from bench.failure import BenchError
-from bench.figure import Figure
 from bench.probe_stand import PORT, packets_program
 from bench.probe_tables import Plot, Table
 from bench.probe_trains import percentile
-from bench.process import run
 from bench.scratch import Scratch
 from bench.settings import Settings
-from bench.units import short
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.process import run
+from cheetah.bench.units import short
 
 # The first is due so long after everything is ready: an emulated processor takes its time.
 PACKETS, GAP_MS, START_MS = 12, 200, 500

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from bench import evidence, examiner, extend, peers, prefetching
 from bench.endpoint import Endpoint
 from bench.evidence import Image
-from bench.failure import BenchError
-from bench.figure import Figure
 from bench.limited import run_limited
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.site import OURS, PORT, Attach, CutOff, Line, Site, by_cheetah, resident_share
-from bench.units import KIB, MIB, iec
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import KIB, MIB, iec
 
 RATE = "1gbit"
 DELAYS_MS = (0, 10, 20)

@@ -7,7 +7,7 @@ import typing
 
 from bench import prefetching, probe_tables, store
 from bench.matrix import transfer_table, triage_tables
-from bench.units import short
+from cheetah.bench.units import short
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "RESULTS.md")

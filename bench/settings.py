@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bench.units import GIB, MIB
+from cheetah.bench.units import GIB, MIB
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,9 @@ from bench import cheetah, peers
 from bench.endpoint import Endpoint
 from bench.evidence import Image
 from bench.limited import run_limited
-from bench.process import run
 from bench.scratch import Scratch
-from bench.units import KIB, MIB, iec
+from cheetah.bench.process import run
+from cheetah.bench.units import KIB, MIB, iec
 from lab.network import Lab
 
 PORT = 10809

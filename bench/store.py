@@ -4,7 +4,7 @@ import datetime
 import json
 import os
 
-from bench.figure import Figure
+from cheetah.bench.figure import Figure
 
 OUT_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "out")
 

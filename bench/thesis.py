@@ -3,15 +3,16 @@
 import os
 import shutil
 
-from bench import cheetah, fio, pattern, tree
+from bench import cheetah, pattern, tree
 from bench.drive import NODES
-from bench.figure import Metric, from_rounds
 from bench.filesystem import ext4_on, image_of
-from bench.fio import Job
-from bench.process import run, timed
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches
-from bench.units import GIB, KIB, MIB, iec
+from cheetah.bench import fio
+from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.fio import Job
+from cheetah.bench.process import run, timed
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import GIB, KIB, MIB, iec
 
 OURS = "drive, ext4 on its mount"
 IMAGE_OURS = "image on the drive, mounted"

@@ -9,9 +9,9 @@ import time
 import typing
 
 from bench import cheetah, iperf
-from bench.failure import BenchError
-from bench.process import free_port, run
-from bench.units import MIB
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import free_port, run
+from cheetah.bench.units import MIB
 from lab.network import Lab
 
 PORT = 10809

@@ -4,7 +4,7 @@ import os
 import random
 import shutil
 
-from bench.units import KIB, MIB
+from cheetah.bench.units import KIB, MIB
 
 ROOTS = ("/usr/bin", "/usr/lib", "/usr/share")
 SMALL_BYTES = (KIB, MIB)

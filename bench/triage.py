@@ -11,9 +11,6 @@ from collections.abc import Callable
 
 from bench import evidence, examiner
 from bench.evidence import Chosen, Image, Kind
-from bench.failure import BenchError
-from bench.figure import Figure
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.site import (
@@ -31,7 +28,10 @@ from bench.site import (
     copied,
     resident_share,
 )
-from bench.units import MIB, iec
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import MIB, iec
 
 FILE_SYSTEMS = ("ntfs", "ext4")
 DELAYS_MS = (0, 10, 20)

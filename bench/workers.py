@@ -9,13 +9,13 @@ import time
 
 from bench import evidence, examiner
 from bench.evidence import Image
-from bench.failure import BenchError
-from bench.figure import Figure
 from bench.findings import command, watch
 from bench.limited import run_limited
-from bench.rounds import interleave
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.rounds import interleave
 
 IN_SEQUENCE = "fls, then icat | md5sum"
 LOADDB = "tsk_loaddb -h"

@@ -9,7 +9,6 @@ import pytest
 
 from bench import probe_guest, probe_txtime
 from bench.curves import Chart, distribution, histogram, render
-from bench.failure import BenchError
 from bench.probe_capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
 from bench.probe_paths import emulated_ms
 from bench.probe_tables import Table
@@ -25,6 +24,7 @@ from bench.probe_trains import (
     split,
     stamp_errors_us,
 )
+from cheetah.bench.failure import BenchError
 
 
 def test_a_percentile_is_one_of_the_values() -> None:

@@ -5,9 +5,11 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Callable, Sequence
 
-from bench.failure import BenchError
+from cheetah.bench.failure import BenchError
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 START_TIMEOUT_S = 60
@@ -17,7 +19,7 @@ STOP_TIMEOUT_S = 20
 class Process:
     """A server under measurement. It dies with the harness, even if that is killed."""
 
-    def __init__(self, name, argv, log_path):
+    def __init__(self, name: str, argv: Sequence[str], log_path: str) -> None:
         self.name = name
         self.log_path = log_path
         argv = ["setpriv", "--pdeathsig", "TERM", *argv]
@@ -27,11 +29,11 @@ class Process:
             )
 
     @property
-    def pid(self):
+    def pid(self) -> int:
         """Its process id; the wrappers it is started by replace themselves with it."""
         return self._child.pid
 
-    def wait_until(self, ready, what):
+    def wait_until(self, ready: Callable[[], object], what: str) -> None:
         """Waits until `ready()` says true; a child that ends before, or takes too long, is an error."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready():
@@ -41,7 +43,7 @@ class Process:
                 raise BenchError(f"{self.name}: no {what} after {START_TIMEOUT_S} s: {self.last_words()}")
             time.sleep(0.01)
 
-    def stop(self):
+    def stop(self) -> None:
         """Ends it: SIGTERM, and SIGKILL where that was not heard."""
         if self._child.poll() is not None:
             return
@@ -49,11 +51,11 @@ class Process:
         try:
             self._child.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            print(f"    {self.name} did not end within {STOP_TIMEOUT_S} s of SIGTERM; killed")
+            print(f"    {self.name} did not end within {STOP_TIMEOUT_S} s of SIGTERM; killed", file=sys.stderr)
             self._child.kill()
             self._child.wait()
 
-    def wait_end(self, timeout_s=900):
+    def wait_end(self, timeout_s: float = 900) -> None:
         """Waits until it has ended by itself; a failure is an error."""
         try:
             status = self._child.wait(timeout_s)
@@ -62,13 +64,13 @@ class Process:
         if status != 0:
             raise BenchError(f"{self.name}: exit status {status}: {self.last_words()}")
 
-    def cpu_s(self):
+    def cpu_s(self) -> float:
         """Processor time of all its threads so far, user and system, those that have ended included."""
         with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
-    def memory_peak_bytes(self):
+    def memory_peak_bytes(self) -> int:
         """The most memory it has had resident (VmHWM)."""
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -76,17 +78,17 @@ class Process:
                     return int(line.split()[1]) * 1024
         raise BenchError(f"{self.name}: the kernel does not say its peak memory")
 
-    def printed(self):
+    def printed(self) -> str:
         """All it has printed so far."""
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    def last_words(self):
+    def last_words(self) -> str:
         """The end of what it printed."""
         return self.printed()[-800:].strip() or "it said nothing"
 
 
-def run(argv, timeout_s=900, check=True):
+def run(argv: Sequence[str], timeout_s: float = 900, check: bool = True) -> str:
     """Runs a command to its end and returns what it printed; a failure carries its complaint."""
     try:
         done = subprocess.run(
@@ -101,17 +103,17 @@ def run(argv, timeout_s=900, check=True):
     return done.stdout
 
 
-def timed(argv, timeout_s=1800):
+def timed(argv: Sequence[str], timeout_s: float = 1800) -> float:
     """Runs a command to its end and returns the seconds it took."""
     start = time.perf_counter()
     run(argv, timeout_s)
     return time.perf_counter() - start
 
 
-def measured(argv, timeout_s=1800):
+def measured(argv: Sequence[str], timeout_s: float = 1800) -> tuple[float, float, str]:
     """Runs a command to its end; returns the seconds it took, those of the processors, and what it printed."""
 
-    def cpu_s():
+    def cpu_s() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
 
@@ -120,17 +122,17 @@ def measured(argv, timeout_s=1800):
     return time.perf_counter() - start, cpu_s() - before_s, printed
 
 
-def free_port(count=1):
+def free_port(count: int = 1) -> int:
     """The first of `count` neighbouring TCP ports that are free on loopback."""
     while True:
         with socket.socket() as first:
             first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
+            port: int = first.getsockname()[1]
         if port + count < 65536 and all(_is_free(port + offset) for offset in range(count)):
             return port
 
 
-def _is_free(port):
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
@@ -139,7 +141,7 @@ def _is_free(port):
     return True
 
 
-def answers(port, address="127.0.0.1"):
+def answers(port: int, address: str = "127.0.0.1") -> bool:
     """Whether somebody listens there."""
     try:
         socket.create_connection((address, port), timeout=1).close()

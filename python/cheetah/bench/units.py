@@ -5,7 +5,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 
-def iec(size_bytes):
+def iec(size_bytes: int) -> str:
     """A size as `cheetah` reads it, exact: the largest unit that divides it."""
     for scale, unit in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size_bytes % scale == 0 and size_bytes:
@@ -13,7 +13,7 @@ def iec(size_bytes):
     return f"{size_bytes}"
 
 
-def short(value):
+def short(value: float) -> str:
     """A figure with three significant digits, thousands apart: 1.23, 45.6, 789, 12 300."""
     if value == 0:
         return "0"

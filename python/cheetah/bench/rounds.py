@@ -1,19 +1,31 @@
 """Interleaving: A B C, B C A, C A B, so that what drifts on the machine drifts under everybody."""
 
-from bench.units import short
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from cheetah.bench.units import short
+
+T = TypeVar("T")
 
 
-def interleave(label, rounds, contenders, show="rate"):
+def in_turns(names: Sequence[T], number: int) -> list[T]:
+    """The names in the order of that round, from 0: each round starts with the next one."""
+    turn = number % len(names) if names else 0
+    return [*names[turn:], *names[:turn]]
+
+
+def interleave(
+    label: str, rounds: int, contenders: Mapping[str, Callable[[], Any]], show: str | Sequence[str] = "rate"
+) -> dict[str, list[Any]]:
     """Calls every contender once a round and returns, for each, the list of what it returned.
 
     `contenders` maps names to functions that measure and return {metric: value}; `show` is the metric that is
     printed, or several of them.
     """
     names = list(contenders)
-    results = {name: [] for name in names}
+    results: dict[str, list[Any]] = {name: [] for name in names}
     for number in range(rounds):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+        for name in in_turns(names, number):
             results[name].append(contenders[name]())
     several = not isinstance(show, str)
     for metric in show if several else [show]:
@@ -22,8 +34,8 @@ def interleave(label, rounds, contenders, show="rate"):
     return results
 
 
-def _print(label, name, values):
-    values = sorted(value for value in values if value is not None)
+def _print(label: str, name: str, measured: Sequence[float | None]) -> None:
+    values = sorted(value for value in measured if value is not None)
     if values:
         spread = f"[{short(values[0])} – {short(values[-1])}]"
         print(f"  {label:<46} {name:<34} {short(values[len(values) // 2]):>9}  {spread}", flush=True)

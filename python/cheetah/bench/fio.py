@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from typing import Any
 
-from bench.failure import BenchError
-from bench.process import run
-from bench.units import iec
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
+from cheetah.bench.units import iec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,12 +20,12 @@ class Job:
     size_bytes: int
     depth: int = 1
     threads: int = 1
-    runtime_s: float = None
+    runtime_s: float | None = None
     loops: bool = True
     fsync_at_end: bool = False
-    extra: tuple = ()
+    extra: tuple[str, ...] = ()
 
-    def arguments(self):
+    def arguments(self) -> list[str]:
         """Options common to every target."""
         share_bytes = self.size_bytes // self.threads // self.block_bytes * self.block_bytes
         argv = [f"--rw={self.rw}", f"--bs={self.block_bytes}", f"--size={share_bytes}", f"--iodepth={self.depth}"]
@@ -34,7 +36,7 @@ class Job:
         argv += ["--end_fsync=1"] if self.fsync_at_end else []
         return [*argv, *self.extra]
 
-    def __str__(self):
+    def __str__(self) -> str:
         depth = f" depth {self.depth}" if self.depth > 1 else ""
         threads = f" × {self.threads} threads" if self.threads > 1 else ""
         return f"{iec(self.block_bytes)} {self.rw}{depth}{threads}"
@@ -50,27 +52,27 @@ class Result:
     latency_p99_us: float
 
     @property
-    def bytes_per_s(self):
+    def bytes_per_s(self) -> float:
         """Throughput."""
         return self.bytes_done / self.seconds
 
     @property
-    def requests_per_s(self):
+    def requests_per_s(self) -> float:
         """Requests a second (IOPS)."""
         return self.requests / self.seconds
 
 
-def over_nbd(job, uri, prefix=()):
+def over_nbd(job: Job, uri: str, prefix: Sequence[str] = ()) -> Result:
     """Runs the job against an NBD server."""
     return _run(job, [*prefix], ["--ioengine=nbd", f"--uri={uri}"])
 
 
-def on_file(job, path, prefix=()):
+def on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> Result:
     """Runs the job against a file that exists, with plain pread and pwrite."""
     return _run(job, [*prefix], ["--ioengine=psync", f"--filename={path}", "--allow_file_create=0"])
 
 
-def _run(job, prefix, target):
+def _run(job: Job, prefix: Sequence[str], target: Sequence[str]) -> Result:
     argv = ["fio", "--name=job", "--thread", "--group_reporting", "--output-format=json", *target, *job.arguments()]
     printed = run([*prefix, *argv])
     start = printed.find("{")
@@ -82,7 +84,7 @@ def _run(job, prefix, target):
     return _parse(answer)
 
 
-def _parse(answer):
+def _parse(answer: dict[str, Any]) -> Result:
     sides = [answer[side] for side in ("read", "write") if answer[side]["total_ios"]]
     if not sides:
         raise BenchError("fio made not a single request")

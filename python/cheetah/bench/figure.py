@@ -1,0 +1,108 @@
+"""A figure: what was measured, of whom, and what it had to reach."""
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+
+@dataclasses.dataclass
+class Figure:
+    """One line of the report. `samples` maps each contender to one value a round, in the order of the rounds.
+
+    `ours` is Cheetah's among the contenders, held against the best of the others; None where all are candidates of one
+    rank. `baseline` is the one that others are compared with then.
+    """
+
+    id: str
+    what: str
+    unit: str
+    ours: str | None
+    samples: dict[str, list[float]]
+    better: str = "higher"
+    bar: float | None = None
+    note: str = ""
+    baseline: str | None = None
+
+    def median(self, name: str) -> float:
+        """The median over the rounds."""
+        return statistics.median(self.samples[name])
+
+    def peer(self) -> str | None:
+        """The best of the others, by its median; None where there is no other."""
+        peers = [name for name in self.samples if name != self.ours]
+        if not peers:
+            return None
+        return max(peers, key=self.median) if self.better == "higher" else min(peers, key=self.median)
+
+    def ratio(self) -> float | None:
+        """Ours to the best peer's, medians; None where either is missing or the peer's is nothing."""
+        peer = self.peer()
+        if peer is None or self.ours is None or not self.samples.get(self.ours) or not self.median(peer):
+            return None
+        return self.median(self.ours) / self.median(peer)
+
+    def ratio_spread(self) -> tuple[float, float]:
+        """The lowest and highest of the ratios within one round; only where there is a ratio."""
+        peer = self.peer()
+        assert self.ours is not None and peer is not None
+        ratios = [ours / theirs for ours, theirs in zip(self.samples[self.ours], self.samples[peer], strict=False) if theirs]
+        return min(ratios), max(ratios)
+
+    def met(self) -> bool | None:
+        """Whether the bar was reached; None where there is no bar, or nothing of ours to hold against it."""
+        ratio = self.ratio()
+        if self.bar is None or ratio is None:
+            return None
+        return ratio >= self.bar if self.better == "higher" else ratio <= self.bar
+
+    def speed_up(self, name: str) -> float | None:
+        """How many times as good as the baseline, by the medians; None where either is missing or nothing."""
+        if self.baseline is None or not self.samples.get(self.baseline) or not self.samples.get(name):
+            return None
+        baseline, asked = self.median(self.baseline), self.median(name)
+        above, below = (asked, baseline) if self.better == "higher" else (baseline, asked)
+        return above / below if below else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """As it was kept."""
+        return cls(**value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """One of several things a single measurement tells."""
+
+    key: str
+    what: str
+    unit: str
+    better: str = "higher"
+    bar: float | None = None
+    note: str = ""
+
+
+def from_rounds(
+    prefix: str,
+    what: str,
+    ours: str | None,
+    metrics: Iterable[Metric],
+    results: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> list[Figure]:
+    """One figure for each metric from `results`: for each contender a list of {metric key: value}."""
+    figures = []
+    for metric in metrics:
+        samples = {}
+        for name, rounds in results.items():
+            values = [values[metric.key] for values in rounds if values.get(metric.key) is not None]
+            if values:
+                samples[name] = values
+        label = f"{what}: {metric.what}" if metric.what else what
+        figures.append(
+            Figure(f"{prefix}/{metric.key}", label, metric.unit, ours, samples, metric.better, metric.bar, metric.note)
+        )
+    return figures

@@ -1,0 +1,51 @@
+"""The machine and the programs of a run, as the report describes them."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+
+
+def first_line(argv: Sequence[str]) -> str:
+    """The first line of what a program answers, as its version; says where it is not installed."""
+    if not shutil.which(argv[0]):
+        return "not installed"
+    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[0] if lines else "?"
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _cpu() -> str:
+    info = _read("/proc/cpuinfo")
+    model = re.search(r"model name\s*: (.*)", info)
+    kind = "a virtual machine" if " hypervisor" in info else "bare metal"
+    return f"{model.group(1) if model else platform.machine()}, {os.cpu_count()} processors, {kind}"
+
+
+def _memory() -> str:
+    total = re.search(r"MemTotal:\s+(\d+)", _read("/proc/meminfo"))
+    return f"{int(total.group(1)) / (1 << 20):.1f} GiB" if total else "?"
+
+
+def describe(programs: Iterable[tuple[str, Sequence[str]]] = ()) -> dict[str, str]:
+    """The description, as a dictionary of lines; of each program its name and how to ask for its version."""
+    machine = {
+        "processor": _cpu(),
+        "memory": _memory(),
+        "kernel": platform.release(),
+        "TCP": _read("/proc/sys/net/ipv4/tcp_congestion_control").strip(),
+        "python": platform.python_version(),
+    }
+    for name, argv in programs:
+        machine[name] = first_line(argv)
+    return machine

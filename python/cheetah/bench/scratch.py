@@ -1,0 +1,88 @@
+"""Where a run keeps its files, and what it has to take down at its end."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from cheetah.bench.process import Process
+
+RAM_DIR = "/dev/shm"
+T = TypeVar("T")
+
+
+class Scratch:
+    """Temporary files in RAM and on disk, and child processes; all of it gone when the `with` block is left.
+
+    `disk_parent` is where what must be on a disk goes; it is made where it is missing.
+    """
+
+    def __init__(self, disk_parent: str) -> None:
+        self._disk_parent = disk_parent
+
+    def __enter__(self) -> Self:
+        self._exits = contextlib.ExitStack()
+        self._count = 0
+        try:
+            self.dir = self._make_dir(tempfile.gettempdir())
+            self.ram_dir = self._make_dir(RAM_DIR)
+            os.makedirs(self._disk_parent, exist_ok=True)
+            self.disk_dir = self._make_dir(self._disk_parent)
+        except BaseException:
+            self._exits.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._exits.__exit__(kind, problem, trace)
+
+    def _make_dir(self, parent: str) -> str:
+        path = tempfile.mkdtemp(prefix="cheetah-bench-", dir=parent)
+        self._exits.callback(shutil.rmtree, path, ignore_errors=True)
+        return path
+
+    def at_exit(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """Does this at the end, last come first."""
+        self._exits.callback(action, *arguments)
+
+    def enter(self, context: AbstractContextManager[T]) -> T:
+        """Enters a context manager that is left at the end."""
+        return self._exits.enter_context(context)
+
+    def unique(self, stem: str) -> str:
+        """A name nobody else in this run has."""
+        self._count += 1
+        return f"{stem}-{self._count}"
+
+    def path(self, stem: str) -> str:
+        """A path of its own for a small file or a socket."""
+        return os.path.join(self.dir, self.unique(stem))
+
+    def make_dir(self, stem: str) -> str:
+        """A new, empty directory."""
+        path = self.path(stem)
+        os.mkdir(path)
+        return path
+
+    def start(self, name: str, argv: Sequence[str]) -> Process:
+        """Starts a process that is ended when this is left."""
+        process = Process(name, argv, self.path("log"))
+        self.at_exit(process.stop)
+        return process
+
+    def child(self) -> "Scratch":
+        """A scratch space within this one, for what lives through one round only; use with `with`."""
+        return Scratch(self._disk_parent)
+
+
+def drop_caches() -> None:
+    """Makes the machine forget every file it has in memory; needs root."""
+    os.sync()
+    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
+        file.write("3")
