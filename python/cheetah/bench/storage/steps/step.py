@@ -1,0 +1,123 @@
+"""A step: one piece of work that an examiner's tools do on a target, measured as a whole."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class NotReached(Exception):
+    """What the step works on is not there; a sentence. The run goes on with the next step."""
+
+
+class Skipped(Exception):
+    """There is nothing to do for it in this image, or the tool cannot do it here; a sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a step works."""
+
+    directory: Path
+    """Ours alone, in the target; all that a step writes goes in here."""
+    source: Path
+    """The image, elsewhere: it is read by `copy` alone, and looked at for what is in it."""
+
+    @property
+    def image(self) -> Path:
+        """The copy of the image that all steps after `copy` work on."""
+        return self.directory / "image.raw"
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A program's run."""
+
+    argv: tuple[str, ...]
+    stdout: Path | None = None
+    """A file in the target that gets what it prints; None: it is read by the harness, which tells the end of it where
+    the tool fails, and `Step.rate` all of it."""
+    good: frozenset[int] = frozenset({0})
+    """Exit codes that mean that it did its work."""
+
+
+class Step(Protocol):
+    """One step. It has no state: the same one is used on every target, as often as there are repetitions."""
+
+    @property
+    def key(self) -> str:
+        """As `--steps` and the results have it; `fio/read/64MiB/4KiB` for a cell of the matrix."""
+
+    @property
+    def title(self) -> str:
+        """As tables have it."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The programs it needs; where one is missing the step is skipped. The first is the one that is measured."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether it makes sense to have its inputs in memory: no for what only writes, and for what goes past it."""
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """Keys of the steps that make what it works on."""
+
+    def inputs(self, place: Place) -> Sequence[Path]:
+        """Files that are to be cold or warm before it. Asked after `commands`, which may make some of them."""
+
+    def commands(self, place: Place) -> Sequence[Command]:
+        """What is run, one after the other, and measured together.
+
+        It may make small things ready in the place; that is not measured, and done before caches are dropped.
+        NotReached or Skipped where it cannot be done, OSError where the place cannot be written to.
+        """
+
+    def outputs(self, place: Place) -> Sequence[Path]:
+        """Files and directories it makes. They are removed before it, and after it unless a later step reads them."""
+
+    def needs(self, place: Place) -> Sequence[Path]:
+        """What a step before it has left for it: files or directories. Kept until it is done."""
+
+    def rate(self, printed: str) -> float | None:
+        """Bytes a second, where the tool itself tells them in what it printed; None for all others."""
+
+    def warnings(self, place: Place) -> Sequence[str]:
+        """What whoever reads its figures has to know of them, here: a sentence each."""
+
+
+class Base:
+    """What most steps have in common: they read the copy of the image."""
+
+    key = ""
+    title = ""
+    tools: tuple[str, ...] = ()
+    reads = True
+    after: tuple[str, ...] = ("copy",)
+
+    def needs(self, place: Place) -> Sequence[Path]:
+        """The copy of the image."""
+        return (place.image,)
+
+    def inputs(self, place: Place) -> Sequence[Path]:
+        """What it needs."""
+        return self.needs(place)
+
+    def outputs(self, place: Place) -> Sequence[Path]:
+        """Nothing."""
+        return ()
+
+    def rate(self, printed: str) -> float | None:
+        """The tool tells none."""
+        return None
+
+    def warnings(self, place: Place) -> Sequence[str]:
+        """Nothing to be said."""
+        return ()
+
+    def require(self, place: Place) -> None:
+        """NotReached where something it needs is not there."""
+        for path in self.needs(place):
+            if not path.exists():
+                raise NotReached(f"there is no {path.name}, which a step before it makes: it failed or was left out")
