@@ -6,8 +6,8 @@ import pathlib
 import shutil
 from typing import IO, Any
 
+from cheetah.durable import replace
 from cheetah.triage.hub import is_same
-from cheetah.triage.store import replace
 
 GUARD = "triage.json"
 JOURNAL = "journal.jsonl"

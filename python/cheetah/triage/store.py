@@ -1,7 +1,6 @@
 """The schemas of the result, and where its parts lie until they are merged."""
 
 import hashlib
-import os
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -235,13 +234,3 @@ def findings_table(findings: Iterable[Finding]) -> pa.Table:
     """Findings as rows."""
     rows = list(findings)
     return pa.table({name: [getattr(row, name) for row in rows] for name in FINDINGS.names}, schema=FINDINGS)
-
-
-def replace(path: pathlib.Path, content: bytes) -> None:
-    """Writes a small file whole, durably."""
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

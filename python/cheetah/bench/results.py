@@ -1,0 +1,234 @@
+"""The results of a run: results.json, which is the whole of it, and results.csv, one row a sample.
+
+A results file may come from somebody else. So its size, its form and the types of what is in it are looked at before
+anything is made of it.
+"""
+
+import csv
+import dataclasses
+import datetime
+import io
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.storage.sample import Sample
+from cheetah.bench.units import MIB, iec
+from cheetah.durable import replace
+
+FORMAT = "cheetah-bench-1"
+JSON, CSV = "results.json", "results.csv"
+SIZE_MAX_BYTES = 256 * MIB
+PARTS_MAX = 200
+
+Part = dict[str, Any]
+"""One part of a run. `part`, `title`, `finished`, `quick`, `rounds` and `figures` are what all have; `problem` is there
+where it was not measured. Storage has `targets`, `steps`, `samples` and `warnings` beside."""
+
+_SAMPLE_TEXTS = {"target", "step", "state", "outcome", "problem", "bottleneck", "busy", "warnings"}
+_SAMPLE_NUMBERS = [field.name for field in dataclasses.fields(Sample) if field.name not in _SAMPLE_TEXTS]
+_COLUMNS = ["part", "figure", "what", "contender", "round", "outcome", "value", "unit", "step", "state"]
+_COLUMNS += [name for name in _SAMPLE_NUMBERS if name != "repetition"]
+_COLUMNS += ["bottleneck", "problem", "warnings"]
+
+
+@dataclasses.dataclass
+class Results:
+    """What one or several runs in the same folder measured."""
+
+    machine: dict[str, str]
+    command: list[str]
+    parts: list[Part] = dataclasses.field(default_factory=list)
+    finished: str = ""
+    """When it was last written, ISO 8601."""
+
+    def part(self, key: str) -> Part | None:
+        """The part of that name."""
+        return next((part for part in self.parts if part["part"] == key), None)
+
+    def put(self, part: Part) -> None:
+        """Takes a part in; an earlier one of its name is replaced."""
+        for index, earlier in enumerate(self.parts):
+            if earlier["part"] == part["part"]:
+                self.parts[index] = part
+                return
+        self.parts.append(part)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept."""
+        return {"format": FORMAT, **dataclasses.asdict(self)}
+
+
+def now() -> str:
+    """The time as results have it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def figures(part: Part) -> list[Figure]:
+    """The figures of a part."""
+    return [Figure.from_json(figure) for figure in part.get("figures", ())]
+
+
+def samples(part: Part) -> list[Sample]:
+    """The samples of storage; none in other parts."""
+    return [Sample.from_json(sample) for sample in part.get("samples", ())]
+
+
+def write(out: Path, results: Results) -> None:
+    """Writes both files into `out`, which is made where it is missing. OSError where that fails."""
+    out.mkdir(parents=True, exist_ok=True)
+    results.finished = now()
+    text = json.dumps(results.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+    replace(out / JSON, text.encode("utf-8", "backslashreplace") + b"\n")
+    table = io.StringIO()
+    writer = csv.DictWriter(table, _COLUMNS)
+    writer.writeheader()
+    for part in results.parts:
+        writer.writerows(_rows(part))
+    replace(out / CSV, table.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def _rows(part: Part) -> Iterator[dict[str, Any]]:
+    """The rows of a part: a sample each, or a value each of a figure."""
+    if "samples" not in part:
+        for figure in figures(part):
+            for contender, values in figure.samples.items():
+                row = {"part": part["part"], "figure": figure.id, "what": figure.what, "unit": figure.unit}
+                for number, value in enumerate(values, start=1):
+                    yield {**row, "contender": contender, "round": number, "outcome": "done", "value": value}
+        if part.get("problem"):
+            yield {"part": part["part"], "outcome": "failed", "problem": part["problem"]}
+        return
+    titles = {step["key"]: step.get("title", step["key"]) for step in part.get("steps", ())}
+    for sample in samples(part):
+        row = {name: getattr(sample, name) for name in _SAMPLE_NUMBERS if name != "repetition"}
+        told = sample.bytes_per_s is not None
+        yield {
+            **row,
+            "part": part["part"],
+            "figure": f"{part['part']}/{sample.step}/{sample.state}",
+            "what": titles.get(sample.step, sample.step),
+            "contender": sample.target,
+            "round": sample.repetition,
+            "outcome": str(sample.outcome),
+            "value": sample.bytes_per_s if told else sample.seconds,
+            "unit": "bytes/s" if told else "s",
+            "step": sample.step,
+            "state": sample.state,
+            "bottleneck": sample.bottleneck,
+            "problem": sample.problem,
+            "warnings": "; ".join(sample.warnings),
+        }
+
+
+def read(path: Path) -> Results:
+    """The results in a file, or in the results.json of a folder.
+
+    BenchError, one sentence, where it cannot be read, is none, or is of another version.
+    """
+    path = path / JSON if path.is_dir() else path
+    try:
+        with open(path, "rb") as file:
+            content = file.read(SIZE_MAX_BYTES + 1)
+    except OSError as error:
+        raise BenchError(f"{path}: {error.strerror}; name a results.json, or the folder of a run") from None
+    if len(content) > SIZE_MAX_BYTES:
+        raise BenchError(f"{path} is larger than {iec(SIZE_MAX_BYTES)}, which no results of cheetah bench are")
+    try:
+        value = json.loads(content, parse_constant=_no_number)
+        if not isinstance(value, dict) or "format" not in value:
+            raise ValueError("it has no format")
+        if value["format"] != FORMAT:
+            raise BenchError(f"{path} has the format {value['format']!r:.60}, and this cheetah reads {FORMAT}")
+        return _checked(value)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BenchError(f"{path} holds no results of cheetah bench: {str(error) or 'it is too deep'}") from None
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no figure")
+
+
+def _checked(value: dict[str, Any]) -> Results:
+    machine = _dict(value["machine"], "machine")
+    parts = [_checked_part(_dict(part, "part")) for part in _list(value["parts"], "parts", PARTS_MAX)]
+    return Results(
+        machine={str(name): str(text) for name, text in machine.items()},
+        command=[str(word) for word in _list(value["command"], "command")],
+        parts=parts,
+        finished=_text(value["finished"], "finished"),
+    )
+
+
+def _checked_part(part: Part) -> Part:
+    name = _text(part["part"], "part")
+    for key in ("title", "finished", "problem"):
+        _text(part.get(key, ""), f"{name}: {key}")
+    for figure in _list(part.get("figures", []), f"{name}: figures"):
+        _check_figure(_dict(figure, f"{name}: figure"))
+    for sample in _list(part.get("samples", []), f"{name}: samples"):
+        _check_sample(_dict(sample, f"{name}: sample"), name)
+    for key, told in (("targets", "name"), ("steps", "key")):
+        for one in _list(part.get(key, []), f"{name}: {key}"):
+            _text(_dict(one, f"{name}: {key}")[told], f"{name}: {key}")
+    for warning in _list(part.get("warnings", []), f"{name}: warnings"):
+        _text(warning, f"{name}: warning")
+    return part
+
+
+def _check_figure(value: dict[str, Any]) -> None:
+    figure = Figure.from_json(value)
+    name = _text(figure.id, "a figure's id")
+    for text in (figure.what, figure.unit, figure.note, figure.ours or "", figure.baseline or ""):
+        _text(text, f"{name}: what it says")
+    if figure.better not in ("higher", "lower"):
+        raise ValueError(f"{name}: better is neither higher nor lower")
+    for values in _dict(figure.samples, f"{name}: samples").values():
+        if not _list(values, f"{name}: samples"):
+            raise ValueError(f"{name}: a contender has no samples")
+        for one in values:
+            _number(one, f"{name}: a sample")
+    if figure.bar is not None:
+        _number(figure.bar, f"{name}: the bar")
+
+
+def _check_sample(value: dict[str, Any], name: str) -> None:
+    sample = Sample.from_json(value)
+    for key in ("target", "step", "state", "problem", "bottleneck"):
+        _text(getattr(sample, key), f"{name}: a sample's {key}")
+    for key in _SAMPLE_NUMBERS:
+        if getattr(sample, key) is not None:
+            _number(getattr(sample, key), f"{name}: a sample's {key}")
+    for share in _dict(sample.busy, f"{name}: a sample's shares").values():
+        _number(share, f"{name}: a sample's share")
+    for warning in sample.warnings:
+        _text(warning, f"{name}: a sample's warning")
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{what} is no text")
+    return value
+
+
+def _number(value: object, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{what} is no number")
+
+
+def _dict(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no object")
+    return value
+
+
+def _list(value: object, what: str, entries_max: int | None = None) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{what} is no list")
+    if entries_max is not None and len(value) > entries_max:
+        raise ValueError(f"{what} are more than {entries_max}")
+    return value
