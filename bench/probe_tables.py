@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from bench import curves
 from bench.curves import Chart, Curve
 from bench.prefetching import PLOTS_DIR
-from bench.store import OUT_DIR
+from bench.store import OUT_DIR, Folder
 
-KEPT = os.path.join(OUT_DIR, "probe.tables.json")
+KEPT = "probe.tables.json"
 
 
 @dataclasses.dataclass
@@ -50,17 +50,17 @@ class Plot:
 
 def save(tables: Sequence[Table], plots: Sequence[Plot]) -> None:
     """Keeps them; those of an earlier run are replaced."""
-    os.makedirs(OUT_DIR, exist_ok=True)
+    os.makedirs(Folder.path, exist_ok=True)
     content = {"tables": [dataclasses.asdict(table) for table in tables],
                "plots": [dataclasses.asdict(plot) for plot in plots]}
-    with open(KEPT, "w", encoding="utf-8") as file:
+    with open(os.path.join(Folder.path, KEPT), "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
 
 
 def load() -> tuple[list[Table], list[Plot]]:
     """What was kept; nothing where there was no run."""
     try:
-        with open(KEPT, encoding="utf-8") as file:
+        with open(os.path.join(OUT_DIR, KEPT), encoding="utf-8") as file:
             content = json.load(file)
     except FileNotFoundError:
         return [], []

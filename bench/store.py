@@ -1,4 +1,4 @@
-"""Results on disk: one JSON file for each part, `bench/out/PART.json`."""
+"""Results on disk: one JSON file for each part, `bench/out/PART.json`, or in the folder that a run was told."""
 
 import datetime
 import json
@@ -6,12 +6,19 @@ import os
 
 from cheetah.bench.figure import Figure
 
+# Of the published figures; other things that are kept between runs are there, too.
 OUT_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "out")
+
+
+class Folder:
+    """Where this run keeps what it measured."""
+
+    path = OUT_DIR
 
 
 def save(part, settings, machine, figures):
     """Keeps the figures of a part; an earlier run's are replaced."""
-    os.makedirs(OUT_DIR, exist_ok=True)
+    os.makedirs(Folder.path, exist_ok=True)
     content = {
         "part": part,
         "quick": settings.quick,
@@ -20,7 +27,7 @@ def save(part, settings, machine, figures):
         "machine": machine,
         "figures": [figure.to_json() for figure in figures],
     }
-    path = os.path.join(OUT_DIR, f"{part}.json")
+    path = os.path.join(Folder.path, f"{part}.json")
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
     os.replace(path + ".new", path)
