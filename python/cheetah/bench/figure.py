@@ -74,6 +74,11 @@ class Figure:
         return cls(**value)
 
 
+def drowned(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether the spread drowns the difference: what was measured of the one overlaps with what was of the other."""
+    return min(some) <= max(others) and min(others) <= max(some)
+
+
 @dataclasses.dataclass(frozen=True)
 class Metric:
     """One of several things a single measurement tells."""
