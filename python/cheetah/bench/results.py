@@ -84,6 +84,11 @@ def write(out: Path, results: Results) -> None:
     results.finished = now()
     text = json.dumps(results.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
     replace(out / JSON, text.encode("utf-8", "backslashreplace") + b"\n")
+    write_csv(out, results)
+
+
+def write_csv(out: Path, results: Results) -> None:
+    """Writes results.csv alone. OSError where that fails."""
     table = io.StringIO()
     writer = csv.DictWriter(table, _COLUMNS)
     writer.writeheader()
@@ -155,7 +160,7 @@ def _no_number(text: str) -> float:
 
 def _checked(value: dict[str, Any]) -> Results:
     machine = _dict(value["machine"], "machine")
-    parts = [_checked_part(_dict(part, "part")) for part in _list(value["parts"], "parts", PARTS_MAX)]
+    parts = [checked(_dict(part, "part")) for part in _list(value["parts"], "parts", PARTS_MAX)]
     return Results(
         machine={str(name): str(text) for name, text in machine.items()},
         command=[str(word) for word in _list(value["command"], "command")],
@@ -164,7 +169,8 @@ def _checked(value: dict[str, Any]) -> Results:
     )
 
 
-def _checked_part(part: Part) -> Part:
+def checked(part: Part) -> Part:
+    """The part, if it has the form of one; ValueError, TypeError or KeyError that says what is wrong if not."""
     name = _text(part["part"], "part")
     for key in ("title", "finished", "problem"):
         _text(part.get(key, ""), f"{name}: {key}")
