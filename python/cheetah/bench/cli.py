@@ -1,0 +1,231 @@
+"""The command line of `cheetah bench`."""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from cheetah.bench import checkout, compare, machine, results
+from cheetah.bench.checkout import Checkout, Choice
+from cheetah.bench.failure import BenchError, Misuse, Refused
+from cheetah.bench.gather import FAILED, MISUSED, REFUSED, Gathered, render
+from cheetah.bench.results import Part
+from cheetah.bench.storage.settings import Settings
+
+OUT = "cheetah-bench"
+ALL = "--all"
+DEFAULT_TARGETS = (".", "ram:stripe:64KiB@local:3")
+_USAGE = """cheetah bench storage TARGET… [OPTIONS]     which storage makes forensic work fast
+       cheetah bench PART [OPTIONS]                a part of a checkout: node, drive, transfer, triage, probe, …
+       cheetah bench --all [TARGET…] [OPTIONS]     storage and every part, in one report
+       cheetah bench compare A.json B.json         two runs beside each other
+       cheetah bench report DIR                    renders the report of a run again
+
+`cheetah bench storage --help` and the like say more."""
+_STORAGE: Part = {"part": "storage", "title": "Storage"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures, compares or renders; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _do(words)
+    except Misuse as error:
+        return _complain(str(error), MISUSED, as_json)
+    except Refused as error:
+        return _complain(str(error), REFUSED, as_json)
+    except (BenchError, OSError) as error:
+        return _complain(str(error), FAILED, as_json)
+    except KeyboardInterrupt:
+        return _complain("interrupted; everything it had started is ended", FAILED, as_json)
+
+
+def _do(words: list[str]) -> int:
+    first = words[0] if words else ""
+    if first in ("-h", "--help"):
+        print(f"usage: {_USAGE}")
+        return 0
+    if ALL in words:
+        return _all([word for word in words if word != ALL])
+    if first == "storage":
+        return _storage(words[1:])
+    if first == "compare":
+        return _compare(words[1:])
+    if first == "report":
+        return _report(words[1:])
+    if not first or first.startswith("-"):
+        raise Misuse(f"say what to measure\nusage: {_USAGE}")
+    return _part(first, words[1:])
+
+
+def _storage(words: list[str]) -> int:
+    from cheetah.bench.storage import command
+
+    settings = command.parse(words)
+    gathered = Gathered(settings.out, ["cheetah", "bench", "storage", *words], _machine())
+    with _kept(gathered):
+        _measure_storage(gathered, settings)
+    return gathered.finish(settings.json)
+
+
+def _part(name: str, words: list[str]) -> int:
+    parser = _parser(f"cheetah bench {name}", "A part of the project's own benchmark, measured in a checkout of it.")
+    _add_part_options(parser)
+    options = parser.parse_args(words)
+    measuring = Checkout(checkout.find(options.sources))
+    parts = measuring.parts()
+    part = parts.get(checkout.NAMES.get(name, name))
+    if part is None:
+        known = ", ".join([*parts, *checkout.NAMES])
+        raise Misuse(f"there is no part {name} in {measuring.root}; there are storage, {known}")
+    gathered = Gathered(options.out, ["cheetah", "bench", name, *words], _machine())
+    with _kept(gathered):
+        _measure_part(gathered, measuring, part, _choice(options))
+    return gathered.finish(options.json)
+
+
+def _all(words: list[str]) -> int:
+    from cheetah.bench.storage import command
+
+    parser = _parser("cheetah bench --all", "Storage and every part, in one report; options of storage go to storage.")
+    _add_part_options(parser)
+    options, rest = parser.parse_known_args(words)
+    flags = [f"--{name}" for name in ("quick", "full", "json") if getattr(options, name)]
+    settings = command.parse([*rest, "--out", str(options.out), *flags], DEFAULT_TARGETS)
+    gathered = Gathered(options.out, ["cheetah", "bench", ALL, *words], _machine())
+    with _kept(gathered):
+        try:
+            _measure_storage(gathered, settings)
+        except BenchError as error:
+            gathered.failed(_STORAGE, str(error), REFUSED if isinstance(error, Refused) else FAILED)
+        _measure_parts(gathered, options)
+    return gathered.finish(options.json)
+
+
+def _measure_storage(gathered: Gathered, settings: Settings) -> None:
+    from cheetah.bench.storage import run
+
+    gathered.add(run.run(settings))
+
+
+def _measure_parts(gathered: Gathered, options: argparse.Namespace) -> None:
+    """Every part but storage, which has been measured; one that fails does not keep the others from being."""
+    try:
+        measuring = Checkout(checkout.find(options.sources))
+        parts = [part for part in measuring.parts().values() if part["part"] != _STORAGE["part"]]
+    except BenchError as error:
+        gathered.failed({"part": "sources", "title": "What a checkout measures"}, str(error))
+        return
+    for index, part in enumerate(parts):
+        try:
+            _measure_part(gathered, measuring, part, _choice(options))
+        except KeyboardInterrupt:
+            for later in parts[index + 1 :]:
+                gathered.failed(later, "interrupted before it was its turn")
+            raise
+
+
+def _measure_part(gathered: Gathered, measuring: Checkout, part: Part, choice: Choice) -> None:
+    """Measures a part, or notes why it was not."""
+    print(f"{part['part']}: {part['title']}, as {measuring.root / checkout.RUN} measures it", file=sys.stderr)
+    try:
+        measured, described = measuring.measure(part, choice, sys.stderr)
+        gathered.add(measured, described)
+    except BenchError as error:
+        gathered.failed(part, str(error))
+    except KeyboardInterrupt:
+        gathered.failed(part, "interrupted")
+        raise
+
+
+@contextlib.contextmanager
+def _kept(gathered: Gathered) -> Iterator[None]:
+    """An interrupted run ends here: what it has is shown as that of others is."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        gathered.interrupted()
+
+
+def _compare(words: list[str]) -> int:
+    parser = _parser("cheetah bench compare", "Two runs beside each other: what became faster, what slower.")
+    parser.add_argument("a", metavar="A.json", type=Path, help="a results.json, or the folder of a run")
+    parser.add_argument("b", metavar="B.json", type=Path, help="the one that is held against it")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    options = parser.parse_args(words)
+    found = compare.compare(results.read(options.a), results.read(options.b))
+    if options.json:
+        print(json.dumps({"a": str(options.a), "b": str(options.b), **found.to_json()}))
+    else:
+        print(f"A  {options.a}\nB  {options.b}\n")
+        for line in found.lines():
+            print(line)
+    return 0
+
+
+def _report(words: list[str]) -> int:
+    parser = _parser("cheetah bench report", "Renders report.html and results.csv of a run again.")
+    parser.add_argument("out", metavar="DIR", type=Path, help="the folder of the run")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    options = parser.parse_args(words)
+    found = results.read(options.out)
+    out = options.out if options.out.is_dir() else options.out.parent
+    results.write_csv(out, found)
+    path = render(found, out)
+    print(json.dumps({"report": str(path)}) if options.json else path)
+    return 0
+
+
+def _parser(name: str, about: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(prog=name, description=about, allow_abbrev=False)
+
+
+def _add_part_options(parser: argparse.ArgumentParser) -> None:
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--quick", action="store_true", help="short and small: shows that it works, not how fast")
+    extent.add_argument("--full", action="store_true", help="every cell of what is otherwise a selection: hours")
+    parser.add_argument("--rounds", metavar="N", type=_count, help="times each is measured (5; quick 3)")
+    parser.add_argument("--sources", metavar="DIR", type=Path, help="the checkout of Cheetah to measure with")
+    parser.add_argument(
+        "--out", metavar="DIR", type=_folder, default=_folder(OUT), help=f"folder for the results ({OUT})"
+    )
+    parser.add_argument("--json", action="store_true", help="the end as JSON")
+
+
+def _choice(options: argparse.Namespace) -> Choice:
+    return Choice(quick=options.quick, full=options.full, rounds=options.rounds)
+
+
+def _folder(text: str) -> Path:
+    return Path(os.path.abspath(text))
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is no number of rounds")
+    return int(text)
+
+
+def _machine() -> dict[str, str]:
+    """The description of this machine, and of the program that is at hand here."""
+    binary = os.environ.get("CHEETAH_BINARY") or shutil.which("cheetah")
+    return machine.describe([("cheetah", [binary, "--version"])] if binary else [])
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _complain(sentence: str, code: int, as_json: bool) -> int:
+    print(f"error: {sentence}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": sentence, "exit_code": code}))
+    return code

@@ -1,0 +1,187 @@
+"""Two runs beside each other: what became faster, what slower, and what cannot be told apart."""
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any
+
+from cheetah.bench.figure import Figure, drowned
+from cheetah.bench.results import Part, Results, figures
+from cheetah.bench.units import short
+
+TIMES = ("s", "ms", "µs", "ns")
+
+
+class Verdict(StrEnum):
+    """What B is beside A."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    BETTER = "better"
+    """Of what is neither a time nor a rate."""
+    WORSE = "worse"
+    SAME = "no difference beyond the spread"
+    ONCE = "measured once: no spread is known"
+    """At least one side was, and they differ."""
+    ONLY_A = "only in A"
+    ONLY_B = "only in B"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One contender of one figure in both runs. Values are in the unit of the figure, in the order of the rounds."""
+
+    part: str
+    figure: str
+    what: str
+    unit: str
+    contender: str
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+    better: str = "higher"
+
+    def times(self) -> float | None:
+        """How many times as good B is as A, by the medians: above 1 it is better. None where one is missing or nothing."""
+        if not self.a or not self.b:
+            return None
+        a, b = statistics.median(self.a), statistics.median(self.b)
+        above, below = (b, a) if self.better == "higher" else (a, b)
+        return above / below if below else None
+
+    def verdict(self) -> Verdict:
+        """What B is beside A."""
+        if not self.a:
+            return Verdict.ONLY_B
+        if not self.b:
+            return Verdict.ONLY_A
+        if drowned(self.a, self.b):
+            return Verdict.SAME
+        if min(len(self.a), len(self.b)) < 2:
+            return Verdict.ONCE
+        gained = (statistics.median(self.b) > statistics.median(self.a)) == (self.better == "higher")
+        if self.unit in TIMES or self.unit.endswith("/s"):
+            return Verdict.FASTER if gained else Verdict.SLOWER
+        return Verdict.BETTER if gained else Verdict.WORSE
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            **{key: getattr(self, key) for key in ("part", "figure", "what", "unit", "contender", "better")},
+            "a": _shares(self.a),
+            "b": _shares(self.b),
+            "times": self.times(),
+            "verdict": str(self.verdict()),
+        }
+
+
+def _shares(values: Sequence[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    middle = statistics.median(values)
+    return {"median": middle, "lowest": min(values), "highest": max(values), "rounds": len(values)}
+
+
+def spread(values: Sequence[float]) -> str:
+    """median [lowest – highest]; nothing where there are none."""
+    if not values:
+        return ""
+    return f"{short(statistics.median(values))} [{short(min(values))} – {short(max(values))}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """All of it."""
+
+    rows: tuple[Row, ...]
+    warnings: tuple[str, ...]
+    """What differs beside the storage, a sentence each."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"warnings": list(self.warnings), "rows": [row.to_json() for row in self.rows]}
+
+    def lines(self) -> Iterator[str]:
+        """For people: a table, and what to know about it."""
+        cells = [("what", "contender", "A", "B", "B is", "")]
+        for row in self.rows:
+            times = row.times()
+            cells.append((
+                f"{row.what} ({row.unit})", row.contender, spread(row.a), spread(row.b),
+                "" if times is None else f"{times:.2f} ×", str(row.verdict()),
+            ))  # fmt: skip
+        widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+        for line in cells:
+            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        if not self.rows:
+            yield "neither run has a figure"
+        for warning in self.warnings:
+            yield f"note: {warning}"
+
+
+def compare(a: Results, b: Results) -> Comparison:
+    """Puts the run B beside the run A: matched by part, figure and contender."""
+    found: dict[tuple[str, str, str], Row] = {}
+    for results in (a, b):
+        for part in results.parts:
+            for figure in figures(part):
+                for contender, values in figure.samples.items():
+                    key = (part["part"], figure.id, contender)
+                    row = found.get(key) or _row(part, figure, contender)
+                    if results is a:
+                        found[key] = dataclasses.replace(row, a=tuple(values))
+                    else:
+                        found[key] = dataclasses.replace(row, b=tuple(values))
+    return Comparison(tuple(found.values()), tuple(_warnings(a, b)))
+
+
+def _row(part: Part, figure: Figure, contender: str) -> Row:
+    return Row(part["part"], figure.id, figure.what, figure.unit, contender, (), (), figure.better)
+
+
+def _warnings(a: Results, b: Results) -> Iterator[str]:
+    for name in dict.fromkeys([*a.machine, *b.machine]):
+        yield from _differs(f"machine, {name}", a.machine.get(name), b.machine.get(name))
+    for first in a.parts:
+        second = b.part(first["part"])
+        if second is not None:
+            yield from _of_part(first, second)
+
+
+def _of_part(a: Part, b: Part) -> Iterator[str]:
+    name = a["part"]
+    for one, part in (("A", a), ("B", b)):
+        if part.get("quick"):
+            yield f"{name}: {one} is a quick run, which shows that it works and not how fast"
+        if part.get("problem"):
+            yield f"{name}: {one} is not whole: {part['problem']}"
+    yield from _differs(f"{name}, rounds", a.get("rounds"), b.get("rounds"))
+    for key in ("settings", "about"):
+        first, second = a.get(key), b.get(key)
+        if isinstance(first, dict) and isinstance(second, dict):
+            for what in dict.fromkeys([*first, *second]):
+                yield from _differs(f"{name}, {what}", first.get(what), second.get(what))
+    for group, key in (("steps", "key"), ("targets", "name")):
+        first, second = ({one[key]: one for one in part.get(group, ())} for part in (a, b))
+        for one in first:
+            if one in second:
+                yield from _of_entry(f"{name}, {one}", first[one], second[one])
+
+
+def _of_entry(what: str, a: dict[str, Any], b: dict[str, Any]) -> Iterator[str]:
+    """A step's tool, or a target's description; how much was free says nothing."""
+    yield from _differs(f"{what}, version", a.get("version"), b.get("version"))
+    first, second = a.get("about"), b.get("about")
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key in dict.fromkeys([*first, *second]):
+            if "free" not in key:
+                yield from _differs(f"{what}, {key}", first.get(key), second.get(key))
+
+
+def _differs(what: str, a: object, b: object) -> Iterator[str]:
+    if a != b:
+        yield f"{what}: {_told(a)} in A, {_told(b)} in B"
+
+
+def _told(value: object) -> str:
+    return "nothing" if value is None else str(value)[:200]

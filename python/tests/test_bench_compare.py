@@ -1,0 +1,88 @@
+"""`cheetah bench compare`: what two runs differ in, and what the spread does not let tell apart."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cheetah.bench import results
+from cheetah.bench.cli import main
+from cheetah.bench.compare import Verdict, compare
+from cheetah.bench.figure import Figure
+from cheetah.bench.results import Results
+
+
+def run(samples: dict[str, list[float]], machine: dict[str, str] | None = None, **more: Any) -> Results:
+    """A run of storage with one step of so many seconds."""
+    figure = Figure("storage/copy/cold", "copy, cold", "s", None, samples, "lower", baseline="disk")
+    part = {"part": "storage", "title": "Storage", "finished": "", "rounds": 3, "figures": [figure.to_json()], **more}
+    return Results(machine or {"kernel": "6.1"}, [], [part])
+
+
+def verdicts(a: Results, b: Results) -> dict[str, Verdict]:
+    """The verdict on each contender."""
+    return {row.contender: row.verdict() for row in compare(a, b).rows}
+
+
+def test_verdicts_are_of_the_spread_and_not_of_the_medians_alone() -> None:
+    a = run({"disk": [10, 11, 12], "raid": [10, 11, 12], "ram": [10, 11, 12], "old": [1], "once": [5, 6]})
+    b = run({"disk": [5, 6, 5.5], "raid": [11.9, 13, 14], "ram": [13, 12.5, 14], "new": [1], "once": [4]})
+    assert verdicts(a, b) == {
+        "disk": Verdict.FASTER,
+        "raid": Verdict.SAME,
+        "ram": Verdict.SLOWER,
+        "old": Verdict.ONLY_A,
+        "once": Verdict.ONCE,
+        "new": Verdict.ONLY_B,
+    }
+    disk = compare(a, b).rows[0]
+    assert disk.times() == pytest.approx(2.0)
+
+
+def test_more_is_better_where_the_figure_says_so() -> None:
+    def rate(values: list[float], unit: str) -> Results:
+        figure = Figure("node/x", "x", unit, "cheetah", {"cheetah": values})
+        return Results({}, [], [{"part": "node", "title": "", "finished": "", "figures": [figure.to_json()]}])
+
+    assert verdicts(rate([1, 2], "MiB/s"), rate([3, 4], "MiB/s")) == {"cheetah": Verdict.FASTER}
+    assert verdicts(rate([1, 2], "%"), rate([3, 4], "%")) == {"cheetah": Verdict.BETTER}
+    assert verdicts(rate([3, 4], "%"), rate([1, 2], "%")) == {"cheetah": Verdict.WORSE}
+    nothing = compare(rate([0, 0], "%"), rate([0, 0], "%")).rows[0]
+    assert (nothing.verdict(), nothing.times()) == (Verdict.SAME, None)
+
+
+def test_what_differs_beside_the_storage_is_told() -> None:
+    def told(text: str, target: dict[str, str], **more: Any) -> Results:
+        steps = [{"key": "copy", "title": "Copy", "version": text}]
+        return run({"disk": [1]}, {"kernel": text}, steps=steps, targets=[{"name": "disk", "about": target}], **more)
+
+    a = told("6.1", {"mount options": "rw", "free bytes": "1"}, settings={"image": "a.raw"})
+    b = told("6.2", {"mount options": "rw,noatime", "free bytes": "2"}, quick=True, settings={"image": "b.raw"})
+    warnings = compare(a, b).warnings
+    for words in ("kernel: 6.1 in A, 6.2 in B", "copy, version", "mount options", "B is a quick run", "image: a.raw"):
+        assert any(words in warning for warning in warnings), (words, warnings)
+    assert not any("free" in warning for warning in warnings)
+    assert compare(a, a).warnings == ()
+
+
+def test_two_files_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results.write(tmp_path / "a", run({"disk": [10, 11, 12]}))
+    results.write(tmp_path / "b", run({"disk": [5, 6, 5.5]}, {"kernel": "6.2"}))
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b" / "results.json")]) == 0
+    said = capsys.readouterr().out
+    for words in ("copy, cold (s)", "11.0 [10.0 – 12.0]", "2.00 ×", "faster", "note: machine, kernel"):
+        assert words in said
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["rows"][0]["verdict"] == "faster"
+    assert answer["rows"][0]["a"] == {"median": 11, "lowest": 10, "highest": 12, "rounds": 3}
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "nothing")]) == 1
+    assert "nothing" in capsys.readouterr().err
+
+
+def test_a_part_that_is_not_whole_is_told() -> None:
+    a = run({"disk": [1]})
+    b = dataclasses.replace(a, parts=[{**a.parts[0], "problem": "interrupted"}])
+    assert compare(a, b).warnings == ("storage: B is not whole: interrupted",)
