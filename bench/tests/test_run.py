@@ -1,0 +1,52 @@
+"""The command line of the benchmarks: with which Python it runs, what there is to measure, and where figures go."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from bench import report, store
+from cheetah.bench.figure import Figure
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+RUN = os.path.join(ROOT, "bench/run")
+
+
+def without_packages(run: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """`bench/run WORDS` in a Python that has nothing installed."""
+    argv = [sys.executable, "-S", run, *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_it_goes_on_in_a_python_that_has_the_package() -> None:
+    if not os.path.exists(os.path.join(ROOT, "target/venv/bin/python")):
+        pytest.skip("needs target/venv (scripts/python-env)")
+    done = without_packages(RUN, "--parts")
+    assert done.returncode == 0, done.stderr
+    assert [part["part"] for part in json.loads(done.stdout)] == [part.key for part in report.PARTS]
+
+
+def test_it_says_what_to_do_where_there_is_none(tmp_path) -> None:
+    os.mkdir(tmp_path / "bench")
+    shutil.copy(RUN, tmp_path / "bench/run")
+    done = without_packages(str(tmp_path / "bench/run"), "--parts")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "scripts/python-env makes it" in done.stderr
+
+
+def test_figures_go_where_they_are_told(tmp_path, monkeypatch) -> None:
+    class Asked:
+        quick, rounds = True, 3
+
+    published = store.load("node")
+    monkeypatch.setattr(store.Folder, "path", str(tmp_path))
+    figure = Figure("node/x", "x", "s", "cheetah", {"cheetah": [1.0]})
+    store.save("node", Asked, {"kernel": "6"}, [figure])
+    with open(tmp_path / "node.json", encoding="utf-8") as file:
+        assert Figure.from_json(json.load(file)["figures"][0]) == figure
+    assert store.load("node") == published
