@@ -29,6 +29,7 @@ _USAGE = """cheetah bench storage TARGET… [OPTIONS]     which storage makes fo
 
 `cheetah bench storage --help` and the like say more."""
 _STORAGE: Part = {"part": "storage", "title": "Storage"}
+_SOURCES: Part = {"part": "sources", "title": "What is measured with a checkout"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -122,8 +123,9 @@ def _measure_parts(gathered: Gathered, options: argparse.Namespace) -> None:
         measuring = Checkout(checkout.find(options.sources))
         parts = [part for part in measuring.parts().values() if part["part"] != _STORAGE["part"]]
     except BenchError as error:
-        gathered.failed({"part": "sources", "title": "What a checkout measures"}, str(error))
+        gathered.failed(_SOURCES, str(error))
         return
+    gathered.forget(_SOURCES["part"])
     for index, part in enumerate(parts):
         try:
             _measure_part(gathered, measuring, part, _choice(options))

@@ -59,6 +59,10 @@ class Gathered:
             part = {**part, "figures": [], "finished": results.now(), "problem": reason}
         self.add(part, code=code)
 
+    def forget(self, key: str) -> None:
+        """Leaves a part out that an earlier run had noted."""
+        self.results.parts = [part for part in self.results.parts if part["part"] != key]
+
     def interrupted(self) -> None:
         """Notes that the run was ended before its time."""
         self.code = max(self.code, FAILED)

@@ -1,0 +1,173 @@
+"""The command line of `cheetah bench`: its words, its exit codes, and one report of all."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cheetah.bench import checkout, cli, machine, results
+from cheetah.bench.checkout import Checkout, Choice
+from cheetah.bench.cli import main
+from cheetah.bench.failure import BenchError, Refused
+from cheetah.bench.results import Part, Results
+
+FIGURE = {"id": "x/rate", "what": "rate", "unit": "MiB/s", "ours": "cheetah", "samples": {"cheetah": [1.0]}}
+
+
+def figures(part: str) -> Part:
+    """A part as something measured it."""
+    return {"part": part, "title": part.upper(), "finished": results.now(), "figures": [{**FIGURE, "id": f"{part}/rate"}]}
+
+
+class Pretended:
+    """What is measured, without measuring: each part does what it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.problems: dict[str, BaseException] = {}
+        self.measured: list[str] = []
+        self.targets: list[str] = []
+        self.choice = Choice()
+        monkeypatch.setattr(Checkout, "parts", lambda _: {key: {"part": key, "title": key} for key in self.keys()})
+        monkeypatch.setattr(Checkout, "measure", self._measure)
+        monkeypatch.setattr(checkout, "find", lambda sources: sources or Path("/sources"))
+        monkeypatch.setattr(cli, "_measure_storage", self._storage)
+
+    @staticmethod
+    def keys() -> tuple[str, ...]:
+        return ("node", "storage", "drive", "acquire")
+
+    def _do(self, part: str) -> Part:
+        self.measured.append(part)
+        if part in self.problems:
+            raise self.problems[part]
+        return figures(part)
+
+    def _measure(self, part: Part, choice: Choice, progress: Any) -> tuple[Part, dict[str, str]]:
+        self.choice = choice
+        return self._do(part["part"]), {"fio": "fio-3"}
+
+    def _storage(self, gathered: Any, settings: Any) -> None:
+        self.targets = [target.name for target in settings.targets]
+        gathered.add(self._do("storage"))
+
+
+@pytest.fixture(name="pretended")
+def _pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+    return Pretended(monkeypatch)
+
+
+def problems(out: Path) -> dict[str, str]:
+    """What the results say of each part."""
+    return {part["part"]: part.get("problem", "") for part in results.read(out).parts}
+
+
+def test_all_is_storage_and_every_part_in_one_report(pretended: Pretended, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["--all", str(tmp_path), "--quick", "--rounds", "2", "--out", str(out)]
+    assert main(words) == 0
+    assert pretended.measured == ["storage", "node", "drive", "acquire"]
+    assert pretended.choice == Choice(quick=True, rounds=2)
+    found = results.read(out)
+    assert [part["part"] for part in found.parts] == pretended.measured
+    assert found.machine["fio"] == "fio-3" and found.machine["kernel"]
+    assert found.command == ["cheetah", "bench", *words]
+    assert (out / "report.html").is_file() and (out / "results.csv").is_file()
+
+
+def test_all_without_a_target_has_two(pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["--all", "--out", str(tmp_path / "out")]) == 0
+    assert len(pretended.targets) == 2 and "ram" in pretended.targets[1]
+
+
+def test_what_fails_does_not_keep_the_others_from_being_measured(
+    pretended: Pretended, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretended.problems = {"storage": BenchError("no room"), "drive": BenchError("fio is not installed")}
+    assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out"), "--json"]) == 1
+    assert pretended.measured == ["storage", "node", "drive", "acquire"]
+    assert problems(tmp_path / "out") == {"storage": "no room", "node": "", "drive": "fio is not installed", "acquire": ""}
+    answer = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert answer["exit_code"] == 1
+    assert [part["problem"] for part in answer["parts"]] == ["no room", "", "fio is not installed", ""]
+
+
+def test_evidence_in_the_way_is_the_gravest(pretended: Pretended, tmp_path: Path) -> None:
+    pretended.problems = {"storage": Refused("there is a custody log"), "drive": BenchError("x")}
+    assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 3
+    assert pretended.measured[-1] == "acquire"
+
+
+def test_all_that_is_interrupted_keeps_what_it_has(pretended: Pretended, tmp_path: Path) -> None:
+    pretended.problems = {"node": KeyboardInterrupt()}
+    assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert pretended.measured == ["storage", "node"]
+    later = "interrupted before it was its turn"
+    assert problems(tmp_path / "out") == {"storage": "", "node": "interrupted", "drive": later, "acquire": later}
+    assert (tmp_path / "out/report.html").is_file()
+
+
+def test_without_a_checkout_storage_is_measured_all_the_same(
+    pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_: object) -> Path:
+        raise BenchError("needs a checkout")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkout, "find", none)
+        assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert problems(tmp_path / "out") == {"storage": "", "sources": "needs a checkout"}
+    # Next time there is one.
+    assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert "sources" not in problems(tmp_path / "out")
+
+
+def test_results_of_another_machine_are_left_alone(
+    pretended: Pretended, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results.write(tmp_path, Results({**machine.describe(), "kernel": "2.6.27"}, ["x"], [figures("node")]))
+    before = (tmp_path / "results.json").read_bytes()
+    assert main(["drive", "--out", str(tmp_path)]) == 2
+    assert "another machine (kernel: 2.6.27" in capsys.readouterr().err
+    assert (tmp_path / "results.json").read_bytes() == before and not pretended.measured
+
+
+def test_a_report_is_rendered_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results.write(tmp_path, Results(machine.describe(), ["x"], [figures("node")]))
+    before = (tmp_path / "results.json").read_bytes()
+    (tmp_path / "results.csv").unlink()
+    assert main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "report.html")
+    assert (tmp_path / "report.html").is_file() and (tmp_path / "results.csv").is_file()
+    assert (tmp_path / "results.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [[], ["--fast"], ["-x"]])
+def test_nonsense_is_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "cheetah bench storage TARGET" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["node", "--rounds", "0"], ["node", "--quick", "--full"], ["node", "more"], ["compare", "a"], ["report"]]
+)
+def test_words_that_make_no_sense_end_it(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+
+
+def test_it_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "compare A.json B.json" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["node", "--help"])
+    assert ended.value.code == 0 and "--rounds N" in capsys.readouterr().out
+
+
+def test_an_error_is_json_where_that_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path), "--json"]) == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["exit_code"] == 1
+    assert captured.err.startswith("error: ") and "Traceback" not in captured.err
