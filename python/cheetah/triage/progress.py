@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from cheetah.page.visible import plain
 from cheetah.triage.task import Event, Finding
-from cheetah.triage.visible import plain
 
 TELL_S = 0.2
 """Between two events of one stage."""

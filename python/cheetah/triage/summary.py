@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cheetah.page.visible import decoded
 from cheetah.triage.tally import COLUMNS, DAY_S, SIZE_EDGES, Tally
 from cheetah.triage.task import Problem, Volume
-from cheetah.triage.visible import decoded
 
 VERSION = 1
 BATCH_ROWS = 1 << 16

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cheetah.page.visible import decoded
 from cheetah.triage.store import FILES
-from cheetah.triage.visible import decoded
 
 DAY_S = 86400
 # Midnight of 1980-01-01: what FAT has for "no date".

@@ -3,10 +3,10 @@
 page       puts it together
 verdict    whether the figures stand for everything
 kinds      the kinds of findings in words
-charts     the drawings, made of `bins` and `svg`
-shown      evidence in a page
-units      numbers and times
+charts     the drawings, made of `bins`
 template/  the words, the style and the little script
+
+What it shares with other pages is in `cheetah.page`.
 """
 
 from cheetah.triage.report.page import render, write

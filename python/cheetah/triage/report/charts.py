@@ -4,9 +4,9 @@ import collections.abc
 import datetime
 import math
 
+from cheetah.page.svg import Drawing
+from cheetah.page.units import count
 from cheetah.triage.report import bins
-from cheetah.triage.report.svg import Drawing
-from cheetah.triage.report.units import count
 
 WIDTH = 880.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 4.0, 12.0, 24.0

@@ -1,10 +1,5 @@
-"""report.html: one file that needs nothing else, and asks the network for nothing.
+"""report.html: one file that needs nothing else, and asks the network for nothing. How, `cheetah.page` says."""
 
-What comes from the evidence is escaped by the template engine and made visible by `shown`. Should that ever fail, the
-page's own policy still lets no script and no style run but the two whose digests it names, and nothing be fetched.
-"""
-
-import base64
 import collections.abc
 import datetime
 import hashlib
@@ -14,13 +9,12 @@ import pathlib
 import shlex
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
+from cheetah.page import document, units
 from cheetah.triage import summary as figures
-from cheetah.triage.report import charts, kinds, shown, units, verdict
+from cheetah.triage.report import charts, kinds, verdict
 from cheetah.triage.report.bins import main_span
-from cheetah.triage.report.svg import meter
 from cheetah.triage.tally import OTHERS, STATES
 
 # Rows of the table of findings; all of them are in findings.parquet.
@@ -46,26 +40,20 @@ def write(out: str | os.PathLike[str]) -> pathlib.Path:
     summary = json.loads((folder / "summary.json").read_text(encoding="ascii"))
     rows = figures.first_findings(folder / "findings.parquet", ROWS_MAX)
     page = render(summary, rows, _outputs(folder))
-    part = folder / "report.html.part"
-    part.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
     target = folder / "report.html"
-    part.replace(target)
+    document.write(target, page)
     return target
 
 
 def render(summary: Json, findings: list[Json], outputs: collections.abc.Sequence[Json] = ()) -> str:
     """The page. The same arguments give the same text."""
-    environment = _environment()
-    source = environment.loader
-    assert source is not None
-    style = source.get_source(environment, "style.css")[0]
-    script = source.get_source(environment, "page.js")[0]
+    templates = document.environment("cheetah.triage.report")
+    style = document.style(document.text(templates, "style.css"))
+    script = document.text(templates, "page.js")
     result = verdict.of(summary)
     activity = _activity(summary)
-    return environment.get_template(
-        "report.html"
-    ).render(
-        policy=_policy(style, script),
+    return templates.get_template("report.html").render(
+        policy=document.policy(style, [script]),
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
         data=_data(summary, activity.get("grid")),
@@ -82,36 +70,6 @@ def render(summary: Json, findings: list[Json], outputs: collections.abc.Sequenc
         outputs=outputs,
         settings=_settings(summary["settings"]),
         took=_took(summary),
-    )
-
-
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("cheetah.triage.report", "template"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        count=units.count,
-        size=units.size,
-        moment=units.moment,
-        evidence=shown.evidence,
-        path=shown.path,
-        percent=lambda part, whole: units.percent(part, whole),
-    )
-    environment.globals.update(meter=meter)
-    return environment
-
-
-def _policy(style: str, script: str) -> str:
-    def digest(text: str) -> str:
-        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest(style)}'; script-src 'sha256-{digest(script)}'; "
-        "base-uri 'none'; form-action 'none'"
     )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from cheetah.triage.report.units import count, percent, size
+from cheetah.page.units import count, percent, size
 
 Json = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup, escape
 
-from cheetah.triage.visible import TEXT_CHARS_MAX, pieces
+from cheetah.page.visible import TEXT_CHARS_MAX, pieces
 
 
 def evidence(text: str | None, chars_max: int = TEXT_CHARS_MAX) -> Markup:
