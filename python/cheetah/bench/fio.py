@@ -9,6 +9,8 @@ from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run
 from cheetah.bench.units import iec
 
+MILLISECONDS_MIN = 100
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -70,6 +72,32 @@ def over_nbd(job: Job, uri: str, prefix: Sequence[str] = ()) -> Result:
 def on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> Result:
     """Runs the job against a file that exists, with plain pread and pwrite."""
     return _run(job, [*prefix], ["--ioengine=psync", f"--filename={path}", "--allow_file_create=0"])
+
+
+def rate(printed: str) -> float | None:
+    """Bytes a second of the last job in what fio printed, which had one request under way at a time; None where there
+    is no result. fio's own figure, but where the job took less than `MILLISECONDS_MIN`, as fio counts in milliseconds,
+    its bytes over the sum of its requests' latencies, if it was reading (what it writes is written by an fsync, which
+    is in none of them)."""
+    answer = _first_json(printed)
+    jobs = answer.get("jobs") if answer else None
+    if not jobs or jobs[-1]["error"]:
+        return None
+    side = jobs[-1]["read"] if jobs[-1]["read"]["total_ios"] else jobs[-1]["write"]
+    latencies_ns = side["lat_ns"]["mean"] * side["total_ios"]
+    if side is jobs[-1]["read"] and side["runtime"] < MILLISECONDS_MIN and latencies_ns:
+        return float(side["io_bytes"] / latencies_ns * 1e9)
+    return float(side["bw_bytes"]) or None
+
+
+def _first_json(printed: str) -> dict[str, Any] | None:
+    """fio complains before and after it."""
+    start = printed.find("{")
+    try:
+        answer = json.JSONDecoder().raw_decode(printed, start)[0] if start >= 0 else None
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
 
 
 def _run(job: Job, prefix: Sequence[str], target: Sequence[str]) -> Result:

@@ -2,11 +2,20 @@
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.settings import Settings
+from cheetah.bench.storage.steps.carving import carvers
 from cheetah.bench.storage.steps.copying import Copy
 from cheetah.bench.storage.steps.hashes import Hash
+from cheetah.bench.storage.steps.matrix import cells, largest_file_bytes
+from cheetah.bench.storage.steps.recover import Recover, Sorter, Tar
 from cheetah.bench.storage.steps.step import Base, Command, NotReached, Place, Skipped, Step
+from cheetah.bench.storage.steps.strings import Strings
+from cheetah.bench.storage.steps.tools import described
+from cheetah.bench.storage.steps.unallocated import Unallocated
+from cheetah.bench.units import MIB
 
-__all__ = ["Base", "Command", "NotReached", "Place", "Skipped", "Step", "steps"]
+__all__ = ["Base", "Command", "NotReached", "Place", "Skipped", "Step", "described", "need_bytes", "steps"]
+
+MARGIN_BYTES = 64 * MIB
 
 
 def steps(settings: Settings) -> list[Step]:
@@ -26,8 +35,18 @@ def steps(settings: Settings) -> list[Step]:
     return [step for step in every if step.key in chosen]
 
 
+def need_bytes(settings: Settings, image_bytes: int) -> int:
+    """The room that a target should have. An estimate: the image, what is made of it, and an archive of that, or the
+    largest file of the matrix. A step that makes more of an unusual image fails, which is said."""
+    chosen = steps(settings)
+    cells_bytes = largest_file_bytes(settings.extent) if any(_is(step, "fio") for step in chosen) else 0
+    working = any(not _is(step, "fio") for step in chosen)
+    return max(3 * image_bytes if working else 0, cells_bytes) + MARGIN_BYTES
+
+
 def _every(settings: Settings) -> list[Step]:
-    return [Copy(), Hash("md5sum"), Hash("sha256sum")]
+    examiner: list[Step] = [Copy(), Hash("md5sum"), Hash("sha256sum"), Strings(), Unallocated(), *carvers()]
+    return [*examiner, Recover(), Tar(), Sorter(), *cells(settings.extent)]
 
 
 def _is(step: Step, wanted: str) -> bool:

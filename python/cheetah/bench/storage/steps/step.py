@@ -1,9 +1,12 @@
 """A step: one piece of work that an examiner's tools do on a target, measured as a whole."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
+
+FULL_BELOW_BYTES = 64 << 10
 
 
 class NotReached(Exception):
@@ -41,6 +44,14 @@ class Command:
     """Exit codes that mean that it did its work."""
 
 
+def full(place: Place, tool: str) -> str:
+    """The complaint about a tool that keeps to itself what it could not write, if the target is full; else ""."""
+    space = os.statvfs(place.directory)
+    if space.f_bfree * space.f_frsize >= FULL_BELOW_BYTES:
+        return ""
+    return f"the target is full, and {tool} does not say what it could not write"
+
+
 class Step(Protocol):
     """One step. It has no state: the same one is used on every target, as often as there are repetitions."""
 
@@ -75,13 +86,17 @@ class Step(Protocol):
         """
 
     def outputs(self, place: Place) -> Sequence[Path]:
-        """Files and directories it makes. They are removed before it, and after it unless a later step reads them."""
+        """Files and directories it makes. They are removed before `commands` is asked, and once nothing needs them."""
 
     def needs(self, place: Place) -> Sequence[Path]:
-        """What a step before it has left for it: files or directories. Kept until it is done."""
+        """What a step before it has left for it: files or directories, which are kept until it is done."""
 
     def rate(self, printed: str) -> float | None:
         """Bytes a second, where the tool itself tells them in what it printed; None for all others."""
+
+    def failure(self, place: Place, printed: str) -> str:
+        """Why it has failed although its exit code was good, a sentence; "" where it has not. Asked after it, with what
+        it printed: some tools do not tell otherwise."""
 
     def warnings(self, place: Place) -> Sequence[str]:
         """What whoever reads its figures has to know of them, here: a sentence each."""
@@ -111,6 +126,10 @@ class Base:
     def rate(self, printed: str) -> float | None:
         """The tool tells none."""
         return None
+
+    def failure(self, place: Place, printed: str) -> str:
+        """Its exit code is to be believed."""
+        return ""
 
     def warnings(self, place: Place) -> Sequence[str]:
         """Nothing to be said."""

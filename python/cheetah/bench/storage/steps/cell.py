@@ -1,0 +1,132 @@
+"""One cell of the matrix: files of one size, read or written in records of one size, in one order."""
+
+import dataclasses
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cheetah.bench import fio
+from cheetah.bench.storage.steps.step import Base, Command, Place
+from cheetah.bench.units import MIB, iec
+
+STRIDE_RECORDS = 17
+"""From one record of a strided read to the next, as iozone has it."""
+DIRECT_RECORD_BYTES = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """An order of access."""
+
+    key: str
+    title: str
+    rw: str
+    """As fio has it; `{back}` and `{skip}` are the sizes that it takes for going backward and for leaving out."""
+    timed: bool = False
+    """Whether it is cut off at the limit of time; what writes or reads the whole file in order is not."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes."""
+        return "write" in self.rw
+
+
+WRITE, REREAD, STRIDED = "write", "reread", "strided"
+OPERATIONS = (
+    Operation(WRITE, "write", "write"),
+    Operation("rewrite", "rewrite", "write"),
+    Operation("read", "read", "read"),
+    Operation(REREAD, "reread", "read"),
+    Operation("random-read", "random read", "randread", timed=True),
+    Operation("random-write", "random write", "randwrite", timed=True),
+    Operation("backward", "backward read", "read:-{back}", timed=True),
+    Operation(STRIDED, "strided read", "read:{skip}", timed=True),
+)
+
+
+class Cell(Base):
+    """fio with plain reads and writes, one at a time, past the page cache where the target lets it."""
+
+    tools = ("fio",)
+    after = ()
+    reads = False
+
+    def __init__(self, operation: Operation, size_bytes: int, record_bytes: int, limit_s: float) -> None:
+        self._operation = operation
+        self._size_bytes = size_bytes
+        self._record_bytes = record_bytes
+        self._limit_s = limit_s
+        self.key = f"fio/{operation.key}/{iec(size_bytes)}/{iec(record_bytes)}"
+        self.title = f"{operation.title}, {iec(record_bytes)} of {iec(size_bytes)}"
+
+    def needs(self, place: Place) -> Sequence[Path]:
+        """The file, which a cell before it may have left; else it is made."""
+        return () if self._operation.key == WRITE else (self._file(place),)
+
+    def outputs(self, place: Place) -> Sequence[Path]:
+        """A new file, if that is what is measured; it stays for the next cells."""
+        return (self._file(place),) if self._operation.key == WRITE else ()
+
+    def commands(self, place: Place) -> Sequence[Command]:
+        """One. To read again, it reads twice, and the second time counts."""
+        file = self._file(place)
+        if self._operation.key != WRITE and not (file.exists() and file.stat().st_size == self._size_bytes):
+            _fill(file, self._size_bytes)
+        return (Command(self._argv(file, takes_direct(place.directory))),)
+
+    def rate(self, printed: str) -> float | None:
+        """As fio has it."""
+        return fio.rate(printed)
+
+    def warnings(self, place: Place) -> Sequence[str]:
+        """How it is read and written where the page cache cannot be left out."""
+        if takes_direct(place.directory):
+            return ()
+        if self._operation.key == REREAD:
+            return ("the target takes no direct I/O: this is read from memory",)
+        return ("the target takes no direct I/O: through the page cache, which was dropped before",)
+
+    def _file(self, place: Place) -> Path:
+        return place.directory / f"fio-{iec(self._size_bytes)}.dat"
+
+    def _argv(self, file: Path, direct: bool) -> tuple[str, ...]:
+        operation, record_bytes = self._operation, self._record_bytes
+        # fio adds this to where the last record ended; one record back would be the same one for ever.
+        rw = operation.rw.format(back=2 * record_bytes, skip=(STRIDE_RECORDS - 1) * record_bytes)
+        job = [f"--name={operation.key}", f"--rw={rw}", f"--bs={record_bytes}", f"--size={self._size_bytes}"]
+        job += [f"--filename={file}", "--ioengine=psync", "--thread", f"--direct={int(direct)}", "--invalidate=0"]
+        if operation.writes:
+            job += ["--fallocate=none", "--end_fsync=1"]
+        if operation.key == STRIDED:
+            job += [f"--io_size={self._size_bytes // (STRIDE_RECORDS * record_bytes) * record_bytes}"]
+        if operation.timed:
+            job += [f"--runtime={self._limit_s:g}s"]
+        again = ["--stonewall", *job] if operation.key == REREAD else []
+        return ("fio", "--output-format=json", *job, *again)
+
+
+def takes_direct(directory: Path) -> bool:
+    """Whether files there can be read and written past the page cache."""
+    path = directory / ".direct"
+    page = mmap.mmap(-1, DIRECT_RECORD_BYTES)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+        try:
+            return os.pwrite(file, page, 0) == os.preadv(file, [page], 0) == DIRECT_RECORD_BYTES
+        finally:
+            os.close(file)
+    except OSError:
+        return False
+    finally:
+        path.unlink(missing_ok=True)
+        page.close()
+
+
+def _fill(file: Path, size_bytes: int) -> None:
+    """A file of random bytes, on the target when this returns."""
+    with file.open("wb") as out:
+        for start in range(0, size_bytes, MIB):
+            out.write(os.urandom(min(MIB, size_bytes - start)))
+        out.flush()
+        os.fsync(out.fileno())

@@ -1,0 +1,38 @@
+"""The matrix: sizes of files × sizes of records × orders of access, as iozone has it, through fio."""
+
+from collections.abc import Iterator
+
+from cheetah.bench.storage.settings import Extent
+from cheetah.bench.storage.steps.cell import OPERATIONS, STRIDE_RECORDS, STRIDED, Cell
+from cheetah.bench.units import GIB, KIB, MIB
+
+SIZES = {
+    Extent.QUICK: (16 * MIB,),
+    Extent.NORMAL: (MIB, 64 * MIB),
+    Extent.FULL: tuple(64 * KIB << shift for shift in range(0, 17, 2)),
+}
+RECORDS = {
+    Extent.QUICK: (4 * KIB, MIB),
+    Extent.NORMAL: (4 * KIB, 64 * KIB, MIB),
+    Extent.FULL: tuple(4 * KIB << shift for shift in range(0, 13, 2)),
+}
+LIMIT_S = {Extent.QUICK: 1.0, Extent.NORMAL: 5.0, Extent.FULL: 60.0}
+assert SIZES[Extent.FULL][-1] == 4 * GIB and RECORDS[Extent.FULL][-1] == 16 * MIB
+
+
+def cells(extent: Extent) -> Iterator[Cell]:
+    """All cells, those on the same file one after the other, the writing of a new one first.
+
+    A record is no larger than the file, and a strided read finds at least two of them.
+    """
+    for size_bytes in SIZES[extent]:
+        for record_bytes in RECORDS[extent]:
+            for operation in OPERATIONS:
+                least_bytes = record_bytes * (2 * STRIDE_RECORDS if operation.key == STRIDED else 1)
+                if least_bytes <= size_bytes:
+                    yield Cell(operation, size_bytes, record_bytes, LIMIT_S[extent])
+
+
+def largest_file_bytes(extent: Extent) -> int:
+    """What the target has to have room for."""
+    return max(SIZES[extent])

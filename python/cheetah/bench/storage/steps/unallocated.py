@@ -1,0 +1,28 @@
+"""What no file owns is extracted, of every file system in the image."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cheetah.bench.storage.steps import volumes
+from cheetah.bench.storage.steps.step import Base, Command, Place
+
+
+class Unallocated(Base):
+    """`blkls`, one file for each file system."""
+
+    key = "unallocated"
+    title = "extract unallocated"
+    tools = ("blkls", *volumes.TOOLS)
+
+    def outputs(self, place: Place) -> Sequence[Path]:
+        """The extracts."""
+        return sorted(place.directory.glob("unallocated-*.raw"))
+
+    def commands(self, place: Place) -> Sequence[Command]:
+        """One for each file system."""
+        self.require(place)
+        # The source is asked what is in it, not the copy: nothing of that is to be in memory.
+        return [
+            Command(("blkls", *volume.at, str(place.image)), place.directory / f"unallocated-{volume.start}.raw")
+            for volume in volumes.volumes(place.source)
+        ]

@@ -1,0 +1,71 @@
+"""The file systems in an image, as The Sleuth Kit finds them."""
+
+import dataclasses
+import functools
+import re
+import subprocess
+from pathlib import Path
+
+from cheetah.bench.storage.steps.step import Skipped
+
+TOOLS = ("mmls", "fsstat")
+SECTOR_BYTES = 512
+"""In which The Sleuth Kit's `-o` counts, unless it is told otherwise."""
+LOOK_LIMIT_S = 300
+_UNITS = re.compile(r"Units are in (\d+)-byte sectors")
+# Slot, start, end, length; a partition's slot is a number, what is not allotted has dashes or "Meta".
+_PARTITION = re.compile(r"^\d+:\s+[\d:]+\s+(\d+)\s+\d+\s+\d+\s", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Volume:
+    """A file system."""
+
+    start: int
+    """In sectors of `SECTOR_BYTES`."""
+    fs: str
+    """As The Sleuth Kit calls it: "ext4", "ntfs"."""
+
+    @property
+    def at(self) -> tuple[str, ...]:
+        """The options by which the tools find it."""
+        return ("-o", str(self.start)) if self.start else ()
+
+
+def volumes(image: Path) -> tuple[Volume, ...]:
+    """Those of every partition; of the whole image where no partition has one. Skipped where there is none.
+
+    The image is looked at once, so that this can be asked of one that is measured elsewhere.
+    """
+    state = image.stat()
+    found = _volumes(image, state.st_size, state.st_mtime_ns)
+    if not found:
+        raise Skipped("The Sleuth Kit knows no file system in the image")
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _volumes(image: Path, _size: int, _mtime_ns: int) -> tuple[Volume, ...]:
+    found = tuple(volume for start in _partitions(image) if (volume := _volume(image, start)))
+    return found or tuple(volume for volume in (_volume(image, 0),) if volume)
+
+
+def _partitions(image: Path) -> list[int]:
+    table = _asked("mmls", str(image))
+    units = _UNITS.search(table)
+    scale = int(units.group(1)) // SECTOR_BYTES if units else 1
+    return [int(start) * scale for start in _PARTITION.findall(table)]
+
+
+def _volume(image: Path, start: int) -> Volume | None:
+    fs = _asked("fsstat", "-t", "-o", str(start), str(image)).strip()
+    return Volume(start, fs) if fs else None
+
+
+def _asked(*argv: str) -> str:
+    """What a tool answers; nothing where it fails, which says that there is nothing it understands."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Skipped(f"{argv[0]} did not end within {LOOK_LIMIT_S} s of looking at the image") from None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
