@@ -12,6 +12,7 @@ from cheetah.bench.figure import Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.process import run, timed
 from cheetah.bench.rounds import interleave
+from cheetah.bench.storage.steps.carving import SCALPEL_CONFIG
 from cheetah.bench.units import GIB, KIB, MIB, iec
 
 OURS = "drive, ext4 on its mount"
@@ -31,14 +32,6 @@ TABLE = (
     ("backward", "backward read", 3.59),
     ("strided", "strided read", 1.49),
 )
-
-SCALPEL_CONFIG = """\
-jpg y 5000000 \\xff\\xd8\\xff\\xe0\\x00\\x10 \\xff\\xd9
-png y 5000000 \\x89PNG \\xff\\xfc\\xfd\\xfe
-gif y 5000000 \\x47\\x49\\x46\\x38\\x39\\x61 \\x00\\x3b
-pdf y 5000000 %PDF %EOF\\x0d REVERSE
-htm n 50000 <html </html>
-"""
 
 
 def table(directory, size_bytes, runtime_s):
@@ -104,12 +97,9 @@ def measure_table(sides, size_bytes, settings):
 def measure_applications(scratch, sides, images, settings):
     """The figures of tar, sorter, scalpel and md5sum."""
     rounds = min(settings.rounds, APPLICATION_ROUNDS_MAX)
-    config = scratch.path("scalpel.conf")
-    with open(config, "w", encoding="utf-8") as file:
-        file.write(SCALPEL_CONFIG)
     tools = (
         ("sorter", lambda image, out: ["sorter", "-m", "/", "-d", out, "-f", "ext4", image]),
-        ("scalpel", lambda image, out: ["scalpel", "-c", config, "-o", os.path.join(out, "carved"), image]),
+        ("scalpel", lambda image, out: ["scalpel", "-c", str(SCALPEL_CONFIG), "-o", os.path.join(out, "carved"), image]),
         ("md5sum", lambda image, out: ["md5sum", image]),
     )
     seconds = (Metric("seconds", "", "s", "lower"),)
