@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from cheetah.bench.failure import BenchError
+
 
 @dataclasses.dataclass(frozen=True)
 class Ready:
@@ -32,3 +34,7 @@ class Target(Protocol):
 
         BenchError where it cannot be: one sentence, which is told of each of its steps.
         """
+
+
+class Missing(BenchError):
+    """A program that is needed to make a target is not installed: its steps are skipped, which is no failure."""

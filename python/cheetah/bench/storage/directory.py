@@ -1,0 +1,111 @@
+"""A target that is there: a directory on any disk, array, share or mounted drive."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from cheetah.bench.failure import BenchError
+from cheetah.bench.storage import filesystem, mounts
+from cheetah.bench.storage.target import Ready
+from cheetah.bench.storage.work import Work
+from cheetah.bench.units import MIB
+
+# What directories, journals and small files of ours take besides.
+MARGIN_BYTES = 16 * MIB
+
+
+@dataclasses.dataclass(frozen=True)
+class DirectoryTarget:
+    """A directory; with `fs`, a file with that file system in it, in the directory."""
+
+    name: str
+    directory: Path
+    out: Path
+    """Where the run keeps its results; noted in what is made in the directory."""
+    file_bytes: int
+    """The largest file that will be written."""
+    fs: str | None = None
+    readahead_bytes: int | None = None
+
+    @contextlib.contextmanager
+    def enter(self, need_bytes: int) -> Iterator[Ready]:
+        """A new directory in it, and nothing of that afterwards."""
+        size = need_bytes
+        if self.fs is not None:
+            filesystem.check(self.fs, self.file_bytes)
+            size = filesystem.size_for(self.fs, need_bytes)
+        self._check(size)
+        with Work(self.directory, self.out) as work:
+            try:
+                ready = self._plain(work) if self.fs is None else self._with_fs(work, self.fs, size)
+            except OSError as error:
+                raise BenchError(f"{self.directory}: {error.strerror}") from error
+            yield ready
+
+    def _check(self, size_bytes: int) -> None:
+        """Before a byte is written."""
+        if not self.directory.is_dir():
+            raise BenchError(f"{self.directory} is no directory: name one that exists")
+        mount = mounts.of(self.directory)
+        if mount and "ro" in mount.options.split(","):
+            raise BenchError(f"{self.directory} is read-only: {mount.point} is mounted so")
+        if not os.access(self.directory, os.W_OK | os.X_OK):
+            raise BenchError(f"{self.directory} cannot be written to by this user")
+        require_space(self.directory, size_bytes + MARGIN_BYTES)
+
+    def _plain(self, work: Work) -> Ready:
+        directory = Path(work.make_dir("files"))
+        mount = mounts.of(directory)
+        device = mounts.device(mount) if mount else None
+        return Ready(directory, device, (), {"directory": str(self.directory), **about(mount, device, directory)})
+
+    def _with_fs(self, work: Work, fs: str, size_bytes: int) -> Ready:
+        path = work.directory / f"{work.directory.name}.{fs}"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            # All of it at once: a disk that fills up halfway would be a broken file system.
+            os.posix_fallocate(handle, 0, size_bytes)
+        finally:
+            os.close(handle)
+        disk = filesystem.on(work, path, fs, self.readahead_bytes)
+        below = mounts.of(self.directory)
+        told = {
+            "directory": str(self.directory), "on": below.fs if below else "?", **disk.about, "free": free(disk.directory)
+        }  # fmt: skip
+        files = disk.directory / "files"
+        files.mkdir(mode=0o700)
+        return Ready(files, disk.device, (path,), told)
+
+
+def require_space(directory: Path, need_bytes: int) -> None:
+    """BenchError where a directory's file system has less than that free."""
+    told = os.statvfs(directory)
+    there = told.f_bavail * told.f_frsize
+    if there < need_bytes:
+        raise BenchError(
+            f"{directory} has {there / MIB:,.0f} MiB free, and {need_bytes / MIB:,.0f} MiB are needed:"
+            " make room, or take a smaller image"
+        )
+
+
+def free(directory: Path) -> str:
+    """As reports say it."""
+    told = os.statvfs(directory)
+    return f"{told.f_bavail * told.f_frsize / MIB:,.0f} MiB"
+
+
+def about(mount: mounts.Mount | None, device: str | None, directory: Path) -> dict[str, str]:
+    """What a report says of the file system a directory is on."""
+    if mount is None:
+        return {"free": free(directory), "device": "unknown: the kernel does not tell"}
+    told = {"file system": mount.fs, "mounted at": str(mount.point), "mount options": mount.options}
+    if device is None:
+        told["device"] = f"{mount.source}: not one block device, so what it moves is not counted"
+    else:
+        told["device"] = mounts.name_of(device)
+    bdi = Path(f"/sys/class/bdi/{mount.device}/read_ahead_kb")
+    if bdi.exists():
+        told["read-ahead"] = f"{int(bdi.read_text(encoding='ascii'))} KiB"
+    return {**told, "free": free(directory)}

@@ -1,0 +1,175 @@
+"""A file system in a file: on a loop device, made, mounted, unmounted, let go of. Needs root."""
+
+import dataclasses
+import os
+import shutil
+import time
+from pathlib import Path
+
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
+from cheetah.bench.storage import mounts
+from cheetah.bench.storage.target import Missing
+from cheetah.bench.units import GIB, MIB, iec
+from cheetah.bench.verbs import Holder
+
+# A tool that was ended may hold its files a little longer.
+PATIENCE_S = 20.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A file system: how it is made and mounted, and what it takes."""
+
+    make: tuple[str, ...]
+    mount: tuple[str, ...]
+    size_min: int
+    """Bytes; smaller ones cannot be made."""
+    own_share: float
+    """How much of the device it may keep for itself, besides `own_bytes`."""
+    own_bytes: int
+    file_bytes_max: int | None = None
+
+
+_MOUNT = ("mount", "-o", "noatime", "-t")
+
+# Nothing is left to be initialised in the background, where it would disturb what is measured.
+KINDS = {
+    "ext4": Kind(
+        ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
+        (*_MOUNT, "ext4"), 16 * MIB, 0.04, 40 * MIB,
+    ),
+    "xfs": Kind(("mkfs.xfs", "-q", "-f"), (*_MOUNT, "xfs"), 300 * MIB, 0.02, 100 * MIB),
+    "btrfs": Kind(("mkfs.btrfs", "-q", "-f"), (*_MOUNT, "btrfs"), 256 * MIB, 0.1, 256 * MIB),
+    "vfat": Kind(("mkfs.vfat", "-F", "32"), (*_MOUNT, "vfat"), 64 * MIB, 0.01, 8 * MIB, 4 * GIB - 1),
+    "ntfs": Kind(
+        ("mkntfs", "--quick", "--force", "--quiet"), ("ntfs-3g", "-o", "big_writes,noatime"), 16 * MIB, 0.02, 64 * MIB
+    ),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """A file system that is mounted."""
+
+    directory: Path
+    """Its root."""
+    device: str
+    """Of its loop device, "major:minor"."""
+    about: dict[str, str]
+
+
+def size_for(fs: str, need_bytes: int) -> int:
+    """How large the device must be so that so many bytes fit: whole MiB."""
+    kind = KINDS[fs]
+    size = max(kind.size_min, int(need_bytes * (1 + kind.own_share)) + kind.own_bytes)
+    return -(-size // MIB) * MIB
+
+
+def check(fs: str, file_bytes: int) -> None:
+    """Missing where its programs are not installed; BenchError where it cannot hold a file of that size, or without
+    root."""
+    kind = KINDS[fs]
+    for program in (kind.make[0], kind.mount[0]):
+        if shutil.which(program, path=_path()) is None:
+            raise Missing(f"{fs} needs {program}, which is not installed")
+    if kind.file_bytes_max is not None and file_bytes > kind.file_bytes_max:
+        raise BenchError(f"{fs} takes no file of 4 GiB or more, and the image has {file_bytes / GIB:.1f} GiB")
+    if os.geteuid() != 0:
+        raise BenchError(f"{fs} in a file needs root, for loop devices and mounting: run as root")
+
+
+def _path() -> str:
+    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+
+
+class _Loop:
+    """A loop device over a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = ""
+
+    def attach(self) -> None:
+        """Unbuffered where that works: buffered, every byte would be cached twice."""
+        argv = ["losetup", "--find", "--show"]
+        try:
+            device = run([*argv, "--direct-io=on", str(self._path)])
+        except BenchError:
+            device = run([*argv, str(self._path)])
+        self.name = Path(device.strip()).name
+
+    def detach(self) -> None:
+        """Lets go of it, also where attaching it was interrupted; waits until the kernel has done so."""
+        deadline = time.monotonic() + PATIENCE_S
+        while ours := [name for name, file in mounts.loops().items() if self._is_ours(name, file)]:
+            for name in ours:
+                run(["losetup", "--detach", f"/dev/{name}"], check=False)
+            if time.monotonic() > deadline:
+                raise BenchError(f"/dev/{ours[0]} is still in use: `losetup --detach /dev/{ours[0]}` when it is not")
+            time.sleep(0.02)
+
+    def _is_ours(self, name: str, file: str) -> bool:
+        # Of a file in a mount that is gone, the kernel tells no more than its name.
+        return file == str(self._path) or (name == self.name and Path(file).name.startswith(self._path.name))
+
+
+def attach_loop(holder: Holder, path: Path) -> str:
+    """A loop device over the file until `holder` is left; returns its name in /dev."""
+    loop = _Loop(path)
+    holder.at_exit(loop.detach)
+    loop.attach()
+    return loop.name
+
+
+def on(holder: Holder, path: Path, fs: str, readahead_bytes: int | None = None) -> Disk:
+    """Makes a file system in the file and mounts it until `holder` is left."""
+    kind = KINDS[fs]
+    loop = attach_loop(holder, path)
+    run([*kind.make, f"/dev/{loop}"])
+    if readahead_bytes is not None:
+        _read_ahead(Path(f"/sys/block/{loop}/queue/read_ahead_kb"), readahead_bytes)
+    directory = Path(holder.make_dir(fs))
+    holder.at_exit(unmount, directory)
+    run([*kind.mount, f"/dev/{loop}", str(directory)])
+    mounted = mounts.of(directory)
+    device = Path(f"/sys/block/{loop}/dev").read_text(encoding="ascii").strip()
+    bdi = _bdi(fs, directory, device)
+    if readahead_bytes is not None and bdi is not None:
+        _read_ahead(bdi, readahead_bytes)
+    direct = Path(f"/sys/block/{loop}/loop/dio").read_text(encoding="ascii").strip() == "1"
+    about = {
+        "file system": fs,
+        "mount options": mounted.options if mounted else "?",
+        "loop device": "direct" if direct else "buffered: its file is cached as well",
+        "read-ahead": f"{int(bdi.read_text(encoding='ascii'))} KiB" if bdi else "?",
+    }
+    return Disk(directory, device, about)
+
+
+def _bdi(fs: str, directory: Path, device: str) -> Path | None:
+    """Where the kernel keeps what it reads ahead for this file system; some have a place of their own for it."""
+    places = [Path(f"/sys/class/bdi/{device}-fuseblk"), Path(f"/sys/class/bdi/{device}")]
+    if fs == "btrfs":
+        name = mounts.name_of(device)
+        places = [one.parent.parent / "bdi" for one in Path("/sys/fs/btrfs").glob(f"*/devices/{name}")] + places
+    return next((place / "read_ahead_kb" for place in places if (place / "read_ahead_kb").exists()), None)
+
+
+def _read_ahead(place: Path, readahead_bytes: int) -> None:
+    try:
+        place.write_text(str(readahead_bytes >> 10), encoding="ascii")
+    except OSError as error:
+        raise BenchError(f"read-ahead of {iec(readahead_bytes)} cannot be set: {place}: {error.strerror}") from error
+
+
+def unmount(directory: Path) -> None:
+    """Unmounts what is mounted there, waiting a little for whoever still has files open."""
+    deadline = time.monotonic() + PATIENCE_S
+    while mounts.at(directory):
+        try:
+            run(["umount", str(directory)], timeout_s=300)
+        except BenchError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)

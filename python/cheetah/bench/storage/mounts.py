@@ -1,0 +1,110 @@
+"""What is mounted where, as the kernel tells it: /proc/self/mountinfo and /sys."""
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mount:
+    """One line of mountinfo."""
+
+    number: int
+    device: str
+    """ "major:minor"; 0:N where no block device stands behind it."""
+    point: Path
+    options: str
+    fs: str
+    """Its type: "ext4", "fuse.cheetah"."""
+    source: str
+
+
+def table() -> list[Mount]:
+    """All mounts, the latest last."""
+    mounts = []
+    for line in MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        left, _, right = line.partition(" - ")
+        number, _, device, _, point, options = left.split(" ")[:6]
+        fs, source, more = (right.split(" ") + ["", ""])[:3]
+        # The mount's own options, then those of the file system, each once.
+        merged = ",".join(dict.fromkeys([*options.split(","), *more.split(",")]))
+        mounts.append(Mount(int(number), device, Path(_plain(point)), merged, fs, _plain(source)))
+    return mounts
+
+
+def _plain(text: str) -> str:
+    """mountinfo writes white space and backslashes as three octal digits."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def of(path: Path) -> Mount | None:
+    """The mount a path is on, whatever is mounted over or bound to what. OSError where there is no such path."""
+    handle = os.open(path, os.O_PATH)
+    try:
+        told = Path(f"/proc/self/fdinfo/{handle}").read_text(encoding="ascii")
+    finally:
+        os.close(handle)
+    match = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
+    return next((mount for mount in table() if match and mount.number == int(match[1])), None)
+
+
+def at(point: Path) -> bool:
+    """Whether something is mounted exactly there. Asks only the kernel's list: a dead mount is not touched."""
+    return any(mount.point == point for mount in table())
+
+
+def below(path: Path) -> list[Path]:
+    """Mount points at or below a path, the deepest first."""
+    found = {mount.point for mount in table() if mount.point.is_relative_to(path)}
+    return sorted(found, key=lambda point: len(point.parts), reverse=True)
+
+
+def device(mount: Mount) -> str | None:
+    """The block device whose counters tell what the mount moves; None where there is none, or more than one."""
+    if is_block(mount.device):
+        return mount.device
+    if mount.fs == "btrfs":
+        return _of_btrfs(mount.source)
+    return None
+
+
+def is_block(number: str) -> bool:
+    """Whether "major:minor" is a block device."""
+    return Path(f"/sys/dev/block/{number}").exists()
+
+
+def _of_btrfs(source: str) -> str | None:
+    """btrfs has a device number of its own; what it is on counts only where that is a single device."""
+    try:
+        status = os.stat(source)
+    except OSError:
+        return None
+    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    if not is_block(number):
+        return None
+    name = Path(f"/sys/dev/block/{number}").resolve().name
+    for devices in Path("/sys/fs/btrfs").glob("*/devices"):
+        names = [entry.name for entry in devices.iterdir()]
+        if name in names:
+            return number if len(names) == 1 else None
+    return number
+
+
+def name_of(number: str) -> str:
+    """What /dev calls a block device."""
+    return Path(f"/sys/dev/block/{number}").resolve().name
+
+
+def loops() -> dict[str, str]:
+    """Each loop device that is in use, by its name ("loop3"), and the file behind it."""
+    found = {}
+    for told in Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            found[told.parent.parent.name] = told.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")
+        except OSError:
+            # It was let go of meanwhile.
+            continue
+    return found

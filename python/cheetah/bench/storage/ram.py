@@ -1,0 +1,123 @@
+"""A target that is made on the spot: a drive over nodes, mounted, with a file system on it. Needs root and FUSE."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from cheetah.bench import verbs
+from cheetah.bench.failure import BenchError
+from cheetah.bench.storage import filesystem, mounts
+from cheetah.bench.storage.directory import free
+from cheetah.bench.storage.settings import DrivePlan
+from cheetah.bench.storage.target import Missing, Ready
+from cheetah.bench.storage.work import Work, uninterrupted
+from cheetah.bench.units import GIB, MIB, iec
+
+# Of the machine's memory this stays for the tools and for what is cached.
+KEPT_BYTES = 256 * MIB
+
+
+def parent() -> Path:
+    """Where the mount points and the drive file are while a drive is there."""
+    return Path(tempfile.gettempdir())
+
+
+@dataclasses.dataclass(frozen=True)
+class DriveTarget:
+    """A drive that is not there yet."""
+
+    name: str
+    plan: DrivePlan
+    fs: str
+    out: Path
+    file_bytes: int
+    """The largest file that will be written."""
+    readahead_bytes: int | None = None
+
+    @contextlib.contextmanager
+    def enter(self, need_bytes: int) -> Iterator[Ready]:
+        """Nodes, a drive, a mount, a file system; all of it gone afterwards, and its memory wiped."""
+        filesystem.check(self.fs, self.file_bytes)
+        if not os.path.exists("/dev/fuse"):
+            raise BenchError("/dev/fuse is not there, and a drive is mounted with it: `modprobe fuse`")
+        if shutil.which("fusermount3") is None and os.geteuid() != 0:
+            raise Missing("mounting a drive needs fusermount3, which is not installed")
+        size = filesystem.size_for(self.fs, need_bytes)
+        if self.plan.local:
+            _check_memory(size, self.plan.local)
+        with Work(parent(), self.out) as work:
+            try:
+                ready = self._made(work, size)
+            except OSError as error:
+                raise BenchError(f"{self.name}: {error}") from error
+            yield ready
+
+    def _made(self, work: Work, size_bytes: int) -> Ready:
+        started = self._nodes(work, size_bytes)
+        nodes = [node.nbd for node in started] or list(self.plan.nodes)
+        # The work directory's name is in the mounted file's, and so in what the kernel says of the loop device.
+        drive = work.directory / f"{work.directory.name}.drive"
+        work.at_exit(_destroy, drive)
+        argv = ["create", str(drive), "--nodes", ",".join(nodes), "--layout", self.plan.layout]
+        argv += ["--unit", iec(self.plan.unit_bytes)] if self.plan.layout == "stripe" else []
+        with uninterrupted():
+            made = verbs.call([*argv, "--size", iec(size_bytes)])
+        for node in started:
+            node.wait_for_memory()
+        # It is unmounted by its own process when that is stopped; if that was killed, by us.
+        work.at_exit(_unmount, work.directory)
+        _, mounted = verbs.mount(work, str(drive), writable=True)
+        disk = filesystem.on(work, Path(mounted), self.fs, self.readahead_bytes)
+        files = disk.directory / "files"
+        files.mkdir(mode=0o700)
+        told = {
+            "drive": str(made.get("layout", self.plan.layout)),
+            "unit": iec(self.plan.unit_bytes) if self.plan.layout == "stripe" else "none",
+            "nodes": ", ".join(nodes) + (" (started for this)" if started else ""),
+            "size": iec(size_bytes),
+        }
+        return Ready(files, disk.device, (Path(mounted),), {**told, **disk.about, "free": free(disk.directory)})
+
+    def _nodes(self, work: Work, size_bytes: int) -> list[verbs.Node]:
+        """Those that are started for the run, each with memory for its share."""
+        return [verbs.node(work, share(size_bytes, self.plan.local)) for _ in range(self.plan.local)]
+
+
+def share(size_bytes: int, nodes: int) -> int:
+    """What one of so many nodes is to hold, the largest unit's rounding included."""
+    return -(-size_bytes // nodes) + 4 * MIB
+
+
+def _check_memory(size_bytes: int, nodes: int) -> None:
+    """Before anything is started: a machine that runs out of memory kills whatever it likes."""
+    need = nodes * verbs.lent(share(size_bytes, nodes)) + KEPT_BYTES
+    there = _available()
+    if there < need:
+        raise BenchError(
+            f"{nodes} nodes on this machine need {need / GIB:.1f} GiB of memory, and {there / GIB:.1f} GiB are there:"
+            " use nodes on other machines, or a smaller image"
+        )
+
+
+def _available() -> int:
+    """Memory that can be had without swapping, in bytes."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    raise BenchError("/proc/meminfo does not say how much memory is available")
+
+
+def _unmount(directory: Path) -> None:
+    for point in mounts.below(directory):
+        filesystem.unmount(point)
+
+
+def _destroy(drive: Path) -> None:
+    """Gives the memory back to the nodes; they are told to even if the mount's process did not end in good order."""
+    if drive.exists():
+        verbs.call(["destroy", str(drive), "--force"])

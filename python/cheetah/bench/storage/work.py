@@ -1,0 +1,143 @@
+"""A directory of ours in a target, and what is to be taken down with it, whatever happens."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import Process
+from cheetah.bench.storage import mounts
+
+PREFIX = "cheetah-bench-"
+MARKER = "made-by-cheetah-bench.json"
+
+
+class Work:
+    """A new directory within `parent`, for this user alone. All that was started, mounted or made is gone when the
+    `with` block is left, last come first, and so is the directory. Takes note of `out`, so that whoever finds it after
+    a power cut knows whose it was.
+
+    BenchError where it cannot be made, or not be taken down whole.
+    """
+
+    def __init__(self, parent: Path, out: Path) -> None:
+        self._parent = parent
+        self._out = out
+        self._exits = contextlib.ExitStack()
+        self._problems: list[str] = []
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._parent))
+            try:
+                (self.directory / MARKER).write_text(json.dumps(_identity(self._out)), encoding="utf-8")
+            except BaseException:
+                shutil.rmtree(self.directory, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise BenchError(f"{self._parent}: no directory can be made there: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with uninterrupted():
+            self._exits.close()
+            self._attempt(remove, self.directory)
+        if self._problems:
+            said = "; ".join(self._problems)
+            if error is None:
+                raise BenchError(said)
+            print(f"warning: {said}", file=sys.stderr)
+
+    def at_exit(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """Does this at the end. What fails then does not keep the rest from being done."""
+        self._exits.callback(self._attempt, action, *arguments)
+
+    def _attempt(self, action: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            action(*arguments)
+        except (BenchError, OSError) as error:
+            self._problems.append(str(error))
+
+    def unique(self, stem: str) -> str:
+        """A name nobody else in this directory has."""
+        self._count += 1
+        return f"{stem}-{self._count}"
+
+    def path(self, stem: str) -> str:
+        """A path of its own for a file."""
+        return str(self.directory / self.unique(stem))
+
+    def make_dir(self, stem: str) -> str:
+        """A new, empty directory."""
+        path = self.path(stem)
+        os.mkdir(path, 0o700)
+        return path
+
+    def start(self, name: str, argv: Sequence[str]) -> Process:
+        """Starts a process that is ended when this is left."""
+        process = Process(name, argv, self.path("log"))
+        self.at_exit(process.stop)
+        return process
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM wait until this is left: what is taken down halfway is worse than what is not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_DFL if handler is None else handler)
+    if heard:
+        signal.raise_signal(heard[0])
+
+
+def remove(directory: Path) -> None:
+    """Removes a directory of ours with all that is in it; links are not followed, and nothing that is mounted in it is
+    touched. BenchError says what stays."""
+    mounted = mounts.below(directory)
+    if mounted:
+        raise BenchError(f"{mounted[0]} is still mounted: `umount {mounted[0]}`, then remove {directory}")
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise BenchError(f"{directory} could not be removed: {error.strerror}; remove it") from error
+
+
+def _identity(out: Path) -> dict[str, Any]:
+    """Who makes a directory, so that it can be told later whether that process lives."""
+    pid = os.getpid()
+    return {"pid": pid, "started": started(pid), "boot": boot(), "host": os.uname().nodename, "out": str(out)}
+
+
+def boot() -> str:
+    """Which start of which machine this is."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def started(pid: int) -> str | None:
+    """When a process was started, in ticks since the machine was: with its number, that names it for good."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    return told.rpartition(")")[2].split()[19]
