@@ -64,3 +64,13 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def clock(seconds: float) -> str:
+    """`5:54.13`, `1:02:03.40`; what rounds to nothing is `<0:00.01`."""
+    hundredths = round(seconds * 100)
+    if hundredths == 0 and seconds > 0:
+        return "<0:00.01"
+    minutes, rest = divmod(hundredths, 6000)
+    shown = f"{rest // 100:02}.{rest % 100:02}"
+    return f"{minutes}:{shown}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{shown}"

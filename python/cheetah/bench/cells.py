@@ -1,0 +1,234 @@
+"""What storage was measured to be, arranged as tables have it: a cell for each target, step and state."""
+
+import dataclasses
+import functools
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cheetah.bench import results
+from cheetah.bench.figure import drowned
+from cheetah.bench.results import Part
+from cheetah.bench.storage.sample import COLD, WARM, Outcome, Sample
+
+MATRIX = "fio/"
+"""How the keys of the matrix begin: fio/OPERATION/FILE/RECORD."""
+_GRAVEST = (Outcome.HUNG, Outcome.FAILED, Outcome.NOT_REACHED, Outcome.SKIPPED)
+_NUMBER = re.compile(r"\d[\d.,]*")
+_SIZE = re.compile(r"(\d+)([KMGT]iB)?")
+_UNITS = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """How many times as fast as the baseline: of the medians, and between which bounds by the slowest and the fastest of
+    either side. `drowned`: the spread drowns the difference. `once`: either was measured once, no spread is known."""
+
+    value: float
+    low: float
+    high: float
+    drowned: bool
+    once: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One step on one target in one state, all its repetitions."""
+
+    figure: str
+    """PART/STEP/STATE, as results.csv has it."""
+    target: str
+    samples: tuple[Sample, ...]
+
+    @functools.cached_property
+    def values(self) -> tuple[float, ...]:
+        """Seconds; of the matrix bytes a second. One for each repetition that was done."""
+        found = [one.bytes_per_s if self.is_rate else one.seconds for one in self.done]
+        return tuple(value for value in found if value is not None)
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether more is better."""
+        return any(one.bytes_per_s is not None for one in self.samples)
+
+    @functools.cached_property
+    def done(self) -> tuple[Sample, ...]:
+        """The samples that are measurements."""
+        return tuple(one for one in self.samples if one.outcome is Outcome.DONE)
+
+    @property
+    def median(self) -> float:
+        """Over the repetitions that were done; only where there are some."""
+        return statistics.median(self.values)
+
+    @property
+    def word(self) -> str:
+        """What stands in the cell where no figure does."""
+        if self.values:
+            return ""
+        found = {one.outcome for one in self.samples}
+        return next((str(outcome) for outcome in _GRAVEST if outcome in found), "not measured")
+
+    @functools.cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever reads the cell has to know: why it, or a repetition of it, failed; what is odd about it."""
+        return tuple([*self._problems(), *self._warnings()])
+
+    def middle(self, name: str) -> float | None:
+        """The median of another quantity of the samples; None where it was not measured."""
+        found = [value for one in self.done if (value := getattr(one, name)) is not None]
+        return statistics.median(found) if found else None
+
+    def _problems(self) -> Iterator[str]:
+        if not self.samples:
+            yield "the run ended before this was measured"
+        missed: dict[str, int] = {}
+        for one in self.samples:
+            if one.outcome is not Outcome.DONE:
+                said = one.problem or f"{one.outcome}, and no reason is known"
+                missed[said] = missed.get(said, 0) + 1
+        for said, times in missed.items():
+            yield said if times == len(self.samples) else f"{times} of {len(self.samples)} repetitions: {said}"
+
+    def _warnings(self) -> Iterator[str]:
+        # Such as differ in their numbers alone are one.
+        found: dict[str, tuple[str, int]] = {}
+        for one in self.done:
+            for said in one.warnings:
+                first, times = found.get(_NUMBER.sub("#", said), (said, 0))
+                found[_NUMBER.sub("#", said)] = first, times + 1
+        for said, times in found.values():
+            yield said if times == len(self.done) else f"{times} of {len(self.done)} repetitions: {said}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """The seed's table: targets × steps, in one state."""
+
+    state: str
+    steps: tuple[str, ...]
+    """Keys."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """One operation of the matrix: sizes of records × sizes of files, as keys have them, rising."""
+
+    operation: str
+    title: str
+    state: str
+    records: tuple[str, ...]
+    files: tuple[str, ...]
+
+    def step(self, file: str, record: str) -> str:
+        """The key of a cell's step."""
+        return f"{MATRIX}{self.operation}/{file}/{record}"
+
+
+class Storage:
+    """The part of the results that is about storage. Targets and steps in the order in which they were asked for."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        samples = results.samples(part)
+        self.targets: list[str] = list(
+            dict.fromkeys([*(one["name"] for one in part.get("targets", ())), *(one.target for one in samples)])
+        )
+        self.about: dict[str, dict[str, Any]] = {one["name"]: one for one in part.get("targets", ())}
+        self.steps: dict[str, dict[str, Any]] = {one["key"]: one for one in part.get("steps", ())}
+        for one in samples:
+            self.steps.setdefault(one.step, {"key": one.step, "title": one.step})
+        self.baseline = _baseline(part, self.targets)
+        self._samples: dict[tuple[str, str, str], list[Sample]] = {}
+        for one in samples:
+            self._samples.setdefault((one.step, one.state, one.target), []).append(one)
+        self._there = {key[:2] for key in self._samples}
+        self._cells: dict[tuple[str, str, str], Cell] = {}
+        known = dict.fromkeys(state for _, state, _ in self._samples)
+        self.states: list[str] = sorted(
+            known, key=lambda state: (COLD, WARM).index(state) if state in (COLD, WARM) else 2
+        )
+
+    @property
+    def repetitions(self) -> int:
+        """The most of any cell."""
+        return max(map(len, self._samples.values()), default=0)
+
+    def title(self, step: str) -> str:
+        """As tables have it."""
+        return str(self.steps[step].get("title", step))
+
+    def cell(self, step: str, state: str, target: str) -> Cell:
+        """The cell; one without samples where there was none."""
+        key = step, state, target
+        if key not in self._cells:
+            samples = sorted(self._samples.get(key, ()), key=lambda one: one.repetition)
+            self._cells[key] = Cell(f"{self.part['part']}/{step}/{state}", target, tuple(samples))
+        return self._cells[key]
+
+    def cells(self) -> Iterator[Cell]:
+        """All of them that there should be."""
+        for step in self.steps:
+            for state in self.states:
+                if (step, state) in self._there:
+                    yield from (self.cell(step, state, target) for target in self.targets)
+
+    def tables(self) -> list[Table]:
+        """One for each state, of the steps that were timed in it."""
+        made = []
+        for state in self.states:
+            timed = [step for step in self.steps if not step.startswith(MATRIX) and (step, state) in self._there]
+            if timed:
+                made.append(Table(state, tuple(timed)))
+        return made
+
+    def grids(self) -> list[Grid]:
+        """One for each operation of the matrix."""
+        found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
+        for step in self.steps:
+            words = step.split("/")
+            if not step.startswith(MATRIX) or len(words) != 4:
+                continue
+            for state in self.states:
+                if (step, state) in self._there:
+                    files, records = found.setdefault((words[1], state), ({}, {}))
+                    files[words[2]] = records[words[3]] = None
+        return [
+            Grid(name, self._operation(name), state, tuple(sorted(records, key=size)), tuple(sorted(files, key=size)))
+            for (name, state), (files, records) in found.items()
+        ]
+
+    def ratio(self, cell: Cell) -> Ratio | None:
+        """The speed-up of a cell; None for the baseline's own, and where there is nothing to compare."""
+        step, state = cell.figure.removeprefix(f"{self.part['part']}/").rsplit("/", 1)
+        base = self.cell(step, state, self.baseline)
+        if cell.target == self.baseline or not cell.values or not base.values or base.is_rate != cell.is_rate:
+            return None
+        above, below = (cell, base) if cell.is_rate else (base, cell)
+        if not min(*below.values, below.median):
+            return None
+        return Ratio(
+            above.median / below.median,
+            min(above.values) / max(below.values),
+            max(above.values) / min(below.values),
+            drowned(above.values, below.values),
+            min(len(above.values), len(below.values)) < 2,
+        )
+
+    def _operation(self, name: str) -> str:
+        """Its title: what the titles of its steps begin with."""
+        step = next(step for step in self.steps if step.startswith(f"{MATRIX}{name}/"))
+        said = self.title(step).partition(",")[0]
+        return said if said and said != step else name.replace("-", " ")
+
+
+def size(text: str) -> int:
+    """The bytes that "64KiB" says; 0 where it is no size."""
+    found = _SIZE.fullmatch(text)
+    return int(found.group(1)) * _UNITS[found.group(2)] if found else 0
+
+
+def _baseline(part: Part, targets: Sequence[str]) -> str:
+    named = [part.get("baseline"), *(figure.get("baseline") for figure in part.get("figures", ()))]
+    return next((str(name) for name in named if name in targets), targets[0] if targets else "")
