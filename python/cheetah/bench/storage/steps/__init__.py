@@ -5,7 +5,7 @@ from cheetah.bench.storage.settings import Settings
 from cheetah.bench.storage.steps.carving import carvers
 from cheetah.bench.storage.steps.copying import Copy
 from cheetah.bench.storage.steps.hashes import Hash
-from cheetah.bench.storage.steps.matrix import cells, largest_file_bytes
+from cheetah.bench.storage.steps.matrix import cells, files_bytes
 from cheetah.bench.storage.steps.recover import Recover, Sorter, Tar
 from cheetah.bench.storage.steps.step import Base, Command, NotReached, Place, Skipped, Step
 from cheetah.bench.storage.steps.strings import Strings
@@ -37,9 +37,9 @@ def steps(settings: Settings) -> list[Step]:
 
 def need_bytes(settings: Settings, image_bytes: int) -> int:
     """The room that a target should have. An estimate: the image, what is made of it, and an archive of that, or the
-    largest file of the matrix. A step that makes more of an unusual image fails, which is said."""
+    files of the matrix. A step that makes more of an unusual image fails, which is said."""
     chosen = steps(settings)
-    cells_bytes = largest_file_bytes(settings.extent) if any(_is(step, "fio") for step in chosen) else 0
+    cells_bytes = files_bytes(settings.extent) if any(_is(step, "fio") for step in chosen) else 0
     working = any(not _is(step, "fio") for step in chosen)
     return max(3 * image_bytes if working else 0, cells_bytes) + MARGIN_BYTES
 

@@ -13,6 +13,8 @@ from cheetah.bench.units import MIB, iec
 STRIDE_RECORDS = 17
 """From one record of a strided read to the next, as iozone has it."""
 DIRECT_RECORD_BYTES = 4096
+WRITTEN_BYTES_MIN = 64 * MIB
+"""Small files are written again until it is so much: fio tells the time of a write in milliseconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +25,6 @@ class Operation:
     title: str
     rw: str
     """As fio has it; `{back}` and `{skip}` are the sizes that it takes for going backward and for leaving out."""
-    timed: bool = False
-    """Whether it is cut off at the limit of time; what writes or reads the whole file in order is not."""
 
     @property
     def writes(self) -> bool:
@@ -38,15 +38,16 @@ OPERATIONS = (
     Operation("rewrite", "rewrite", "write"),
     Operation("read", "read", "read"),
     Operation(REREAD, "reread", "read"),
-    Operation("random-read", "random read", "randread", timed=True),
-    Operation("random-write", "random write", "randwrite", timed=True),
-    Operation("backward", "backward read", "read:-{back}", timed=True),
-    Operation(STRIDED, "strided read", "read:{skip}", timed=True),
+    Operation("random-read", "random read", "randread"),
+    Operation("random-write", "random write", "randwrite"),
+    Operation("backward", "backward read", "read:-{back}"),
+    Operation(STRIDED, "strided read", "read:{skip}"),
 )
 
 
 class Cell(Base):
-    """fio with plain reads and writes, one at a time, past the page cache where the target lets it."""
+    """fio with plain reads and writes, one at a time, past the page cache where the target lets it; cut off at the limit
+    of time, as its rate is known by then. What is written is on the target at the end of that time."""
 
     tools = ("fio",)
     after = ()
@@ -65,7 +66,7 @@ class Cell(Base):
         return () if self._operation.key == WRITE else (self._file(place),)
 
     def outputs(self, place: Place) -> Sequence[Path]:
-        """A new file, if that is what is measured; it stays for the next cells."""
+        """A new file, if that is what is measured; the one that is read stays for the next cells."""
         return (self._file(place),) if self._operation.key == WRITE else ()
 
     def commands(self, place: Place) -> Sequence[Command]:
@@ -96,12 +97,13 @@ class Cell(Base):
         rw = operation.rw.format(back=2 * record_bytes, skip=(STRIDE_RECORDS - 1) * record_bytes)
         job = [f"--name={operation.key}", f"--rw={rw}", f"--bs={record_bytes}", f"--size={self._size_bytes}"]
         job += [f"--filename={file}", "--ioengine=psync", "--thread", f"--direct={int(direct)}", "--invalidate=0"]
+        job += [f"--runtime={self._limit_s:g}s"]
         if operation.writes:
-            job += ["--fallocate=none", "--end_fsync=1"]
+            job += ["--fallocate=none", "--end_fsync=1", f"--loops={-(-WRITTEN_BYTES_MIN // self._size_bytes)}"]
+        if operation.key == WRITE:
+            job += ["--unlink_each_loop=1"]
         if operation.key == STRIDED:
             job += [f"--io_size={self._size_bytes // (STRIDE_RECORDS * record_bytes) * record_bytes}"]
-        if operation.timed:
-            job += [f"--runtime={self._limit_s:g}s"]
         again = ["--stonewall", *job] if operation.key == REREAD else []
         return ("fio", "--output-format=json", *job, *again)
 

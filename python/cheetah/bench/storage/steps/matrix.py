@@ -33,6 +33,6 @@ def cells(extent: Extent) -> Iterator[Cell]:
                     yield Cell(operation, size_bytes, record_bytes, LIMIT_S[extent])
 
 
-def largest_file_bytes(extent: Extent) -> int:
-    """What the target has to have room for."""
-    return max(SIZES[extent])
+def files_bytes(extent: Extent) -> int:
+    """What the target has to have room for: one file of each size, if none is removed before the end."""
+    return sum(SIZES[extent])
