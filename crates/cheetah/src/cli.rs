@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    acquire, create, demo, destroy, enlarge, export, load, mount, node, probe, save, serve, status, triage, verify,
+    acquire, bench, create, demo, destroy, enlarge, export, load, mount, node, probe, save, serve, status, triage,
+    verify,
 };
 use crate::failure::Result;
 use crate::ui::Ui;
@@ -18,6 +19,7 @@ Each machine lends memory:      cheetah node --memory 12GiB
 One of them makes a drive:      cheetah create case42.drive --nodes a,b,c --from disk.raw
 Whoever has the file reads it:  cheetah mount case42.drive /mnt
 What a network path is worth:   cheetah probe 10.0.0.7
+Which storage to work on:       cheetah bench storage /mnt/a /mnt/b
 
 To see it all on this machine:  cheetah demo")]
 #[command(
@@ -56,6 +58,7 @@ pub enum Command {
     Serve(serve::Args),
     Triage(triage::Args),
     Probe(probe::Args),
+    Bench(bench::Args),
 }
 
 impl Command {
@@ -78,6 +81,7 @@ impl Command {
             Self::Serve(args) => serve::run(args, ui).await,
             Self::Triage(args) => triage::run(args, ui).await,
             Self::Probe(args) => probe::run(args, ui).await,
+            Self::Bench(args) => bench::run(args, ui).await,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The verbs, one a file: its options, its help, and what it does.
 
 pub mod acquire;
+pub mod bench;
 pub mod compared;
 pub mod create;
 pub mod demo;
@@ -13,6 +14,7 @@ pub mod mount;
 pub mod node;
 pub mod options;
 pub mod probe;
+pub mod python;
 pub mod save;
 pub mod serve;
 pub mod status;

@@ -1,29 +1,16 @@
 //! `cheetah triage`: what is on a source. The work is done by the Python package, which this becomes.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 
-use crate::failure::{Context, Failure, Result};
+use super::python::Verb;
+use crate::failure::Result;
 use crate::ui::Ui;
 
-/// Where to find another Python than the first on the PATH.
-const PYTHON: &str = "CHEETAH_PYTHON";
-
-/// Says what a Python lacks, a word a line.
-const PROBE: &str = "
-import sys
-from importlib.util import find_spec
-if sys.version_info < (3, 11):
-    print('Python-3.11')
-elif find_spec('cheetah') is None or find_spec('cheetah.triage') is None:
-    print('cheetah.triage')
-else:
-    for name in ('pytsk3', 'pyarrow', 'numpy', 'yara_x', 'jinja2', 'rich'):
-        if find_spec(name) is None:
-            print(name)
-";
+const VERB: Verb = Verb {
+    name: "triage",
+    module: "cheetah.triage",
+    packages: &["pytsk3", "pyarrow", "numpy", "yara_x", "jinja2", "rich"],
+};
 
 /// What `triage` is told.
 #[derive(Debug, clap::Args)]
@@ -73,47 +60,7 @@ pub struct Args {
     words: Vec<OsString>,
 }
 
-/// Python takes no modules from the current directory, which may be full of a suspect's files. It hands that on to the
-/// processes it starts.
-const SAFE_PATH: &str = "-P";
-
-/// Runs it: from here on this process is Python's, and so are its exit code and the signals it gets.
+/// Runs it, in this process.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    let python = std::env::var_os(PYTHON).filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".into());
-    look(&python)?;
-    let mut command = Command::new(&python);
-    command.args([SAFE_PATH, "-m", "cheetah.triage"]).args(args.words);
-    // Before the words it was for all verbs, and has been taken.
-    if ui.is_json() {
-        command.arg("--json");
-    }
-    if let Ok(ours) = std::env::current_exe() {
-        command.env("CHEETAH_BINARY", ours);
-    }
-    Err(Failure::failed(format!("cannot start {}: {}", python.display(), command.exec())))
-}
-
-/// Whether this Python can do it. Better one sentence now than a traceback later.
-fn look(python: &OsString) -> Result<()> {
-    let shown = python.display();
-    let probed = Command::new(python).args([SAFE_PATH, "-c", PROBE]).output();
-    let probed = match probed {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Failure::failed(format!(
-                "cheetah triage runs in Python, and there is no {shown} here; install Python 3.11 or later, or say in \
-                 {PYTHON} where it is"
-            )));
-        }
-        probed => probed.context(format_args!("cannot start {shown}"))?,
-    };
-    let said = String::from_utf8_lossy(&probed.stdout);
-    let missing: Vec<_> = said.split_whitespace().collect();
-    if missing.is_empty() && probed.status.success() {
-        return Ok(());
-    }
-    let what = if missing.is_empty() { "a package cheetah that works".to_owned() } else { missing.join(", ") };
-    Err(Failure::failed(format!(
-        "cheetah triage runs in Python, and {shown} lacks {what}; in a checkout of Cheetah, run \
-         {shown} -m pip install './python[triage]', or say in {PYTHON} which Python has it"
-    )))
+    VERB.run(args.words, ui)
 }

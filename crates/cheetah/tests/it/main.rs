@@ -9,6 +9,7 @@
 mod support;
 
 mod acquire;
+mod bench;
 mod custody;
 mod demo;
 mod evidence;

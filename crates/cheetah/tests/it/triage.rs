@@ -1,27 +1,10 @@
 //! Handing over to Python. What it does there is tested there.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use crate::support::run::{Ran, cheetah_plain, program};
+use crate::support::python::{pretended, with_python};
+use crate::support::run::{cheetah_plain, program};
 use crate::support::{Desk, need, tool};
-
-/// `cheetah ARGS…` with this Python.
-fn with_python(python: &str, args: &[&str]) -> Ran {
-    let mut command = program();
-    command.env("CHEETAH_PYTHON", python).args(args);
-    crate::support::run::run(command)
-}
-
-/// A Python that has everything, and says what it was told.
-fn pretended(desk: &Desk) -> String {
-    let path = desk.file(
-        "python",
-        b"#!/bin/sh\n[ \"$2\" = -c ] && exit 0\necho \"$$\"\necho \"$CHEETAH_BINARY\"\nprintf '[%s]' \"$@\"\nexit 3\n",
-    );
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
 
 #[test]
 fn everything_is_handed_on_and_so_is_the_exit_code() {

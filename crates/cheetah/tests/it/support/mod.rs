@@ -4,6 +4,7 @@ pub mod bytes;
 pub mod need;
 pub mod node;
 pub mod peer;
+pub mod python;
 pub mod run;
 pub mod service;
 
