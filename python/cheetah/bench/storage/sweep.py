@@ -1,0 +1,146 @@
+"""Targets times what is to be varied of them. Nothing is looked at and nothing is made."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from cheetah.bench.failure import Misuse
+from cheetah.bench.storage import words
+from cheetah.bench.storage.settings import TargetSpec
+from cheetah.bench.units import iec
+
+TARGETS_MAX = 100
+
+Value = int | str
+
+_PARSE: dict[str, Callable[[str], Value]] = {
+    "layout": words.layout,
+    "unit": words.unit,
+    "nodes": words.count,
+    "fs": words.file_system,
+    "readahead": words.readahead,
+}
+"""In the order in which they are applied: whether a unit says anything depends on the layout."""
+
+_HINTS = {
+    "layout": "only a drive that is made (ram:…) has a layout",
+    "unit": "only a drive that is made and striped (ram:stripe@…) has a stripe unit",
+    "nodes": "only a drive that is made (ram:…) has nodes",
+    "readahead": "it is set for loop devices made for the run, that is for drives (ram:…) and with --sweep fs=…; "
+    "the read-ahead of your own disks is left alone",
+}
+
+
+def parse(texts: Sequence[str]) -> dict[str, tuple[Value, ...]]:
+    """`KEY=A,B,…` each."""
+    found: dict[str, tuple[Value, ...]] = {}
+    for text in texts:
+        key, _, listed = text.partition("=")
+        if key not in _PARSE or not listed:
+            raise Misuse(f"--sweep {text}: say KEY=A,B,… where KEY is {', '.join(_PARSE)}")
+        if key in found:
+            raise Misuse(f"--sweep {key} is there twice: put all its values into one list")
+        found[key] = tuple(dict.fromkeys(_PARSE[key](one.strip()) for one in listed.split(",")))
+    return found
+
+
+def expand(
+    targets: Sequence[tuple[TargetSpec, bool]], sweeps: Mapping[str, Sequence[Value]]
+) -> tuple[tuple[TargetSpec, ...], dict[str, str]]:
+    """Every target with every combination of what applies to it, each once and with a name of its own; and of which of
+    these each target that was given became the first. `targets` come with whether they were given their name.
+
+    Misuse where a sweep applies to none of the targets, where two come out with the same name, or where there are more
+    than can be meant.
+    """
+    keys = [key for key in _PARSE if key in sweeps]
+    used: set[str] = set()
+    expanded: list[TargetSpec] = []
+    first: dict[str, str] = {}
+    for given, named in targets:
+        found: dict[TargetSpec, None] = {}
+        for values in itertools.product(*(sweeps[key] for key in keys)):
+            found.setdefault(_varied(given, named, dict(zip(keys, values, strict=True)), used))
+            if len(found) + len(expanded) > TARGETS_MAX:
+                raise Misuse(f"that makes more than {TARGETS_MAX} targets: sweep over less")
+        first.setdefault(given.name or str(given.directory or _drive_name(given)), next(iter(found)).name)
+        expanded += found
+    for key in keys:
+        if key not in used:
+            raise Misuse(f"--sweep {key} applies to none of the targets: {_HINTS.get(key, 'there are none')}")
+    _check_names(expanded)
+    return tuple(expanded), first
+
+
+def _varied(given: TargetSpec, named: bool, values: Mapping[str, Value], used: set[str]) -> TargetSpec:
+    """The target with those of the values that say something of it."""
+    target = given
+    said = []
+    for key, value in values.items():
+        if _applies(key, target):
+            used.add(key)
+            target = _with(target, key, value)
+            said.append(_said(key, value))
+    if named:
+        name = " ".join([given.name, *said])
+    else:
+        name = _drive_name(target) if target.drive else f"{target.directory}" + (f":{target.fs}" if target.fs else "")
+        if target.readahead_bytes is not None:
+            name += f" {_said('readahead', target.readahead_bytes)}"
+    return dataclasses.replace(target, name=name)
+
+
+def _applies(key: str, target: TargetSpec) -> bool:
+    if key == "fs":
+        return True
+    if key == "readahead":
+        return target.fs is not None
+    if key == "unit":
+        return target.drive is not None and target.drive.layout == "stripe"
+    return target.drive is not None
+
+
+def _with(target: TargetSpec, key: str, value: Value) -> TargetSpec:
+    drive = target.drive
+    if key == "fs":
+        return dataclasses.replace(target, fs=str(value))
+    if key == "readahead":
+        return dataclasses.replace(target, readahead_bytes=int(value))
+    assert drive is not None
+    if key == "layout":
+        drive = dataclasses.replace(drive, layout=str(value))
+    elif key == "unit":
+        drive = dataclasses.replace(drive, unit_bytes=int(value))
+    else:
+        wanted = int(value)
+        if wanted > drive.width:
+            raise Misuse(f"--sweep nodes={wanted}: {_drive_name(target)} has {drive.width}; name more, or sweep to fewer")
+        drive = dataclasses.replace(drive, nodes=drive.nodes[:wanted], local=wanted if drive.local else 0)
+    return dataclasses.replace(target, drive=drive)
+
+
+def _said(key: str, value: Value) -> str:
+    """A value, as part of a name."""
+    if key == "nodes":
+        return f"{value} node" if value == 1 else f"{value} nodes"
+    if key == "readahead":
+        return f"readahead {iec(int(value))}"
+    return iec(int(value)) if key == "unit" else str(value)
+
+
+def _drive_name(target: TargetSpec) -> str:
+    assert target.drive is not None
+    drive = target.drive
+    parts = ["ram", drive.layout, *([iec(drive.unit_bytes)] if drive.layout == "stripe" else []), target.fs or ""]
+    return f"{':'.join(filter(None, parts))}@{drive.width}"
+
+
+def _check_names(targets: Sequence[TargetSpec]) -> None:
+    seen: dict[str, TargetSpec] = {}
+    for target in targets:
+        other = seen.setdefault(target.name, target)
+        if other is target:
+            continue
+        if other == target:
+            raise Misuse(f"{target.name} is there twice: leave one out")
+        raise Misuse(f"two targets are named {target.name}: give each a name of its own, NAME=TARGET")

@@ -1,0 +1,134 @@
+"""What is said on the command line: sizes, durations, targets, sweeps. Misuse tells what would be right."""
+
+import re
+from pathlib import Path
+
+from cheetah.bench.failure import Misuse
+from cheetah.bench.storage.settings import DrivePlan, TargetSpec
+from cheetah.bench.units import KIB, MIB
+
+LAYOUTS = ("linear", "stripe")
+FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "vfat", "ntfs")
+DEFAULT_FS = "ext4"
+DEFAULT_UNIT_BYTES = 64 * KIB
+UNIT_BYTES = (4 * KIB, 4 * MIB)
+NODES_MAX = 64
+READAHEAD_BYTES_MAX = 1 << 30
+RAM = "ram:"
+_SIZES = {"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30, "t": 40, "tib": 40}
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_DRIVE = "ram:LAYOUT[:UNIT][:FS]@NODES, for instance ram:stripe:64KiB@node1,node2 or ram:linear@local:3"
+_NAME = re.compile(r"[^=/:]{1,80}")
+
+
+def size(text: str) -> int:
+    """Bytes, as "64KiB" or "4GiB"; K, M and G mean the same as KiB, MiB and GiB."""
+    match = re.fullmatch(r"(\d{1,18})\s*([a-zA-Z]*)", text)
+    if match is None or match[2].lower() not in _SIZES:
+        raise Misuse(f"{text!r} is no size: say 64KiB, or 1MiB")
+    return int(match[1]) << _SIZES[match[2].lower()]
+
+
+def duration(text: str) -> float:
+    """Seconds, as "90s", "5m" or "1h"."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*([a-z]*)", text)
+    if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
+        raise Misuse(f"{text!r} is no duration: say 90s, 5m or 1h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def unit(text: str) -> int:
+    """A stripe unit, in bytes."""
+    found = size(text)
+    if not UNIT_BYTES[0] <= found <= UNIT_BYTES[1] or found & (found - 1):
+        raise Misuse(f"{text} is no stripe unit: it is a power of two from 4KiB to 4MiB")
+    return found
+
+
+def layout(text: str) -> str:
+    """A layout of a drive."""
+    if text not in LAYOUTS:
+        raise Misuse(f"there is no layout {text!r}; there are {' and '.join(LAYOUTS)}")
+    return text
+
+
+def file_system(text: str) -> str:
+    """A file system that can be made."""
+    if text not in FILE_SYSTEMS:
+        raise Misuse(f"there is no file system {text!r} here; there are {', '.join(FILE_SYSTEMS)}")
+    return text
+
+
+def count(text: str) -> int:
+    """A number of nodes."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= NODES_MAX:
+        raise Misuse(f"{text!r} is no number of nodes: say 1 to {NODES_MAX}")
+    return int(text)
+
+
+def readahead(text: str) -> int:
+    """What the kernel is to read ahead, in bytes; it counts in pages."""
+    found = size(text)
+    if found % (4 * KIB) or found > READAHEAD_BYTES_MAX:
+        raise Misuse(f"{text} is no read-ahead: it is 0, or a multiple of 4KiB, at most 1GiB")
+    return found
+
+
+def target(word: str) -> tuple[TargetSpec, bool]:
+    """A target, and whether it was given its name: TARGET, or NAME=TARGET. `name` is "" where it was given none."""
+    name, equals, rest = word.partition("=")
+    # A directory may have an equals sign in its name.
+    if not equals or not _NAME.fullmatch(name) or Path(word).is_dir():
+        return _nameless(word), False
+    found = _nameless(rest)
+    return TargetSpec(name.strip(), found.directory, found.drive, found.fs), True
+
+
+def _nameless(word: str) -> TargetSpec:
+    if word.startswith(RAM):
+        return _drive(word)
+    if not word or "://" in word:
+        raise Misuse(f"{word!r} is no target: name a directory, or a drive to make: {_DRIVE}")
+    path = Path(word)
+    if not path.exists():
+        raise Misuse(f"{word}: there is no such directory; make it, or name a drive to make: {_DRIVE}")
+    if not path.is_dir():
+        raise Misuse(f"{word} is no directory: mount it, and name the directory")
+    return TargetSpec("", path.resolve())
+
+
+def _drive(word: str) -> TargetSpec:
+    what, at, where = word.removeprefix(RAM).partition("@")
+    if not at or not where:
+        raise Misuse(f"{word} does not say on which nodes: {_DRIVE}")
+    chosen: dict[str, str] = {}
+    for part in filter(None, what.split(":")):
+        key = "layout" if part in LAYOUTS else "fs" if part in FILE_SYSTEMS else "unit"
+        if key == "unit" and not part[0].isdigit():
+            raise Misuse(
+                f"{word}: {part} is no layout ({', '.join(LAYOUTS)}), stripe unit or file system"
+                f" ({', '.join(FILE_SYSTEMS)}); say {_DRIVE}"
+            )
+        if key in chosen:
+            raise Misuse(f"{word} says {chosen[key]} and {part}: leave one out, or use --sweep {key}=…")
+        chosen[key] = part
+    laid_out = chosen.get("layout", "stripe")
+    if laid_out == "linear" and "unit" in chosen:
+        raise Misuse(f"{word}: a linear drive has no stripe unit; leave {chosen['unit']} out, or say stripe")
+    unit_bytes = unit(chosen["unit"]) if "unit" in chosen else DEFAULT_UNIT_BYTES
+    local, nodes = _nodes(word, where)
+    plan = DrivePlan(laid_out, unit_bytes, nodes, local)
+    return TargetSpec("", None, plan, chosen.get("fs", DEFAULT_FS))
+
+
+def _nodes(word: str, where: str) -> tuple[int, tuple[str, ...]]:
+    if where.startswith("local:"):
+        return count(where.removeprefix("local:")), ()
+    nodes = tuple(where.split(","))
+    if not all(nodes) or "local" in nodes:
+        raise Misuse(f"{word}: the nodes are HOST or HOST:PORT with commas between, or local:N for N on this machine")
+    if len(set(nodes)) != len(nodes):
+        raise Misuse(f"{word} names a node twice")
+    if len(nodes) > NODES_MAX:
+        raise Misuse(f"{word} names {len(nodes)} nodes; there can be {NODES_MAX}")
+    return 0, nodes
