@@ -100,6 +100,8 @@ def _all(words: list[str]) -> int:
     _add_part_options(parser)
     options, rest = parser.parse_known_args(words)
     flags = [f"--{name}" for name in ("quick", "full", "json") if getattr(options, name)]
+    if options.rounds and "--repetitions" not in rest:
+        flags += ["--repetitions", str(options.rounds)]
     settings = command.parse([*rest, "--out", str(options.out), *flags], DEFAULT_TARGETS)
     gathered = Gathered(options.out, ["cheetah", "bench", ALL, *words], _machine())
     with _kept(gathered):
