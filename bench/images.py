@@ -5,9 +5,9 @@ import hashlib
 import os
 import shutil
 
-from bench import tree
 from bench.filesystem import image_of
 from bench.scratch import drop_caches, write_random
+from cheetah.bench import tree
 from cheetah.bench.units import MIB, iec
 
 KINDS = ("zeroed", "random", "mixed")

@@ -3,11 +3,11 @@
 import os
 import shutil
 
-from bench import cheetah, pattern, tree
+from bench import cheetah, pattern
 from bench.drive import NODES
 from bench.filesystem import ext4_on, image_of
 from bench.scratch import Scratch, drop_caches
-from cheetah.bench import fio
+from cheetah.bench import fio, tree
 from cheetah.bench.figure import Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.process import run, timed

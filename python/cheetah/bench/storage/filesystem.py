@@ -70,17 +70,31 @@ def check(fs: str, file_bytes: int) -> None:
     """Missing where its programs are not installed; BenchError where it cannot hold a file of that size, or without
     root."""
     kind = KINDS[fs]
-    for program in (kind.make[0], kind.mount[0]):
-        if shutil.which(program, path=_path()) is None:
-            raise Missing(f"{fs} needs {program}, which is not installed")
+    for name in (kind.make[0], kind.mount[0]):
+        if program(name) is None:
+            raise Missing(f"{fs} needs {name}, which is not installed")
+    if kind.mount[-1] == fs and not _known(fs):
+        raise Missing(f"the kernel of this machine does not know {fs}")
     if kind.file_bytes_max is not None and file_bytes > kind.file_bytes_max:
         raise BenchError(f"{fs} takes no file of 4 GiB or more, and the image has {file_bytes / GIB:.1f} GiB")
     if os.geteuid() != 0:
         raise BenchError(f"{fs} in a file needs root, for loop devices and mounting: run as root")
 
 
-def _path() -> str:
-    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+def program(name: str) -> str | None:
+    """Where a program is, also where only root has its directory on the PATH; None where it is not installed."""
+    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
+
+
+def _known(fs: str) -> bool:
+    """Whether the kernel has the file system, if need be after loading it."""
+
+    def listed() -> bool:
+        return fs in Path("/proc/filesystems").read_text(encoding="ascii").split()
+
+    if not listed() and program("modprobe"):
+        run(["modprobe", "--quiet", fs], check=False)
+    return listed()
 
 
 class _Loop:

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+from collections.abc import Iterable, Iterator
 
 from cheetah.bench.units import KIB, MIB
 
@@ -11,7 +12,7 @@ SMALL_BYTES = (KIB, MIB)
 LARGE_BYTES = (MIB, 64 * MIB)
 
 
-def _candidates():
+def _candidates() -> Iterator[tuple[int, str]]:
     for root in ROOTS:
         for directory, subdirectories, names in os.walk(root):
             subdirectories.sort()
@@ -21,14 +22,14 @@ def _candidates():
                     yield os.path.getsize(path), path
 
 
-def _copy(chosen, directory):
+def _copy(chosen: Iterable[tuple[int, str]], directory: str) -> None:
     for number, (_, path) in enumerate(chosen):
         parent = os.path.join(directory, f"{number // 50:03}")
         os.makedirs(parent, exist_ok=True)
         shutil.copyfile(path, os.path.join(parent, f"{number:05}-{os.path.basename(path)}"))
 
 
-def make(directory, files, bytes_max):
+def make(directory: str, files: int, bytes_max: int) -> int:
     """Copies up to `files` small files into the directory, then large ones until there are `bytes_max`; returns
     what it came to in bytes."""
     candidates = list(_candidates())

@@ -1,0 +1,64 @@
+"""An image to work on, where none was named: ext4 with this machine's own programs, some of them deleted again."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from cheetah.bench import tree
+from cheetah.bench.process import run
+from cheetah.bench.storage import filesystem
+from cheetah.bench.storage.directory import require_space
+from cheetah.bench.storage.settings import Extent, Settings
+from cheetah.bench.storage.target import Missing
+from cheetah.bench.storage.work import Work
+from cheetah.bench.units import GIB, KIB, MIB, iec
+
+SIZES = {Extent.QUICK: 64 * MIB, Extent.NORMAL: 256 * MIB, Extent.FULL: GIB}
+# Most of them small, as on any disk.
+BYTES_PER_FILE = 256 * KIB
+# One file in so many is deleted, so that there is something to recover and to carve.
+DELETED_ONE_IN = 8
+# Of the file system and of its directories' hashes, so that it comes out the same at every call.
+UUID = "8d0c4a52-6f0e-4d57-9a3a-5f1f0b6f2d11"
+
+
+def get(settings: Settings, say: Callable[[str], None]) -> Path:
+    """The image that was named, or one that is made in the folder for the results and stays there for the next run.
+    BenchError where there is no room for it."""
+    if settings.image is not None:
+        return settings.image
+    size = SIZES[settings.extent]
+    path = settings.out / f"image-{iec(size)}.raw"
+    if path.is_file() and path.stat().st_size == size:
+        say(f"the image is {path}, made by an earlier run")
+        return path
+    say(f"no --image was named: {iec(size)} of ext4 with this machine's own programs are made, {path}")
+    require_space(settings.out, 2 * size + 16 * MIB)
+    with Work(settings.out, settings.out) as work:
+        unfinished = work.directory / path.name
+        _make(work.directory, unfinished, size)
+        with open(unfinished, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    return path
+
+
+def _make(directory: Path, path: Path, size: int) -> None:
+    make, change = (filesystem.program(name) for name in ("mkfs.ext4", "debugfs"))
+    if make is None or change is None:
+        raise Missing("an image is made with mkfs.ext4 and debugfs (e2fsprogs), which are not installed: name an --image")
+    files = directory / "tree"
+    files.mkdir()
+    tree.make(str(files), size // BYTES_PER_FILE, size * 3 // 4)
+    with open(path, "wb") as file:
+        file.truncate(size)
+    options = f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={UUID},root_owner=0:0"
+    run([make, "-q", "-F", "-b", "4096", "-U", UUID, "-E", options, "-d", str(files), str(path)])
+    names = sorted(str(one.relative_to(files)) for one in files.rglob("*") if one.is_file())
+    requests = directory / "requests"
+    gone = random.Random(1).sample(names, len(names) // DELETED_ONE_IN)
+    requests.write_text("".join(f'rm "/{name}"\n' for name in sorted(gone)), encoding="utf-8", errors="surrogateescape")
+    run([change, "-w", "-f", str(requests), str(path)])
+    shutil.rmtree(files)

@@ -1,0 +1,60 @@
+"""What a run begins with: evidence is looked for, what an earlier one left is cleared away, the image is there."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from cheetah.bench.failure import BenchError
+from cheetah.bench.storage import image, leftover, ram, safety
+from cheetah.bench.storage.directory import DirectoryTarget, require_space
+from cheetah.bench.storage.ram import DriveTarget
+from cheetah.bench.storage.settings import Settings, TargetSpec
+from cheetah.bench.storage.steps import need_bytes
+from cheetah.bench.storage.target import Target
+from cheetah.bench.units import MIB
+
+# The journal, the results and the report.
+RESULTS_BYTES = 32 * MIB
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """All that is there before the first step."""
+
+    image: Path
+    need_bytes: int
+    """What `Target.enter` is to be asked for."""
+    targets: tuple[Target, ...]
+    warnings: tuple[str, ...]
+    """What the report should say."""
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Refused because of evidence, BenchError where the run cannot begin. Whatever has to be said on the way, `say`
+    hears. Nothing is written to a target yet."""
+    warnings = safety.check(settings)
+    for warning in warnings:
+        say(warning)
+    directories = [target.directory for target in settings.targets if target.directory]
+    for sentence in leftover.cleared([*directories, settings.out, ram.parent()]):
+        say(sentence)
+    try:
+        settings.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BenchError(f"{settings.out}: the folder for the results cannot be made: {error.strerror}") from error
+    if not os.access(settings.out, os.W_OK | os.X_OK):
+        raise BenchError(f"{settings.out} cannot be written to: name another folder for the results with --out")
+    require_space(settings.out, RESULTS_BYTES)
+    source = image.get(settings, say)
+    size = source.stat().st_size
+    targets = tuple(made(target, settings, size) for target in settings.targets)
+    return Prepared(source, need_bytes(settings, size), targets, tuple(warnings))
+
+
+def made(spec: TargetSpec, settings: Settings, file_bytes: int) -> Target:
+    """A target as it was asked for, for files of up to that size."""
+    if spec.directory is not None:
+        return DirectoryTarget(spec.name, spec.directory, settings.out, file_bytes, spec.fs, spec.readahead_bytes)
+    assert spec.drive is not None and spec.fs is not None
+    return DriveTarget(spec.name, spec.drive, spec.fs, settings.out, file_bytes, spec.readahead_bytes)

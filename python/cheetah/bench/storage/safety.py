@@ -1,0 +1,205 @@
+"""Evidence is kept from harm: where a custody log is, or stands behind what is mounted, nothing is written unasked.
+
+What is looked at: all directories of a target, down to a limit; those above it, up to where its file system is mounted;
+and what its file system is on, through partitions, arrays, loop devices and FUSE: the drive, image or disk image there.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from cheetah.bench.failure import Refused
+from cheetah.bench.storage import mounts, work
+from cheetah.bench.storage.settings import Settings
+
+SUFFIX = ".custody"
+NAMES_MAX = 100_000
+"""So many names of a target are looked at, those near its top first."""
+DEPTH_MAX = 16
+"""Loop devices on file systems on loop devices: no further down than this."""
+
+
+@dataclasses.dataclass
+class Looked:
+    """What was found."""
+
+    evidence: list[str] = dataclasses.field(default_factory=list)
+    """A sentence each, which names the log."""
+    whole: bool = True
+    """Whether all names could be looked at."""
+
+
+def check(settings: Settings) -> list[str]:
+    """Refused where a target, or the folder for the results, is with evidence, unless that was wanted; else what there
+    is to say of that, a sentence each."""
+    said: list[str] = []
+    for target in settings.targets:
+        if target.directory is None:
+            continue
+        looked = look(target.directory)
+        _refuse(looked.evidence, settings.beside_evidence, said)
+        if not looked.whole:
+            said.append(f"{target.directory}: of the names in it only {NAMES_MAX:,} were looked at for custody logs")
+    out = Looked()
+    _around(_existing(settings.out), out)
+    _refuse(out.evidence, settings.beside_evidence, said, "; name another folder for the results with --out")
+    return list(dict.fromkeys(said))
+
+
+def _refuse(evidence: list[str], wanted: bool, said: list[str], more: str = "; measure elsewhere") -> None:
+    if evidence and not wanted:
+        raise Refused(f"{evidence[0]}{more}, or say --beside-evidence")
+    said += evidence[:1]
+
+
+def look(directory: Path) -> Looked:
+    """What evidence a directory is with."""
+    looked = Looked()
+    log = _within(directory, looked)
+    if log:
+        looked.evidence.append(f"{directory} holds evidence: {log} is a custody log")
+    _around(directory, looked)
+    return looked
+
+
+def _around(directory: Path, looked: Looked) -> None:
+    """In the directories above, and in what it all is on."""
+    try:
+        mount = mounts.of(directory)
+    except OSError:
+        return
+    for above in [directory, *directory.parents]:
+        log = _directly(above)
+        if log and above != directory:
+            looked.evidence.append(f"{directory} is in a folder with evidence: {log} is a custody log")
+        elif log and not looked.evidence:
+            looked.evidence.append(f"{directory} holds evidence: {log} is a custody log")
+        if mount is None or above == mount.point:
+            break
+    for file in behind(mount) if mount else []:
+        for log in _beside(file):
+            looked.evidence.append(f"{directory} is on {file}, which is evidence: {log} is its custody log")
+
+
+def _existing(path: Path) -> Path:
+    """The path, or what of it is there."""
+    return next((one for one in [path, *path.parents] if one.is_dir()), Path("/"))
+
+
+def _within(directory: Path, looked: Looked) -> Path | None:
+    """The first log in a directory or below, without following links or going into other file systems."""
+    left = NAMES_MAX
+    waiting = collections.deque([directory])
+    try:
+        device = directory.stat().st_dev
+    except OSError:
+        return None
+    while waiting:
+        try:
+            with os.scandir(waiting.popleft()) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        looked.whole = False
+                        return None
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.stat(follow_symlinks=False).st_dev == device and not _is_ours(entry):
+                            waiting.append(Path(entry.path))
+                    elif entry.name.lower().endswith(SUFFIX):
+                        return Path(entry.path)
+        except OSError:
+            # What this user cannot look into.
+            looked.whole = False
+    return None
+
+
+def _is_ours(entry: "os.DirEntry[str]") -> bool:
+    return entry.name.startswith(work.PREFIX) and os.path.exists(os.path.join(entry.path, work.MARKER))
+
+
+def _directly(directory: Path) -> Path | None:
+    with contextlib.suppress(OSError):
+        return next((path for path in sorted(directory.iterdir()) if path.name.lower().endswith(SUFFIX)), None)
+    return None
+
+
+def _beside(file: Path) -> list[Path]:
+    log = file.with_name(file.name + SUFFIX)
+    return [log] if log.exists() else []
+
+
+def behind(mount: mounts.Mount, depth: int = 0) -> list[Path]:
+    """The files that a mount is on, at whatever remove: a loop device's, a drive's, an image's."""
+    if depth > DEPTH_MAX:
+        return []
+    files: list[Path] = []
+    number = mount.device if mounts.is_block(mount.device) else mounts.device(mount)
+    if number is not None:
+        files += _of_device(mounts.name_of(number))
+    elif mount.fs.partition(".")[0] == "fuse":
+        files += _named_with(str(mount.point))
+    for file in list(files):
+        with contextlib.suppress(OSError):
+            below = mounts.of(file)
+            if below and below != mount:
+                files += [one for one in behind(below, depth + 1) if one not in files]
+    return files
+
+
+def _of_device(name: str) -> list[Path]:
+    """The files that a block device is on."""
+    place = Path("/sys/class/block") / name
+    if (place / "partition").exists():
+        return _of_device(place.resolve().parent.name)
+    files = [Path(file) for loop, file in mounts.loops().items() if loop == name]
+    for slave in _entries(place / "slaves"):
+        files += _of_device(slave.name)
+    served = re.fullmatch(r"(ublk)b(\d+)|(nbd)\d+", name)
+    if served and served[1]:
+        files += [file for pid in _holding(f"/dev/ublkc{served[2]}") for file in _argued(pid)]
+    elif served:
+        with contextlib.suppress(OSError, ValueError):
+            files += _argued(int((place / "pid").read_text(encoding="ascii")))
+    return files
+
+
+def _entries(directory: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return sorted(directory.iterdir())
+    return []
+
+
+def _processes() -> Iterator[int]:
+    yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _holding(device: str) -> Iterator[int]:
+    """Processes that have a file open."""
+    for pid in _processes():
+        for link in _entries(Path(f"/proc/{pid}/fd")):
+            with contextlib.suppress(OSError):
+                if os.readlink(link) == device:
+                    yield pid
+                    break
+
+
+def _named_with(point: str) -> list[Path]:
+    """The files that a process was started with which was also given a mount point: what FUSE shows is of them."""
+    return [file for pid in _processes() for file in _argued(pid, point)]
+
+
+def _argued(pid: int, point: str = "") -> list[Path]:
+    """The files in a process's command line; none where `point` was asked for and is not in it."""
+    try:
+        told = Path(f"/proc/{pid}/cmdline").read_bytes()
+        where = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return []
+    given = [os.path.normpath(os.path.join(where, os.fsdecode(word))) for word in told.split(b"\0")[1:] if word]
+    if point and point not in given and point not in map(os.path.realpath, given):
+        return []
+    return [Path(one) for one in given if one != point and os.path.isfile(one)]
