@@ -1,0 +1,130 @@
+"""What the machine's memory holds of files: dropped, filled, and above all looked at."""
+
+import ctypes
+import errno
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from cheetah.bench.storage import tool
+from cheetah.bench.units import MIB
+
+SYNC_LIMIT_S = 1800.0
+_DROP = "/proc/sys/vm/drop_caches"
+_WINDOW_BYTES = 256 * MIB
+"""Of a file that is looked at at once."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def sync(directory: Path, limit_s: float = SYNC_LIMIT_S) -> tool.Ran:
+    """Waits until all of the file system that `directory` is on has reached its device.
+
+    It is a process of its own, as a device that does not answer would never let us go on. tool.Late at the limit,
+    OSError where the device complains.
+    """
+    ran = tool.run(("sync", "-f", "."), directory, limit_s=limit_s)
+    if ran.exit_code:
+        raise OSError(errno.EIO, f"what was written could not be brought to the device: {ran.last_words}")
+    return ran
+
+
+def make_cold(paths: Sequence[Path], *directories: Path) -> str:
+    """Has the memory hold nothing of these files: for root of no file at all, else of them as far as the kernel agrees.
+    All that was written is brought to the device before, in `directories` too.
+
+    Returns how: "all caches dropped" or "caches of its files dropped". What is still there `resident_share` tells.
+    OSError, tool.Late.
+    """
+    found = list(files(paths))
+    _sync_all([*directories, *(path.parent for path in found)])
+    try:
+        with open(_DROP, "w", encoding="ascii") as file:
+            file.write("3")
+        return "all caches dropped"
+    except OSError:
+        # Not root, or in a container.
+        for path in found:
+            _forget(path)
+        return "caches of its files dropped"
+
+
+def make_warm(paths: Sequence[Path], *directories: Path) -> None:
+    """Has the memory hold these files, as far as it has room. All that was written is brought to the device before, in
+    `directories` too. OSError, tool.Late."""
+    found = list(files(paths))
+    _sync_all([*directories, *(path.parent for path in found)])
+    buffer = bytearray(MIB)
+    for path in found:
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+
+def resident_share(paths: Sequence[Path]) -> float | None:
+    """How much of these files is in memory, 0 to 1; None if there are none, or if the kernel does not tell us of one.
+
+    Directories stand for the files in them."""
+    pages = resident = 0
+    for path in files(paths):
+        counted = _resident(path)
+        if counted is None:
+            return None
+        resident += counted[0]
+        pages += counted[1]
+    return resident / pages if pages else None
+
+
+def files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The regular files among these and in these; links are not followed further than to what was named."""
+    for path in paths:
+        if path.is_dir():
+            for parent, _, names in os.walk(path):
+                found = (Path(parent, name) for name in names)
+                yield from (file for file in found if file.is_file() and not file.is_symlink())
+        elif path.is_file():
+            yield path
+
+
+def _sync_all(directories: Iterable[Path]) -> None:
+    """Each file system once."""
+    for directory in {os.stat(directory).st_dev: directory for directory in directories}.values():
+        sync(directory)
+
+
+def _forget(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _resident(path: Path) -> tuple[int, int] | None:
+    """Pages in memory, and in all."""
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not (os.geteuid() == 0 or status.st_uid == os.geteuid() or os.access(path, os.W_OK)):
+            # The kernel says "all" of a file that is not ours.
+            return None
+        resident = 0
+        for start in range(0, status.st_size, _WINDOW_BYTES):
+            counted = _count(file.fileno(), start, min(_WINDOW_BYTES, status.st_size - start))
+            if counted is None:
+                return None
+            resident += counted
+        return resident, -(-status.st_size // mmap.PAGESIZE)
+
+
+def _count(file: int, start: int, length: int) -> int | None:
+    """Pages of a piece of a file that are in memory. To map them does not read them."""
+    try:
+        window = mmap.mmap(file, length, access=mmap.ACCESS_COPY, offset=start)
+    except (OSError, ValueError):
+        return None
+    with window:
+        told = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
+        first = ctypes.c_char.from_buffer(window)
+        try:
+            if _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(length), told):
+                return None
+        finally:
+            del first
+        return sum(map((1).__and__, told))

@@ -1,0 +1,59 @@
+"""All targets of a run made ready at once, as they take turns; and taken down, whatever happens."""
+
+import contextlib
+import dataclasses
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+
+from cheetah.bench.failure import BenchError
+from cheetah.bench.storage.sample import Outcome
+from cheetah.bench.storage.target import Missing, Ready, Target
+
+_FAILURES = (BenchError, OSError, subprocess.SubprocessError)
+
+
+@dataclasses.dataclass
+class Entered:
+    """The targets of a run."""
+
+    ready: dict[str, Ready] = dataclasses.field(default_factory=dict)
+    """By name, those that can be used."""
+    lost: dict[str, tuple[Outcome, str]] = dataclasses.field(default_factory=dict)
+    """The others, and why they cannot."""
+
+    def lose(self, name: str, outcome: Outcome, why: str) -> None:
+        """Leaves a target out from here on. It is taken down at the end like the others."""
+        self.lost[name] = outcome, why
+        self.ready.pop(name, None)
+
+
+@contextlib.contextmanager
+def entered(
+    targets: Sequence[Target], need_bytes: int, tell: Callable[[str], None], warn: Callable[[str], None]
+) -> Iterator[Entered]:
+    """Makes them ready; one that cannot be is left out. `tell` hears the name of each before; `warn`, what could not be
+    taken down."""
+    found = Entered()
+    with contextlib.ExitStack() as stack:
+        for target in targets:
+            tell(target.name)
+            try:
+                found.ready[target.name] = stack.enter_context(_one(target, need_bytes, warn))
+            except _FAILURES as error:
+                outcome = Outcome.SKIPPED if isinstance(error, Missing) else Outcome.FAILED
+                found.lose(target.name, outcome, str(error))
+        yield found
+
+
+@contextlib.contextmanager
+def _one(target: Target, need_bytes: int, warn: Callable[[str], None]) -> Iterator[Ready]:
+    """One that does not keep the others from being taken down."""
+    inside = target.enter(need_bytes)
+    ready = inside.__enter__()
+    try:
+        yield ready
+    finally:
+        try:
+            inside.__exit__(None, None, None)
+        except _FAILURES as error:
+            warn(f"{target.name} could not be taken down: {error}")

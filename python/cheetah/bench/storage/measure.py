@@ -1,0 +1,165 @@
+"""One step measured: its commands, one after the other, until what they wrote is on the target."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cheetah.bench.storage import cache, counters, tool
+from cheetah.bench.storage.sample import Outcome, Sample
+from cheetah.bench.storage.steps.step import Command, Place, Step
+from cheetah.bench.storage.target import Ready
+
+STOLEN_SHARE = 0.1
+"""From here on it is said that the host of a virtual machine took processor time."""
+HARNESS_SHARE = 0.01
+"""What we may cost, of the tool's time and bytes."""
+HARNESS_CPU_S = 0.05
+"""Below this our own time says nothing."""
+
+
+class Abandoned(Exception):
+    """A tool can neither go on nor be ended: its target is of no use any more."""
+
+    def __init__(self, sample: Sample):
+        super().__init__(sample.problem)
+        self.sample = sample
+
+
+def measure(
+    blank: Sample,
+    commands: Sequence[Command],
+    ready: Ready,
+    limit_s: float,
+    step: Step,
+    place: Place,
+) -> Sample:
+    """Runs the commands of a step and fills in the sample. What goes wrong in them is its problem.
+
+    Abandoned where a tool cannot be ended at the limit.
+    """
+    before = _Ourselves.now(), counters.read(ready.device)
+    until_s = time.monotonic() + limit_s
+    rans: list[tool.Ran] = []
+    try:
+        for command in commands:
+            rans.append(_run(command, ready.directory, until_s, limit_s))
+        flush = _flush(ready.directory, until_s)
+    except _Bad as bad:
+        sample = dataclasses.replace(blank, outcome=bad.outcome, problem=str(bad))
+        if bad.abandoned:
+            raise Abandoned(sample) from None
+        return sample
+    after = counters.read(ready.device), _Ourselves.now()
+    sample = _filled(blank, rans, flush, before[1], after[0])
+    sample = dataclasses.replace(
+        sample,
+        harness_cpu_s=round(after[1].cpu_s - before[0].cpu_s + sum(ran.harness_cpu_s for ran in [*rans, flush]), 6),
+        harness_bytes=after[1].moved_bytes - before[0].moved_bytes,
+    )
+    printed = "".join(ran.printed for ran in rans)
+    if failure := step.failure(place, printed):
+        return dataclasses.replace(blank, outcome=Outcome.FAILED, problem=failure)
+    return _judged(sample, step.rate(printed))
+
+
+class _Bad(Exception):
+    def __init__(self, outcome: Outcome, sentence: str, abandoned: bool = False):
+        super().__init__(sentence)
+        self.outcome = outcome
+        self.abandoned = abandoned
+
+
+def _run(command: Command, directory: Path, until_s: float, limit_s: float) -> tool.Ran:
+    name = Path(command.argv[0]).name
+    try:
+        ran = tool.run(command.argv, directory, command.stdout, max(until_s - time.monotonic(), 0.0))
+    except tool.Late as late:
+        raise _Bad(
+            Outcome.HUNG, late_words(f"{name} was not done after {limit_s:.3g} s", late), late.abandoned
+        ) from None
+    except OSError as error:
+        raise _Bad(Outcome.FAILED, f"{name} could not be started: {error}") from None
+    if ran.exit_code in command.good:
+        return ran
+    how = f"exit code {ran.exit_code}" if ran.exit_code >= 0 else f"ended by signal {-ran.exit_code}"
+    raise _Bad(Outcome.FAILED, f"{name}: {how}: {ran.last_words}")
+
+
+def _flush(directory: Path, until_s: float) -> tool.Ran:
+    try:
+        return cache.sync(directory, max(until_s - time.monotonic(), 1.0))
+    except tool.Late as late:
+        raise _Bad(
+            Outcome.HUNG, late_words("what it wrote was not on the device in time", late), late.abandoned
+        ) from None
+    except OSError as error:
+        raise _Bad(Outcome.FAILED, str(error)) from None
+
+
+def late_words(what: str, late: tool.Late) -> str:
+    """What is said of something that was not done in time."""
+    if late.abandoned:
+        return f"{what}, and cannot be ended: it waits for the target, which is left out from here on"
+    return f"{what}, and was ended; --step-limit allows more"
+
+
+def _filled(
+    blank: Sample, rans: Sequence[tool.Ran], flush: tool.Ran, before: counters.Counters, after: counters.Counters
+) -> Sample:
+    tool_s = sum(ran.seconds for ran in rans)
+    cpu_s = sum(ran.cpu_s for ran in rans)
+    busy = counters.shares(before, after, cpu_s, counters.links())
+    return dataclasses.replace(
+        blank,
+        outcome=Outcome.DONE,
+        seconds=tool_s + flush.seconds,
+        tool_s=tool_s,
+        flush_s=flush.seconds,
+        cpu_s=cpu_s,
+        memory_peak_bytes=max((ran.memory_peak_bytes for ran in rans), default=None),
+        read_bytes=_sum([ran.read_bytes for ran in rans]),
+        written_bytes=_sum([ran.written_bytes for ran in rans]),
+        device_read_bytes=_difference(before.device_read_bytes, after.device_read_bytes),
+        device_written_bytes=_difference(before.device_written_bytes, after.device_written_bytes),
+        busy=busy,
+        bottleneck=counters.bottleneck(busy, counters.processors()),
+    )
+
+
+def _judged(sample: Sample, bytes_per_s: float | None) -> Sample:
+    """With the tool's own rate, and with what a reader should know of how it was measured."""
+    said = list(sample.warnings)
+    if sample.busy.get("stolen", 0.0) >= STOLEN_SHARE:
+        said.append(f"the host took {sample.busy['stolen']:.0%} of this machine's processor time")
+    if sample.harness_cpu_s > max(HARNESS_CPU_S, HARNESS_SHARE * (sample.seconds or 0.0)):
+        said.append(f"measuring cost {sample.harness_cpu_s:.2f} s of a processor itself")
+    return dataclasses.replace(sample, bytes_per_s=bytes_per_s, warnings=tuple(said))
+
+
+def _sum(counted: Sequence[int | None]) -> int | None:
+    known = [count for count in counted if count is not None]
+    return sum(known) if len(known) == len(counted) else None
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ourselves:
+    """What this process has used so far."""
+
+    cpu_s: float
+    moved_bytes: int
+
+    @classmethod
+    def now(cls) -> "_Ourselves":
+        moved_bytes = 0
+        try:
+            with open("/proc/self/io", encoding="ascii") as file:
+                lines = dict(line.split(": ") for line in file.read().splitlines())
+            moved_bytes = int(lines["rchar"]) + int(lines["wchar"])
+        except (OSError, KeyError, ValueError):
+            pass
+        return cls(time.process_time(), moved_bytes)

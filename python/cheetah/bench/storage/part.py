@@ -1,0 +1,81 @@
+"""What a run hands on: its part of the results."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cheetah.bench import results
+from cheetah.bench.figure import Figure, drowned
+from cheetah.bench.storage.sample import Outcome, Sample
+from cheetah.bench.storage.settings import Settings
+from cheetah.bench.storage.steps import Step, described
+from cheetah.bench.storage.target import Target
+from cheetah.bench.units import short
+
+
+def made(
+    settings: Settings,
+    targets: Sequence[Target],
+    steps: Sequence[Step],
+    samples: Sequence[Sample],
+    about: Mapping[str, Mapping[str, str]],
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The part `storage`. `samples` are in the order in which they were taken."""
+    figures = list(_figures(settings.baseline, steps, samples))
+    return {
+        "part": "storage",
+        "title": "Storage",
+        "about": "The steps of an examiner on each target, with the real tools, until what they wrote is there.",
+        "quick": settings.quick,
+        "rounds": settings.repetitions,
+        "finished": results.now(),
+        "baseline": settings.baseline,
+        "figures": [figure.to_json() for figure in figures],
+        "targets": [{"name": target.name, "about": dict(about.get(target.name, {}))} for target in targets],
+        "steps": described(steps),
+        "samples": [sample.to_json() for sample in samples],
+        "warnings": [*warnings, *_of_figures(figures)],
+    }
+
+
+def _figures(baseline: str, steps: Sequence[Step], samples: Sequence[Sample]) -> Iterator[Figure]:
+    """One for each step and state in which something was measured."""
+    for step in steps:
+        for state in dict.fromkeys(sample.state for sample in samples if sample.step == step.key):
+            done = [
+                sample
+                for sample in samples
+                if (sample.step, sample.state, sample.outcome) == (step.key, state, Outcome.DONE)
+            ]
+            told = bool(done) and all(sample.bytes_per_s is not None for sample in done)
+            values: dict[str, list[float]] = {}
+            for sample in done:
+                value = sample.bytes_per_s if told else sample.seconds
+                if value is not None:
+                    values.setdefault(sample.target, []).append(value)
+            if values:
+                yield Figure(
+                    f"storage/{step.key}/{state}",
+                    f"{step.title}, {state}",
+                    "bytes/s" if told else "s",
+                    None,
+                    values,
+                    "higher" if told else "lower",
+                    baseline=baseline,
+                )
+
+
+def _of_figures(figures: Sequence[Figure]) -> Iterator[str]:
+    """Where a difference is none."""
+    for figure in figures:
+        base = figure.samples.get(figure.baseline or "")
+        for name, values in figure.samples.items():
+            if base and name != figure.baseline and len(base) > 1 and len(values) > 1 and drowned(values, base):
+                yield (
+                    f"{figure.what}: the spread drowns the difference between {name} ({_spread(values)}) and "
+                    f"{figure.baseline} ({_spread(base)} {figure.unit})"
+                )
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{short(min(values))} – {short(max(values))}"

@@ -1,0 +1,271 @@
+"""A run: every step on every target, in turns, as often as was asked for."""
+
+import collections
+import contextlib
+import dataclasses
+import shutil
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cheetah.bench.rounds import in_turns
+from cheetah.bench.storage import measure, part, turn
+from cheetah.bench.storage.entered import Entered, entered
+from cheetah.bench.storage.journal import Journal
+from cheetah.bench.storage.progress import Event, Tell
+from cheetah.bench.storage.sample import COLD, Outcome, Sample
+from cheetah.bench.storage.settings import Settings
+from cheetah.bench.storage.steps import NotReached, Place, Step
+from cheetah.bench.storage.target import Ready, Target
+
+DONE, FAILED = 0, 1
+GO_ON = "interrupted: the same command with --resume goes on"
+
+
+def run(
+    settings: Settings, tell: Tell, targets: Sequence[Target], steps: Sequence[Step], source: Path, need_bytes: int
+) -> tuple[int, dict[str, Any]]:
+    """Measures `steps` on `targets`, with the image `source`; returns the exit code, 0 or 1, and the part of the
+    results. A target, a step or a tool that fails takes no others with it; an interrupted run returns what there is.
+
+    BenchError where `settings.out` cannot be used.
+    """
+    return Run(settings, tell, targets, steps, source).go(need_bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Turn:
+    """What is to be measured once."""
+
+    repetition: int
+    step: Step
+    state: str
+    target: str
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        return self.target, self.step.key, self.state, self.repetition
+
+
+class Run:
+    """One run."""
+
+    def __init__(self, settings: Settings, tell: Tell, targets: Sequence[Target], steps: Sequence[Step], source: Path):
+        self._settings = settings
+        self._tell = tell
+        self._targets = list(targets)
+        self._steps = list(steps)
+        self._source = source
+        self._warnings: list[str] = []
+        self._about: dict[str, dict[str, str]] = {}
+        self._began_s = time.monotonic()
+        self._took_s: collections.defaultdict[str, list[float]] = collections.defaultdict(list)
+        """By step: what its turns took, all in all."""
+        self._failed: dict[tuple[str, str], str] = {}
+        """By target and step: why it was not done the last time."""
+        self._made: collections.defaultdict[str, set[Path]] = collections.defaultdict(set)
+        """By target: what may be there of its steps."""
+        self._plan = list(self._turns())
+        self._left = list(self._plan)
+        self._journal: Journal
+
+    def go(self, need_bytes: int) -> tuple[int, dict[str, Any]]:
+        """Does it."""
+        binding = {**self._settings.binding(), "image_bytes": self._source.stat().st_size}
+        self._journal = Journal(self._settings.out, binding, self._settings.resume)
+        interrupted = False
+        try:
+            with _interruptible():
+                try:
+                    self._measure(need_bytes)
+                except KeyboardInterrupt:
+                    interrupted = True
+                    self._warn(GO_ON)
+        finally:
+            self._journal.close()
+        samples = self._samples()
+        bad = any(sample.outcome not in (Outcome.DONE, Outcome.SKIPPED) for sample in samples)
+        self._say(
+            "done", said=f"{sum(sample.outcome is Outcome.DONE for sample in samples)} of {len(self._plan)} measured"
+        )
+        made = part.made(self._settings, self._targets, self._steps, samples, self._about, self._warnings)
+        return (FAILED if bad or interrupted else DONE), made
+
+    def _turns(self) -> Iterator[_Turn]:
+        """All of them, in their order: what drifts on the machine drifts under every target."""
+        names = [target.name for target in self._targets]
+        for number in range(self._settings.repetitions):
+            for step in self._steps:
+                for state in self._states(step):
+                    for name in in_turns(names, number):
+                        yield _Turn(number + 1, step, state, name)
+
+    def _states(self, step: Step) -> Sequence[str]:
+        """What does not read is measured once, and counts as cold."""
+        return self._settings.states if step.reads else (COLD,)
+
+    def _measure(self, need_bytes: int) -> None:
+        self._left = [one for one in self._plan if not self._journal.is_done(one.key)]
+        self._skip_missing_tools()
+        if not self._left:
+            return
+        wanted = {one.target for one in self._left}
+        targets = [target for target in self._targets if target.name in wanted]
+        around = entered(targets, need_bytes, lambda name: self._say("entering", target=name), self._warn)
+        with around as there, self._leaving():
+            self._about.update({name: ready.about for name, ready in there.ready.items()})
+            for name, (outcome, why) in there.lost.items():
+                self._skip_target(name, outcome, why)
+            while self._left:
+                self._take(self._left.pop(0), there)
+
+    @contextlib.contextmanager
+    def _leaving(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._say("leaving")
+
+    def _skip_missing_tools(self) -> None:
+        """Says once that a tool is missing; its step is skipped everywhere."""
+        for step in self._steps:
+            missing = [tool for tool in step.tools if shutil.which(tool) is None]
+            if missing:
+                why = f"{step.key} was skipped: {' and '.join(missing)} is not installed"
+                self._warn(why)
+                self._skip([one for one in self._left if one.step is step], Outcome.SKIPPED, why)
+
+    def _skip_target(self, name: str, outcome: Outcome, why: str) -> None:
+        self._warn(f"{name}: {why}")
+        self._skip([one for one in self._left if one.target == name], outcome, why)
+
+    def _skip(self, turns: Sequence[_Turn], outcome: Outcome, why: str) -> None:
+        """Says it once of each step on each target, and takes these turns off the list."""
+        said = set()
+        for one in turns:
+            self._left.remove(one)
+            self._failed[one.target, one.step.key] = why
+            if one.key[:3] not in said:
+                said.add(one.key[:3])
+                self._journal.add(Sample(*one.key, outcome, why))
+
+    def _take(self, one: _Turn, there: Entered) -> None:
+        """Has a turn, whatever comes of it."""
+        self._say_of("measuring", one)
+        began_s = time.monotonic()
+        blank = Sample(*one.key, Outcome.DONE)
+        try:
+            sample = self._sample(blank, one, there.ready[one.target])
+        except measure.Abandoned as abandoned:
+            sample = dataclasses.replace(blank, outcome=Outcome.HUNG, problem=str(abandoned))
+            there.lose(one.target, Outcome.NOT_REACHED, f"it was left out after {one.step.key} hung on it")
+        self._failed.pop((one.target, one.step.key), None)
+        if sample.outcome is not Outcome.DONE:
+            self._failed[one.target, one.step.key] = sample.problem
+        self._took_s[one.step.key].append(time.monotonic() - began_s)
+        self._journal.add(sample)
+        said = "; ".join([sample.problem] * bool(sample.problem) + [*sample.warnings])
+        self._say_of("measured", one, seconds=sample.seconds, said=said)
+        if one.target in there.lost:
+            self._skip_target(one.target, *there.lost[one.target])
+
+    def _sample(self, blank: Sample, one: _Turn, ready: Ready) -> Sample:
+        place = Place(ready.directory, self._source)
+        try:
+            self._require(one, ready, place)
+        except NotReached as why:
+            return dataclasses.replace(blank, outcome=Outcome.NOT_REACHED, problem=str(why))
+        self._made[one.target].update([*one.step.outputs(place), *one.step.needs(place)])
+        sample = turn.take(blank, one.step, ready, place, self._settings.step_limit_s)
+        self._tidy(one.target, place)
+        return sample
+
+    def _require(self, one: _Turn, ready: Ready, place: Place) -> None:
+        """Sees to it that there is what a step needs: what an earlier run has measured is done again, unmeasured."""
+        for earlier in self._steps:
+            if earlier.key not in one.step.after:
+                continue
+            if why := self._failed.get((one.target, earlier.key)):
+                raise NotReached(f"{earlier.key}, which it needs, was not done here: {why}")
+            needed = set(one.step.needs(place))
+            if any(path in needed and not path.exists() for path in earlier.outputs(place)):
+                turn.make(earlier, ready, place, self._settings.step_limit_s)
+
+    def _tidy(self, target: str, place: Place) -> None:
+        """Removes what nobody needs any more before it is made again."""
+        coming = [one.step for one in self._left if one.target == target]
+        unneeded = [path for path in self._made[target] if not _is_needed(path, coming, place)]
+        try:
+            turn.remove(unneeded, place)
+            self._made[target].difference_update(unneeded)
+        except OSError as error:
+            self._warn(f"{target}: what is not needed any more could not be removed: {error}")
+
+    def _samples(self) -> list[Sample]:
+        """In the order of the plan, of an earlier run as well."""
+        taken = self._journal.taken
+        return [taken[one.key] for one in self._plan if one.key in taken]
+
+    def _warn(self, sentence: str) -> None:
+        self._warnings.append(sentence)
+        self._say("note", said=sentence)
+
+    def _say(self, stage: str, **more: Any) -> None:
+        self._tell(self._event(stage, self._left, **more))
+
+    def _say_of(self, stage: str, one: _Turn, **more: Any) -> None:
+        what: dict[str, Any] = {"target": one.target, "step": one.step.key, "state": one.state}
+        what |= {"repetition": one.repetition, "expected_s": self._expected_s(one.step)}
+        self._tell(self._event(stage, [one] * (stage == "measuring") + self._left, **what, **more))
+
+    def _event(self, stage: str, left: Sequence[_Turn], **more: Any) -> Event:
+        elapsed_s = round(time.monotonic() - self._began_s, 3)
+        return Event(stage, len(self._plan) - len(left), len(self._plan), elapsed_s, self._left_s(left), **more)
+
+    def _expected_s(self, step: Step) -> float | None:
+        took_s = self._took_s.get(step.key)
+        return statistics.mean(took_s) if took_s else None
+
+    def _left_s(self, turns: Sequence[_Turn]) -> float | None:
+        """By what the same step took, or any; nobody knows before every step was done somewhere."""
+        known = [self._expected_s(one.step) for one in turns]
+        return sum(took_s for took_s in known if took_s is not None) if None not in known else None
+
+
+def _is_needed(path: Path, coming: Sequence[Step], place: Place) -> bool:
+    """Whether a step that is still to come works on what is there now."""
+    for step in coming:
+        if any(path.is_relative_to(other) or other.is_relative_to(path) for other in step.needs(place)):
+            return True
+        if path in step.outputs(place):
+            return False
+    return False
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM and the loss of the terminal end a run as Ctrl-C does, and nothing a second time: what was started and
+    mounted is to be taken down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def interrupt(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        if before[number] is not signal.SIG_IGN or number is signal.SIGINT:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -1,0 +1,93 @@
+"""One turn: a step on a target, prepared, measured and tidied up after."""
+
+import contextlib
+import dataclasses
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cheetah.bench.storage import cache, measure, tool
+from cheetah.bench.storage.sample import COLD, Outcome, Sample
+from cheetah.bench.storage.steps.step import Command, NotReached, Place, Skipped, Step
+from cheetah.bench.storage.target import Ready
+
+RESIDENT_SHARE_MAX = 0.01
+"""More than that of its inputs in memory, and a step was not cold."""
+
+
+def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) -> Sample:
+    """Measures a step. What goes wrong is the sample's problem.
+
+    measure.Abandoned where the target is of no use any more."""
+    try:
+        remove(step.outputs(place), place)
+        commands = step.commands(place)
+        sample = _brought_into(blank, step.inputs(place), ready)
+        said = (*sample.warnings, *step.warnings(place))
+        sample = dataclasses.replace(sample, warnings=said)
+        sample = measure.measure(sample, commands, ready, limit_s, step, place)
+    except NotReached as why:
+        return dataclasses.replace(blank, outcome=Outcome.NOT_REACHED, problem=str(why))
+    except Skipped as why:
+        return dataclasses.replace(blank, outcome=Outcome.SKIPPED, problem=str(why))
+    except tool.Late as late:
+        why_late = measure.late_words("what was written before it was not on the device in time", late)
+        sample = dataclasses.replace(blank, outcome=Outcome.HUNG, problem=why_late)
+        if late.abandoned:
+            raise measure.Abandoned(sample) from None
+    except OSError as error:
+        sample = dataclasses.replace(blank, outcome=Outcome.FAILED, problem=f"it could not be prepared: {error}")
+    if sample.outcome is not Outcome.DONE:
+        # Half of what the next step needs is worse than nothing.
+        with contextlib.suppress(OSError):
+            remove(step.outputs(place), place)
+    return sample
+
+
+def make(step: Step, ready: Ready, place: Place, limit_s: float) -> None:
+    """Does a step without measuring it, for another one that needs what it makes. NotReached where that fails."""
+    blank = Sample("", step.key, "", 0, Outcome.DONE)
+    try:
+        remove(step.outputs(place), place)
+        commands: Sequence[Command] = step.commands(place)
+        sample = measure.measure(blank, commands, ready, limit_s, step, place)
+    except (OSError, Skipped) as error:
+        raise NotReached(f"{step.key}, which it needs, could not be done again: {error}") from None
+    if sample.outcome is not Outcome.DONE:
+        raise NotReached(f"{step.key}, which it needs, could not be done again: {sample.problem}")
+
+
+def remove(paths: Iterable[Path], place: Place) -> None:
+    """Removes files and directories of a step; nothing outside of the place."""
+    for path in paths:
+        if not path.is_relative_to(place.directory) or path == place.directory:
+            raise ValueError(f"{path} is not in {place.directory}")
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _brought_into(blank: Sample, inputs: Sequence[Path], ready: Ready) -> Sample:
+    """The sample, once its inputs are in the state that it is to be taken in, with what they really are in."""
+    if blank.state == COLD:
+        cache.make_cold([*inputs, *ready.pages_of], ready.directory)
+    else:
+        cache.make_warm(inputs, ready.directory)
+    share = cache.resident_share(inputs)
+    said = list(blank.warnings)
+    if share is None:
+        if inputs:
+            said.append("how much of its inputs was in memory, the kernel does not tell")
+    elif blank.state == COLD and share > RESIDENT_SHARE_MAX:
+        said.append(f"not cold: {share:.0%} of {_names(inputs)} was in memory")
+    elif blank.state != COLD and share < 1 - RESIDENT_SHARE_MAX:
+        said.append(f"not warm: {share:.0%} of {_names(inputs)} was in memory")
+    behind = cache.resident_share(ready.pages_of) if blank.state == COLD else None
+    if behind is not None and behind > RESIDENT_SHARE_MAX:
+        said.append(f"not cold: {behind:.0%} of {_names(ready.pages_of)}, which is behind the target, was in memory")
+    return dataclasses.replace(blank, resident_share_before=share, warnings=tuple(said))
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return paths[0].name if len(paths) == 1 else f"{len(paths)} files"
