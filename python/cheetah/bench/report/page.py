@@ -1,0 +1,158 @@
+"""report.html: one file that needs nothing else, and asks the network for nothing. How, `cheetah.page` says."""
+
+import itertools
+import shlex
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from cheetah.bench import results
+from cheetah.bench.cells import Storage
+from cheetah.bench.figure import Figure
+from cheetah.bench.report import charts, number, verdict
+from cheetah.bench.report.number import Number
+from cheetah.bench.report.remarks import Remarks
+from cheetah.bench.report.rows import Rows
+from cheetah.bench.results import Part, Results
+from cheetah.bench.units import short
+from cheetah.page import document
+
+REPORT = "report.html"
+ABOUT_MACHINE = ("processor", "memory", "kernel")
+"""What stands in the head; the rest at the end."""
+
+Json = dict[str, Any]
+_UNSAID: Json = {
+    "title": "",
+    "about": "",
+    "problem": "",
+    "finished": "",
+    "quick": False,
+    "full": False,
+    "rounds": None,
+    "warnings": (),
+}
+
+
+def write(found: Results, out: Path) -> Path:
+    """Writes report.html into the folder `out`; returns its path. OSError where that fails."""
+    target = out / REPORT
+    document.write(target, render(found))
+    return target
+
+
+def render(found: Results) -> str:
+    """The page. The same results give the same text."""
+    templates = document.environment("cheetah.bench.report")
+    templates.filters.update(html=number.html, next=next)
+    style = document.style(document.text(templates, "style.css"))
+    stored = [_storage(_UNSAID | part) for part in found.parts if part.get("samples")]
+    others = [_other(_UNSAID | part) for part in found.parts if not part.get("samples")]
+    figures = [figure for part in found.parts if not part.get("samples") for figure in results.figures(part)]
+    verdicts = [one["verdict"] for one in stored]
+    return templates.get_template("report.html").render(
+        policy=document.policy(style),
+        style=Markup(style),  # noqa: S704
+        r=found,
+        head={name: found.machine[name] for name in ABOUT_MACHINE if name in found.machine},
+        programs={name: text for name, text in found.machine.items() if name not in ABOUT_MACHINE},
+        command=shlex.join(found.command),
+        storages=stored,
+        others=others,
+        verdict=verdicts[0] if verdicts else verdict.of_figures(figures),
+        counter=itertools.count(1),
+    )
+
+
+def _storage(part: Part) -> Json:
+    """All that the page says of storage."""
+    storage = Storage(part)
+    remarks = Remarks(storage)
+    rows = Rows(storage, remarks)
+    tables, cells = storage.tables(), list(storage.cells())
+    timed = list(dict.fromkeys(step for table in tables for step in table.steps))
+    return {
+        "part": part,
+        "s": storage,
+        "verdict": verdict.of(storage),
+        "missing": remarks.all(True),
+        "odd": remarks.all(False),
+        "measured": sum(bool(cell.values) for cell in cells),
+        "asked": len(cells),
+        "samples": sum(len(cell.samples) for cell in cells),
+        "cost": _cost(storage),
+        "tables": [(table, list(rows.seeds(table))) for table in tables],
+        "profiles": charts.speed_ups(storage, tables),
+        "steps": [(storage.steps[step], list(rows.details(step, _states(storage, step)))) for step in timed],
+        "grids": [(grid, list(rows.matrix(grid))) for grid in storage.grids()],
+    }
+
+
+def _states(storage: Storage, step: str) -> list[str]:
+    return [table.state for table in storage.tables() if step in table.steps]
+
+
+def _cost(storage: Storage) -> dict[str, float] | None:
+    """What measuring cost, as shares of what the tools took."""
+    done = [one for cell in storage.cells() for one in cell.done]
+    seconds = sum(one.seconds or 0.0 for one in done)
+    moved = sum((one.read_bytes or 0) + (one.written_bytes or 0) for one in done)
+    if not seconds:
+        return None
+    cost = {"time": sum(one.harness_cpu_s for one in done) / seconds}
+    if moved:
+        cost["bytes"] = sum(one.harness_bytes for one in done) / moved
+    return cost
+
+
+def _other(part: Part) -> Json:
+    """A part that has figures alone."""
+    figures = results.figures(part)
+    return {
+        "part": part,
+        "ours": [_ours(figure) for figure in figures if figure.ours is not None],
+        "beside": [_beside(figure) for figure in figures if figure.ours is None],
+        "notes": list(dict.fromkeys(figure.note for figure in figures if figure.note)),
+        "met": sum(figure.met() is True for figure in figures),
+        "barred": sum(figure.met() is not None for figure in figures),
+    }
+
+
+def _ours(figure: Figure) -> Json:
+    ours, peer, ratio = str(figure.ours), figure.peer(), figure.ratio()
+    low, high = figure.ratio_spread() if ratio is not None and all(_rounds(figure)) else (None, None)
+    return {
+        "figure": figure,
+        "ours": _spread(figure, ours) if figure.samples.get(ours) else None,
+        "peer": peer,
+        "theirs": _spread(figure, peer) if peer else None,
+        "ratio": None if ratio is None else Number(figure.id, ours, "ratio", ratio, f"{ratio:.2f}"),
+        "low": None if low is None else f"{low:.2f}",
+        "high": None if high is None else f"{high:.2f}",
+        "sign": "≥" if figure.better == "higher" else "≤",
+        "met": figure.met(),
+    }
+
+
+def _rounds(figure: Figure) -> list[bool]:
+    """Whether each round's ratio can be made."""
+    peer = figure.peer()
+    return [bool(theirs) for theirs in figure.samples[peer]] if peer else [False]
+
+
+def _beside(figure: Figure) -> Json:
+    most = max(figure.median(name) for name in figure.samples)
+    rows = []
+    for name in figure.samples:
+        times = figure.speed_up(name) if name != figure.baseline else None
+        shown = None if times is None else Number(figure.id, name, "ratio", times, f"{times:.2f}")
+        rows.append((name, _spread(figure, name), shown, figure.median(name) / most if most else 0.0))
+    return {"figure": figure, "rows": rows}
+
+
+def _spread(figure: Figure, name: str) -> tuple[Number, Number, Number]:
+    values = figure.samples[name]
+    stats = {"median": figure.median(name), "min": min(values), "max": max(values)}
+    middle, low, high = (Number(figure.id, name, stat, value, short(value)) for stat, value in stats.items())
+    return middle, low, high

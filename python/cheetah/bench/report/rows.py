@@ -1,0 +1,200 @@
+"""The tables of the report, as its templates want them."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterator
+
+from markupsafe import Markup
+
+from cheetah.bench.cells import Cell, Grid, Ratio, Storage, Table
+from cheetah.bench.report import charts
+from cheetah.bench.report.number import Number
+from cheetah.bench.report.remarks import Remarks
+from cheetah.bench.report.verdict import won
+from cheetah.bench.sheet import DROWNED, spread_percent, value_text
+from cheetah.page import units
+
+SHADES = 7
+_DECIDED_BY = {
+    "storage": ("device", "io stalled"), "processor (one)": ("tool",), "processors (all)": ("processors",),
+    "memory": ("memory stalled",), "network": ("network",),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A cell in a table."""
+
+    cell: Cell
+    middle: Number | None
+    """None where it was not measured; `cell.word` says why."""
+    low: Number | None
+    high: Number | None
+    """None where it was measured once."""
+    spread: Number | None
+    ratio: Ratio | None
+    times: Number | None
+    """The speed-up."""
+    remarks: list[int]
+    share: float
+    """Of the slowest beside it: 0 to 1."""
+    first: bool = False
+    """Whether it is the fastest of all, beyond the spread."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Detail:
+    """A row of a step's table: all that is known of a cell."""
+
+    shown: Shown
+    state: str
+    strip: Markup
+    facts: dict[str, Number | None]
+    """By the names of fields of a sample; None where it was not measured."""
+    bottleneck: str
+    decided: Number | None
+
+
+class Rows:
+    """Of the part about storage."""
+
+    def __init__(self, storage: Storage, remarks: Remarks) -> None:
+        self._storage = storage
+        self._remarks = remarks
+        self._first = {id(one.first) for table in storage.tables() for one in won(storage, table) if one.clear}
+
+    def shown(self, cell: Cell, most: float) -> Shown:
+        """A cell beside others, of which the slowest took `most`."""
+        ratio, several = self._storage.ratio(cell), len(cell.values) > 1
+        return Shown(
+            cell,
+            _number(cell, "median", cell.median) if cell.values else None,
+            _number(cell, "min", min(cell.values)) if several else None,
+            _number(cell, "max", max(cell.values)) if several else None,
+            _stat(cell, "spread", spread_percent(cell), f"{spread_percent(cell):.1f} %") if several else None,
+            ratio,
+            _stat(cell, "ratio", ratio.value, f"{DROWNED if ratio.drowned and not ratio.once else ''}{ratio.value:.2f}")
+            if ratio else None,
+            self._remarks.numbers(cell),
+            cell.median / most if cell.values and most else 0.0,
+            id(cell) in self._first,
+        )  # fmt: skip
+
+    def seeds(self, table: Table) -> Iterator[tuple[str, list[Shown]]]:
+        """The seed's table, a row for each target."""
+        most = {step: self._most(step, [table.state]) for step in table.steps}
+        for target in self._storage.targets:
+            row = [self.shown(self._storage.cell(step, table.state, target), most[step]) for step in table.steps]
+            if any(one.cell.samples for one in row):
+                yield target, row
+
+    def details(self, step: str, states: list[str]) -> Iterator[tuple[str, list[Detail]]]:
+        """Of a step, for each target a row for each state."""
+        most = self._most(step, states)
+        longest = max((max(cell.values) for cell in self._cells(step, states) if cell.values), default=0.0)
+        for target in self._storage.targets:
+            rows = [
+                self._detail(cell, state, most, longest)
+                for state in states
+                if (cell := self._storage.cell(step, state, target)).samples
+            ]
+            if rows:
+                yield target, rows
+
+    def matrix(self, grid: Grid) -> Iterator[tuple[str, list[tuple[str, list[tuple[Shown | None, int]]]]]]:
+        """Of an operation, for each target the rows of its table: the size of records, and its cells with their shades.
+        One scale of shades for all targets."""
+        rates = [cell.median for target in self._storage.targets for cell in self._of(grid, target) if cell.values]
+        positive = [rate for rate in rates if rate > 0]
+        low, high = (min(positive), max(positive)) if positive else (1.0, 1.0)
+        for target in self._storage.targets:
+            if any(cell.samples for cell in self._of(grid, target)):
+                yield (
+                    target,
+                    [
+                        (record, [self._heated(grid, target, file, record, low, high) for file in grid.files])
+                        for record in grid.records
+                    ],
+                )
+
+    def _heated(
+        self, grid: Grid, target: str, file: str, record: str, low: float, high: float
+    ) -> tuple[Shown | None, int]:
+        step = grid.step(file, record)
+        if step not in self._storage.steps:
+            return None, 0
+        shown = self.shown(self._storage.cell(step, grid.state, target), 0.0)
+        return shown, shade(shown.cell.median, low, high) if shown.cell.values else 0
+
+    def _of(self, grid: Grid, target: str) -> Iterator[Cell]:
+        for file in grid.files:
+            for record in grid.records:
+                if (step := grid.step(file, record)) in self._storage.steps:
+                    yield self._storage.cell(step, grid.state, target)
+
+    def _cells(self, step: str, states: list[str]) -> Iterator[Cell]:
+        for state in states:
+            yield from (self._storage.cell(step, state, target) for target in self._storage.targets)
+
+    def _most(self, step: str, states: list[str]) -> float:
+        return max((cell.median for cell in self._cells(step, states) if cell.values), default=0.0)
+
+    def _detail(self, cell: Cell, state: str, most: float, longest: float) -> Detail:
+        sort, decided = _bottleneck(cell)
+        baseline = cell.target == self._storage.baseline
+        return Detail(
+            self.shown(cell, most), state, charts.strip(cell, longest, baseline), dict(_facts(cell)), sort, decided
+        )
+
+
+def shade(rate: float, low: float, high: float) -> int:
+    """From 1, the slowest, to `SHADES`; equal steps of the ratio."""
+    if rate <= 0 or high <= low:
+        return 1 if rate <= 0 else SHADES // 2
+    return 1 + min(SHADES - 1, int(SHADES * math.log(rate / low) / math.log(high / low)))
+
+
+def _facts(cell: Cell) -> Iterator[tuple[str, Number | None]]:
+    for name in ("tool_s", "flush_s", "cpu_s"):
+        value = cell.middle(name)
+        yield name, None if value is None else _stat(cell, name, value, units.duration(value))
+    sizes = ("memory_peak_bytes", "read_bytes", "written_bytes", "device_read_bytes", "device_written_bytes")
+    for name in sizes:
+        value = cell.middle(name)
+        yield name, None if value is None else _stat(cell, name, value, units.size(int(value)))
+    for name, value in (
+        ("resident_share_before", cell.middle("resident_share_before")),
+        ("busy.tool", _busy(cell, "tool")),
+    ):
+        yield name, None if value is None else _stat(cell, name, value, _percent(value))
+
+
+def _bottleneck(cell: Cell) -> tuple[str, Number | None]:
+    """What held most repetitions up, and how busy that was."""
+    named = [one.bottleneck for one in cell.done if one.bottleneck]
+    if not named:
+        return "", None
+    sort = statistics.mode(named)
+    shares = {what: share for what in _DECIDED_BY.get(sort, ()) if (share := _busy(cell, what)) is not None}
+    what = max(shares, key=lambda key: shares[key], default=None)
+    if what is None:
+        return sort, None
+    return sort, _stat(cell, f"busy.{what}", shares[what], f"{what} {_percent(shares[what])}")
+
+
+def _busy(cell: Cell, what: str) -> float | None:
+    found = [one.busy[what] for one in cell.done if what in one.busy]
+    return statistics.median(found) if found else None
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share == 0 or share >= 0.01 else "< 1 %"
+
+
+def _number(cell: Cell, stat: str, value: float) -> Number:
+    return Number(cell.figure, cell.target, stat, value, value_text(cell, value))
+
+
+def _stat(cell: Cell, stat: str, value: float, text: str) -> Number:
+    return Number(cell.figure, cell.target, stat, value, text)

@@ -1,0 +1,194 @@
+"""What the figures say, in sentences made of nothing else: who was the fastest at what, and where that cannot be told."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from cheetah.bench.cells import Cell, Ratio, Storage, Table
+from cheetah.bench.figure import Figure, drowned
+from cheetah.bench.report.number import Number, Piece, Sentence
+from cheetah.page.units import clock
+from cheetah.page.visible import plain
+
+NAMED_MAX = 12
+NAME_CHARS_MAX = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """`kind` is "whole", "gaps", "quick" or "stopped"."""
+
+    kind: str
+    headline: Sentence
+    sentences: tuple[Sentence, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Won:
+    """Who came first in a step, and those whom the spread does not tell apart from it."""
+
+    step: str
+    first: Cell
+    beside: tuple[Cell, ...]
+
+    @property
+    def clear(self) -> bool:
+        """Whether nobody else can have been as fast, and a spread is known."""
+        return not self.beside and len(self.first.values) > 1
+
+
+def of(storage: Storage) -> Verdict:
+    """The verdict on storage."""
+    tables = storage.tables()
+    missed = sum(not cell.values for cell in storage.cells())
+    partly = sum(bool(cell.values and cell.notes) for cell in storage.cells())
+    kind = "gaps" if missed or partly or storage.part.get("warnings") else "whole"
+    kind = "quick" if storage.part.get("quick") else kind
+    kind = "stopped" if storage.part.get("problem") else kind
+    said = [sentence for table in tables for sentence in _of_table(storage, table)]
+    if missed:
+        said.append((f"{_times(missed, 'measurement is', 'measurements are')} missing; why, section 1 says.",))
+    return Verdict(kind, _headline(storage, tables), (*said, _bounds(storage)))
+
+
+def of_figures(figures: Sequence[Figure]) -> Verdict:
+    """The verdict on parts that have bars."""
+    met = [figure.met() for figure in figures if figure.met() is not None]
+    if not met:
+        return Verdict("whole", (f"{_times(len(figures), 'figure', 'figures')}, without bars.",))
+    return Verdict("whole" if all(met) else "gaps", (f"{sum(map(bool, met))} of {len(met)} bars met.",))
+
+
+def won(storage: Storage, table: Table) -> list[Won]:
+    """Of each step in which at least two were measured."""
+    made = []
+    for step in table.steps:
+        cells = [cell for target in storage.targets if (cell := storage.cell(step, table.state, target)).values]
+        if len(cells) > 1:
+            first = min(cells, key=lambda cell: cell.median)
+            beside = [cell for cell in cells if cell is not first and drowned(first.values, cell.values)]
+            made.append(Won(step, first, tuple(beside)))
+    return made
+
+
+def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
+    measured = {cell.target for cell in storage.cells() if cell.values}
+    if not measured:
+        return ("Nothing was measured.",)
+    if len(measured) == 1:
+        return (f"Measured on {_name(measured.pop())} alone: there is nothing to compare it with.",)
+    found = won(storage, tables[0]) if tables else []
+    if not found:
+        return ("No step was timed on two targets: see the tables of rates.",)
+    once = all(len(one.first.values) < 2 for one in found)
+    first: dict[str, int] = {}
+    for one in found:
+        if one.clear or once:
+            first[one.first.target] = first.get(one.first.target, 0) + 1
+    leader = max(first, key=lambda name: first[name], default=None)
+    of_steps = _times(len(found), "step", "steps")
+    if leader is None:
+        return (f"No target was the fastest beyond the spread in any of {of_steps}.",)
+    if once:
+        return (
+            f"{_name(leader)} came first in {first[leader]} of {of_steps}, each measured once: no spread is known.",
+        )
+    if first[leader] * 2 > len(found):
+        return (f"{_name(leader)} was the fastest in {first[leader]} of {of_steps}, caches {tables[0].state}.",)
+    return (f"No target was the fastest in most of {of_steps}; {_name(leader)} was in {first[leader]}.",)
+
+
+def _of_table(storage: Storage, table: Table) -> Iterable[Sentence]:
+    """One paragraph's sentences for a state of the caches."""
+    found = won(storage, table)
+    begin = f"Caches {plain(table.state, NAME_CHARS_MAX)}: "
+    winners: dict[str, list[Won]] = {}
+    for one in found:
+        if one.clear:
+            winners.setdefault(one.first.target, []).append(one)
+    for target, steps in sorted(winners.items(), key=lambda item: -len(item[1])):
+        said = [_step(storage, one) for one in steps]
+        yield (begin, f"{_name(target)} was the fastest in ", *_listed(said), ".")
+        begin = ""
+    if tied := [one for one in found if one.beside]:
+        said = [(f"{_title(storage, one.step)} ({', '.join(_names([one.first, *one.beside]))})",) for one in tied]
+        yield (begin, "The spread drowns the difference between the fastest in ", *_listed(said), ".")
+        begin = ""
+    if slower := _slower(storage, table):
+        yield (begin, f"Slower than {_name(storage.baseline)} beyond the spread: ", *_listed(slower), ".")
+    yield from _together(storage, table, winners)
+
+
+def _step(storage: Storage, one: Won) -> Sentence:
+    ratio = storage.ratio(one.first)
+    if ratio is None:
+        return (_title(storage, one.step),)
+    return (f"{_title(storage, one.step)} (", _ratio(one.first, ratio), f" times as fast as {_name(storage.baseline)})")
+
+
+def _slower(storage: Storage, table: Table) -> list[Sentence]:
+    made: list[Sentence] = []
+    for target in storage.targets:
+        for step in table.steps:
+            cell = storage.cell(step, table.state, target)
+            ratio = storage.ratio(cell)
+            if ratio and not ratio.drowned and not ratio.once and ratio.value < 1:
+                made.append((f"{_name(target)} in {_title(storage, step)} (", _ratio(cell, ratio), ")"))
+    return made
+
+
+def _together(storage: Storage, table: Table, winners: dict[str, list[Won]]) -> Iterable[Sentence]:
+    """All steps one after the other, on the baseline and on the one that won most, where both have all of them."""
+    leader = max(winners, key=lambda name: len(winners[name]), default=storage.baseline)
+    if leader == storage.baseline or len(table.steps) < 2:
+        return
+    both = [[storage.cell(step, table.state, target) for step in table.steps] for target in (storage.baseline, leader)]
+    shared = [pair for pair in zip(*both, strict=True) if all(cell.values for cell in pair)]
+    if len(shared) < 2:
+        return
+    sums = [sum(pair[side].median for pair in shared) for side in (0, 1)]
+    what = (
+        f"The {len(shared)} steps" if len(shared) == len(table.steps) else f"The {len(shared)} steps measured on both"
+    )
+    yield (
+        f"{what} together, by their medians: {clock(sums[0])} on {_name(storage.baseline)}, ",
+        f"{clock(sums[1])} on {_name(leader)}.",
+    )
+
+
+def _bounds(storage: Storage) -> Sentence:
+    if storage.part.get("quick"):
+        return ("A quick run: it shows that everything works, and is not to be quoted.",)
+    rounds = storage.repetitions
+    if rounds < 2:
+        return ("Each was measured once. No spread is known, so any of these differences may be chance.",)
+    return (f"This is of {rounds} repetitions on this machine with this image; other machines and images may differ.",)
+
+
+def _ratio(cell: Cell, ratio: Ratio) -> Number:
+    return Number(cell.figure, cell.target, "ratio", ratio.value, f"{ratio.value:.2f}")
+
+
+def _listed(items: Sequence[Sentence]) -> list[Piece]:
+    pieces: list[Piece] = []
+    for number, item in enumerate(items[:NAMED_MAX]):
+        last = number == len(items) - 1
+        pieces += [("" if number == 0 else " and " if last else ", "), *item]
+    if len(items) > NAMED_MAX:
+        pieces.append(f" and {len(items) - NAMED_MAX} more")
+    return pieces
+
+
+def _names(cells: Iterable[Cell]) -> list[str]:
+    return [_name(cell.target) for cell in cells]
+
+
+def _name(target: str) -> str:
+    return plain(target, NAME_CHARS_MAX)
+
+
+def _title(storage: Storage, step: str) -> str:
+    return plain(storage.title(step), NAME_CHARS_MAX)
+
+
+def _times(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
