@@ -114,9 +114,20 @@ def _all(words: list[str]) -> int:
 
 
 def _measure_storage(gathered: Gathered, settings: Settings) -> None:
-    from cheetah.bench.storage import run
+    from cheetah.bench.storage import prepare, progress, run
+    from cheetah.bench.storage.steps import steps
 
-    gathered.add(run.run(settings))
+    with progress.shown(settings.json) as tell:
+        prepared = prepare.prepare(settings, lambda sentence: tell(progress.Event("note", said=sentence)))
+        code, part = run.run(settings, tell, prepared.targets, steps(settings), prepared.image, prepared.need_bytes)
+    interrupted = run.GO_ON in part["warnings"]
+    part["warnings"] = [*prepared.warnings, *part["warnings"]]
+    part["settings"] = {
+        **settings.binding(), "image": str(prepared.image), "image_bytes": prepared.image.stat().st_size
+    }  # fmt: skip
+    gathered.add({**part, "problem": run.GO_ON} if interrupted else part, code=code)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _measure_parts(gathered: Gathered, options: argparse.Namespace) -> None:

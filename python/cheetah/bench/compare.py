@@ -160,7 +160,9 @@ def _of_part(a: Part, b: Part) -> Iterator[str]:
         first, second = a.get(key), b.get(key)
         if isinstance(first, dict) and isinstance(second, dict):
             for what in dict.fromkeys([*first, *second]):
-                yield from _differs(f"{name}, {what}", first.get(what), second.get(what))
+                # Of targets more is said below.
+                if what != "targets":
+                    yield from _differs(f"{name}, {what}", first.get(what), second.get(what))
     for group, key in (("steps", "key"), ("targets", "name")):
         first, second = ({one[key]: one for one in part.get(group, ())} for part in (a, b))
         for one in first:

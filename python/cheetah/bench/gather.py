@@ -1,13 +1,12 @@
 """What a run measures, gathered as it comes: written after each part, so that none is lost to the next one."""
 
-import importlib
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cheetah.bench import compare, results
+from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.results import Part, Results
 
@@ -89,23 +88,15 @@ class Gathered:
 
 def render(found: Results, out: Path) -> Path:
     """Writes report.html into `out`; returns its path."""
-    try:
-        report = importlib.import_module("cheetah.bench.report")
-    except ImportError:
-        return out / "report.html"
-    path: Path = report.write(found, out)
-    return path
+    # Its template engine takes a while to be imported.
+    from cheetah.bench import report
+
+    return report.write(found, out)
 
 
 def show(parts: Sequence[Part]) -> None:
     """Prints the tables of these parts."""
-    try:
-        table = importlib.import_module("cheetah.bench.table")
-    except ImportError:
-        for part in parts:
-            for figure in results.figures(part):
-                for name in figure.samples:
-                    print(f"{figure.what:<50} {name:<30} {compare.spread(figure.samples[name])} {figure.unit}")
-        return
+    from cheetah.bench import table
+
     for part in parts:
         table.show(part)
