@@ -79,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--states", metavar="A,B", default=COLD, help=f"what is in memory before a step: cold, warm or both ({COLD})")
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--quick", action="store_true", help="small and short: shows that it works, not how fast")
-    extent.add_argument("--full", action="store_true", help="the whole matrix, and a larger image if one is made: hours")
+    extent.add_argument(
+        "--full", action="store_true", help="the whole matrix, and a larger image if one is made: hours"
+    )
     add(
         "--sweep", metavar="KEY=A,B,…", action="append", default=[],
         help="each target with each of these; KEY is unit, layout, nodes (the first so many), fs or readahead",
@@ -89,7 +91,11 @@ def _parser() -> argparse.ArgumentParser:
         help="a step that takes longer is ended, and counts as hung (1h)",
     )  # fmt: skip
     add("--out", metavar="DIR", default=OUT, help=f"folder for the results (./{OUT})")
-    add("--resume", action="store_true", help="go on with the interrupted run in DIR; the rest of the command is the same")
+    add(
+        "--resume",
+        action="store_true",
+        help="go on with the interrupted run in DIR; the rest of the command is the same",
+    )
     add("--beside-evidence", action="store_true", help="measure although there is evidence, which is not touched")
     add("--json", action="store_true", help="progress and the end as JSON")
     return parser

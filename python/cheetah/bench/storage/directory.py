@@ -1,5 +1,6 @@
 """A target that is there: a directory on any disk, array, share or mounted drive."""
 
+import collections
 import contextlib
 import dataclasses
 import os
@@ -16,6 +17,24 @@ from cheetah.bench.units import MIB
 MARGIN_BYTES = 16 * MIB
 
 
+class Room:
+    """What the targets of a run, which are all there at once, are still to write on each file system."""
+
+    def __init__(self) -> None:
+        self._promised: collections.Counter[int] = collections.Counter()
+
+    @contextlib.contextmanager
+    def promised(self, directory: Path, need_bytes: int) -> Iterator[None]:
+        """BenchError where there is less than that free, besides what others were promised."""
+        number = os.stat(directory).st_dev
+        require_space(directory, need_bytes, self._promised[number])
+        self._promised[number] += need_bytes
+        try:
+            yield
+        finally:
+            self._promised[number] -= need_bytes
+
+
 @dataclasses.dataclass(frozen=True)
 class DirectoryTarget:
     """A directory; with `fs`, a file with that file system in it, in the directory."""
@@ -26,6 +45,7 @@ class DirectoryTarget:
     """Where the run keeps its results; noted in what is made in the directory."""
     file_bytes: int
     """The largest file that will be written."""
+    room: Room
     fs: str | None = None
     readahead_bytes: int | None = None
 
@@ -36,15 +56,21 @@ class DirectoryTarget:
         if self.fs is not None:
             filesystem.check(self.fs, self.file_bytes)
             size = filesystem.size_for(self.fs, need_bytes)
-        self._check(size)
-        with Work(self.directory, self.out) as work:
-            try:
-                ready = self._plain(work) if self.fs is None else self._with_fs(work, self.fs, size)
-            except OSError as error:
-                raise BenchError(f"{self.directory}: {error.strerror}") from error
+        self._check()
+        with contextlib.ExitStack() as stack:
+            with contextlib.ExitStack() as promise:
+                promise.enter_context(self.room.promised(self.directory, size + MARGIN_BYTES))
+                work = stack.enter_context(Work(self.directory, self.out))
+                try:
+                    ready = self._plain(work) if self.fs is None else self._with_fs(work, self.fs, size)
+                except OSError as error:
+                    raise BenchError(f"{self.directory}: {error.strerror}") from error
+                if self.fs is None:
+                    # It is still to be written; a file with a file system has all its room already.
+                    stack.enter_context(promise.pop_all())
             yield ready
 
-    def _check(self, size_bytes: int) -> None:
+    def _check(self) -> None:
         """Before a byte is written."""
         if not self.directory.is_dir():
             raise BenchError(f"{self.directory} is no directory: name one that exists")
@@ -53,7 +79,6 @@ class DirectoryTarget:
             raise BenchError(f"{self.directory} is read-only: {mount.point} is mounted so")
         if not os.access(self.directory, os.W_OK | os.X_OK):
             raise BenchError(f"{self.directory} cannot be written to by this user")
-        require_space(self.directory, size_bytes + MARGIN_BYTES)
 
     def _plain(self, work: Work) -> Ready:
         directory = Path(work.make_dir("files"))
@@ -79,13 +104,14 @@ class DirectoryTarget:
         return Ready(files, disk.device, (path,), told)
 
 
-def require_space(directory: Path, need_bytes: int) -> None:
-    """BenchError where a directory's file system has less than that free."""
+def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> None:
+    """BenchError where a directory's file system has less than that free, without what is promised to others."""
     told = os.statvfs(directory)
     there = told.f_bavail * told.f_frsize
-    if there < need_bytes:
+    if there - promised_bytes < need_bytes:
+        others = f" besides {promised_bytes / MIB:,.0f} MiB for other targets there" if promised_bytes else ""
         raise BenchError(
-            f"{directory} has {there / MIB:,.0f} MiB free, and {need_bytes / MIB:,.0f} MiB are needed:"
+            f"{directory} has {there / MIB:,.0f} MiB free, and {need_bytes / MIB:,.0f} MiB are needed{others}:"
             " make room, or take a smaller image"
         )
 

@@ -48,7 +48,9 @@ def get(settings: Settings, say: Callable[[str], None]) -> Path:
 def _make(directory: Path, path: Path, size: int) -> None:
     make, change = (filesystem.program(name) for name in ("mkfs.ext4", "debugfs"))
     if make is None or change is None:
-        raise Missing("an image is made with mkfs.ext4 and debugfs (e2fsprogs), which are not installed: name an --image")
+        raise Missing(
+            "an image is made with mkfs.ext4 and debugfs (e2fsprogs), which are not installed: name an --image"
+        )
     files = directory / "tree"
     files.mkdir()
     tree.make(str(files), size // BYTES_PER_FILE, size * 3 // 4)

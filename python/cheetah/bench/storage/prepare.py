@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage import image, leftover, ram, safety
-from cheetah.bench.storage.directory import DirectoryTarget, require_space
+from cheetah.bench.storage.directory import DirectoryTarget, Room, require_space
 from cheetah.bench.storage.ram import DriveTarget
 from cheetah.bench.storage.settings import Settings, TargetSpec
 from cheetah.bench.storage.steps import need_bytes
@@ -48,13 +48,14 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     require_space(settings.out, RESULTS_BYTES)
     source = image.get(settings, say)
     size = source.stat().st_size
-    targets = tuple(made(target, settings, size) for target in settings.targets)
+    room = Room()
+    targets = tuple(made(target, settings, size, room) for target in settings.targets)
     return Prepared(source, need_bytes(settings, size), targets, tuple(warnings))
 
 
-def made(spec: TargetSpec, settings: Settings, file_bytes: int) -> Target:
-    """A target as it was asked for, for files of up to that size."""
+def made(spec: TargetSpec, settings: Settings, file_bytes: int, room: Room) -> Target:
+    """A target as it was asked for, for files of up to that size; `room` is shared by all that are there at once."""
     if spec.directory is not None:
-        return DirectoryTarget(spec.name, spec.directory, settings.out, file_bytes, spec.fs, spec.readahead_bytes)
+        return DirectoryTarget(spec.name, spec.directory, settings.out, file_bytes, room, spec.fs, spec.readahead_bytes)
     assert spec.drive is not None and spec.fs is not None
     return DriveTarget(spec.name, spec.drive, spec.fs, settings.out, file_bytes, spec.readahead_bytes)

@@ -114,7 +114,9 @@ def _with(target: TargetSpec, key: str, value: Value) -> TargetSpec:
     else:
         wanted = int(value)
         if wanted > drive.width:
-            raise Misuse(f"--sweep nodes={wanted}: {_drive_name(target)} has {drive.width}; name more, or sweep to fewer")
+            raise Misuse(
+                f"--sweep nodes={wanted}: {_drive_name(target)} has {drive.width}; name more, or sweep to fewer"
+            )
         drive = dataclasses.replace(drive, nodes=drive.nodes[:wanted], local=wanted if drive.local else 0)
     return dataclasses.replace(target, drive=drive)
 

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[^=/:]{1,80}")
 
 def size(text: str) -> int:
     """Bytes, as "64KiB" or "4GiB"; K, M and G mean the same as KiB, MiB and GiB."""
-    match = re.fullmatch(r"(\d{1,18})\s*([a-zA-Z]*)", text)
+    match = re.fullmatch(r"([0-9]{1,18})\s*([a-zA-Z]*)", text)
     if match is None or match[2].lower() not in _SIZES:
         raise Misuse(f"{text!r} is no size: say 64KiB, or 1MiB")
     return int(match[1]) << _SIZES[match[2].lower()]
@@ -31,7 +31,7 @@ def size(text: str) -> int:
 
 def duration(text: str) -> float:
     """Seconds, as "90s", "5m" or "1h"."""
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*([a-z]*)", text)
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*([a-z]*)", text)
     if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
         raise Misuse(f"{text!r} is no duration: say 90s, 5m or 1h")
     return float(match[1]) * _SECONDS[match[2]]

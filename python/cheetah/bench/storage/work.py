@@ -99,7 +99,9 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     heard: list[int] = []
-    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        one: signal.signal(one, lambda number, _: heard.append(number)) for one in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:

@@ -1,0 +1,171 @@
+"""The words of `cheetah bench storage`: what they come to, and what is said of those that make no sense."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S
+
+from cheetah.bench.failure import Misuse
+from cheetah.bench.storage import command, words
+from cheetah.bench.storage.settings import DrivePlan, Extent, Settings, TargetSpec
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_is_not_said_is_as_the_page_has_it(tmp_path: Path) -> None:
+    assert command.parse(["."]) == Settings(
+        targets=(TargetSpec(str(tmp_path), tmp_path),), baseline=str(tmp_path), out=tmp_path / "cheetah-bench"
+    )
+
+
+def test_all_that_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "case.raw").write_bytes(b"image")
+    given = (
+        "disk=. --image case.raw --repetitions 5 --states warm,cold --steps copy,md5sum --step-limit 90s --full "
+        "--out results --resume --beside-evidence --json ram:linear:xfs@local:2 --name fast=ram:16KiB@one,two:7 "
+        "--baseline fast"
+    )
+    assert command.parse(given.split()) == Settings(
+        targets=(
+            TargetSpec("disk", tmp_path),
+            TargetSpec("ram:linear:xfs@2", None, DrivePlan("linear", 64 * KIB, (), 2), "xfs"),
+            TargetSpec("fast", None, DrivePlan("stripe", 16 * KIB, ("one", "two:7")), "ext4"),
+        ),
+        baseline="fast",
+        out=tmp_path / "results",
+        image=tmp_path / "case.raw",
+        steps=("copy", "md5sum"),
+        repetitions=5,
+        states=("cold", "warm"),
+        extent=Extent.FULL,
+        step_limit_s=90.0,
+        resume=True,
+        beside_evidence=True,
+        json=True,
+    )
+
+
+def test_a_directory_with_an_equals_sign_in_its_name_is_one(tmp_path: Path) -> None:
+    (tmp_path / "a=b").mkdir()
+    (target,) = command.parse(["a=b"]).targets
+    assert target.directory == tmp_path / "a=b"
+
+
+def test_a_target_by_another_name_of_it_is_the_same(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(Misuse, match="there twice"):
+        command.parse([".", "link"])
+
+
+@pytest.mark.parametrize(
+    ("baseline", "is_"),
+    [("disk", "disk ext4"), ("disk xfs", "disk xfs"), ("fast", "fast ext4")],
+)
+def test_a_baseline_may_be_what_was_swept_over(baseline: str, is_: str) -> None:
+    given = ["fast=ram:stripe@a", "disk=.", "--sweep", "fs=ext4,xfs", "--baseline", baseline]
+    assert command.parse(given).baseline == is_
+
+
+def test_a_baseline_may_be_a_directory_as_it_was_said(tmp_path: Path) -> None:
+    assert command.parse(["ram:stripe@a", ".", "--baseline", "."]).baseline == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "say where to measure"),
+        ("nowhere", "there is no such directory"),
+        ("file", "is no directory"),
+        ("nbd://host/", "is no target"),
+        ("ram:stripe", "on which nodes"),
+        ("ram:stripe@", "on which nodes"),
+        ("ram:stripe@a,,b", "HOST:PORT"),
+        ("ram:stripe@local", "local:N"),
+        ("ram:stripe@local:0", "no number of nodes"),
+        ("ram:stripe@local:x", "no number of nodes"),
+        ("ram:stripe@a,a", "twice"),
+        ("ram:raid5@a", "is no layout"),
+        ("ram:stripe:linear@a", "leave one out"),
+        ("ram:stripe:3KiB@a", "power of two"),
+        ("ram:linear:64KiB@a", "no stripe unit"),
+        ("--name .", "NAME=TARGET"),
+        (". --image nowhere", "there is no such file"),
+        (". --image .", "is no file"),
+        (". --image empty", "empty"),
+        (". --baseline other", "there is no such target"),
+        (". --steps copy,polish", "there is no step polish"),
+        (". --steps ,", "commas"),
+        (". --states cold,frozen", "cold and warm"),
+        (". --repetitions 0", "1 to 100"),
+        (". --repetitions many", "1 to 100"),
+        (". --step-limit soon", "90s, 5m or 1h"),
+        (". --step-limit 0s", "90s, 5m or 1h"),
+    ],
+)
+def test_nonsense_is_told_with_what_would_be_right(tmp_path: Path, given: str, said: str) -> None:
+    (tmp_path / "file").write_bytes(b"file")
+    (tmp_path / "empty").touch()
+    with pytest.raises(Misuse, match=said):
+        command.parse(given.split())
+
+
+@pytest.mark.parametrize("given", [". --quick --full", ". --nonsense", ". --rep 3", ". --out"])
+def test_words_that_are_none_of_ours_end_it(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.parse(given.split())
+    assert ended.value.code == 2
+    assert "usage: cheetah bench storage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "code"), [(["nowhere"], 2), (["--states", "hot", "."], 2)])
+def test_the_exit_code_tells(given: list[str], code: int) -> None:
+    argv = [sys.executable, "-m", "cheetah.bench", "storage", *given]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == code
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("4096", 4096), ("64KiB", 64 * KIB), ("64k", 64 * KIB), ("3 MiB", 3 * MIB), ("2G", 2 * GIB)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert words.size(text) == size
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200)])
+def test_durations(text: str, seconds: float) -> None:
+    assert words.duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5MiB", "64KB!", "KiB", "١", "9" * 30, "nan"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(Misuse, match="no size"):
+        words.size(text)
+
+
+def test_settings_that_samples_depend_on_are_bound(tmp_path: Path) -> None:
+    (tmp_path / "case.raw").write_bytes(b"image")
+    given = [".", "ram:stripe@a,b"]
+
+    def bound(*more: str) -> dict[str, Any]:
+        return command.parse([*given, *more]).binding()
+
+    assert bound() == bound("--resume", "--json", "--out", "elsewhere", "--repetitions", "9")
+    others = [
+        ["--quick"],
+        ["--states", "cold,warm"],
+        ["--image", "case.raw"],
+        ["--steps", "copy"],
+        ["--sweep", "unit=4K"],
+    ]
+    for more in others:
+        assert bound() != bound(*more), more
