@@ -22,10 +22,14 @@ class Recover(Base):
         return (place.directory / RECOVERED,)
 
     def commands(self, place: Place) -> Sequence[Command]:
-        """One: it finds the file systems by itself."""
+        """One for each file system, as it looks for no partitions; each into a directory of its own."""
         self.require(place)
-        volumes.volumes(place.source)
-        return (Command((self.key, "-e", str(place.image), str(self.outputs(place)[0]))),)
+        out = self.outputs(place)[0]
+        out.mkdir(exist_ok=True)
+        return [
+            Command((self.key, "-e", *volume.at, str(place.image), str(out / str(volume.start))))
+            for volume in volumes.volumes(place.source)
+        ]
 
     def failure(self, place: Place, printed: str) -> str:
         """It ends with 0 also where it could not write."""
