@@ -72,7 +72,7 @@ def test_two_files_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixtu
     results.write(tmp_path / "b", run({"disk": [5, 6, 5.5]}, {"kernel": "6.2"}))
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b" / "results.json")]) == 0
     said = capsys.readouterr().out
-    for words in ("copy, cold (s)", "11.0 [10.0 – 12.0]", "2.00 ×", "faster", "note: machine, kernel"):
+    for words in ("storage: copy, cold (s)", "11.0 [10.0 – 12.0]", "2.00 ×", "faster", "note: machine, kernel"):
         assert words in said
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -80,6 +80,15 @@ def test_two_files_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert answer["rows"][0]["a"] == {"median": 11, "lowest": 10, "highest": 12, "rounds": 3}
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "nothing")]) == 1
     assert "nothing" in capsys.readouterr().err
+
+
+def test_rates_are_shown_in_mib_and_names_are_safe_to_print() -> None:
+    figure = Figure("storage/fio", "read\x1b[2J", "bytes/s", None, {"a\nb": [float(3 << 20), float(1 << 20)]})
+    found = run({}, figures=[figure.to_json()])
+    sheet = compare(found, found).sheet()
+    assert sheet.lines[1].cells[:2] == ("2.00 [1.00 – 3.00]",) * 2
+    assert all(text.isprintable() for line in sheet.lines for text in (line.label, *line.cells))
+    assert "(MiB/s)" in sheet.lines[0].label
 
 
 def test_a_part_that_is_not_whole_is_told() -> None:

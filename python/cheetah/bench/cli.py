@@ -68,9 +68,7 @@ def _do(words: list[str]) -> int:
 
 
 def _storage(words: list[str]) -> int:
-    from cheetah.bench.storage import command
-
-    settings = command.parse(words)
+    settings = _storage_settings(words)
     gathered = Gathered(settings.out, ["cheetah", "bench", "storage", *words], _machine())
     with _kept(gathered):
         _measure_storage(gathered, settings)
@@ -94,15 +92,13 @@ def _part(name: str, words: list[str]) -> int:
 
 
 def _all(words: list[str]) -> int:
-    from cheetah.bench.storage import command
-
     parser = _parser("cheetah bench --all", "Storage and every part, in one report; options of storage go to storage.")
     _add_part_options(parser)
     options, rest = parser.parse_known_args(words)
     flags = [f"--{name}" for name in ("quick", "full", "json") if getattr(options, name)]
     if options.rounds and "--repetitions" not in rest:
         flags += ["--repetitions", str(options.rounds)]
-    settings = command.parse([*rest, "--out", str(options.out), *flags], DEFAULT_TARGETS)
+    settings = _storage_settings([*rest, "--out", str(options.out), *flags], DEFAULT_TARGETS)
     gathered = Gathered(options.out, ["cheetah", "bench", ALL, *words], _machine())
     with _kept(gathered):
         try:
@@ -111,6 +107,18 @@ def _all(words: list[str]) -> int:
             gathered.failed(_STORAGE, str(error), REFUSED if isinstance(error, Refused) else FAILED)
         _measure_parts(gathered, options)
     return gathered.finish(options.json)
+
+
+def _storage_settings(words: list[str], default_targets: Sequence[str] = ()) -> Settings:
+    """What storage is to be measured, and how; Misuse where that makes no sense, before anything is done."""
+    from cheetah.bench.storage import command, journal
+
+    settings = command.parse(words, default_targets)
+    if not settings.resume and journal.remembered(settings.out):
+        raise Misuse(
+            f"{settings.out} has the samples of an earlier run: go on with it with --resume, or name another --out"
+        )
+    return settings
 
 
 def _measure_storage(gathered: Gathered, settings: Settings) -> None:
@@ -180,9 +188,10 @@ def _compare(words: list[str]) -> int:
     if options.json:
         print(json.dumps({"a": str(options.a), "b": str(options.b), **found.to_json()}))
     else:
+        from cheetah.bench import table
+
         print(f"A  {options.a}\nB  {options.b}\n")
-        for line in found.lines():
-            print(line)
+        table.draw([found.sheet()])
     return 0
 
 

@@ -1,6 +1,7 @@
 """Two runs beside each other: what became faster, what slower, and what cannot be told apart."""
 
 import dataclasses
+import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -8,9 +9,13 @@ from typing import Any
 
 from cheetah.bench.figure import Figure, drowned
 from cheetah.bench.results import Part, Results, figures
-from cheetah.bench.units import short
+from cheetah.bench.sheet import NOTE_CHARS_MAX, Line, Sheet, name, spread
+from cheetah.bench.units import MIB
+from cheetah.page.visible import plain
 
 TIMES = ("s", "ms", "µs", "ns")
+BYTES_PER_S = "bytes/s"
+_HEADS = ("A", "B", "B is", "verdict")
 
 
 class Verdict(StrEnum):
@@ -82,13 +87,6 @@ def _shares(values: Sequence[float]) -> dict[str, float] | None:
     return {"median": middle, "lowest": min(values), "highest": max(values), "rounds": len(values)}
 
 
-def spread(values: Sequence[float]) -> str:
-    """median [lowest – highest]; nothing where there are none."""
-    if not values:
-        return ""
-    return f"{short(statistics.median(values))} [{short(min(values))} – {short(max(values))}]"
-
-
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """All of it."""
@@ -101,38 +99,41 @@ class Comparison:
         """For programs."""
         return {"warnings": list(self.warnings), "rows": [row.to_json() for row in self.rows]}
 
-    def lines(self) -> Iterator[str]:
-        """For people: a table, and what to know about it."""
-        cells = [("what", "contender", "A", "B", "B is", "")]
-        for row in self.rows:
-            times = row.times()
-            cells.append((
-                f"{row.what} ({row.unit})", row.contender, spread(row.a), spread(row.b),
-                "" if times is None else f"{times:.2f} ×", str(row.verdict()),
-            ))  # fmt: skip
-        widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-        for line in cells:
-            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        if not self.rows:
-            yield "neither run has a figure"
-        for warning in self.warnings:
-            yield f"note: {warning}"
+    def sheet(self) -> Sheet:
+        """For people."""
+        lines: list[Line] = []
+        for key, rows in itertools.groupby(self.rows, key=lambda row: (row.part, row.figure)):
+            shown = list(rows)
+            unit = "MiB/s" if shown[0].unit == BYTES_PER_S else shown[0].unit
+            lines.append(Line(f"{key[0]}: {plain(shown[0].what, 120)} ({name(unit)})", ("",) * len(_HEADS), "group"))
+            lines += [Line(f"  {name(row.contender)}", _cells(row)) for row in shown]
+        notes = [f"note: {plain(warning, NOTE_CHARS_MAX)}" for warning in self.warnings]
+        legend = [] if self.rows else ["there is no figure in either"]
+        return Sheet("A and B: median [lowest – highest]", _HEADS, tuple(lines), (*legend, *notes), frozenset({3}))
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    scale = MIB if row.unit == BYTES_PER_S else 1
+    a, b = (spread([value / scale for value in values]) if values else "" for values in (row.a, row.b))
+    times = row.times()
+    return a, b, "" if times is None else f"{times:.2f} ×", str(row.verdict())
 
 
 def compare(a: Results, b: Results) -> Comparison:
     """Puts the run B beside the run A: matched by part, figure and contender."""
     found: dict[tuple[str, str, str], Row] = {}
-    for results in (a, b):
-        for part in results.parts:
+    for side, run in enumerate((a, b)):
+        for part in run.parts:
             for figure in figures(part):
                 for contender, values in figure.samples.items():
                     key = (part["part"], figure.id, contender)
                     row = found.get(key) or _row(part, figure, contender)
-                    if results is a:
-                        found[key] = dataclasses.replace(row, a=tuple(values))
-                    else:
-                        found[key] = dataclasses.replace(row, b=tuple(values))
-    return Comparison(tuple(found.values()), tuple(_warnings(a, b)))
+                    kept = tuple(values)
+                    found[key] = dataclasses.replace(row, b=kept) if side else dataclasses.replace(row, a=kept)
+    # What belongs to one figure stands together, also where a contender is only in B.
+    order = {key: number for number, key in enumerate(dict.fromkeys((part, figure) for part, figure, _ in found))}
+    rows = sorted(found.values(), key=lambda row: order[row.part, row.figure])
+    return Comparison(tuple(rows), tuple(_warnings(a, b)))
 
 
 def _row(part: Part, figure: Figure, contender: str) -> Row:
@@ -140,8 +141,8 @@ def _row(part: Part, figure: Figure, contender: str) -> Row:
 
 
 def _warnings(a: Results, b: Results) -> Iterator[str]:
-    for name in dict.fromkeys([*a.machine, *b.machine]):
-        yield from _differs(f"machine, {name}", a.machine.get(name), b.machine.get(name))
+    for key in dict.fromkeys([*a.machine, *b.machine]):
+        yield from _differs(f"machine, {key}", a.machine.get(key), b.machine.get(key))
     for first in a.parts:
         second = b.part(first["part"])
         if second is not None:
@@ -149,25 +150,25 @@ def _warnings(a: Results, b: Results) -> Iterator[str]:
 
 
 def _of_part(a: Part, b: Part) -> Iterator[str]:
-    name = a["part"]
+    key = a["part"]
     for one, part in (("A", a), ("B", b)):
         if part.get("quick"):
-            yield f"{name}: {one} is a quick run, which shows that it works and not how fast"
+            yield f"{key}: {one} is a quick run, which shows that it works and not how fast"
         if part.get("problem"):
-            yield f"{name}: {one} is not whole: {part['problem']}"
-    yield from _differs(f"{name}, rounds", a.get("rounds"), b.get("rounds"))
-    for key in ("settings", "about"):
-        first, second = a.get(key), b.get(key)
+            yield f"{key}: {one} is not whole: {part['problem']}"
+    yield from _differs(f"{key}, rounds", a.get("rounds"), b.get("rounds"))
+    for told in ("settings", "about"):
+        first, second = a.get(told), b.get(told)
         if isinstance(first, dict) and isinstance(second, dict):
             for what in dict.fromkeys([*first, *second]):
                 # Of targets more is said below.
                 if what != "targets":
-                    yield from _differs(f"{name}, {what}", first.get(what), second.get(what))
-    for group, key in (("steps", "key"), ("targets", "name")):
-        first, second = ({one[key]: one for one in part.get(group, ())} for part in (a, b))
+                    yield from _differs(f"{key}, {what}", first.get(what), second.get(what))
+    for group, told in (("steps", "key"), ("targets", "name")):
+        first, second = ({one[told]: one for one in part.get(group, ())} for part in (a, b))
         for one in first:
             if one in second:
-                yield from _of_entry(f"{name}, {one}", first[one], second[one])
+                yield from _of_entry(f"{key}, {one}", first[one], second[one])
 
 
 def _of_entry(what: str, a: dict[str, Any], b: dict[str, Any]) -> Iterator[str]:

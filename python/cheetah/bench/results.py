@@ -19,6 +19,7 @@ from cheetah.bench.figure import Figure
 from cheetah.bench.storage.sample import Sample
 from cheetah.bench.units import MIB, iec
 from cheetah.durable import replace
+from cheetah.page.visible import plain
 
 FORMAT = "cheetah-bench-1"
 JSON, CSV = "results.json", "results.csv"
@@ -151,7 +152,7 @@ def read(path: Path) -> Results:
             raise BenchError(f"{path} has the format {value['format']!r:.60}, and this cheetah reads {FORMAT}")
         return _checked(value)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise BenchError(f"{path} holds no results of cheetah bench: {str(error) or 'it is too deep'}") from None
+        raise BenchError(f"{path} holds no results of cheetah bench: {plain(str(error), 300) or 'it is too deep'}") from None
 
 
 def _no_number(text: str) -> float:

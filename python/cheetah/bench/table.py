@@ -4,7 +4,7 @@ import itertools
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from rich.box import Box
@@ -26,10 +26,15 @@ _GAP = 2
 
 def show(part: Part, out: TextIO | None = None) -> None:
     """Prints the tables of a part, to stdout if nothing else is said; colours only on a terminal."""
+    draw(sheets(part), out)
+
+
+def draw(drawn: Iterable[Sheet], out: TextIO | None = None) -> None:
+    """Prints tables, likewise."""
     out = out or sys.stdout
     width = shutil.get_terminal_size().columns if out.isatty() else PIPE_COLUMNS
     console = Console(file=out, width=width, highlight=False, markup=False, emoji=False)
-    for sheet in sheets(part):
+    for sheet in drawn:
         for block in _blocks(sheet, width):
             console.print(Text(block.title, "bold"))
             console.print(_drawn(block))
