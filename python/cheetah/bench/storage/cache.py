@@ -10,6 +10,8 @@ from pathlib import Path
 from cheetah.bench.storage import tool
 from cheetah.bench.units import MIB
 
+SYNC = ("sync", "-f", ".")
+"""The file system that it is started in."""
 SYNC_LIMIT_S = 1800.0
 _DROP = "/proc/sys/vm/drop_caches"
 _WINDOW_BYTES = 256 * MIB
@@ -17,36 +19,48 @@ _WINDOW_BYTES = 256 * MIB
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def sync(directory: Path, limit_s: float = SYNC_LIMIT_S) -> tool.Ran:
+def sync(directory: Path, limit_s: float = SYNC_LIMIT_S) -> None:
     """Waits until all of the file system that `directory` is on has reached its device.
 
     It is a process of its own, as a device that does not answer would never let us go on. tool.Late at the limit,
     OSError where the device complains.
     """
-    ran = tool.run(("sync", "-f", "."), directory, limit_s=limit_s)
+    with tool.Tool(SYNC, directory) as one:
+        flushed(one, limit_s)
+
+
+def flushed(one: tool.Tool, limit_s: float) -> tool.Ran:
+    """Has a tool with the words `SYNC` do that, and tells what it took."""
+    ran = one.run(limit_s)
     if ran.exit_code:
         raise OSError(errno.EIO, f"what was written could not be brought to the device: {ran.last_words}")
     return ran
 
 
-def make_cold(paths: Sequence[Path], *directories: Path) -> str:
-    """Has the memory hold nothing of these files: for root of no file at all, else of them as far as the kernel agrees.
-    All that was written is brought to the device before, in `directories` too.
+def drops_all() -> bool:
+    """Whether `make_cold` may drop all caches, those of directories and of file systems themselves included."""
+    try:
+        with open(_DROP, "w", encoding="ascii"):
+            return True
+    except OSError:
+        # Not root, or in a container.
+        return False
 
-    Returns how: "all caches dropped" or "caches of its files dropped". What is still there `resident_share` tells.
+
+def make_cold(paths: Sequence[Path], *directories: Path) -> None:
+    """Has the memory hold nothing of these files: for root of no file at all, else of them as far as the kernel agrees.
+    All that was written is brought to the device before, in `directories` too. What is still there `resident_share`
+    tells.
+
     OSError, tool.Late.
     """
     found = list(files(paths))
     _sync_all([*directories, *(path.parent for path in found)])
-    try:
-        with open(_DROP, "w", encoding="ascii") as file:
-            file.write("3")
-        return "all caches dropped"
-    except OSError:
-        # Not root, or in a container.
-        for path in found:
-            _forget(path)
-        return "caches of its files dropped"
+    if drops_all():
+        Path(_DROP).write_text("3", encoding="ascii")
+        return
+    for path in found:
+        _forget(path)
 
 
 def make_warm(paths: Sequence[Path], *directories: Path) -> None:

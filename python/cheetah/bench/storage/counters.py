@@ -55,14 +55,14 @@ def read(device: str | None) -> Counters:
     )
 
 
-def shares(before: Counters, after: Counters, cpu_s: float, links: Mapping[str, float]) -> dict[str, float]:
+def shares(before: Counters, after: Counters, tool_share: float, links: Mapping[str, float]) -> dict[str, float]:
     """How busy everything was between two readings, 0 to 1 each: "tool" of one processor (above 1 with several),
     "processors", "stolen", "device", "io stalled", "memory stalled", "network". What is not known is left out.
 
-    `cpu_s` is the tool's; `links` says what each interface takes, in bytes a second each way.
+    `tool_share` is known better than from here; `links` says what each interface takes, in bytes a second each way.
     """
     elapsed_s = max(after.at_s - before.at_s, 1e-6)
-    told = {"tool": cpu_s / elapsed_s}
+    told = {"tool": tool_share}
     if ticks := after.processors_total - before.processors_total:
         told["processors"] = (after.processors_busy - before.processors_busy) / ticks
         told["stolen"] = (after.processors_stolen - before.processors_stolen) / ticks

@@ -3,7 +3,10 @@
 The kernel counts what a process had in memory before it became the tool as the tool's own peak. What starts it is
 therefore as small as Python gets; still, no peak below some 9 MiB can be told.
 
-    launch.py REPORT WORD…     writes to the descriptor REPORT a line with the process id, and at the end one of JSON
+    launch.py GO REPORT WORD…
+
+To the descriptor REPORT it writes a line when it is ready, and then waits for a byte from GO: its own start costs nothing
+while something is measured. It writes another one with the tool's process id, and at the end one of JSON.
 """
 
 import os
@@ -27,7 +30,8 @@ def _counted(pid: int) -> str:
 
 def main() -> None:
     """Does it. Whoever ends this process by SIGTERM ends the tool with it."""
-    report, words = int(sys.argv[1]), sys.argv[2:]
+    go, report, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    os.set_inheritable(go, False)
     os.set_inheritable(report, False)
     child = 0
 
@@ -37,6 +41,10 @@ def main() -> None:
         _kill(child)
 
     signal.signal(signal.SIGTERM, end)
+    os.write(report, b"ready\n")
+    if not os.read(go, 1):
+        # Nobody wants it any more.
+        return
     before_s = time.process_time()
     began_ns = time.monotonic_ns()
     child = os.posix_spawn(words[0], words, os.environ, setpgroup=0, setsigdef=_SIGNALS)

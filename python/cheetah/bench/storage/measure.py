@@ -1,13 +1,14 @@
 """One step measured: its commands, one after the other, until what they wrote is on the target."""
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cheetah.bench.storage import cache, counters, tool
 from cheetah.bench.storage.sample import Outcome, Sample
-from cheetah.bench.storage.steps.step import Command, Place, Step
+from cheetah.bench.storage.steps.step import Command
 from cheetah.bench.storage.target import Ready
 
 STOLEN_SHARE = 0.1
@@ -31,36 +32,47 @@ def measure(
     commands: Sequence[Command],
     ready: Ready,
     limit_s: float,
-    step: Step,
-    place: Place,
-) -> Sample:
-    """Runs the commands of a step and fills in the sample. What goes wrong in them is its problem.
+    prepare: Callable[[Sample], Sample] = lambda sample: sample,
+) -> tuple[Sample, str]:
+    """Runs the commands of a step and fills in the sample; returns what they printed, too. What goes wrong in them is
+    its problem. `prepare` is called once all is ready for them: it brings the caches into the state that is wanted.
 
     Abandoned where a tool cannot be ended at the limit.
     """
-    before = _Ourselves.now(), counters.read(ready.device)
-    until_s = time.monotonic() + limit_s
-    rans: list[tool.Ran] = []
     try:
-        for command in commands:
-            rans.append(_run(command, ready.directory, until_s, limit_s))
-        flush = _flush(ready.directory, until_s)
+        with contextlib.ExitStack() as stack:
+            tools = [stack.enter_context(_tool(command, ready.directory)) for command in commands]
+            flush = stack.enter_context(tool.Tool(cache.SYNC, ready.directory))
+            for one in (*tools, flush):
+                one.await_ready()
+            blank = prepare(blank)
+            return _measured(blank, commands, tools, flush, ready, limit_s)
     except _Bad as bad:
         sample = dataclasses.replace(blank, outcome=bad.outcome, problem=str(bad))
         if bad.abandoned:
             raise Abandoned(sample) from None
-        return sample
-    after = counters.read(ready.device), _Ourselves.now()
-    sample = _filled(blank, rans, flush, before[1], after[0])
+        return sample, ""
+
+
+def _measured(
+    blank: Sample,
+    commands: Sequence[Command],
+    tools: Sequence[tool.Tool],
+    flush: tool.Tool,
+    ready: Ready,
+    limit_s: float,
+) -> tuple[Sample, str]:
+    ourselves, before = _Ourselves.now(), counters.read(ready.device)
+    until_s = time.monotonic() + limit_s
+    rans = [_run(command, one, until_s, limit_s) for command, one in zip(commands, tools, strict=True)]
+    flushed = _flush(flush, until_s)
+    after, then = counters.read(ready.device), _Ourselves.now()
     sample = dataclasses.replace(
-        sample,
-        harness_cpu_s=round(after[1].cpu_s - before[0].cpu_s + sum(ran.harness_cpu_s for ran in [*rans, flush]), 6),
-        harness_bytes=after[1].moved_bytes - before[0].moved_bytes,
+        _filled(blank, rans, flushed, before, after),
+        harness_cpu_s=round(then.cpu_s - ourselves.cpu_s + sum(ran.harness_cpu_s for ran in [*rans, flushed]), 6),
+        harness_bytes=then.moved_bytes - ourselves.moved_bytes,
     )
-    printed = "".join(ran.printed for ran in rans)
-    if failure := step.failure(place, printed):
-        return dataclasses.replace(blank, outcome=Outcome.FAILED, problem=failure)
-    return _judged(sample, step.rate(printed))
+    return _judged(sample), "".join(ran.printed for ran in rans)
 
 
 class _Bad(Exception):
@@ -70,10 +82,21 @@ class _Bad(Exception):
         self.abandoned = abandoned
 
 
-def _run(command: Command, directory: Path, until_s: float, limit_s: float) -> tool.Ran:
-    name = Path(command.argv[0]).name
+def _tool(command: Command, directory: Path) -> tool.Tool:
     try:
-        ran = tool.run(command.argv, directory, command.stdout, max(until_s - time.monotonic(), 0.0))
+        return tool.Tool(command.argv, directory, command.stdout)
+    except OSError as error:
+        raise _Bad(Outcome.FAILED, f"{_name(command)} could not be started: {error}") from None
+
+
+def _name(command: Command) -> str:
+    return Path(command.argv[0]).name
+
+
+def _run(command: Command, one: tool.Tool, until_s: float, limit_s: float) -> tool.Ran:
+    name = _name(command)
+    try:
+        ran = one.run(max(until_s - time.monotonic(), 0.0))
     except tool.Late as late:
         raise _Bad(
             Outcome.HUNG, late_words(f"{name} was not done after {limit_s:.3g} s", late), late.abandoned
@@ -86,9 +109,9 @@ def _run(command: Command, directory: Path, until_s: float, limit_s: float) -> t
     raise _Bad(Outcome.FAILED, f"{name}: {how}: {ran.last_words}")
 
 
-def _flush(directory: Path, until_s: float) -> tool.Ran:
+def _flush(one: tool.Tool, until_s: float) -> tool.Ran:
     try:
-        return cache.sync(directory, max(until_s - time.monotonic(), 1.0))
+        return cache.flushed(one, max(until_s - time.monotonic(), 1.0))
     except tool.Late as late:
         raise _Bad(
             Outcome.HUNG, late_words("what it wrote was not on the device in time", late), late.abandoned
@@ -109,7 +132,7 @@ def _filled(
 ) -> Sample:
     tool_s = sum(ran.seconds for ran in rans)
     cpu_s = sum(ran.cpu_s for ran in rans)
-    busy = counters.shares(before, after, cpu_s, counters.links())
+    busy = counters.shares(before, after, cpu_s / (tool_s + flush.seconds), counters.links())
     return dataclasses.replace(
         blank,
         outcome=Outcome.DONE,
@@ -127,14 +150,14 @@ def _filled(
     )
 
 
-def _judged(sample: Sample, bytes_per_s: float | None) -> Sample:
-    """With the tool's own rate, and with what a reader should know of how it was measured."""
+def _judged(sample: Sample) -> Sample:
+    """With what a reader should know of how it was measured."""
     said = list(sample.warnings)
     if sample.busy.get("stolen", 0.0) >= STOLEN_SHARE:
         said.append(f"the host took {sample.busy['stolen']:.0%} of this machine's processor time")
     if sample.harness_cpu_s > max(HARNESS_CPU_S, HARNESS_SHARE * (sample.seconds or 0.0)):
         said.append(f"measuring cost {sample.harness_cpu_s:.2f} s of a processor itself")
-    return dataclasses.replace(sample, bytes_per_s=bytes_per_s, warnings=tuple(said))
+    return dataclasses.replace(sample, warnings=tuple(said))
 
 
 def _sum(counted: Sequence[int | None]) -> int | None:
@@ -152,12 +175,13 @@ class _Ourselves:
 
     cpu_s: float
     moved_bytes: int
+    """By this thread: of the process, those of all tools would be in it."""
 
     @classmethod
     def now(cls) -> "_Ourselves":
         moved_bytes = 0
         try:
-            with open("/proc/self/io", encoding="ascii") as file:
+            with open("/proc/thread-self/io", encoding="ascii") as file:
                 lines = dict(line.split(": ") for line in file.read().splitlines())
             moved_bytes = int(lines["rchar"]) + int(lines["wchar"])
         except (OSError, KeyError, ValueError):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cheetah.bench.rounds import in_turns
-from cheetah.bench.storage import measure, part, turn
+from cheetah.bench.storage import cache, held, measure, part, turn
 from cheetah.bench.storage.entered import Entered, entered
 from cheetah.bench.storage.journal import Journal
 from cheetah.bench.storage.progress import Event, Tell
@@ -23,6 +23,10 @@ from cheetah.bench.storage.steps import NotReached, Place, Step
 from cheetah.bench.storage.target import Ready, Target
 
 DONE, FAILED = 0, 1
+NOT_ALL_DROPPED = (
+    "without root, cold means that the files a step reads were dropped from memory; of directories, and of what "
+    "file systems keep of themselves, some was there"
+)
 GO_ON = "interrupted: the same command with --resume goes on"
 
 
@@ -111,12 +115,15 @@ class Run:
     def _measure(self, need_bytes: int) -> None:
         self._left = [one for one in self._plan if not self._journal.is_done(one.key)]
         self._skip_missing_tools()
+        if any(one.state == COLD for one in self._left) and not cache.drops_all():
+            self._warn(NOT_ALL_DROPPED)
         if not self._left:
             return
         wanted = {one.target for one in self._left}
         targets = [target for target in self._targets if target.name in wanted]
         around = entered(targets, need_bytes, lambda name: self._say("entering", target=name), self._warn)
-        with around as there, self._leaving():
+        tools = {tool for step in self._steps for tool in step.tools}
+        with held.held([*tools, *cache.SYNC[:1]]), around as there, self._leaving():
             self._about.update({name: ready.about for name, ready in there.ready.items()})
             for name, (outcome, why) in there.lost.items():
                 self._skip_target(name, outcome, why)

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 TERM_S = 3.0
 """From SIGTERM to SIGKILL."""
@@ -63,65 +63,89 @@ class Late(Exception):
 
 
 def run(argv: Sequence[str], directory: Path, stdout: Path | None = None, limit_s: float = 3600.0) -> Ran:
-    """Runs a program in `directory`, with nothing to read, in a process group of its own, which is ended with it, at
-    the limit, and when this process ends. What it prints goes to the file `stdout`, or is told.
+    """Runs a program as `Tool` does. OSError where it cannot be started, Late at the limit."""
+    with Tool(argv, directory, stdout) as tool:
+        return tool.run(limit_s)
 
-    OSError where it cannot be started, Late at the limit.
+
+class Tool:
+    """A program that is to be run once in `directory`, with nothing to read, and what it prints going to the file
+    `stdout`, or being told. A small process beside it is there already, so that it costs nothing when the tool starts.
+
+    The tool has a process group of its own, which is ended with it, at its limit, when this is left, and when this
+    process ends. OSError where there is no such program.
     """
-    program = shutil.which(argv[0])
-    if program is None:
-        raise FileNotFoundError(errno.ENOENT, "there is no such program", argv[0])
-    with contextlib.ExitStack() as stack:
-        out: IO[bytes] | int = stack.enter_context(open(stdout, "wb")) if stdout else subprocess.PIPE
-        running = _Running([program, *argv[1:]], directory, out)
-        stack.callback(running.close)
-        if not running.wait(limit_s):
-            raise Late(limit_s, abandoned=not running.end())
-        return running.result()
 
-
-class _Running:
-    """A tool at work, beside the small process that awaits it."""
-
-    def __init__(self, words: Sequence[str], directory: Path, out: IO[bytes] | int):
-        self._report, theirs = os.pipe()
-        try:
+    def __init__(self, argv: Sequence[str], directory: Path, stdout: Path | None = None):
+        program = shutil.which(argv[0])
+        if program is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no such program", argv[0])
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            out: IO[bytes] | int = theirs.enter_context(open(stdout, "wb")) if stdout else subprocess.PIPE
+            their_go, self._go = _pipe(theirs, ours)
+            self._report, their_report = _pipe(ours, theirs)
+            words = [str(their_go), str(their_report), program, *argv[1:]]
             self._launcher = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "TERM", sys.executable, "-I", "-S", _LAUNCH, str(theirs), *words],
+                ["setpriv", "--pdeathsig", "TERM", sys.executable, "-I", "-S", _LAUNCH, *words],
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.PIPE,
-                pass_fds=[theirs],
+                pass_fds=[their_go, their_report],
                 env={**os.environ, "LC_ALL": "C"},
                 start_new_session=True,
             )
-        except BaseException:
-            os.close(self._report)
-            raise
-        finally:
-            os.close(theirs)
+            ours.callback(self._end_launcher)
+            self._exits = ours.pop_all()
         pipes = (self._launcher.stdout, self._launcher.stderr)
         self._kept = {self._report: bytearray()} | {pipe.fileno(): bytearray() for pipe in pipes if pipe}
         self._open = set(self._kept)
+        self._started = False
         self._poll = select.poll()
         for descriptor in self._open:
             os.set_blocking(descriptor, False)
             self._poll.register(descriptor, select.POLLIN)
 
-    def wait(self, patience_s: float) -> bool:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._started and self._report in self._open:
+            self._end()
+        self._exits.close()
+
+    def await_ready(self) -> None:
+        """Waits until nothing but to run it is left to do. OSError where it comes to nothing."""
+        while b"\n" not in self._kept[self._report]:
+            if self._report not in self._open:
+                self._result()
+            self._poll_once(_POLL_S_MAX)
+
+    def run(self, limit_s: float) -> Ran:
+        """Runs it to its end. OSError where it cannot be started, Late at the limit."""
+        self.await_ready()
+        self._started = True
+        os.write(self._go, b"1")
+        if not self._wait(limit_s):
+            raise Late(limit_s, abandoned=not self._end())
+        return self._result()
+
+    def _wait(self, patience_s: float) -> bool:
         """Takes what it says, until it has ended; False if that takes longer."""
         until_s = time.monotonic() + patience_s
         while self._report in self._open:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return False
-            for descriptor, _ in self._poll.poll(min(left_s, _POLL_S_MAX) * 1000):
-                self._take(descriptor)
+            self._poll_once(left_s)
         for descriptor in list(self._open):
             self._take(descriptor)
         self._launcher.wait()
         return True
+
+    def _poll_once(self, patience_s: float) -> None:
+        for descriptor, _ in self._poll.poll(min(patience_s, _POLL_S_MAX) * 1000):
+            self._take(descriptor)
 
     def _take(self, descriptor: int) -> None:
         kept = self._kept[descriptor]
@@ -133,31 +157,35 @@ class _Running:
             self._poll.unregister(descriptor)
             self._open.remove(descriptor)
 
-    def end(self) -> bool:
+    def _end(self) -> bool:
         """Ends it and all of its group; False if it cannot be ended."""
-        group, _, _ = bytes(self._kept[self._report]).partition(b"\n")
+        group = b"".join(bytes(self._kept[self._report]).splitlines()[1:2])
         for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(int(group) if group else self._launcher.pid, number)
-            if self.wait(patience_s):
+            if self._wait(patience_s):
                 return True
         return False
 
-    def close(self) -> None:
-        """Sees to it that nothing of it is left that can be ended."""
-        if self._report in self._open:
-            self.end()
+    def _end_launcher(self) -> None:
         self._launcher.kill()
         self._launcher.wait()
-        os.close(self._report)
         for pipe in (self._launcher.stdout, self._launcher.stderr):
             if pipe:
                 pipe.close()
 
-    def result(self) -> Ran:
+    def _result(self) -> Ran:
         """What it came to. OSError if it was never started."""
         texts = [bytes(kept).decode(errors="replace") for kept in self._kept.values()]
         lines, printed, complaint = texts[0].splitlines(), "".join(texts[1:-1]), texts[-1]
-        if len(lines) < 2:
+        if len(lines) < 3:
             raise OSError(complaint.strip().rpartition("\n")[2] or "it could not be started")
-        return Ran(**json.loads(lines[1]), printed=printed, complaint=complaint)
+        return Ran(**json.loads(lines[2]), printed=printed, complaint=complaint)
+
+
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe's two ends, each closed with its owner."""
+    out, into = os.pipe()
+    reader.callback(os.close, out)
+    writer.callback(os.close, into)
+    return out, into

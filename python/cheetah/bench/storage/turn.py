@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cheetah.bench.storage import cache, measure, tool
 from cheetah.bench.storage.sample import COLD, Outcome, Sample
-from cheetah.bench.storage.steps.step import Command, NotReached, Place, Skipped, Step
+from cheetah.bench.storage.steps.step import NotReached, Place, Skipped, Step
 from cheetah.bench.storage.target import Ready
 
 RESIDENT_SHARE_MAX = 0.01
@@ -22,10 +22,12 @@ def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) 
     try:
         remove(step.outputs(place), place)
         commands = step.commands(place)
-        sample = _brought_into(blank, step.inputs(place), ready)
-        said = (*sample.warnings, *step.warnings(place))
-        sample = dataclasses.replace(sample, warnings=said)
-        sample = measure.measure(sample, commands, ready, limit_s, step, place)
+        inputs = step.inputs(place)
+        sample = dataclasses.replace(blank, warnings=tuple(step.warnings(place)))
+        sample, printed = measure.measure(
+            sample, commands, ready, limit_s, lambda sample: _brought_into(sample, inputs, ready)
+        )
+        sample = _judged(sample, step, place, printed)
     except NotReached as why:
         return dataclasses.replace(blank, outcome=Outcome.NOT_REACHED, problem=str(why))
     except Skipped as why:
@@ -49,12 +51,21 @@ def make(step: Step, ready: Ready, place: Place, limit_s: float) -> None:
     blank = Sample("", step.key, "", 0, Outcome.DONE)
     try:
         remove(step.outputs(place), place)
-        commands: Sequence[Command] = step.commands(place)
-        sample = measure.measure(blank, commands, ready, limit_s, step, place)
+        sample, printed = measure.measure(blank, step.commands(place), ready, limit_s)
     except (OSError, Skipped) as error:
         raise NotReached(f"{step.key}, which it needs, could not be done again: {error}") from None
+    sample = _judged(sample, step, place, printed)
     if sample.outcome is not Outcome.DONE:
         raise NotReached(f"{step.key}, which it needs, could not be done again: {sample.problem}")
+
+
+def _judged(sample: Sample, step: Step, place: Place, printed: str) -> Sample:
+    """With what the step makes of what its tools printed."""
+    if sample.outcome is not Outcome.DONE:
+        return sample
+    if failure := step.failure(place, printed):
+        return dataclasses.replace(sample, outcome=Outcome.FAILED, problem=failure)
+    return dataclasses.replace(sample, bytes_per_s=step.rate(printed))
 
 
 def remove(paths: Iterable[Path], place: Place) -> None:

@@ -1,0 +1,43 @@
+"""Programs kept in memory, so that dropping the caches for a step does not have its tool read from the system's disk."""
+
+import contextlib
+import mmap
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_PATH = re.compile(r"(/\S+) \(0x")
+_LDD_S_MAX = 10.0
+_EVERYONES = (Path("/etc/ld.so.cache"),)
+
+
+@contextlib.contextmanager
+def held(programs: Iterable[str]) -> Iterator[None]:
+    """Keeps these, and the libraries that they are linked with, in memory. One that is not there, or that does not tell
+    its libraries, as a script, is nobody's fault: it is read again each time, wherever it lies.
+
+    What somebody has mapped the kernel does not drop.
+    """
+    files = set(_EVERYONES)
+    for program in programs:
+        if path := shutil.which(program):
+            files.update([Path(path).resolve(), *_libraries(path)])
+    with contextlib.ExitStack() as stack:
+        for path in files:
+            with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+                flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+                stack.enter_context(mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ))
+        yield
+
+
+def _libraries(program: str) -> list[Path]:
+    try:
+        told = subprocess.run(
+            ["ldd", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_LDD_S_MAX, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [Path(found).resolve() for found in _PATH.findall(told.stdout)]

@@ -1,0 +1,112 @@
+"""Targets and steps to measure the measuring with: plain directories, and small programs in Python."""
+
+import contextlib
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cheetah.bench.failure import BenchError
+from cheetah.bench.storage.progress import Event
+from cheetah.bench.storage.run import run
+from cheetah.bench.storage.settings import Settings, TargetSpec
+from cheetah.bench.storage.steps import Base, Command, Place, Step
+from cheetah.bench.storage.target import Ready, Target
+
+IMAGE_BYTES = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Directory:
+    """A directory as a target."""
+
+    path: Path
+    pages_of: tuple[Path, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @contextlib.contextmanager
+    def enter(self, need_bytes: int) -> Iterator[Ready]:
+        try:
+            made = tempfile.TemporaryDirectory(dir=self.path)
+        except OSError as error:
+            raise BenchError(f"{self.path}: {error.strerror}") from error
+        with made as directory:
+            number = self.path.stat().st_dev
+            yield Ready(Path(directory), f"{number >> 8}:{number & 255}", self.pages_of, {"of": "a test"})
+
+
+class Fake(Base):
+    """A step that is a Python program. It finds the paths of the image, of its output and of the source in its
+    arguments; what it prints goes to the output."""
+
+    def __init__(self, key: str, code: str, after: tuple[str, ...] = (), tools: tuple[str, ...] = ()) -> None:
+        self.key = self.title = key
+        self.tools = tools or (sys.executable,)
+        self.after = after
+        self._code = code
+
+    def needs(self, place: Place) -> Sequence[Path]:
+        return [place.directory / key for key in self.after]
+
+    def inputs(self, place: Place) -> Sequence[Path]:
+        return self.needs(place) or [place.source]
+
+    def outputs(self, place: Place) -> Sequence[Path]:
+        return [place.directory / self.key]
+
+    def commands(self, place: Place) -> Sequence[Command]:
+        self.require(place)
+        words = (*self.inputs(place), *self.outputs(place))
+        return [Command((sys.executable, "-I", "-S", "-c", self._code, *map(str, words)), place.directory / self.key)]
+
+
+COPY = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
+"""A step that reads its input and writes as much."""
+
+
+@dataclasses.dataclass
+class Measured:
+    """What came of a run."""
+
+    code: int
+    part: dict[str, Any]
+    events: list[Event]
+
+    def outcomes(self) -> dict[tuple[str, str], list[str]]:
+        """By step and target."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for sample in self.part["samples"]:
+            found.setdefault((sample["step"], sample["target"]), []).append(str(sample["outcome"]))
+        return found
+
+    def sample(self, step: str, target: str) -> dict[str, Any]:
+        """The first of them."""
+        return next(one for one in self.part["samples"] if (one["step"], one["target"]) == (step, target))
+
+
+def settings(out: Path, targets: Sequence[Target], **more: Any) -> Settings:
+    """For targets made here."""
+    specs = tuple(TargetSpec(target.name, Path("/")) for target in targets)
+    return Settings(specs, specs[0].name, out, **{"repetitions": 1, **more})
+
+
+def measured(directory: Path, targets: Sequence[Target], steps: Sequence[Step], **more: Any) -> Measured:
+    """Runs these steps on these targets, results in `directory`/out."""
+    source = directory / "source.raw"
+    if not source.exists():
+        source.write_bytes(b"x" * IMAGE_BYTES)
+    events: list[Event] = []
+    code, part = run(settings(directory / "out", targets, **more), events.append, targets, steps, source, 0)
+    return Measured(code, part, events)
+
+
+def directories(directory: Path, *names: str) -> list[Directory]:
+    """New ones."""
+    for name in names:
+        (directory / name).mkdir()
+    return [Directory(directory / name) for name in names]
