@@ -102,7 +102,7 @@ class Comparison:
     def sheet(self) -> Sheet:
         """For people."""
         lines: list[Line] = []
-        for key, rows in itertools.groupby(self.rows, key=lambda row: (row.part, row.figure)):
+        for key, rows in itertools.groupby(self.rows, key=lambda row: (row.part, row.figure, row.unit)):
             shown = list(rows)
             unit = "MiB/s" if shown[0].unit == BYTES_PER_S else shown[0].unit
             lines.append(Line(f"{key[0]}: {plain(shown[0].what, 120)} ({name(unit)})", ("",) * len(_HEADS), "group"))
@@ -120,19 +120,19 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def compare(a: Results, b: Results) -> Comparison:
-    """Puts the run B beside the run A: matched by part, figure and contender."""
-    found: dict[tuple[str, str, str], Row] = {}
+    """Puts the run B beside the run A: matched by part, figure, its unit, and contender."""
+    found: dict[tuple[str, str, str, str], Row] = {}
     for side, run in enumerate((a, b)):
         for part in run.parts:
             for figure in figures(part):
                 for contender, values in figure.samples.items():
-                    key = (part["part"], figure.id, contender)
+                    key = (part["part"], figure.id, figure.unit, contender)
                     row = found.get(key) or _row(part, figure, contender)
                     kept = tuple(values)
                     found[key] = dataclasses.replace(row, b=kept) if side else dataclasses.replace(row, a=kept)
     # What belongs to one figure stands together, also where a contender is only in B.
-    order = {key: number for number, key in enumerate(dict.fromkeys((part, figure) for part, figure, _ in found))}
-    rows = sorted(found.values(), key=lambda row: order[row.part, row.figure])
+    order = {key: number for number, key in enumerate(dict.fromkeys(key[:3] for key in found))}
+    rows = sorted(found.values(), key=lambda row: order[row.part, row.figure, row.unit])
     return Comparison(tuple(rows), tuple(_warnings(a, b)))
 
 
