@@ -15,7 +15,7 @@ from cheetah.bench.units import MIB
 
 __all__ = ["Base", "Command", "NotReached", "Place", "Skipped", "Step", "described", "need_bytes", "steps"]
 
-MARGIN_BYTES = 64 * MIB
+MARGIN_BYTES = 16 * MIB
 
 
 def steps(settings: Settings) -> list[Step]:

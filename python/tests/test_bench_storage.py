@@ -1,0 +1,135 @@
+"""The real steps on targets that are full or read-only, and without one of the tools: said of each step, and the rest
+goes on."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, program, run
+
+STEPS = "copy,md5sum,strings,unallocated,tsk_recover,tar"
+Mount = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Mount]:
+    """Mounts an ext4 image of a size, with options; the directory."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount file systems")
+    mounted: list[Path] = []
+
+    def make(size: str, options: str) -> Path:
+        directory = tmp_path / f"mounted{len(mounted)}"
+        directory.mkdir()
+        run(program("mkfs.ext4"), "-q", "-O", "^has_journal", f"{directory}.raw", size)
+        run("mount", "-o", f"loop,{options}", f"{directory}.raw", directory)
+        mounted.append(directory)
+        return directory
+
+    yield make
+    for directory in mounted:
+        run("umount", directory)
+
+
+class Measured:
+    """What a run left."""
+
+    def __init__(self, out: Path, code: int, said: str) -> None:
+        self.code, self.said = code, said
+        self.samples: list[dict[str, Any]] = json.loads((out / "results.json").read_text())["parts"][0]["samples"]
+
+    def outcomes(self, target: str) -> dict[str, tuple[str, str]]:
+        """Of each step on a target, how it ended and why."""
+        return {one["step"]: (one["outcome"], one["problem"]) for one in self.samples if one["target"] == target}
+
+
+def measure(ext4: Path, out: Path, *words: str | Path, path: str | None = None) -> Measured:
+    """Measures once, quickly, on the targets and with the options given."""
+    for tool in ("strings", "blkls", "tsk_recover"):
+        program(tool)
+    argv = [sys.executable, "-m", "cheetah.bench", "storage", "--image", str(ext4), "--out", str(out)]
+    argv += ["--quick", "--repetitions", "1", *map(str, words)]
+    environment = {**os.environ, "PATH": path or os.environ["PATH"]}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
+    return Measured(out, done.returncode, done.stdout + done.stderr)
+
+
+def test_all_steps_are_measured_and_nothing_stays(ext4: Path, tmp_path: Path) -> None:
+    """Each is done, with what it took; what it made is gone."""
+    target = tmp_path / "target"
+    target.mkdir()
+    run_ = measure(ext4, tmp_path / "out", f"here={target}", "--steps", STEPS)
+    assert run_.code == 0, run_.said
+    assert {step: outcome for step, (outcome, _) in run_.outcomes("here").items()} == dict.fromkeys(
+        STEPS.split(","), "done"
+    )
+    for sample in run_.samples:
+        assert sample["seconds"] > 0
+        assert sample["resident_share_before"] is not None
+    assert list(target.iterdir()) == []
+
+
+def test_a_tool_that_is_missing_is_said_and_the_rest_goes_on(ext4: Path, tmp_path: Path) -> None:
+    """Its step is skipped; the exit code is that of a run that did all it could."""
+    folder, target = tmp_path / "bin", tmp_path / "target"
+    folder.mkdir()
+    target.mkdir()
+    for name in ("cp", "md5sum", "sha256sum", "sync", "setpriv", "stat"):
+        (folder / name).symlink_to(program(name))
+    run_ = measure(ext4, tmp_path / "out", f"here={target}", "--steps", "copy,md5sum,strings,sha256sum", path=str(folder))
+    told = run_.outcomes("here")
+    assert told["strings"][0] == "skipped"
+    assert "strings is not installed" in told["strings"][1]
+    assert [told[step][0] for step in ("copy", "md5sum", "sha256sum")] == ["done"] * 3, run_.said
+    assert run_.code == 0
+
+
+def test_a_read_only_target_fails_alone(ext4: Path, tmp_path: Path, mount: Mount) -> None:
+    """Of each of its steps it is said why; the other target is measured."""
+    target = tmp_path / "target"
+    target.mkdir()
+    sealed = mount("8M", "ro")
+    run_ = measure(ext4, tmp_path / "out", f"here={target}", f"sealed={sealed}", "--steps", "copy,md5sum")
+    assert run_.code == 1
+    assert [outcome for outcome, _ in run_.outcomes("here").values()] == ["done", "done"]
+    for outcome, problem in run_.outcomes("sealed").values():
+        assert outcome != "done"
+        assert "read-only" in problem
+
+
+def test_a_target_without_room_fails_alone(ext4: Path, tmp_path: Path, mount: Mount) -> None:
+    """Before a byte is written to it."""
+    target = tmp_path / "target"
+    target.mkdir()
+    small = mount("4M", "rw")
+    run_ = measure(ext4, tmp_path / "out", f"small={small}", f"here={target}", "--steps", "copy,md5sum")
+    assert run_.code == 1
+    assert [outcome for outcome, _ in run_.outcomes("here").values()] == ["done", "done"]
+    assert all("free" in problem for _, problem in run_.outcomes("small").values())
+    assert {path.name for path in small.iterdir()} == {"lost+found"}
+
+
+def test_a_target_that_fills_up_is_said_of_the_step(ext4: Path, tmp_path: Path, mount: Mount) -> None:
+    """Somebody else writes to it meanwhile; what does not need the image goes on."""
+    busy = mount("96M", "rw")
+    # A tool of that name that first takes all the room there is.
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    fills = folder / "cp"
+    fills.write_text(f'#!/bin/sh\n{shutil.which("dd")} if=/dev/zero of={busy}/others bs=1M 2>/dev/null\nexec {program("cp")} "$@"\n')
+    fills.chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    run_ = measure(ext4, tmp_path / "out", f"busy={busy}", "--steps", "copy,md5sum", path=path)
+    told = run_.outcomes("busy")
+    assert run_.code == 1
+    assert told["copy"][0] == "failed"
+    assert "No space left" in told["copy"][1]
+    assert told["md5sum"][0] == "not reached"
+    assert "copy" in told["md5sum"][1]
+    assert sorted(path.name for path in busy.iterdir()) == ["lost+found", "others"]
