@@ -66,7 +66,7 @@ def storage(
     steps += [{"key": key, "title": title, "tool": "fio", "version": "fio-3.33"} for key, title in cells]
     part = {
         "part": "storage", "title": "Which storage makes forensic work fast", "about": {"image": "nps-2009.raw, 38.0 GiB"},
-        "quick": False, "rounds": repetitions, "finished": "2026-11-21T18:03:12+00:00", "figures": figures(samples, targets[0]),
+        "quick": False, "rounds": repetitions, "finished": "2026-11-21T18:03:12+00:00", "figures": figures(samples, targets[0] if targets else ""),
         "targets": [_target(name) for name in targets], "steps": steps,
         "samples": [sample.to_json() for sample in samples],
         "warnings": ["the machine's clock frequency was not fixed"] if spoil else [],
@@ -124,7 +124,7 @@ def _timed(chance: random.Random, target: str, place: int, number: int) -> list[
                 memory_peak_bytes=chance.randrange(2, 80) * MIB, read_bytes=read, written_bytes=read // 9,
                 device_read_bytes=read if state == "cold" else 0, device_written_bytes=read // 9,
                 resident_share_before=0.0 if state == "cold" else 1.0,
-                bottleneck="storage" if place == 0 else "processor (one)", busy={"storage": 0.94 if place == 0 else 0.31, "processor (one)": 0.98},
+                bottleneck="storage" if place == 0 else "processor (one)", busy={"tool": 0.41 if place == 0 else 0.97, "processors": 0.52, "device": 0.94 if place == 0 else 0.31, "io stalled": 0.2},
                 harness_cpu_s=0.05, harness_bytes=4096,
             ))  # fmt: skip
     return made

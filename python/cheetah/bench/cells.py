@@ -36,10 +36,17 @@ class Ratio:
 class Cell:
     """One step on one target in one state, all its repetitions."""
 
-    figure: str
-    """PART/STEP/STATE, as results.csv has it."""
+    part: str
+    step: str
+    """Its key."""
+    state: str
     target: str
     samples: tuple[Sample, ...]
+
+    @property
+    def figure(self) -> str:
+        """PART/STEP/STATE, as results.csv has it."""
+        return f"{self.part}/{self.step}/{self.state}"
 
     @functools.cached_property
     def values(self) -> tuple[float, ...]:
@@ -155,6 +162,12 @@ class Storage:
         """The most of any cell."""
         return max(map(len, self._samples.values()), default=0)
 
+    @property
+    def whole(self) -> bool:
+        """Whether each cell has all its samples, good or bad: the run came to its end."""
+        rounds = self.part.get("rounds") or self.repetitions
+        return all(len(cell.samples) >= rounds for cell in self.cells())
+
     def title(self, step: str) -> str:
         """As tables have it."""
         return str(self.steps[step].get("title", step))
@@ -164,7 +177,7 @@ class Storage:
         key = step, state, target
         if key not in self._cells:
             samples = sorted(self._samples.get(key, ()), key=lambda one: one.repetition)
-            self._cells[key] = Cell(f"{self.part['part']}/{step}/{state}", target, tuple(samples))
+            self._cells[key] = Cell(self.part["part"], step, state, target, tuple(samples))
         return self._cells[key]
 
     def cells(self) -> Iterator[Cell]:
@@ -195,14 +208,13 @@ class Storage:
                     files, records = found.setdefault((words[1], state), ({}, {}))
                     files[words[2]] = records[words[3]] = None
         return [
-            Grid(name, self._operation(name), state, tuple(sorted(records, key=size)), tuple(sorted(files, key=size)))
+            Grid(name, self._title_of(name), state, tuple(sorted(records, key=size)), tuple(sorted(files, key=size)))
             for (name, state), (files, records) in found.items()
         ]
 
     def ratio(self, cell: Cell) -> Ratio | None:
         """The speed-up of a cell; None for the baseline's own, and where there is nothing to compare."""
-        step, state = cell.figure.removeprefix(f"{self.part['part']}/").rsplit("/", 1)
-        base = self.cell(step, state, self.baseline)
+        base = self.cell(cell.step, cell.state, self.baseline)
         if cell.target == self.baseline or not cell.values or not base.values or base.is_rate != cell.is_rate:
             return None
         above, below = (cell, base) if cell.is_rate else (base, cell)
@@ -216,11 +228,13 @@ class Storage:
             min(len(above.values), len(below.values)) < 2,
         )
 
-    def _operation(self, name: str) -> str:
-        """Its title: what the titles of its steps begin with."""
-        step = next(step for step in self.steps if step.startswith(f"{MATRIX}{name}/"))
+    def _title_of(self, operation: str) -> str:
+        return self.operation(next(step for step in self.steps if step.startswith(f"{MATRIX}{operation}/")))
+
+    def operation(self, step: str) -> str:
+        """The title of what a step of the matrix does: the beginning of its own."""
         said = self.title(step).partition(",")[0]
-        return said if said and said != step else name.replace("-", " ")
+        return step.split("/")[1].replace("-", " ") if said.startswith(MATRIX) else said
 
 
 def size(text: str) -> int:

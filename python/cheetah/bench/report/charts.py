@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from cheetah.bench.cells import Cell, Ratio, Storage, Table
 from cheetah.bench.report.number import NAME_CHARS_MAX, exact
+from cheetah.bench.sheet import ratio_text
 from cheetah.page.svg import Drawing
 from cheetah.page.visible import plain
 
@@ -90,9 +91,9 @@ def _lollipop(
             drawing.label(scale.x(1) + 5, y + BAR + 1, cell.word)
         return
     told = ratio.drowned or ratio.once
-    kind = "even" if told else "faster" if ratio.value > 1 else "slower"
+    kind = "unsure" if told else "faster" if ratio.value > 1 else "slower"
     begin, end = sorted((scale.x(1), scale.x(ratio.value)))
-    shown = f"{'≈' if ratio.drowned and not ratio.once else ''}{ratio.value:.2f}"
+    shown = ratio_text(ratio)
     drawing.add(
         "rect", tip=f"caches {state}: {shown}, between {ratio.low:.2f} and {ratio.high:.2f}", x=begin, y=y, height=BAR,
         width=max(end - begin, 0.8), class_=f"{kind} {'second' if index else 'first'}", **_told(cell, "ratio", ratio.value),

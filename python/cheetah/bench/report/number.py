@@ -1,9 +1,11 @@
 """A figure in the page that says where it is from."""
 
+import re
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from cheetah.page.shown import evidence
 from cheetah.page.visible import plain
 
 NAME_CHARS_MAX = 200
@@ -44,3 +46,8 @@ def exact(value: float) -> str:
 def html(sentence: Sentence) -> Markup:
     """A sentence in the page."""
     return Markup("").join(escape(piece) for piece in sentence)
+
+
+def name(text: str, chars_max: int) -> Markup:
+    """A target's name; lines may break where its parts end."""
+    return Markup(re.sub(r"([:@,])", r"\1<wbr>", str(evidence(text, chars_max))))  # noqa: S704

@@ -45,7 +45,7 @@ def write(found: Results, out: Path) -> Path:
 def render(found: Results) -> str:
     """The page. The same results give the same text."""
     templates = document.environment("cheetah.bench.report")
-    templates.filters.update(html=number.html, next=next)
+    templates.filters.update(html=number.html, name=number.name, next=next)
     style = document.style(document.text(templates, "style.css"))
     stored = [_storage(_UNSAID | part) for part in found.parts if part.get("samples")]
     others = [_other(_UNSAID | part) for part in found.parts if not part.get("samples")]
@@ -71,6 +71,7 @@ def _storage(part: Part) -> Json:
     remarks = Remarks(storage)
     rows = Rows(storage, remarks)
     tables, cells = storage.tables(), list(storage.cells())
+    warnings, drowned = remarks.beside(part["warnings"])
     timed = list(dict.fromkeys(step for table in tables for step in table.steps))
     return {
         "part": part,
@@ -78,6 +79,8 @@ def _storage(part: Part) -> Json:
         "verdict": verdict.of(storage),
         "missing": remarks.all(True),
         "odd": remarks.all(False),
+        "warnings": warnings,
+        "drowned": drowned,
         "measured": sum(bool(cell.values) for cell in cells),
         "asked": len(cells),
         "samples": sum(len(cell.samples) for cell in cells),

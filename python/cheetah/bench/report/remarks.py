@@ -1,10 +1,13 @@
 """What a reader has to know before the figures: what is missing, and what is odd; each sentence once, numbered."""
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 
-from cheetah.bench.cells import Cell, Storage
+from cheetah.bench.cells import MATRIX, Cell, Storage
 
-PLACES_MAX = 8
+TARGETS_MAX = 12
+DROWNS = "the spread drowns the difference"
+ALL = "all targets"
 
 
 @dataclasses.dataclass
@@ -15,9 +18,22 @@ class Remark:
     sentence: str
     missing: bool
     """Whether there is no figure for it, or just one to be read with care."""
-    places: list[tuple[str, str, str]] = dataclasses.field(default_factory=list)
-    """Target, title of the step, state: some of them."""
-    count: int = 0
+    places: dict[str, dict[str, dict[str, None]]] = dataclasses.field(default_factory=dict)
+    """Targets, titles of steps, states."""
+
+    def where(self, targets: Sequence[str]) -> list[tuple[str, str]]:
+        """Where it is about, in words: targets and their steps. Those of which the same is so are one."""
+        said = {target: self._steps(target) for target in self.places}
+        if len(targets) > 1 and len(said) == len(targets) and len(set(said.values())) == 1:
+            return [(ALL, next(iter(said.values())))]
+        rest = len(said) - TARGETS_MAX
+        return [*list(said.items())[:TARGETS_MAX], *([("", f"and on {rest} more targets")] if rest > 0 else [])]
+
+    def _steps(self, target: str) -> str:
+        by_states: dict[str, list[str]] = {}
+        for step, states in self.places[target].items():
+            by_states.setdefault(" and ".join(states), []).append(step)
+        return "; ".join(f"{', '.join(steps)} ({states})" for states, steps in by_states.items())
 
 
 class Remarks:
@@ -38,10 +54,14 @@ class Remarks:
         """Those about what is missing, or the others."""
         return [remark for remark in self._found.values() if remark.missing == missing]
 
+    def beside(self, warnings: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Of the run's own warnings those that say more than the remarks do; and those about a difference that the spread
+        drowns, which are many, and which tables mark."""
+        rest = [said for said in warnings if not any(said.endswith(sentence) for sentence in self._found)]
+        drowned = [said for said in rest if DROWNS in said]
+        return [said for said in rest if DROWNS not in said], drowned
+
     def _note(self, storage: Storage, cell: Cell, sentence: str) -> None:
         remark = self._found.setdefault(sentence, Remark(len(self._found) + 1, sentence, not cell.values))
-        remark.count += 1
-        if len(remark.places) < PLACES_MAX:
-            _, _, step_and_state = cell.figure.partition("/")
-            step, _, state = step_and_state.rpartition("/")
-            remark.places.append((cell.target, storage.title(step), state))
+        step = f"fio {storage.operation(cell.step)}" if cell.step.startswith(MATRIX) else storage.title(cell.step)
+        remark.places.setdefault(cell.target, {}).setdefault(step, {})[cell.state] = None

@@ -12,7 +12,7 @@ from cheetah.bench.report import charts
 from cheetah.bench.report.number import Number
 from cheetah.bench.report.remarks import Remarks
 from cheetah.bench.report.verdict import won
-from cheetah.bench.sheet import DROWNED, spread_percent, value_text
+from cheetah.bench.sheet import ratio_text, spread_percent, value_text
 from cheetah.page import units
 
 SHADES = 7
@@ -36,6 +36,9 @@ class Shown:
     ratio: Ratio | None
     times: Number | None
     """The speed-up."""
+    least: Number | None
+    most: Number | None
+    """Its bounds; None where no spread is known."""
     remarks: list[int]
     share: float
     """Of the slowest beside it: 0 to 1."""
@@ -67,6 +70,7 @@ class Rows:
     def shown(self, cell: Cell, most: float) -> Shown:
         """A cell beside others, of which the slowest took `most`."""
         ratio, several = self._storage.ratio(cell), len(cell.values) > 1
+        bounds = ratio if ratio and not ratio.once else None
         return Shown(
             cell,
             _number(cell, "median", cell.median) if cell.values else None,
@@ -74,12 +78,13 @@ class Rows:
             _number(cell, "max", max(cell.values)) if several else None,
             _stat(cell, "spread", spread_percent(cell), f"{spread_percent(cell):.1f} %") if several else None,
             ratio,
-            _stat(cell, "ratio", ratio.value, f"{DROWNED if ratio.drowned and not ratio.once else ''}{ratio.value:.2f}")
-            if ratio else None,
+            _stat(cell, "ratio", ratio.value, ratio_text(ratio)) if ratio else None,
+            _stat(cell, "ratio-min", bounds.low, f"{bounds.low:.2f}") if bounds else None,
+            _stat(cell, "ratio-max", bounds.high, f"{bounds.high:.2f}") if bounds else None,
             self._remarks.numbers(cell),
             cell.median / most if cell.values and most else 0.0,
             id(cell) in self._first,
-        )  # fmt: skip
+        )
 
     def seeds(self, table: Table) -> Iterator[tuple[str, list[Shown]]]:
         """The seed's table, a row for each target."""

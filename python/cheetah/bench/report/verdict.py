@@ -1,7 +1,7 @@
 """What the figures say, in sentences made of nothing else: who was the fastest at what, and where that cannot be told."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from cheetah.bench.cells import Cell, Ratio, Storage, Table
 from cheetah.bench.figure import Figure, drowned
@@ -10,6 +10,7 @@ from cheetah.page.units import clock
 from cheetah.page.visible import plain
 
 NAMED_MAX = 12
+TIED_MAX = 4
 NAME_CHARS_MAX = 60
 
 
@@ -43,10 +44,10 @@ def of(storage: Storage) -> Verdict:
     partly = sum(bool(cell.values and cell.notes) for cell in storage.cells())
     kind = "gaps" if missed or partly or storage.part.get("warnings") else "whole"
     kind = "quick" if storage.part.get("quick") else kind
-    kind = "stopped" if storage.part.get("problem") else kind
-    said = [sentence for table in tables for sentence in _of_table(storage, table)]
+    kind = "stopped" if storage.part.get("problem") or not storage.whole else kind
+    said = [sentence for table in tables if (sentence := _of_table(storage, table))]
     if missed:
-        said.append((f"{_times(missed, 'measurement is', 'measurements are')} missing; why, section 1 says.",))
+        said.append((f"{_times(missed, 'cell has', 'cells have')} no figure; section 1 says why.",))
     return Verdict(kind, _headline(storage, tables), (*said, _bounds(storage)))
 
 
@@ -97,32 +98,37 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
     return (f"No target was the fastest in most of {of_steps}; {_name(leader)} was in {first[leader]}.",)
 
 
-def _of_table(storage: Storage, table: Table) -> Iterable[Sentence]:
-    """One paragraph's sentences for a state of the caches."""
-    found = won(storage, table)
-    begin = f"Caches {plain(table.state, NAME_CHARS_MAX)}: "
+def _of_table(storage: Storage, table: Table) -> Sentence:
+    """A paragraph on a state of the caches."""
     winners: dict[str, list[Won]] = {}
+    found = won(storage, table)
     for one in found:
         if one.clear:
             winners.setdefault(one.first.target, []).append(one)
-    for target, steps in sorted(winners.items(), key=lambda item: -len(item[1])):
-        said = [_step(storage, one) for one in steps]
-        yield (begin, f"{_name(target)} was the fastest in ", *_listed(said), ".")
-        begin = ""
+    said: list[Piece] = []
+    if winners:
+        said.append(f"The fastest, and how many times as fast as {_name(storage.baseline)}: ")
+        order = sorted(winners, key=lambda name: -len(winners[name]))
+        for number, target in enumerate(order[:NAMED_MAX]):
+            said += [
+                "; " if number else "",
+                f"{_name(target)} in ",
+                *_listed([_step(storage, one) for one in winners[target]]),
+            ]
+        said.append(". ")
     if tied := [one for one in found if one.beside]:
-        said = [(f"{_title(storage, one.step)} ({', '.join(_names([one.first, *one.beside]))})",) for one in tied]
-        yield (begin, "The spread drowns the difference between the fastest in ", *_listed(said), ".")
-        begin = ""
+        steps = [(f"{_title(storage, one.step)} ({_names([one.first, *one.beside])})",) for one in tied]
+        said += ["The spread drowns who is the fastest in ", *_listed(steps), ". "]
     if slower := _slower(storage, table):
-        yield (begin, f"Slower than {_name(storage.baseline)} beyond the spread: ", *_listed(slower), ".")
-    yield from _together(storage, table, winners)
+        said += [f"Slower than {_name(storage.baseline)} beyond the spread: ", *_listed(slower), ". "]
+    said += _together(storage, table, winners)
+    return (f"Caches {_name(table.state)}. ", *said) if said else ()
 
 
 def _step(storage: Storage, one: Won) -> Sentence:
     ratio = storage.ratio(one.first)
-    if ratio is None:
-        return (_title(storage, one.step),)
-    return (f"{_title(storage, one.step)} (", _ratio(one.first, ratio), f" times as fast as {_name(storage.baseline)})")
+    title = _title(storage, one.step)
+    return (title,) if ratio is None else (f"{title} (", _ratio(one.first, ratio), ")")
 
 
 def _slower(storage: Storage, table: Table) -> list[Sentence]:
@@ -136,23 +142,26 @@ def _slower(storage: Storage, table: Table) -> list[Sentence]:
     return made
 
 
-def _together(storage: Storage, table: Table, winners: dict[str, list[Won]]) -> Iterable[Sentence]:
-    """All steps one after the other, on the baseline and on the one that won most, where both have all of them."""
+def _together(storage: Storage, table: Table, winners: dict[str, list[Won]]) -> Sentence:
+    """All steps one after the other, on the baseline and on the one that won most, as far as both have them."""
     leader = max(winners, key=lambda name: len(winners[name]), default=storage.baseline)
-    if leader == storage.baseline or len(table.steps) < 2:
-        return
+    if leader == storage.baseline:
+        return ()
     both = [[storage.cell(step, table.state, target) for step in table.steps] for target in (storage.baseline, leader)]
     shared = [pair for pair in zip(*both, strict=True) if all(cell.values for cell in pair)]
     if len(shared) < 2:
-        return
-    sums = [sum(pair[side].median for pair in shared) for side in (0, 1)]
+        return ()
     what = (
         f"The {len(shared)} steps" if len(shared) == len(table.steps) else f"The {len(shared)} steps measured on both"
     )
-    yield (
-        f"{what} together, by their medians: {clock(sums[0])} on {_name(storage.baseline)}, ",
-        f"{clock(sums[1])} on {_name(leader)}.",
+    figure, sums = (
+        f"{storage.part['part']}/{table.state}",
+        [sum(pair[side].median for pair in shared) for side in (0, 1)],
     )
+    return (
+        f"{what} together, by their medians: ", Number(figure, storage.baseline, "sum", sums[0], clock(sums[0])),
+        f" on {_name(storage.baseline)}, ", Number(figure, leader, "sum", sums[1], clock(sums[1])), f" on {_name(leader)}.",
+    )  # fmt: skip
 
 
 def _bounds(storage: Storage) -> Sentence:
@@ -178,8 +187,9 @@ def _listed(items: Sequence[Sentence]) -> list[Piece]:
     return pieces
 
 
-def _names(cells: Iterable[Cell]) -> list[str]:
-    return [_name(cell.target) for cell in cells]
+def _names(cells: Sequence[Cell]) -> str:
+    named = [_name(cell.target) for cell in cells[:TIED_MAX]]
+    return ", ".join([*named, *([f"{len(cells) - TIED_MAX} more"] if len(cells) > TIED_MAX else [])])
 
 
 def _name(target: str) -> str:

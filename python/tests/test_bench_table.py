@@ -1,0 +1,102 @@
+"""Tables in a terminal, in a pipe and as Markdown."""
+
+import io
+import statistics
+from typing import Any
+
+import bench_data
+import pytest
+
+from cheetah.bench import table
+from cheetah.page.units import clock
+
+Json = dict[str, Any]
+
+
+class Terminal(io.StringIO):
+    """What says that it is one."""
+
+    def isatty(self) -> bool:
+        """It is."""
+        return True
+
+
+def shown(part: Json, out: io.StringIO | None = None) -> str:
+    """What is printed of a part."""
+    out = out or io.StringIO()
+    table.show(part, out)
+    return out.getvalue()
+
+
+def median(part: Json, step: str, target: str, state: str = "cold") -> float:
+    """Of the seconds that were measured."""
+    samples = [one for one in part["samples"] if (one["step"], one["target"], one["state"]) == (step, target, state)]
+    return statistics.median(one["seconds"] for one in samples if one["outcome"] == "done")
+
+
+def test_the_seeds_table_has_a_row_for_each_target_and_its_speed_up() -> None:
+    part = bench_data.storage()
+    lines = shown(part).splitlines()
+    head = lines[2].split()
+    assert head[:3] == ["copy", "md5sum", "sha256sum"]
+    disk = next(line.split() for line in lines if line.startswith("disk (baseline)"))
+    assert disk[2:5] == [clock(median(part, step, "disk")) for step in head[:3]]
+    stripe = next(number for number, line in enumerate(lines) if line.startswith("ram:stripe:64KiB@3"))
+    ratios = next(line.split() for line in lines[stripe:] if line.startswith("  Speed up"))
+    expected = [median(part, step, "disk") / median(part, step, "ram:stripe:64KiB@3") for step in head[:3]]
+    assert [float(word) for word in ratios[2:5]] == pytest.approx(expected, abs=0.00501)
+    assert "Speed up" not in lines[lines.index(next(line for line in lines if line.startswith("disk"))) + 2]
+
+
+def test_what_was_not_measured_is_a_word_with_a_sentence() -> None:
+    text = shown(bench_data.storage())
+    assert "hung¹" in text and "\n1  scalpel was not done after 3600 s, and was ended; --step-limit allows more" in text
+    assert "skipped²" in text and "sorter is not installed" in text
+    assert "1 of 3 repetitions: tar: exit code 2" in text
+    assert "≈1.02" in text and "≈ the spread drowns the difference" in text
+    assert text.count("caches cold") == text.count("caches warm") == 1
+
+
+def test_a_pipe_gets_no_colours_and_a_narrow_terminal_gets_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = bench_data.storage()
+    assert "\x1b" not in shown(part)
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = shown(part, Terminal()).splitlines()
+    assert any("continued" in line for line in narrow)
+    words = " ".join(narrow)
+    assert all(clock(median(part, step, "disk")) in words for step in bench_data.STEPS)
+
+
+def test_measured_once_says_so_and_claims_no_spread() -> None:
+    text = shown(bench_data.storage(repetitions=1))
+    assert "±" not in text and "≈" not in text and "measured once: no spread is known" in text
+
+
+def test_figures_of_other_parts_stand_beside_the_best_of_the_others() -> None:
+    lines = shown(bench_data.other()).splitlines()
+    read = next(line for line in lines if line.startswith("1 MiB sequential read"))
+    assert "3 550 [3 540 – 3 610]" in read and read.split()[-4:] == ["1.17", "≥", "1", "yes"]
+    assert next(line for line in lines if line.startswith("CPU")).split()[-1] == "no"
+    assert next(line for line in lines if "stripe  " in line).split()[-1] == "1.95"
+
+
+def test_markdown_is_a_table_that_names_cannot_break() -> None:
+    name = "a|b`<b>*\u202e\n"
+    part = bench_data.storage(targets=("disk", name))
+    lines = table.markdown(part)
+    heads = [line for line in lines if line.startswith("| | ")]
+    assert len(heads) == 4, "cold, warm, and two sizes of records"
+    rows = [line for line in lines if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in rows[:5]} == {len(bench_data.STEPS) + 2}
+    text = "\n".join(lines)
+    assert "a\\|b\\`\\<b\\>\\*" in text and "\u202e" not in text
+    disk = [one["seconds"] for one in part["samples"] if (one["step"], one["target"]) == ("copy", "disk")]
+    assert f"{clock(statistics.median(disk))} [{clock(min(disk))} – {clock(max(disk))}]" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0:00.00"), (0.001, "<0:00.01"), (59.999, "1:00.00"), (354.13, "5:54.13"), (3723.4, "1:02:03.40")],
+)
+def test_times_read_as_on_a_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
