@@ -30,13 +30,15 @@ def _copy(chosen: Iterable[tuple[int, str]], directory: str) -> None:
 
 
 def make(directory: str, files: int, bytes_max: int) -> int:
-    """Copies up to `files` small files into the directory, then large ones until there are `bytes_max`; returns
+    """Copies up to `files` small files into the directory, then large ones, `bytes_max` at most; returns
     what it came to in bytes."""
     candidates = list(_candidates())
     chooser = random.Random(1)
     small = [one for one in candidates if SMALL_BYTES[0] <= one[0] < SMALL_BYTES[1]]
     chosen = chooser.sample(small, min(files, len(small)))
     total = sum(size for size, _ in chosen)
+    while chosen and total > bytes_max:
+        total -= chosen.pop()[0]
     large = [one for one in candidates if LARGE_BYTES[0] <= one[0] < LARGE_BYTES[1]]
     chooser.shuffle(large)
     for size, path in large:

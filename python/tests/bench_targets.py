@@ -1,0 +1,74 @@
+"""What the tests of targets have in common: who may do what here, and what a run must not leave behind."""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import PATIENCE_S
+
+from cheetah.bench.storage import mounts
+
+
+def as_root() -> None:
+    """Skips without root."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, for loop devices and mounting")
+    if not Path("/dev/loop-control").exists():
+        pytest.skip("needs /dev/loop-control")
+
+
+def with_fuse() -> None:
+    """Skips without root and FUSE."""
+    as_root()
+    if not Path("/dev/fuse").exists():
+        pytest.skip("needs /dev/fuse")
+
+
+@pytest.fixture(name="own_tmp")
+def _own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files of this test alone, also of the processes it starts."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def left(folder: Path) -> list[str]:
+    """What is mounted in a folder for temporary files, is a loop device's file there, or runs with that folder."""
+    found = [f"mounted: {point}" for point in mounts.below(folder)]
+    found += [f"{name}: {file}" for name, file in mounts.loops().items() if str(folder) in file or _ours(folder, file)]
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            if pid != os.getpid() and b"TMPDIR=" + os.fsencode(folder) in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(f"process {pid}: {Path(f'/proc/{pid}/cmdline').read_bytes()!r}")
+    return found
+
+
+def _ours(folder: Path, file: str) -> bool:
+    """Whether a loop device's file was in one of our directories there, whose names are in those of such files."""
+    return any(one.name in file for one in folder.glob("cheetah-bench-*"))
+
+
+def nothing_left(folder: Path) -> bool:
+    """Waits until nothing is; processes take a moment to end."""
+    return soon(lambda: not left(folder))
+
+
+def soon(true: Callable[[], bool]) -> bool:
+    """Whether it comes true within the patience of a test."""
+    until = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def names(folder: Path) -> Iterator[str]:
+    """All that is in a folder."""
+    yield from sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))

@@ -1,0 +1,308 @@
+"""Targets are made ready, worked in and taken down, with nothing left; what cannot be made is one sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from bench_targets import _own_tmp, as_root, left, names, nothing_left, soon, with_fuse  # noqa: F401
+from conftest import MIB, PATIENCE_S, program, run
+
+from cheetah.bench import tree
+from cheetah.bench.failure import BenchError
+from cheetah.bench.storage import filesystem, image, leftover, mounts, ram, work
+from cheetah.bench.storage.directory import DirectoryTarget, Room
+from cheetah.bench.storage.ram import DriveTarget
+from cheetah.bench.storage.settings import DrivePlan, Extent, Settings
+from cheetah.bench.storage.target import Missing, Target
+
+NEED = 16 * MIB
+
+
+@pytest.fixture(autouse=True)
+def _program(own_tmp: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """The command line under test, for those that start it."""
+    if "drive" in request.node.name:
+        with_fuse()
+        monkeypatch.setenv("CHEETAH", request.getfixturevalue("binary"))
+
+
+def directory(
+    path: Path, fs: str | None = None, readahead_bytes: int | None = None, room: Room | None = None
+) -> Target:
+    return DirectoryTarget("disk", path, path / "out", MIB, room or Room(), fs, readahead_bytes)
+
+
+def drive(out: Path, nodes: int = 2, fs: str = "ext4", layout: str = "stripe") -> Target:
+    return DriveTarget("drive", DrivePlan(layout, 64 << 10, (), nodes), fs, out, MIB, 256 << 10)
+
+
+@pytest.fixture(name="disk")
+def _disk(tmp_path: Path) -> Path:
+    """A directory to measure in, with something of somebody else in it."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    (path / "theirs").write_text("theirs")
+    return path
+
+
+def test_a_directory_gets_one_of_ours_which_is_gone_afterwards(disk: Path) -> None:
+    with directory(disk).enter(NEED) as ready:
+        assert ready.directory.is_relative_to(disk) and ready.directory != disk
+        assert not list(ready.directory.iterdir())
+        assert ready.directory.parent.stat().st_mode & 0o777 == 0o700
+        assert ready.about["file system"] == mounts.of(disk).fs  # type: ignore[union-attr]
+        assert ready.device is None or Path(f"/sys/dev/block/{ready.device}/stat").exists()
+        (ready.directory / "deep" / "er").mkdir(parents=True)
+        (ready.directory / "deep" / "er" / "file").write_bytes(bytes(MIB))
+    assert list(names(disk)) == ["theirs"]
+
+
+def test_what_a_link_points_to_stays(disk: Path) -> None:
+    with directory(disk).enter(NEED) as ready:
+        (ready.directory / "file").symlink_to(disk / "theirs")
+        (ready.directory / "folder").symlink_to(disk)
+    assert (disk / "theirs").read_text() == "theirs"
+    assert list(names(disk)) == ["theirs"]
+
+
+def test_it_is_gone_when_what_is_done_in_it_fails(disk: Path) -> None:
+    with pytest.raises(ZeroDivisionError), directory(disk).enter(NEED) as ready:
+        (ready.directory / "file").write_bytes(b"1")
+        raise ZeroDivisionError
+    assert list(names(disk)) == ["theirs"]
+
+
+def test_what_does_not_fit_is_refused_before_a_byte_is_written(disk: Path) -> None:
+    before = disk.stat().st_mtime_ns
+    with pytest.raises(BenchError, match=r"MiB free, and .* are needed"), directory(disk).enter(1 << 60):
+        pass
+    assert disk.stat().st_mtime_ns == before
+
+
+def test_targets_that_are_there_at_once_need_room_at_once(disk: Path) -> None:
+    told = os.statvfs(disk)
+    most = int(told.f_bavail * told.f_frsize * 0.6)
+    room = Room()
+    with directory(disk, room=room).enter(most):
+        with pytest.raises(BenchError, match="for other targets there"), directory(disk, room=room).enter(most):
+            pass
+    with directory(disk, room=room).enter(most):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_to_is_a_sentence(disk: Path) -> None:
+    as_root()
+    run("mount", "-t", "tmpfs", "-o", "ro,size=1M", "none", disk)
+    try:
+        with pytest.raises(BenchError, match="read-only"), directory(disk).enter(NEED):
+            pass
+    finally:
+        run("umount", disk)
+    with pytest.raises(BenchError, match="no directory"), directory(disk / "gone").enter(NEED):
+        pass
+
+
+def made_or_skip(fs: str) -> None:
+    as_root()
+    try:
+        filesystem.check(fs, MIB)
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("fs", ["ext4", "ntfs", "vfat", "xfs", "btrfs"])
+def test_a_file_system_in_a_directory(disk: Path, fs: str) -> None:
+    made_or_skip(fs)
+    told = os.statvfs(disk)
+    if told.f_bavail * told.f_frsize < 2048 * MIB:
+        pytest.skip("needs 2 GiB free")
+    with directory(disk, fs, 512 << 10).enter(NEED) as ready:
+        assert ready.about["file system"] == fs and ready.about["read-ahead"] == "512 KiB"
+        assert ready.device and Path(f"/sys/dev/block/{ready.device}").resolve().name.startswith("loop")
+        assert all(path.is_relative_to(disk) for path in (ready.directory, *ready.pages_of))
+        (ready.directory / "file").write_bytes(bytes(NEED))
+    assert list(names(disk)) == ["theirs"]
+    assert not left(disk)
+
+
+def test_a_file_system_that_cannot_be_made_is_a_sentence(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "program", lambda name: None)
+    with (
+        pytest.raises(Missing, match=r"xfs needs mkfs.xfs, which is not installed"),
+        directory(disk, "xfs").enter(NEED),
+    ):
+        pass
+    monkeypatch.setattr(filesystem, "program", lambda name: f"/sbin/{name}")
+    monkeypatch.setattr(filesystem, "_known", lambda fs: True)
+    with pytest.raises(BenchError, match="no file of 4 GiB or more"):
+        filesystem.check("vfat", 4 << 30)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(BenchError, match="needs root"), directory(disk, "ext4").enter(NEED):
+        pass
+    assert list(names(disk)) == ["theirs"]
+
+
+@pytest.mark.parametrize("layout", ["stripe", "linear"])
+def test_a_drive_is_made_worked_on_and_taken_down(own_tmp: Path, layout: str) -> None:
+    with drive(own_tmp / "out", layout=layout).enter(NEED) as ready:
+        content = os.urandom(8 * MIB)
+        (ready.directory / "file").write_bytes(content)
+        os.sync()
+        assert (ready.directory / "file").read_bytes() == content
+        assert f"{layout} " in ready.about["drive"] and "over 2 nodes" in ready.about["drive"]
+        assert ready.about["unit"] == ("64KiB" if layout == "stripe" else "none")
+        assert ready.about["read-ahead"] == "256 KiB"
+        assert ready.about["nodes"].count("127.0.0.1:") == 2
+        (drive_file,) = ready.pages_of
+        assert drive_file.stat().st_size >= NEED
+        assert [one.partition(" ")[0] for one in left(own_tmp)].count("process") == 3, "two nodes and a mount"
+        told = Path(f"/sys/dev/block/{ready.device}/stat").read_text().split()
+        assert int(told[6]) * 512 >= len(content), "the device's counters tell what was written"
+    assert nothing_left(own_tmp)
+    assert not list(own_tmp.iterdir())
+
+
+def test_a_drive_is_taken_down_when_what_is_done_on_it_fails(own_tmp: Path) -> None:
+    with pytest.raises(ZeroDivisionError), drive(own_tmp / "out", 1).enter(NEED):
+        raise ZeroDivisionError
+    assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
+
+
+def test_a_drive_whose_mount_has_died_is_taken_down_as_well(own_tmp: Path) -> None:
+    with ExitStack() as stack:
+        ready = stack.enter_context(drive(own_tmp / "out", 1).enter(NEED))
+        (dead,) = (one for one in left(own_tmp) if one.startswith("process") and "x00mount" in one)
+        os.kill(int(dead.split()[1].rstrip(":")), signal.SIGKILL)
+        assert soon(lambda: not _answers(ready.pages_of[0]))
+    assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
+
+
+def _answers(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_drive_that_cannot_be_made_is_a_sentence(own_tmp: Path) -> None:
+    with pytest.raises(BenchError, match="GiB of memory, and"), drive(own_tmp, 3).enter(1 << 50):
+        pass
+    nowhere = DriveTarget("nowhere", DrivePlan("stripe", 64 << 10, ("127.0.0.1:1",)), "ext4", own_tmp, MIB)
+    with pytest.raises(BenchError, match=r"127\.0\.0\.1:1"), nowhere.enter(NEED):
+        pass
+    assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
+
+
+ENTER = """
+import sys
+from pathlib import Path
+from cheetah.bench.storage.ram import DriveTarget
+from cheetah.bench.storage.settings import DrivePlan
+print("entering", flush=True)
+with DriveTarget("drive", DrivePlan("stripe", 64 << 10, (), 2), "ext4", Path(sys.argv[1]), 1 << 20).enter(16 << 20) as ready:
+    print(ready.directory, flush=True)
+    sys.stdin.read()
+"""
+
+
+def entering(out: Path) -> "subprocess.Popen[str]":
+    argv = [sys.executable, "-c", ENTER, str(out)]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout and process.stdout.readline() == "entering\n"
+    return process
+
+
+@pytest.mark.parametrize("after_s", [0.02, 0.2, 0.6, None])
+def test_a_drive_is_taken_down_on_ctrl_c(own_tmp: Path, after_s: float | None) -> None:
+    process = entering(own_tmp / "out")
+    if after_s is None:
+        assert process.stdout and process.stdout.readline().startswith(str(own_tmp))
+    else:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(after_s)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert "KeyboardInterrupt" in said and "warning" not in said
+    assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
+
+
+def test_a_drive_of_a_run_that_was_killed_is_said_and_cleared_away(own_tmp: Path) -> None:
+    process = entering(own_tmp / "out")
+    assert process.stdout
+    ready = Path(process.stdout.readline().strip())
+    assert ready.is_dir()
+    (said,) = leftover.cleared([ram.parent(), own_tmp])
+    assert str(own_tmp / "out") in said and f"process {process.pid} is still at it" in said
+    assert ready.is_dir(), "what is in use stays"
+    process.kill()
+    process.wait(PATIENCE_S)
+    assert soon(lambda: not any(one.startswith("process") for one in left(own_tmp))), "nodes end with their run"
+    assert left(own_tmp), "the file system is still mounted"
+    (said,) = leftover.cleared([own_tmp])
+    assert said.endswith("was removed")
+    assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
+    assert leftover.cleared([own_tmp]) == []
+
+
+def test_only_what_is_ours_is_cleared_away(disk: Path, tmp_path: Path) -> None:
+    ours = {"pid": 1, "started": "-1", "boot": work.boot(), "host": os.uname().nodename, "out": "/out"}
+    theirs = {**ours, "boot": "another", "host": "elsewhere"}
+    for name, content in (("ours", ours), ("elsewhere", theirs), ("broken", None)):
+        (disk / f"{work.PREFIX}{name}").mkdir()
+        (disk / f"{work.PREFIX}{name}" / work.MARKER).write_text("{" if content is None else json.dumps(content))
+    (disk / f"{work.PREFIX}unmarked").mkdir()
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    (aside / work.MARKER).write_text(json.dumps(ours))
+    (disk / f"{work.PREFIX}link").symlink_to(aside)
+    said = leftover.cleared([disk])
+    assert [sentence.partition(",")[0] for sentence in said] == [
+        str(disk / f"{work.PREFIX}elsewhere"),
+        str(disk / f"{work.PREFIX}ours"),
+    ]
+    assert "made on elsewhere" in said[0] and said[1].endswith("was removed")
+    assert sorted(path.name.removeprefix(work.PREFIX) for path in disk.iterdir()) == [
+        "broken", "elsewhere", "link", "theirs", "unmarked"
+    ]  # fmt: skip
+    assert (aside / work.MARKER).exists()
+
+
+def test_what_is_mounted_in_our_directory_is_not_removed(disk: Path) -> None:
+    as_root()
+    kept = disk / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("kept")
+    with pytest.raises(BenchError, match=r"is still mounted: `umount"), directory(disk).enter(NEED) as ready:
+        (ready.directory / "bound").mkdir()
+        run("mount", "--bind", kept, ready.directory / "bound")
+    assert (kept / "file").read_text() == "kept"
+    run("umount", ready.directory / "bound")
+
+
+def test_an_image_is_made_where_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program("mkfs.ext4")
+    program("debugfs")
+    monkeypatch.setitem(image.SIZES, Extent.QUICK, 32 * MIB)
+    monkeypatch.setattr(tree, "ROOTS", ("/usr/bin",))
+    settings = Settings((), "", tmp_path / "out", extent=Extent.QUICK)
+    settings.out.mkdir()
+    said: list[str] = []
+    path = image.get(settings, said.append)
+    assert path.stat().st_size == 32 * MIB and str(path) in said[0] and "no --image was named" in said[0]
+    assert list(names(settings.out)) == [path.name], "nothing else stays"
+    run(program("e2fsck"), "-f", "-n", path)
+    files, deleted = run(program("fls"), "-r", path), run("fls", "-rd", path)
+    assert files.count("r/r") > 20 and deleted.count("r/r") > 2
+    before = path.stat().st_mtime_ns
+    assert image.get(settings, said.append) == path and path.stat().st_mtime_ns == before
+    path.unlink()
+    assert run("fls", "-r", image.get(settings, said.append)) == files, "the same at every call"
+    monkeypatch.setitem(image.SIZES, Extent.QUICK, 1 << 60)
+    with pytest.raises(BenchError, match="MiB free"):
+        image.get(settings, said.append)
