@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cheetah_nbd::server::{Listener, ServerConfig, serve};
+use cheetah_nbd::server::{Listener, Server, ServerConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_source::{Meter, Only, Opened, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::how::How;
@@ -39,6 +40,8 @@ pub struct Share {
 struct Serving {
     opened: Opened,
     served: Arc<Meter>,
+    /// Dropped, it stops the server.
+    stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
 }
 
@@ -59,11 +62,13 @@ impl Share {
         let (device, served) = Meter::over(opened.device.clone());
         let only = Only { device, name: name.clone() };
         let config = ServerConfig { connections_max: CONNECTIONS_MAX, ..ServerConfig::default() };
+        let (stop, stopped) = oneshot::channel();
         let server = runtime.spawn(async move {
-            // It ends only where accepting fails for good; then clients are told so by the socket.
-            let _ = serve(listener, Arc::new(only), config).await;
+            let stopped = async { _ = stopped.await };
+            // It ends early only where accepting fails for good; then clients are told so by the socket.
+            let _ = Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
         });
-        Ok(Self { serving: RwLock::new(Some(Serving { opened, served, server })), uri, name, size, lost })
+        Ok(Self { serving: RwLock::new(Some(Serving { opened, served, stop, server })), uri, name, size, lost })
     }
 
     /// Counters: see `cheetah.Share.stats`.
@@ -81,9 +86,9 @@ impl Share {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let serving = self.serving.write().unwrap_or_else(PoisonError::into_inner).take();
         match serving {
-            Some(Serving { opened, server, .. }) if runtime::is_here() => {
-                server.abort();
-                // Ended by us, which is no news.
+            Some(Serving { opened, stop, server, .. }) if runtime::is_here() => {
+                drop(stop);
+                // Should it have panicked, it serves nobody either.
                 let _ = runtime::wait(py, server)?;
                 runtime::wait(py, opened.close())?.map_err(|error| failure::opening(&error))
             }
@@ -123,10 +128,6 @@ fn add(counters: &Bound<'_, PyDict>, stats: &Stats) -> PyResult<()> {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let serving = self.serving.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(serving) = serving.as_ref().filter(|_| runtime::is_here()) {
-            serving.server.abort();
-        }
-        runtime::discard(serving);
+        runtime::discard(self.serving.get_mut().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

@@ -6,16 +6,18 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry, Io};
 use cheetah_nbd::proto::{Command as Op, CommandFlags, Request};
-use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
+use cheetah_nbd::server::{Export, Exports, Listener, Server, ServerConfig, serve};
 use proptest::prelude::*;
 
 const SIZE: u64 = 3 << 20;
+/// Nothing here takes this long, unless the machine stalls.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device that answers only after a trip through the executor, as one behind a network does.
 struct Slowly(Memory);
@@ -97,7 +99,7 @@ fn start(config: ServerConfig) -> SocketAddr {
 /// Enters `export` the old way, after which replies are simple.
 fn enter(server: SocketAddr, export: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.read_exact(&mut [0; 18]).unwrap();
     let mut hello = 3u32.to_be_bytes().to_vec();
     hello.extend(b"IHAVEOPT");
@@ -209,14 +211,68 @@ fn too_many_clients_are_turned_away_and_later_ones_served() {
     assert_eq!(third.read(&mut [0; 1]).unwrap_or(0), 0);
     drop((first, second));
     // The server notices in its own time.
-    for _ in 0..100 {
-        let mut stream = TcpStream::connect(server).unwrap();
-        if stream.read_exact(&mut [0; 18]).is_ok() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
+    let began = Instant::now();
+    while TcpStream::connect(server).unwrap().read_exact(&mut [0; 18]).is_err() {
+        assert!(began.elapsed() < PATIENCE, "seats of clients that left were not given to others");
+        std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("seats of clients that left were not given to others");
+}
+
+/// A device that answers only once it may, however long that takes.
+struct Held(Memory, Arc<tokio::sync::Semaphore>);
+
+impl Device for Held {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        Io::later(async move {
+            let _leave = self.1.acquire().await;
+            self.0.read(range).await
+        })
+    }
+}
+
+#[test]
+fn a_server_that_has_stopped_answers_nobody_and_holds_nothing() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    for round in 0..20 {
+        let leave = Arc::new(tokio::sync::Semaphore::new(0));
+        let fast: DynDevice = Arc::new(Memory::new(content()));
+        let held: DynDevice = Arc::new(Held(Memory::new(content()), Arc::clone(&leave)));
+        let exports = Arc::new(Named(vec![("fast", Arc::clone(&fast)), ("held", Arc::clone(&held))]));
+        let listener = runtime.block_on(Listener::tcp(([127, 0, 0, 1], 0).into())).unwrap();
+        let address = listener.tcp_address().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let serving = runtime.spawn(async move {
+            let stopped = async { _ = stopped.await };
+            Server::new(exports, ServerConfig::default()).listen_until(stopped, listener).await
+        });
+        let mut waiting = enter(address, "held");
+        waiting.write_all(&request(Op::Read, 1, 0, 512)).unwrap();
+        let busy: Vec<_> = (0..4).map(|_| keep_reading(enter(address, "fast"))).collect();
+        drop(stop);
+        runtime.block_on(serving).unwrap().unwrap();
+        assert_eq!((Arc::strong_count(&fast), Arc::strong_count(&held)), (1, 1), "round {round}: still held");
+        leave.add_permits(1);
+        assert_eq!(waiting.read(&mut [0; 1]).unwrap_or(0), 0, "round {round}: answered");
+        assert!(busy.into_iter().all(|client| client.join().unwrap() > 0));
+        TcpStream::connect(address).unwrap_err();
+    }
+}
+
+/// Reads until the server hangs up; the replies there were.
+fn keep_reading(mut stream: TcpStream) -> std::thread::JoinHandle<u64> {
+    // One reply is there before the caller goes on.
+    stream.write_all(&request(Op::Read, 0, 0, 512)).unwrap();
+    reply(&mut stream, 512);
+    std::thread::spawn(move || {
+        let (mut replies, mut answer) = (1, [0; 16 + 512]);
+        while stream.write_all(&request(Op::Read, replies, 0, 512)).is_ok() && stream.read_exact(&mut answer).is_ok() {
+            replies += 1;
+        }
+        replies
+    })
 }
 
 /// Runs a stock tool; `None`, visibly, where it is not installed.

@@ -133,13 +133,33 @@ impl Server {
         Self { exports, seats: Arc::new(Semaphore::new(config.connections_max)), limits, config }
     }
 
-    /// Serves whoever connects. Runs until it is dropped, which cuts every connection made here.
+    /// Serves whoever connects. Runs until it is dropped, which cuts every connection made here; one that is at work on
+    /// another thread just then may still answer.
     ///
     /// # Errors
     ///
     /// Only where accepting fails for good.
     pub async fn listen(&self, listener: Listener) -> io::Result<()> {
+        self.accept(listener, &mut JoinSet::new()).await
+    }
+
+    /// Serves whoever connects until `stop` is ready, then cuts every connection made here. When it returns, none of
+    /// them answers any more, and nobody holds what they had open.
+    ///
+    /// # Errors
+    ///
+    /// Only where accepting fails for good.
+    pub async fn listen_until(&self, stop: impl Future<Output = ()>, listener: Listener) -> io::Result<()> {
         let mut connections = JoinSet::new();
+        let ended = tokio::select! {
+            ended = self.accept(listener, &mut connections) => ended,
+            () = stop => Ok(()),
+        };
+        connections.shutdown().await;
+        ended
+    }
+
+    async fn accept(&self, listener: Listener, connections: &mut JoinSet<()>) -> io::Result<()> {
         loop {
             while connections.try_join_next().is_some() {}
             let accepted = match listener.accept().await {
