@@ -35,7 +35,7 @@ fn source() -> tempfile::NamedTempFile {
 /// Enters the default export the old way, after which replies are simple. Says whether it is called read-only.
 fn enter(server: SocketAddr) -> (TcpStream, bool) {
     let mut stream = TcpStream::connect(server).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.read_exact(&mut [0; 18]).unwrap();
     let mut hello = 3u32.to_be_bytes().to_vec();
     hello.extend(b"IHAVEOPT");

@@ -177,7 +177,7 @@ mod tests {
     use cheetah_node::api::NewExport;
     use cheetah_node::{Node, NodeConfig};
 
-    const TIMEOUT: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// A drive over one export on each of two nodes.
     async fn drive() -> (DriveFile, [Node; 2]) {

@@ -53,7 +53,7 @@ async fn a_node_that_dies_under_an_open_drive_gives_errors_not_zeros() {
     let mut lab = Lab::new(&[8 * MIB, 8 * MIB]);
     let bytes = vec![0xa5; 4 << 20];
     let file = lab.loaded(STRIPE, &bytes).await;
-    let timeout = std::time::Duration::from_secs(1);
+    let timeout = std::time::Duration::from_secs(5);
     let drive = Drive::open(&file, OpenOptions { timeout, ..options(false) }).await.unwrap();
     lab.nodes.remove(0).shutdown().await;
     for unit in 0..8 {

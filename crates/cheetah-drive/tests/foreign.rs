@@ -5,6 +5,7 @@
 mod common;
 
 use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -40,8 +41,9 @@ fn start(program: &str, args: &[&str], socket: &Path) -> Option<Server> {
         Err(error) => panic!("{program}: {error}"),
     };
     let server = Server(child);
-    let until = Instant::now() + Duration::from_secs(20);
-    while !socket.exists() {
+    let until = Instant::now() + Duration::from_secs(60);
+    // It is there a little before it can be connected to.
+    while UnixStream::connect(socket).is_err() {
         assert!(Instant::now() < until, "{program} does not listen");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -172,7 +172,7 @@ async fn a_virtual_disk_takes_its_process_with_it() {
     let marker = desk.at("a.qcow2");
     assert_eq!(processes_with(&marker), 1);
     drop(source);
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if processes_with(&marker) == 0 {
             return;
         }

@@ -11,7 +11,7 @@ use cheetah_device::{ByteRange, Data, Device, Error};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
 use cheetah_nbd::{Address, NbdUri};
-use support::behaves_like_memory;
+use support::{PATIENCE, behaves_like_memory};
 
 const SIZE: usize = 8 << 20;
 const INSTANCE: &str = "x-cheetah:instance/1";
@@ -50,7 +50,13 @@ async fn start(unix: Option<&std::path::Path>) -> Address {
 
 fn config(address: Address, connections: usize) -> ClientConfig {
     let uri = NbdUri { address, export: "drive".into() };
-    ClientConfig { writable: true, contexts: vec![INSTANCE.into()], connections, ..ClientConfig::new(uri) }
+    ClientConfig {
+        writable: true,
+        contexts: vec![INSTANCE.into()],
+        connections,
+        timeout: PATIENCE,
+        ..ClientConfig::new(uri)
+    }
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 const MIB: u64 = 1 << 20;
+/// How long a client waits for what does not come. The rest has to go well within it.
+const SHORT: Duration = Duration::from_secs(4);
 /// `NBD_EPERM`
 const EPERM: [u8; 4] = [0, 0, 0, 1];
 
@@ -189,7 +191,7 @@ async fn a_write_that_was_repeated_does_not_come_back() {
     for connections in [1, 3] {
         let node = start();
         let mut proxy = Proxy::start(node.nbd_address()).await;
-        let config = proxy.client(contexts(&node), connections, Duration::from_secs(30));
+        let config = proxy.client(contexts(&node), connections, Duration::from_secs(60));
         let client = Arc::new(Client::connect(config).await.unwrap());
         client.write(0, vec![0; 5000].into(), false).await.unwrap();
         proxy.withhold().await;
@@ -212,7 +214,7 @@ async fn a_write_that_failed_does_not_come_back() {
     for connections in [1, 3] {
         let node = start();
         let mut proxy = Proxy::start(node.nbd_address()).await;
-        let config = proxy.client(contexts(&node), connections, Duration::from_secs(1));
+        let config = proxy.client(contexts(&node), connections, SHORT);
         let client = Client::connect(config).await.unwrap();
         proxy.withhold().await;
         let lost = client.write(0, old(), false).await.unwrap_err();
@@ -231,7 +233,7 @@ async fn a_write_that_was_forgotten_does_not_come_back() {
     for connections in [1, 3] {
         let node = start();
         let mut proxy = Proxy::start(node.nbd_address()).await;
-        let config = proxy.client(contexts(&node), connections, Duration::from_secs(1));
+        let config = proxy.client(contexts(&node), connections, SHORT);
         let client = Client::connect(config).await.unwrap();
         client.write(0, vec![0; 5000].into(), false).await.unwrap();
         // Where its reply comes, nothing is in the way of others.

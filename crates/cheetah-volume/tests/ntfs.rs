@@ -49,7 +49,7 @@ impl Mounted {
         command.args(["-o", "no_detach"]).arg(image).arg(&folder).stderr(Stdio::null());
         let mounted = Self { daemon: command.spawn().unwrap(), folder };
         let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(20) {
+        while start.elapsed() < Duration::from_secs(60) {
             if std::fs::metadata(&mounted.folder).is_ok_and(|now| now.dev() != before) {
                 return Some(mounted);
             }

@@ -130,7 +130,7 @@ mod tests {
 
     /// Sixty-four grains and a bit.
     const SIZE: u64 = 64 * GRAIN + 100;
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// What came of a source of which the ranges were read.
     async fn account(dir: &tempfile::TempDir, content: &[u8], read: &[ByteRange]) -> Account {

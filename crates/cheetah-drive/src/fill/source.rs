@@ -252,7 +252,7 @@ mod tests {
         let identity = Identity::new(Kind::Nbd, "nbd://h", 100);
         let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
         let source =
-            |byte| Returning::new(of(byte), fill.clone(), account.clone(), Told::default(), Duration::from_secs(1));
+            |byte| Returning::new(of(byte), fill.clone(), account.clone(), Told::default(), Duration::from_secs(60));
         source(7).connect().await.unwrap();
         let refusal = source(8).connect().await.unwrap_err();
         assert!(refusal.exit_code() == 3 && refusal.to_string().contains("is different now"), "{refusal}");

@@ -64,7 +64,7 @@ impl BadDisk {
         command.args([format!("get_size=echo {}", desk.raw.len()), format!("pread={pread}")]).arg("]");
         let fuse = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut disk = Self { fuse, file, disk: None };
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         while !disk.file.exists() {
             assert!(Instant::now() < until, "nbdfuse should be there by now");
             std::thread::sleep(Duration::from_millis(20));
@@ -81,13 +81,14 @@ impl Drop for BadDisk {
         }
         let folder = self.file.parent().unwrap();
         // The loop device lets go of the file a little later.
-        for _ in 0..200 {
+        for _ in 0..3000 {
             let unmount = Command::new("umount").arg(folder).stderr(Stdio::null()).status();
             if unmount.is_ok_and(|status| status.success()) {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        let _ = self.fuse.kill();
         let _ = self.fuse.wait();
     }
 }

@@ -10,7 +10,7 @@ use crate::fake::{Act, Fake, Plan};
 use crate::{connect, pattern, read};
 
 /// Long: nothing here waits for it.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn any_range_is_read_whatever_the_digests() {

@@ -8,7 +8,9 @@ use cheetah_iscsi::Initiator;
 use crate::fake::{Act, BLOCK, Fake, Plan};
 use crate::{connect, pattern, read};
 
-const SHORT: Duration = Duration::from_millis(400);
+const SHORT: Duration = Duration::from_secs(3);
+/// Nothing here takes this long, unless the machine stalls.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Reads what must be lost, and not before, nor much after, the timeout; why.
 async fn lost(device: &Initiator) -> String {
@@ -17,7 +19,7 @@ async fn lost(device: &Initiator) -> String {
         Err(Error::Lost { device, why, .. }) => {
             assert_eq!(&*device, "disk");
             // A generous upper limit: the machine may be busy.
-            assert!(begin.elapsed() >= SHORT && begin.elapsed() < SHORT * 20, "{:?}", begin.elapsed());
+            assert!(begin.elapsed() >= SHORT && begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
             why.to_string()
         }
         other => panic!("{other:?}"),
@@ -28,7 +30,7 @@ async fn lost(device: &Initiator) -> String {
 async fn a_target_that_never_answers_is_lost() {
     let fake = Fake::start(Plan::new(&pattern(1 << 20), |_| Act::Ignore)).await;
     let device = connect(&fake.uri(), SHORT).await.unwrap();
-    assert_eq!(lost(&device).await, "no answer for 400ms");
+    assert_eq!(lost(&device).await, "no answer for 3s");
     // It answers pings, so there was no reason to doubt the connection.
     assert_eq!(fake.connections(), 1);
 }
@@ -47,7 +49,7 @@ async fn a_target_that_hangs_up_again_and_again_gets_on_if_it_answers_a_little()
     let disk = pattern(4 << 20);
     let plan = Plan::new(&disk, |seen| if seen.number % 2 == 0 { Act::Answer } else { Act::HangUpAfter(3) });
     let fake = Fake::start(plan).await;
-    let device = connect(&fake.uri(), Duration::from_secs(20)).await.unwrap();
+    let device = connect(&fake.uri(), PATIENCE).await.unwrap();
     assert!(read(&device, 0, 4 << 20).await.unwrap()[..] == disk[..]);
     assert!(fake.connections() > 1);
 }
@@ -61,7 +63,7 @@ async fn another_disk_in_its_place_is_refused() {
     let size = Plan { blocks: |connection, blocks| blocks - connection, ..hang_up() };
     for (plan, words) in [(serial, "serial number was S1 and now is S2"), (size, "and now has 2047 blocks")] {
         let fake = Fake::start(plan).await;
-        let device = connect(&fake.uri(), Duration::from_secs(20)).await.unwrap();
+        let device = connect(&fake.uri(), PATIENCE).await.unwrap();
         // The second time, too: though the right disk may be back, who knows what happened to it.
         for _ in 0..2 {
             match read(&device, 0, disk.len() as u64 / 2).await {
@@ -75,7 +77,10 @@ async fn another_disk_in_its_place_is_refused() {
 
 #[tokio::test]
 async fn nobody_there_is_said_at_once() {
-    let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    // Taken, so that nobody else is given it, by one that does not listen.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = held.local_addr().unwrap().port();
     let error = connect(&format!("iscsi://127.0.0.1:{port}/t/0"), SHORT).await.err().unwrap().to_string();
     assert!(error.contains("nothing listens there"), "{error}");
 }
@@ -84,7 +89,7 @@ async fn nobody_there_is_said_at_once() {
 async fn readers_that_go_away_leave_the_rest_undisturbed() {
     let disk = pattern(8 << 20);
     let fake = Fake::start(Plan::new(&disk, |_| Act::Answer)).await;
-    let device = connect(&fake.uri(), Duration::from_secs(20)).await.unwrap();
+    let device = connect(&fake.uri(), PATIENCE).await.unwrap();
     for at in 0..20 {
         let gone = tokio::time::timeout(Duration::from_micros(at * 50), read(&device, 0, 8 << 20)).await;
         drop(gone);

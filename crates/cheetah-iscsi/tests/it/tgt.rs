@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::{connect, pattern, read};
 
 const TARGET: &str = "iqn.2001-04.com.example:case42";
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A tgtd of the test's own. It listens to no signal but the last while it has targets, so that is how it ends.
 struct Tgtd {

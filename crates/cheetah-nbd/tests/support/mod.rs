@@ -13,6 +13,9 @@ use cheetah_nbd::client::ClientConfig;
 use cheetah_nbd::{Address, NbdUri};
 use tempfile::TempDir;
 
+/// Nothing here takes this long, unless the machine stalls.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A running server; killed when dropped.
 pub struct Peer {
     child: Child,
@@ -47,7 +50,7 @@ impl Peer {
     }
 
     fn wait_until_it_listens(&mut self, socket: &Path) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + PATIENCE;
         while UnixStream::connect(socket).is_err() {
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("the server ended with {status} before it listened");
@@ -82,10 +85,10 @@ impl Drop for Peer {
     }
 }
 
-/// How to connect to a server on a Unix socket: for writing, with a timeout that tests can wait for.
+/// How to connect to a server on a Unix socket: for writing, and with more patience than anything here needs.
 pub fn config(socket: &Path, export: &str) -> ClientConfig {
     let uri = NbdUri { address: Address::Unix(socket.to_owned()), export: export.into() };
-    ClientConfig { name: "node1".into(), writable: true, timeout: Duration::from_secs(5), ..ClientConfig::new(uri) }
+    ClientConfig { name: "node1".into(), writable: true, timeout: PATIENCE, ..ClientConfig::new(uri) }
 }
 
 /// Bytes that differ from place to place.

@@ -151,6 +151,6 @@ mod tests {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(HEAD_TIMEOUT / 2, answered).await.unwrap();
+        timeout(HEAD_TIMEOUT * 4 / 5, answered).await.unwrap();
     }
 }
