@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_far_end_that_contradicts_itself_is_not_asked_for_ever() {
         let asked = Cell::new(0);
         let so_far = async || {

@@ -11,3 +11,6 @@ mod send;
 #[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "../measure/net.rs"]
 mod net;
+
+#[path = "../measure/steady.rs"]
+mod steady;

@@ -7,3 +7,4 @@ mod net;
 mod paths;
 mod played;
 mod rights;
+mod steady;

@@ -10,6 +10,7 @@ use cheetah_probe::measure::{Aspect, Event, Options};
 use cheetah_probe::path::Method;
 
 use crate::net::{FAR, NEAR, Net, THERE, THERE_V6, only, says, skip};
+use crate::steady::steadily;
 
 const ROUTER: &str = "router";
 const BEHIND: &str = "10.78.0.2";
@@ -32,137 +33,158 @@ fn routed() -> Option<Net> {
 
 #[test]
 fn all_there_is_to_know_of_a_link_is_learnt_within_the_limits() {
-    let Some(net) = Net::pair() else { return };
-    for address in [THERE, THERE_V6] {
-        let report = net.probe(address, &only(&Aspect::ALL));
-        let trip = report.round_trip.unwrap();
-        assert_eq!((trip.method, trip.answered, trip.loss), (Method::Icmp, trip.sent, 0.0), "{report:?}");
-        assert!(trip.min_us > 0.0 && trip.min_us < 100_000.0, "{trip:?}");
-        assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.told)), Some((1500, true)), "{report:?}");
-        assert_eq!(report.hops, [], "{report:?}");
-        let capacity = report.capacity.as_ref().unwrap();
-        assert!(capacity.bits_per_s > 1e6, "{report:?}");
-        let limits = Limits::default();
-        assert!(report.trains.packets <= limits.packets_max && report.trains.sent > 0, "{report:?}");
-        assert_eq!((report.interface.as_deref(), report.address.to_string()), (Some(FAR), address.to_owned()));
-        assert!(report.backend.is_some() && report.started.ends_with('Z'));
-    }
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        for address in [THERE, THERE_V6] {
+            let report = net.probe(address, &only(&Aspect::ALL));
+            let trip = report.round_trip.unwrap();
+            assert_eq!((trip.method, trip.answered, trip.loss), (Method::Icmp, trip.sent, 0.0), "{report:?}");
+            assert!(trip.min_us > 0.0 && trip.min_us < 100_000.0, "{trip:?}");
+            assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.told)), Some((1500, true)), "{report:?}");
+            assert_eq!(report.hops, [], "{report:?}");
+            let capacity = report.capacity.as_ref().unwrap();
+            assert!(capacity.bits_per_s > 1e6, "{report:?}");
+            let limits = Limits::default();
+            assert!(report.trains.packets <= limits.packets_max && report.trains.sent > 0, "{report:?}");
+            assert_eq!((report.interface.as_deref(), report.address.to_string()), (Some(FAR), address.to_owned()));
+            assert!(report.backend.is_some() && report.started.ends_with('Z'));
+        }
+    });
 }
 
 #[test]
 fn routers_and_their_smaller_links_are_found() {
-    let Some(net) = routed() else { return };
-    net.ip(ROUTER, &["link", "set", FAR, "mtu", "1400"]);
-    net.ip(FAR, &["link", "set", ROUTER, "mtu", "1400"]);
-    for (address, router) in [(BEHIND, "10.77.0.2"), (BEHIND_V6, "fd77::2")] {
-        let report = net.probe(address, &only(&[Aspect::Mtu, Aspect::Hops]));
-        assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.told)), Some((1400, true)), "{report:?}");
-        let hops: Vec<_> = report.hops.iter().map(|hop| (hop.ttl, hop.address.map(|from| from.to_string()))).collect();
-        assert_eq!(hops, [(1, Some(router.to_owned()))], "{report:?}");
-        assert_eq!(report.problems, [""; 0]);
-    }
+    steadily(|| {
+        let Some(net) = routed() else { return };
+        net.ip(ROUTER, &["link", "set", FAR, "mtu", "1400"]);
+        net.ip(FAR, &["link", "set", ROUTER, "mtu", "1400"]);
+        for (address, router) in [(BEHIND, "10.77.0.2"), (BEHIND_V6, "fd77::2")] {
+            let report = net.probe(address, &only(&[Aspect::Mtu, Aspect::Hops]));
+            assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.told)), Some((1400, true)), "{report:?}");
+            let hops: Vec<_> =
+                report.hops.iter().map(|hop| (hop.ttl, hop.address.map(|from| from.to_string()))).collect();
+            assert_eq!(hops, [(1, Some(router.to_owned()))], "{report:?}");
+            assert_eq!(report.problems, [""; 0]);
+        }
+    });
 }
 
 #[test]
 fn capacity_alone_is_told_of_smaller_links_too() {
-    let Some(net) = routed() else { return };
-    net.ip(ROUTER, &["link", "set", FAR, "mtu", "1400"]);
-    net.ip(FAR, &["link", "set", ROUTER, "mtu", "1400"]);
-    let report = net.probe(BEHIND, &only(&[Aspect::Capacity]));
-    assert!(report.capacity.is_some(), "{report:?}");
+    steadily(|| {
+        let Some(net) = routed() else { return };
+        net.ip(ROUTER, &["link", "set", FAR, "mtu", "1400"]);
+        net.ip(FAR, &["link", "set", ROUTER, "mtu", "1400"]);
+        let report = net.probe(BEHIND, &only(&[Aspect::Capacity]));
+        assert!(report.capacity.is_some(), "{report:?}");
+    });
 }
 
 #[test]
 fn a_link_that_swallows_what_is_too_large_is_found_by_trying() {
-    let Some(net) = routed() else { return };
-    // The router does not know that the other end takes no more.
-    net.ip(FAR, &["link", "set", ROUTER, "mtu", "1492"]);
-    // Most sizes are waited for in vain.
-    let report = net.probe(BEHIND, &Options { timeout: Duration::from_millis(120), ..only(&[Aspect::Mtu]) });
-    let mtu = report.mtu.unwrap();
-    // The kernel lets a VLAN tag more through than the interface has room for.
-    assert!((1492..=1496).contains(&mtu.bytes) && !mtu.told, "{report:?}");
+    steadily(|| {
+        let Some(net) = routed() else { return };
+        // The router does not know that the other end takes no more.
+        net.ip(FAR, &["link", "set", ROUTER, "mtu", "1492"]);
+        // Most sizes are waited for in vain.
+        let report = net.probe(BEHIND, &Options { timeout: Duration::from_millis(120), ..only(&[Aspect::Mtu]) });
+        let mtu = report.mtu.unwrap();
+        // The kernel lets a VLAN tag more through than the interface has room for.
+        assert!((1492..=1496).contains(&mtu.bytes) && !mtu.told, "{report:?}");
+    });
 }
 
 #[test]
 fn every_way_of_asking_tells_round_trips() {
-    let Some(net) = Net::pair() else { return };
-    for address in [THERE, THERE_V6] {
-        for method in [Method::Icmp, Method::Tcp, Method::Udp, Method::TcpConnect] {
-            let mut options = only(&[Aspect::RoundTrip]);
-            (options.method, options.probes) = (Some(method), 5);
-            options.raw = method != Method::TcpConnect;
-            let report = net.probe(address, &options);
-            assert_eq!(
-                report.round_trip.map(|trip| (trip.method, trip.answered > 0)),
-                Some((method, true)),
-                "{report:?}"
-            );
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        for address in [THERE, THERE_V6] {
+            for method in [Method::Icmp, Method::Tcp, Method::Udp, Method::TcpConnect] {
+                let mut options = only(&[Aspect::RoundTrip]);
+                (options.method, options.probes) = (Some(method), 5);
+                options.raw = method != Method::TcpConnect;
+                let report = net.probe(address, &options);
+                assert_eq!(
+                    report.round_trip.map(|trip| (trip.method, trip.answered > 0)),
+                    Some((method, true)),
+                    "{report:?}"
+                );
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn capacity_is_told_by_tcp_and_by_icmp() {
-    let Some(net) = Net::pair() else { return };
-    for method in [Method::Icmp, Method::Tcp] {
-        let mut options = only(&[Aspect::Capacity]);
-        options.method = Some(method);
-        let report = net.probe(THERE, &options);
-        assert_eq!(report.capacity.as_ref().map(|capacity| capacity.method), Some(method), "{report:?}");
-    }
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        for method in [Method::Icmp, Method::Tcp] {
+            let mut options = only(&[Aspect::Capacity]);
+            options.method = Some(method);
+            let report = net.probe(THERE, &options);
+            assert_eq!(report.capacity.as_ref().map(|capacity| capacity.method), Some(method), "{report:?}");
+        }
+    });
 }
 
 #[test]
 fn this_machine_is_said_to_be_itself() {
-    let Some(net) = Net::pair() else { return };
-    let report = net.probe("127.0.0.1", &only(&[Aspect::RoundTrip, Aspect::Mtu]));
-    assert!(says(&report, "this machine") && report.round_trip.is_some(), "{report:?}");
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        let report = net.probe("127.0.0.1", &only(&[Aspect::RoundTrip, Aspect::Mtu]));
+        assert!(says(&report, "this machine") && report.round_trip.is_some(), "{report:?}");
+    });
 }
 
 #[test]
 fn nothing_is_sent_beyond_the_limits() {
-    let Some(net) = Net::pair() else { return };
-    let mut options = only(&Aspect::ALL);
-    options.limits = Limits { packets_max: 60, ..Limits::default() };
-    let report = net.probe(THERE, &options);
-    assert!(report.trains.packets <= 60 && says(&report, "limit"), "{report:?}");
-    // What is known by then is told.
-    assert!(report.round_trip.is_some(), "{report:?}");
-    options.limits.packets_max = 20;
-    let report = net.probe(THERE, &options);
-    assert!(report.trains.packets == 20 && report.round_trip.is_some_and(|trip| trip.loss == 0.0), "{report:?}");
-    // Pairs do, where there may be no trains.
-    (options.aspects, options.method) = (vec![Aspect::Capacity], Some(Method::Tcp));
-    options.limits.packets_max = 80;
-    let report = net.probe(THERE, &options);
-    assert!(report.capacity.is_some() && says(&report, "limit"), "{report:?}");
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        let mut options = only(&Aspect::ALL);
+        options.limits = Limits { packets_max: 60, ..Limits::default() };
+        let report = net.probe(THERE, &options);
+        assert!(report.trains.packets <= 60 && says(&report, "limit"), "{report:?}");
+        // What is known by then is told.
+        assert!(report.round_trip.is_some(), "{report:?}");
+        options.limits.packets_max = 20;
+        let report = net.probe(THERE, &options);
+        assert!(report.trains.packets == 20 && report.round_trip.is_some_and(|trip| trip.loss == 0.0), "{report:?}");
+        // Pairs do, where there may be no trains.
+        (options.aspects, options.method) = (vec![Aspect::Capacity], Some(Method::Tcp));
+        options.limits.packets_max = 80;
+        let report = net.probe(THERE, &options);
+        assert!(report.capacity.is_some() && says(&report, "limit"), "{report:?}");
+    });
 }
 
 #[test]
 fn an_interface_that_goes_down_midway_ends_it_with_a_sentence() {
-    let Some(net) = Net::pair() else { return };
-    let begun = Instant::now();
-    let report = net.probe_heard(THERE, &only(&Aspect::ALL), |event, _| {
-        if matches!(event, Event::Progress { aspect: Aspect::Capacity, done: 5, .. }) {
-            net.ip(NEAR, &["link", "set", FAR, "down"]);
-        }
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        let begun = Instant::now();
+        let report = net.probe_heard(THERE, &only(&Aspect::ALL), |event, _| {
+            if matches!(event, Event::Progress { aspect: Aspect::Capacity, done: 5, .. }) {
+                net.ip(NEAR, &["link", "set", FAR, "down"]);
+            }
+        });
+        assert!(says(&report, "down"), "{report:?}");
+        assert!(report.round_trip.is_some() && report.capacity.is_none(), "{report:?}");
+        assert!(begun.elapsed() < Duration::from_secs(60));
     });
-    assert!(says(&report, "down"), "{report:?}");
-    assert!(report.round_trip.is_some() && report.capacity.is_none(), "{report:?}");
-    assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
 fn who_interrupts_it_gets_what_is_known_by_then() {
-    let Some(net) = Net::pair() else { return };
-    let report = net.probe_heard(THERE, &only(&Aspect::ALL), |event, cancel| {
-        if *event == Event::Begins(Aspect::Capacity) {
-            cancel.store(true, Ordering::Relaxed);
-        }
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        let report = net.probe_heard(THERE, &only(&Aspect::ALL), |event, cancel| {
+            if *event == Event::Begins(Aspect::Capacity) {
+                cancel.store(true, Ordering::Relaxed);
+            }
+        });
+        assert!(says(&report, "interrupted"), "{report:?}");
+        assert!(report.round_trip.is_some() && report.capacity.is_none(), "{report:?}");
     });
-    assert!(says(&report, "interrupted"), "{report:?}");
-    assert!(report.round_trip.is_some() && report.capacity.is_none(), "{report:?}");
 }
 
 /// Makes the link to the far machine one of 40 Mbit/s, if that can be done here.
@@ -178,32 +200,36 @@ fn narrow(net: &Net) -> bool {
 
 #[test]
 fn a_host_that_becomes_silent_is_not_taken_for_a_path_that_is_full() {
-    let Some(net) = routed() else { return };
-    if !narrow(&net) {
-        return;
-    }
-    let mut options = only(&[Aspect::Capacity, Aspect::Available]);
-    (options.method, options.timeout) = (Some(Method::Icmp), Duration::from_millis(100));
-    let report = net.probe_heard(BEHIND, &options, |event, _| {
-        if *event == Event::Begins(Aspect::Available) {
-            net.set(FAR, "ipv4/icmp_echo_ignore_all", "1");
+    steadily(|| {
+        let Some(net) = routed() else { return };
+        if !narrow(&net) {
+            return;
         }
+        let mut options = only(&[Aspect::Capacity, Aspect::Available]);
+        (options.method, options.timeout) = (Some(Method::Icmp), Duration::from_millis(100));
+        let report = net.probe_heard(BEHIND, &options, |event, _| {
+            if *event == Event::Begins(Aspect::Available) {
+                net.set(FAR, "ipv4/icmp_echo_ignore_all", "1");
+            }
+        });
+        assert!(report.capacity.is_some() && report.available.is_none(), "{report:?}");
+        assert!(says(&report, "most were not answered"), "{report:?}");
     });
-    assert!(report.capacity.is_some() && report.available.is_none(), "{report:?}");
-    assert!(says(&report, "most were not answered"), "{report:?}");
 }
 
 #[test]
 fn a_narrow_link_behind_a_router_is_told_and_advised_for() {
-    let Some(net) = routed() else { return };
-    if !narrow(&net) {
-        return;
-    }
-    let report = net.probe(BEHIND, &only(&[Aspect::Capacity, Aspect::Available]));
-    let capacity = report.capacity.clone().unwrap();
-    assert!((20e6..80e6).contains(&capacity.bits_per_s) && !capacity.at_least, "{report:?}");
-    let available = report.available.unwrap();
-    assert!(available.bits_per_s > 1e6 && available.bits_per_s < 80e6, "{report:?}");
-    let advice = advise(&report, 1 << 30).unwrap();
-    assert!(advice.compress && (75.0..3000.0).contains(&advice.raw_s), "{advice:?}");
+    steadily(|| {
+        let Some(net) = routed() else { return };
+        if !narrow(&net) {
+            return;
+        }
+        let report = net.probe(BEHIND, &only(&[Aspect::Capacity, Aspect::Available]));
+        let capacity = report.capacity.clone().unwrap();
+        assert!((20e6..80e6).contains(&capacity.bits_per_s) && !capacity.at_least, "{report:?}");
+        let available = report.available.unwrap();
+        assert!(available.bits_per_s > 1e6 && available.bits_per_s < 80e6, "{report:?}");
+        let advice = advise(&report, 1 << 30).unwrap();
+        assert!(advice.compress && (75.0..3000.0).contains(&advice.raw_s), "{advice:?}");
+    });
 }

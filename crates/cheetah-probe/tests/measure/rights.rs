@@ -8,6 +8,7 @@ use cheetah_probe::path::{Method, PathReport};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use crate::net::{FAR, NEAR, Net, THERE, THERE_V6, only, says};
+use crate::steady::steadily;
 
 /// Measures as somebody who has no rights.
 fn probe(net: &Net, address: &str, options: Options) -> PathReport {
@@ -25,51 +26,62 @@ fn probe_heard(net: &Net, address: &str, options: Options, hear: &mut (dyn FnMut
 
 #[test]
 fn without_rights_connecting_tells_round_trips_and_what_lacks_is_said() {
-    let Some(net) = Net::pair() else { return };
-    net.set(NEAR, "ipv4/ping_group_range", "1 0");
-    for address in [THERE, THERE_V6] {
-        let report = probe(&net, address, only(&Aspect::ALL));
-        let trip = report.round_trip.unwrap();
-        assert_eq!((trip.method, trip.answered), (Method::TcpConnect, trip.sent), "{report:?}");
-        assert!(says(&report, "setcap cap_net_raw") && says(&report, "the capacity cannot be measured"), "{report:?}");
-        assert!(report.backend.is_none() && report.capacity.is_none() && report.hops.is_empty(), "{report:?}");
-        assert_eq!(report.mtu.map(|mtu| mtu.bytes), Some(1500), "{report:?}");
-    }
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        net.set(NEAR, "ipv4/ping_group_range", "1 0");
+        for address in [THERE, THERE_V6] {
+            let report = probe(&net, address, only(&Aspect::ALL));
+            let trip = report.round_trip.unwrap();
+            assert_eq!((trip.method, trip.answered), (Method::TcpConnect, trip.sent), "{report:?}");
+            assert!(
+                says(&report, "setcap cap_net_raw") && says(&report, "the capacity cannot be measured"),
+                "{report:?}"
+            );
+            assert!(report.backend.is_none() && report.capacity.is_none() && report.hops.is_empty(), "{report:?}");
+            assert_eq!(report.mtu.map(|mtu| mtu.bytes), Some(1500), "{report:?}");
+        }
+    });
 }
 
 #[test]
 fn without_rights_an_icmp_socket_is_used_where_one_is_permitted() {
-    let Some(net) = Net::pair() else { return };
-    net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
-    for address in [THERE, THERE_V6] {
-        let report = probe(&net, address, only(&[Aspect::RoundTrip]));
-        assert_eq!(report.round_trip.map(|trip| (trip.method, trip.loss)), Some((Method::Icmp, 0.0)), "{report:?}");
-    }
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
+        for address in [THERE, THERE_V6] {
+            let report = probe(&net, address, only(&[Aspect::RoundTrip]));
+            assert_eq!(report.round_trip.map(|trip| (trip.method, trip.loss)), Some((Method::Icmp, 0.0)), "{report:?}");
+        }
+    });
 }
 
 #[test]
 fn without_rights_a_silent_host_is_given_up_soon() {
-    let Some(net) = Net::pair() else { return };
-    net.ip(FAR, &["route", "add", "blackhole", "10.77.0.1/32"]);
-    let options = Options { timeout: Duration::from_millis(100), ..only(&[Aspect::RoundTrip, Aspect::Mtu]) };
-    let report = probe(&net, THERE, options);
-    assert!(report.round_trip.is_none() && says(&report, "--port"), "{report:?}");
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        net.ip(FAR, &["route", "add", "blackhole", "10.77.0.1/32"]);
+        let options = Options { timeout: Duration::from_millis(100), ..only(&[Aspect::RoundTrip, Aspect::Mtu]) };
+        let report = probe(&net, THERE, options);
+        assert!(report.round_trip.is_none() && says(&report, "--port"), "{report:?}");
+    });
 }
 
 #[test]
 fn without_rights_too_what_is_known_is_kept_and_limits_hold() {
-    let Some(net) = Net::pair() else { return };
-    net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
-    let mut options = only(&[Aspect::RoundTrip, Aspect::Mtu]);
-    options.limits = Limits { packets_max: 5, ..Limits::default() };
-    let report = probe(&net, THERE, options);
-    assert_eq!((report.trains.packets, report.round_trip.map(|trip| trip.answered)), (5, Some(5)), "{report:?}");
-    assert!(says(&report, "limit"), "{report:?}");
-    let report = probe_heard(&net, THERE, only(&[Aspect::RoundTrip]), &mut |event| {
-        if matches!(event, Event::Progress { done: 5, .. }) {
-            net.ip(NEAR, &["link", "set", FAR, "down"]);
-        }
+    steadily(|| {
+        let Some(net) = Net::pair() else { return };
+        net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
+        let mut options = only(&[Aspect::RoundTrip, Aspect::Mtu]);
+        options.limits = Limits { packets_max: 5, ..Limits::default() };
+        let report = probe(&net, THERE, options);
+        assert_eq!((report.trains.packets, report.round_trip.map(|trip| trip.answered)), (5, Some(5)), "{report:?}");
+        assert!(says(&report, "limit"), "{report:?}");
+        let report = probe_heard(&net, THERE, only(&[Aspect::RoundTrip]), &mut |event| {
+            if matches!(event, Event::Progress { done: 5, .. }) {
+                net.ip(NEAR, &["link", "set", FAR, "down"]);
+            }
+        });
+        assert_eq!(report.round_trip.map(|trip| (trip.answered, trip.loss)), Some((5, 0.0)), "{report:?}");
+        assert!(says(&report, "cannot be sent any more"), "{report:?}");
     });
-    assert_eq!(report.round_trip.map(|trip| (trip.answered, trip.loss)), Some((5, 0.0)), "{report:?}");
-    assert!(says(&report, "cannot be sent any more"), "{report:?}");
 }
