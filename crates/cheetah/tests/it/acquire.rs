@@ -10,7 +10,8 @@ use cheetah_device::{ByteRange, Coverage};
 use serde_json::Value;
 
 use crate::support::run::{Ran, cheetah_signing};
-use crate::support::{Desk, MIB, Node, Peer, Service, cheetah, need, noise, number, text, tool};
+use crate::support::service::PATIENCE;
+use crate::support::{Desk, MIB, Node, Peer, Port, Service, cheetah, need, noise, number, text, tool};
 
 /// An examiner's desk, with a key of its own.
 struct Examiner {
@@ -41,7 +42,7 @@ impl Examiner {
     fn wait_for(&self, journal: &str) {
         let started = Instant::now();
         while !self.desk.at(journal).exists() {
-            assert!(started.elapsed() < Duration::from_secs(60), "it never began");
+            assert!(started.elapsed() < PATIENCE, "it never began");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -147,16 +148,18 @@ fn killed_at_random_until_it_is_complete() {
     }
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", 24 * MIB);
-    // Slow enough to be killed on the way. An agent of ours: nbdkit 1.32 now and then fails an assertion when a client
-    // that has many requests under way is gone.
-    let agent = Service::start(&["serve", &disk, "--listen", "127.0.0.1:0", "--rate-max", "8MiB"]);
-    let source = text(&agent.ready, "uri");
+    // So slow that it is killed on the way, however long that takes. An agent of ours: nbdkit 1.32 now and then fails an
+    // assertion when a client that has many requests under way is gone.
+    let port = Port::held();
+    let serve = |more: &[&str]| Service::start(&[&["serve", &disk, "--listen", &port.text()], more].concat());
+    let slow = serve(&["--rate-max", "1MiB"]);
+    let source = text(&slow.ready, "uri").to_owned();
     let node = Node::start("48MiB");
     let drive = examiner.desk.arg("x.drive");
     cheetah(&["create", &drive, "--nodes", node.address(), "--size", "24MiB"]).ok();
     let e01 = examiner.desk.arg("x.E01");
     // The one before is dead, but its lease on the drive lives a little longer.
-    let args = [source, &examiner.desk.arg("x.raw"), &e01, &drive, "--checkpoint", "1MiB", "--force-lease"];
+    let args = [source.as_str(), &examiner.desk.arg("x.raw"), &e01, &drive, "--checkpoint", "1MiB", "--force-lease"];
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
     eprintln!("seed {seed}");
     for kill in 0..3u64 {
@@ -166,6 +169,8 @@ fn killed_at_random_until_it_is_complete() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+    slow.kill();
+    let _agent = serve(&[]);
     let ran = examiner.acquire(&[&args[..], &["--verify"]].concat()).ok();
     let report = report(&ran);
     assert!(number(&report, "interruptions") >= 1, "{report}");
@@ -192,16 +197,17 @@ fn a_server_that_goes_away_and_comes_back() {
     }
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", 24 * MIB);
-    let slow = ["--filter=rate", "file", &disk, "rate=128M"];
+    let slow = ["--filter=rate", "file", &disk, "rate=16M"];
     let peer = Peer::nbdkit_unix(&examiner.desk, &slow);
     let args = [peer.uri.clone(), examiner.desk.arg("x.raw")];
-    let args = [args[0].as_str(), &args[1], "--timeout", "1", "--retry-for", "60", "--checkpoint", "1MiB"];
+    let args = [args[0].as_str(), &args[1], "--timeout", "4", "--retry-for", "60", "--checkpoint", "1MiB"];
     let mut child = examiner.start(&args);
     examiner.wait_for("x.raw.acquire");
     std::thread::sleep(Duration::from_millis(400));
     drop(peer);
     fs::remove_file(examiner.desk.at("nbdkit.sock")).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    // For longer than a connection is waited for.
+    std::thread::sleep(Duration::from_secs(5));
     let _peer = Peer::nbdkit_unix(&examiner.desk, &["file", &disk]);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(examiner.read("x.raw") == content);

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, text, three};
+use crate::support::{Desk, MIB, Mounted, Node, Port, cheetah, need, text, three};
 
 const EIO: Option<i32> = Some(5);
 /// The time-out the drives are opened with here, in seconds.
-const TIMEOUT: &str = "2";
+const TIMEOUT: &str = "8";
 /// Far beyond the time-out, because the machine may be busy; far below forever.
-const SLACK: Duration = Duration::from_secs(30);
+const SLACK: Duration = Duration::from_secs(60);
 
 /// A linear drive with 8 MiB on each of three nodes, so that it is known who holds what.
 fn linear(desk: &Desk, nodes: &[&Node]) -> (String, Vec<u8>) {
@@ -136,12 +136,13 @@ fn a_node_that_restarted_is_refused_as_empty() {
         return;
     }
     let desk = Desk::new();
-    let [first, second, third] = three("16MiB");
+    let (place, _next) = Port::neighbours();
+    let node = || Node::start_with("16MiB", &place.text(), &[]);
+    let (first, second, third) = (Node::start("16MiB"), node(), Node::start("16MiB"));
     let (drive, content) = linear(&desk, &[&first, &second, &third]);
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--timeout", TIMEOUT, "--prefetch", "0"]);
-    let (address, http) = (second.nbd.clone(), second.http.clone());
     second.kill();
-    let second = Node::start_with("16MiB", &address, &["--http", &http]);
+    let second = node();
     check(&mount.file, &content, 1, false);
     check(&mount.file, &content, 0, true);
     mount.unmount();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -14,7 +14,9 @@ use crate::support::service::PATIENCE;
 use crate::support::{Desk, KIB, MIB, Mounted, Node, Peer, Service, cheetah, need, noise, number, text, three, tool};
 
 /// The time-out drives are opened with where something is going to be silent, in seconds.
-const TIMEOUT: [&str; 2] = ["--timeout", "2"];
+const TIMEOUT: [&str; 2] = ["--timeout", "6"];
+/// And where it is slow on purpose.
+const PATIENTLY: [&str; 2] = ["--timeout", "60"];
 
 /// nbdkit over a file, always at the same address: what it is asked for is logged.
 fn serve(desk: &Desk, image: &str, log: &str, filters: &[&str], settings: &[&str]) -> Peer {
@@ -27,8 +29,24 @@ fn serve(desk: &Desk, image: &str, log: &str, filters: &[&str], settings: &[&str
     Peer::nbdkit_unix(desk, &args)
 }
 
-/// So slow that it takes some seconds to copy 12 MiB.
-const SLOWLY: (&[&str], &[&str]) = (&["--filter=rate"], &["rate=20M"]);
+/// A source that takes half a minute for 16 MiB, until it is told to hurry.
+struct Slow {
+    peer: Peer,
+    rate: PathBuf,
+}
+
+impl Slow {
+    fn serve(desk: &Desk, image: &str, log: &str) -> Self {
+        let rate = desk.at("rate");
+        std::fs::write(&rate, "4M").unwrap();
+        let settings = ["rate=4M", &format!("rate-file={}", rate.display())];
+        Self { peer: serve(desk, image, log, &["--filter=rate"], &settings), rate }
+    }
+
+    fn hurry(&self) {
+        std::fs::write(&self.rate, "1G").unwrap();
+    }
+}
 
 /// The ranges that nbdkit has given, as offset and length, in the order of asking.
 fn given(desk: &Desk, log: &str) -> Vec<(u64, u64)> {
@@ -123,14 +141,14 @@ fn used_at_once_filled_once_and_in_the_end_as_loaded() {
     let desk = Desk::new();
     let nodes = three("16MiB");
     let (image, content) = desk.image("disk.raw", 12 * MIB + 512);
-    let source = serve(&desk, &image, "log", SLOWLY.0, SLOWLY.1);
-    let drive = create(&desk, &nodes, &source.uri);
+    let source = Slow::serve(&desk, &image, "log");
+    let drive = create(&desk, &nodes, &source.peer.uri);
     assert!(bytes(&given(&desk, "log")) <= MIB, "creating it reads next to nothing");
     let covered = cheetah(&["status", &drive]).ok().json()["covered"].clone();
     assert_eq!((number(&covered, "read_bytes"), number(&covered, "unread_bytes")), (0, 12 * MIB + 512));
     assert_eq!(covered["filler"], Value::Null);
 
-    let filler = export(&desk, &drive, &[]);
+    let filler = export(&desk, &drive, &PATIENTLY);
     assert_eq!((&filler.ready["filling"], number(&filler.ready, "size_bytes")), (&true.into(), 12 * MIB + 512));
     // While somebody fills it, nobody takes it for whole, and everybody is told who has it.
     cheetah(&["save", &drive, &desk.arg("x.raw")]).says(3, &["only a part", "--partial"]);
@@ -145,6 +163,7 @@ fn used_at_once_filled_once_and_in_the_end_as_loaded() {
     let saved = cheetah(&["save", &drive, &desk.arg("part.raw"), "--partial"]);
     saved.says(3, &["not a whole image", "part.raw.map"]);
 
+    source.hurry();
     let complete = completed(&filler);
     assert_eq!(text(&complete["hashes"], "md5"), md5(&image));
     assert_eq!(text(&complete, "state"), "intact");
@@ -179,13 +198,14 @@ fn read_in_any_order_while_it_fills() {
     content.truncate(7 * MIB as usize);
     content.extend(std::fs::read(&volume).unwrap());
     std::fs::write(&image, &content).unwrap();
-    let source = serve(&desk, &image, "log", SLOWLY.0, SLOWLY.1);
-    let drive = create(&desk, &nodes, &source.uri);
-    let mount = Mounted::new(&drive, &desk.dir("mnt"), &[]);
+    let source = Slow::serve(&desk, &image, "log");
+    let drive = create(&desk, &nodes, &source.peer.uri);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &PATIENTLY);
     assert_eq!(mount.file.metadata().unwrap().len(), content.len() as u64);
     assert!(tool("mmls", &[mount.file.to_str().unwrap()]).ok().out().contains("0000014336"));
     let listing = tool("fls", &["-o", "14336", mount.file.to_str().unwrap()]).ok().out();
     assert!(listing.contains("lost+found"), "{listing}");
+    source.hurry();
     let mut state = 0x5eed_u64;
     for _ in 0..60 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -210,9 +230,9 @@ fn killed_it_goes_on_from_what_was_recorded() {
     let desk = Desk::new();
     let nodes = three("16MiB");
     let (image, content) = desk.image("disk.raw", 16 * MIB);
-    let source = serve(&desk, &image, "first", SLOWLY.0, SLOWLY.1);
-    let drive = create(&desk, &nodes, &source.uri);
-    let filler = export(&desk, &drive, &[]);
+    let source = Slow::serve(&desk, &image, "first");
+    let drive = create(&desk, &nodes, &source.peer.uri);
+    let filler = export(&desk, &drive, &PATIENTLY);
     let map = desk.at("case.drive.map");
     let started = Instant::now();
     while mapped(&map, "+").is_empty() {
@@ -273,8 +293,8 @@ fn a_source_that_goes_away_and_comes_back() {
     let desk = Desk::new();
     let nodes = three("16MiB");
     let (image, content) = desk.image("disk.raw", 16 * MIB);
-    let source = serve(&desk, &image, "first", SLOWLY.0, SLOWLY.1);
-    let drive = create(&desk, &nodes, &source.uri);
+    let source = Slow::serve(&desk, &image, "first");
+    let drive = create(&desk, &nodes, &source.peer.uri);
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &[&TIMEOUT[..], &["--prefetch", "0"]].concat());
     let near = read_at(&mount.file, 11 * MIB, 1000).unwrap();
     drop(source);
@@ -284,7 +304,7 @@ fn a_source_that_goes_away_and_comes_back() {
     assert!(read_at(&mount.file, 11 * MIB + 100, 1000).unwrap() == content[11 * MIB as usize + 100..][..1000]);
     let started = Instant::now();
     assert_eq!(read_at(&mount.file, 15 * MIB, 1000), Err(Some(5)), "neither zeros nor a hang");
-    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
     mount.unmount();
 
     // Without its source it can still be mounted, and what is there is right.

@@ -1,6 +1,5 @@
 //! A disk served from the machine it is in: to the field's own clients, and to ours.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,8 @@ use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::{Address, Inbox, Method, NbdUri, Packing};
 use rustix::process::Signal;
 
-use crate::support::{Desk, MIB, Service, cheetah, need, noise, text, tool};
+use crate::support::service::PATIENCE;
+use crate::support::{Desk, MIB, Port, Service, cheetah, need, noise, text, tool};
 
 const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
@@ -31,7 +31,7 @@ fn image(desk: &Desk, len: u64) -> (String, Vec<u8>) {
 
 fn client(address: Address, packing: Packing, connections: usize) -> ClientConfig {
     let uri = NbdUri { address, export: String::new() };
-    ClientConfig { packing, connections, timeout: Duration::from_secs(30), ..ClientConfig::new(uri) }
+    ClientConfig { packing, connections, timeout: PATIENCE, ..ClientConfig::new(uri) }
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -112,17 +112,13 @@ fn our_client_gets_it_packed_and_the_agent_stays_small() {
 fn it_calls_the_examiner_until_there_is_one_and_again_when_there_is_another() {
     let desk = Desk::new();
     let (disk, content) = image(&desk, 6 * MIB);
-    // A port that nobody listens on, as yet.
-    let place: SocketAddr = {
-        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        taken.local_addr().unwrap()
-    };
-    let (service, uri) = serve(&disk, &["--connect", &place.to_string(), "--cpu-max", "50%"]);
+    let port = Port::held();
+    let (service, uri) = serve(&disk, &["--connect", &port.text(), "--cpu-max", "50%"]);
     assert_eq!(uri, "", "it listens as well");
     run(async {
         for connections in [3, 1] {
             let inbox = loop {
-                match Inbox::listen(place).await {
+                match Inbox::listen(port.address()).await {
                     Ok(inbox) => break inbox,
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 }

@@ -4,9 +4,12 @@ pub mod bytes;
 pub mod need;
 pub mod node;
 pub mod peer;
+pub mod port;
 pub mod python;
 pub mod run;
 pub mod service;
+#[path = "../../../../cheetah-probe/tests/measure/steady.rs"]
+pub mod steady;
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +19,7 @@ use tempfile::TempDir;
 pub use bytes::noise;
 pub use node::Node;
 pub use peer::Peer;
+pub use port::Port;
 pub use run::{cheetah, tool};
 pub use service::{Mounted, Service};
 

@@ -1,27 +1,31 @@
 //! Other people's NBD servers.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Desk;
 use super::need::find;
 use super::service::PATIENCE;
+use super::{Desk, Port};
 
 /// A server that runs until it is dropped.
 pub struct Peer {
     child: Child,
     pub uri: String,
+    _port: Option<Port>,
 }
 
 impl Peer {
     /// nbdkit with a plugin and its parameters, on TCP.
     pub fn nbdkit_tcp(plugin: &[&str]) -> Self {
-        let port = free_port();
+        let port = Port::held();
+        let address = port.address();
         let mut command = Command::new(find("nbdkit").unwrap());
-        command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string()]).args(plugin);
-        Self::start(command, format!("nbd://127.0.0.1:{port}"), move || TcpStream::connect(("127.0.0.1", port)).is_ok())
+        command.args(["-f", "-i", "127.0.0.1", "-p", &address.port().to_string()]).args(plugin);
+        let mut peer = Self::start(command, format!("nbd://{address}"), move || TcpStream::connect(address).is_ok());
+        peer._port = Some(port);
+        peer
     }
 
     /// nbdkit on a Unix socket.
@@ -53,7 +57,7 @@ impl Peer {
             assert!(child.try_wait().unwrap().is_none(), "{command:?} ended");
             std::thread::sleep(Duration::from_millis(10));
         }
-        Self { child, uri }
+        Self { child, uri, _port: None }
     }
 }
 
@@ -62,9 +66,4 @@ impl Drop for Peer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A port nobody listens on just now.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

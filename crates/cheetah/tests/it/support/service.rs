@@ -166,7 +166,7 @@ impl Drop for Mounted {
             service.signal(Signal::CONT);
             service.signal(Signal::INT);
             let started = Instant::now();
-            while is_mounted(&self.dir) && started.elapsed() < Duration::from_secs(5) {
+            while is_mounted(&self.dir) && started.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
