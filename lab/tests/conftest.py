@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path[:0] = [ROOT, os.path.join(ROOT, "python/tests")]
+
+from steady import pytest_runtest_protocol as pytest_runtest_protocol  # noqa: E402  # pylint: disable=wrong-import-position
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -60,9 +60,11 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A scheduler, without workers yet."""
     pytest.importorskip("distributed")
+    for limit in ("CONNECT_S", "WORKERS_S"):
+        monkeypatch.setattr(f"cheetah.triage.cluster.{limit}", PATIENCE_S)
     folder = tmp_path / "cluster"
     folder.mkdir()
     made = Cluster(folder)

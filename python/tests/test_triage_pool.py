@@ -10,6 +10,8 @@ from cheetah.triage.pool import Pool
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Entry, Result, Task
 
+pytestmark = pytest.mark.steady
+
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[Pool]:

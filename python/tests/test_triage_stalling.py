@@ -23,6 +23,8 @@ from cheetah.triage.task import Event
 TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
 TIMEOUT_S = 0.4
 
+pytestmark = pytest.mark.steady
+
 
 class Server:
     """nbdkit on a socket that stays the same, and what can happen to it."""
