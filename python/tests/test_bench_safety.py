@@ -1,0 +1,161 @@
+"""Evidence is found before anything is written, wherever it stands behind a target."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from bench_targets import _own_tmp, as_root, names, with_fuse  # noqa: F401
+from conftest import MIB, PATIENCE_S, run
+
+from cheetah.bench import verbs
+from cheetah.bench.failure import Refused
+from cheetah.bench.storage import command, filesystem, mounts, safety, work
+from cheetah.bench.storage.prepare import prepare
+from cheetah.bench.storage.settings import Settings
+
+
+@pytest.fixture(name="case")
+def _case(tmp_path: Path) -> Path:
+    """A folder of a case, without evidence yet."""
+    folder = tmp_path / "case42"
+    folder.mkdir()
+    return folder
+
+
+def asked(tmp_path: Path, *given: str | Path) -> Settings:
+    return command.parse([str(word) for word in given] + ([] if "--out" in given else ["--out", str(tmp_path / "out")]))
+
+
+def refused(settings: Settings) -> str:
+    with pytest.raises(Refused) as error:
+        safety.check(settings)
+    return str(error.value)
+
+
+def test_a_folder_without_evidence_is_taken(tmp_path: Path, case: Path) -> None:
+    (case / "notes.txt").write_text("custody")
+    assert safety.check(asked(tmp_path, case)) == []
+
+
+@pytest.mark.parametrize("where", ["disk.E01.custody", "deep/er/still/disk.drive.custody", "DISK.RAW.CUSTODY"])
+def test_a_log_within_is_found_and_named(tmp_path: Path, case: Path, where: str) -> None:
+    log = case / where
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("log")
+    said = refused(asked(tmp_path, case))
+    assert str(log) in said and "--beside-evidence" in said
+    assert refused(asked(tmp_path, case, "--sweep", "fs=ext4"))
+    (said,) = safety.check(asked(tmp_path, case, "--beside-evidence"))
+    assert str(log) in said
+
+
+def test_a_log_above_is_found(tmp_path: Path, case: Path) -> None:
+    (case / "disk.E01.custody").write_text("log")
+    scratch = case / "scratch" / "fast"
+    scratch.mkdir(parents=True)
+    assert str(case / "disk.E01.custody") in refused(asked(tmp_path, scratch))
+
+
+def test_a_log_beside_the_folder_is_somebody_elses(tmp_path: Path, case: Path) -> None:
+    other = tmp_path / "case41"
+    other.mkdir()
+    (other / "disk.E01.custody").write_text("log")
+    (case / "link").symlink_to(other)
+    assert safety.check(asked(tmp_path, case)) == []
+
+
+def test_results_are_not_put_among_evidence(tmp_path: Path, case: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (case / "disk.E01.custody").write_text("log")
+    assert "--out" in refused(asked(tmp_path, target, "--out", case / "results"))
+    assert "--out" in refused(asked(tmp_path, target, "--out", case))
+
+
+def test_what_could_not_be_looked_at_is_said(tmp_path: Path, case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        (case / f"file{number}").touch()
+    monkeypatch.setattr(safety, "NAMES_MAX", 10)
+    (said,) = safety.check(asked(tmp_path, case))
+    assert "only 10 were looked at" in said
+
+
+def test_nothing_is_written_and_the_exit_code_is_3(tmp_path: Path, case: Path) -> None:
+    (case / "disk.E01.custody").write_text("log")
+    before = case.stat().st_mtime_ns
+    argv = [sys.executable, "-m", "cheetah.bench", "storage", str(case), "--out", str(tmp_path / "out"), "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 3, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["exit_code"] == 3 and "disk.E01.custody" in told["error"]
+    assert list(names(case)) == ["disk.E01.custody"] and case.stat().st_mtime_ns == before
+    assert not (tmp_path / "out").exists()
+
+
+@contextmanager
+def mounted(file: Path, size: int, own_tmp: Path) -> Iterator[Path]:
+    """A new file system in a file, mounted elsewhere."""
+    if size:
+        with file.open("wb") as made:
+            made.truncate(size)
+    with work.Work(own_tmp, own_tmp) as taken_down:
+        yield filesystem.on(taken_down, file, "ext4").directory
+
+
+def test_evidence_behind_a_loop_device_is_found(tmp_path: Path, case: Path, own_tmp: Path) -> None:
+    as_root()
+    with mounted(case / "disk.raw", 16 * MIB, own_tmp) as directory:
+        assert safety.check(asked(tmp_path, directory)) == []
+        log = case / "disk.raw.custody"
+        log.write_text("log")
+        said = refused(asked(tmp_path, directory))
+        assert str(log) in said and str(case / "disk.raw") in said
+        deeper = directory / "deeper"
+        deeper.mkdir()
+        assert str(log) in refused(asked(tmp_path, deeper))
+        # One more file system, in a file on that one.
+        inner = own_tmp / "inner"
+        inner.mkdir()
+        with mounted(directory / "inner.raw", 8 * MIB, inner) as twice:
+            assert str(log) in refused(asked(tmp_path, twice))
+        bound = own_tmp / "bound"
+        bound.mkdir()
+        run("mount", "--bind", deeper, bound)
+        try:
+            assert str(log) in refused(asked(tmp_path, bound))
+        finally:
+            run("umount", bound)
+
+
+def test_evidence_on_a_drive_that_is_mounted_is_found(
+    tmp_path: Path, case: Path, own_tmp: Path, drive: Callable[[Path, Path], Path], binary: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    with_fuse()
+    monkeypatch.setenv("CHEETAH", binary)
+    monkeypatch.setenv("CHEETAH_KEY", str(tmp_path / "custody.key"))
+    picture = tmp_path / "picture.raw"
+    with picture.open("wb") as file:
+        file.truncate(16 * MIB)
+    made = drive(case / "case42.drive", picture)
+    assert (case / "case42.drive.custody").exists(), "an image that comes into a drive has a log"
+    with work.Work(own_tmp, own_tmp) as taken_down:
+        _, shown = verbs.mount(taken_down, str(made), writable=True)
+        with mounted(Path(shown), 0, own_tmp) as directory:
+            assert safety.behind(mounts.of(directory))[-1] == made  # type: ignore[arg-type]
+            assert str(made) + ".custody" in refused(asked(tmp_path, directory))
+            # Without its log it is a drive like any other.
+            shutil.move(f"{made}.custody", tmp_path / "aside")
+            assert safety.check(asked(tmp_path, directory)) == []
+
+
+def test_a_run_does_not_begin_beside_evidence(tmp_path: Path, case: Path) -> None:
+    (case / "disk.E01.custody").write_text("log")
+    with pytest.raises(Refused):
+        prepare(asked(tmp_path, case), lambda said: None)
+    assert not (tmp_path / "out").exists()
