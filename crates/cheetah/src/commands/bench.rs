@@ -34,7 +34,8 @@ and how many times as fast as the baseline that is. DIR gets report.html, result
                        NAME=TARGET gives it a name
   --image IMAGE        The image that is worked on; one is made unless told
   --baseline NAME      The target that the others are compared with [default: the first]
-  --steps LIST         Only these: copy,md5sum,sha256sum,strings, …; --help lists them
+  --steps LIST         Only these of copy,md5sum,sha256sum,strings,unallocated,foremost,
+                       scalpel,tsk_recover,tar,sorter,fio
   --repetitions N      How often each is measured [default: 3]
   --states LIST        cold, warm, or both [default: cold]
   --quick | --full     Short, to see that it works; or every cell of the matrix, for hours
@@ -44,8 +45,8 @@ and how many times as fast as the baseline that is. DIR gets report.html, result
   --resume             Go on where an earlier run in DIR was interrupted
   --beside-evidence    Measure in a place that holds evidence
   --json               Progress and result as JSON, a line each
-  PART                 One of the project's own benchmarks: transfer, drive, triage, probe, …; they need a
-                       checkout of Cheetah (--sources DIR) and root
+  PART                 One of the project's own benchmarks: transfer, drive, triage, probe, …;
+                       they need a checkout of Cheetah (--sources DIR) and root
   --all                Storage and every part, in one report
   compare A B          Two results.json beside each other: what became faster, what slower
   report DIR           Renders the report of DIR again

@@ -18,7 +18,14 @@ fn every_word_is_handed_on() {
 #[test]
 fn it_teaches_without_any_python() {
     let help = with_python("/nonexistent", &["bench", "--help"]).ok().out();
-    for word in ["storage TARGET", "--sweep KEY=A,B", "compare A", "pip install './python[bench]'", "CHEETAH_PYTHON"] {
+    for word in [
+        "storage TARGET",
+        "--sweep KEY=A,B",
+        "tsk_recover,tar,sorter,fio\n",
+        "compare A",
+        "pip install './python[bench]'",
+        "CHEETAH_PYTHON",
+    ] {
         assert!(help.contains(word), "no {word} in {help}");
     }
     cheetah_plain(&["bench"]).ended_with(2);
