@@ -65,10 +65,12 @@ def storage(
     ]
     steps += [{"key": key, "title": title, "tool": "fio", "version": "fio-3.33"} for key, title in cells]
     part = {
-        "part": "storage", "title": "Which storage makes forensic work fast", "about": {"image": "nps-2009.raw, 38.0 GiB"},
+        "part": "storage", "title": "Which storage makes forensic work fast", "about": "The steps of an examiner.",
         "quick": False, "rounds": repetitions, "finished": "2026-11-21T18:03:12+00:00", "figures": figures(samples, targets[0] if targets else ""),
         "targets": [_target(name) for name in targets], "steps": steps,
         "samples": [sample.to_json() for sample in samples],
+        "baseline": targets[0] if targets else "",
+        "settings": {"image": "/evidence/nps-2009.raw", "image_bytes": 38 * GIB, "extent": "normal", "states": ["cold", "warm"]},
         "warnings": ["the machine's clock frequency was not fixed"] if spoil else [],
     }  # fmt: skip
     return part | changes

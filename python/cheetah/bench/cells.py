@@ -82,6 +82,12 @@ class Cell:
         """What whoever reads the cell has to know: why it, or a repetition of it, failed; what is odd about it."""
         return tuple([*self._problems(), *self._warnings()])
 
+    @property
+    def bottleneck(self) -> str:
+        """What held most of the repetitions up; "" where that is not known."""
+        named = [one.bottleneck for one in self.done if one.bottleneck]
+        return statistics.mode(named) if named else ""
+
     def middle(self, name: str) -> float | None:
         """The median of another quantity of the samples; None where it was not measured."""
         found = [value for one in self.done if (value := getattr(one, name)) is not None]
@@ -132,6 +138,11 @@ class Grid:
         """The key of a cell's step."""
         return f"{MATRIX}{self.operation}/{file}/{record}"
 
+    def steps(self, storage: "Storage") -> list[str]:
+        """The keys of those cells that there are."""
+        every = (self.step(file, record) for file in self.files for record in self.records)
+        return [step for step in every if step in storage.steps]
+
 
 class Storage:
     """The part of the results that is about storage. Targets and steps in the order in which they were asked for."""
@@ -167,6 +178,12 @@ class Storage:
         """Whether each cell has all its samples, good or bad: the run came to its end."""
         rounds = self.part.get("rounds") or self.repetitions
         return all(len(cell.samples) >= rounds for cell in self.cells())
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was asked for, as far as the results have it."""
+        found = self.part.get("settings")
+        return found if isinstance(found, dict) else {}
 
     def title(self, step: str) -> str:
         """As tables have it."""

@@ -14,7 +14,8 @@ NAME_CHARS_MAX = 200
 class Number(NamedTuple):
     """A figure: PART/STEP/STATE or a figure's id, whose it is, which statistic of its samples, its value, and the value as
     people read it. `stat` is "median", "min", "max", "ratio", "ratio-min", "ratio-max" or the name of a field of a
-    sample, then it is the median of that; "spread" is half of the range, of the median."""
+    sample, then it is the median of that; "spread" is half of the range, of the median; "busy.X" is how busy X was, and
+    "held.X" the same in those repetitions that were held up by what stands beside it; "sum" is of all steps."""
 
     figure: str
     target: str

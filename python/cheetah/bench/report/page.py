@@ -16,7 +16,7 @@ from cheetah.bench.report.remarks import Remarks
 from cheetah.bench.report.rows import Rows
 from cheetah.bench.results import Part, Results
 from cheetah.bench.units import short
-from cheetah.page import document
+from cheetah.page import document, units
 
 REPORT = "report.html"
 ABOUT_MACHINE = ("processor", "memory", "kernel")
@@ -77,6 +77,7 @@ def _storage(part: Part) -> Json:
         "part": part,
         "s": storage,
         "verdict": verdict.of(storage),
+        "image": _image(storage),
         "missing": remarks.all(True),
         "odd": remarks.all(False),
         "warnings": warnings,
@@ -90,6 +91,16 @@ def _storage(part: Part) -> Json:
         "steps": [(storage.steps[step], list(rows.details(step, _states(storage, step)))) for step in timed],
         "grids": [(grid, list(rows.matrix(grid))) for grid in storage.grids()],
     }
+
+
+def _image(storage: Storage) -> str:
+    """What was worked on, as far as the results say it."""
+    asked = storage.settings
+    if "image" not in asked:
+        return ""
+    name = str(asked["image"]) if asked["image"] else "made for the run, of this machine's programs"
+    known = isinstance(asked.get("image_bytes"), int)
+    return f"{name}, {units.size(asked['image_bytes'])}" if known else name
 
 
 def _states(storage: Storage, step: str) -> list[str]:

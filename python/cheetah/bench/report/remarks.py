@@ -41,6 +41,7 @@ class Remarks:
 
     def __init__(self, storage: Storage) -> None:
         self._found: dict[str, Remark] = {}
+        self._problem = storage.part.get("problem")
         cells = list(storage.cells())
         for cell in sorted(cells, key=lambda cell: bool(cell.values)):
             for sentence in cell.notes:
@@ -57,7 +58,12 @@ class Remarks:
     def beside(self, warnings: Iterable[str]) -> tuple[list[str], list[str]]:
         """Of the run's own warnings those that say more than the remarks do; and those about a difference that the spread
         drowns, which are many, and which tables mark."""
-        rest = [said for said in warnings if not any(said.endswith(sentence) for sentence in self._found)]
+        problem = self._problem
+        rest = [
+            said
+            for said in dict.fromkeys(warnings)
+            if said != problem and not any(said.endswith(sentence) for sentence in self._found)
+        ]
         drowned = [said for said in rest if DROWNS in said]
         return [said for said in rest if DROWNS not in said], drowned
 

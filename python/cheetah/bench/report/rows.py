@@ -132,11 +132,8 @@ class Rows:
         shown = self.shown(self._storage.cell(step, grid.state, target), 0.0)
         return shown, shade(shown.cell.median, low, high) if shown.cell.values else 0
 
-    def _of(self, grid: Grid, target: str) -> Iterator[Cell]:
-        for file in grid.files:
-            for record in grid.records:
-                if (step := grid.step(file, record)) in self._storage.steps:
-                    yield self._storage.cell(step, grid.state, target)
+    def _of(self, grid: Grid, target: str) -> list[Cell]:
+        return [self._storage.cell(step, grid.state, target) for step in grid.steps(self._storage)]
 
     def _cells(self, step: str, states: list[str]) -> Iterator[Cell]:
         for state in states:
@@ -163,7 +160,7 @@ def shade(rate: float, low: float, high: float) -> int:
 def _facts(cell: Cell) -> Iterator[tuple[str, Number | None]]:
     for name in ("tool_s", "flush_s", "cpu_s"):
         value = cell.middle(name)
-        yield name, None if value is None else _stat(cell, name, value, units.duration(value))
+        yield name, None if value is None else _stat(cell, name, value, _duration(value))
     sizes = ("memory_peak_bytes", "read_bytes", "written_bytes", "device_read_bytes", "device_written_bytes")
     for name in sizes:
         value = cell.middle(name)
@@ -176,21 +173,22 @@ def _facts(cell: Cell) -> Iterator[tuple[str, Number | None]]:
 
 
 def _bottleneck(cell: Cell) -> tuple[str, Number | None]:
-    """What held most repetitions up, and how busy that was."""
-    named = [one.bottleneck for one in cell.done if one.bottleneck]
-    if not named:
-        return "", None
-    sort = statistics.mode(named)
-    shares = {what: share for what in _DECIDED_BY.get(sort, ()) if (share := _busy(cell, what)) is not None}
+    """What held most repetitions up, and how busy that was in them."""
+    sort = cell.bottleneck
+    shares = {what: share for what in _DECIDED_BY.get(sort, ()) if (share := _busy(cell, what, sort)) is not None}
     what = max(shares, key=lambda key: shares[key], default=None)
     if what is None:
         return sort, None
-    return sort, _stat(cell, f"busy.{what}", shares[what], f"{what} {_percent(shares[what])}")
+    return sort, _stat(cell, f"held.{what}", shares[what], f"{what} {_percent(shares[what])}")
 
 
-def _busy(cell: Cell, what: str) -> float | None:
-    found = [one.busy[what] for one in cell.done if what in one.busy]
+def _busy(cell: Cell, what: str, bottleneck: str | None = None) -> float | None:
+    found = [one.busy[what] for one in cell.done if what in one.busy and bottleneck in (None, one.bottleneck)]
     return statistics.median(found) if found else None
+
+
+def _duration(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else units.duration(seconds)
 
 
 def _percent(share: float) -> str:

@@ -1,5 +1,6 @@
 """What the figures say, in sentences made of nothing else: who was the fastest at what, and where that cannot be told."""
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 
@@ -46,6 +47,7 @@ def of(storage: Storage) -> Verdict:
     kind = "quick" if storage.part.get("quick") else kind
     kind = "stopped" if storage.part.get("problem") or not storage.whole else kind
     said = [sentence for table in tables if (sentence := _of_table(storage, table))]
+    said += [sentence for sentence in [_of_rates(storage)] if sentence]
     if missed:
         said.append((f"{_times(missed, 'cell has', 'cells have')} no figure; section 1 says why.",))
     return Verdict(kind, _headline(storage, tables), (*said, _bounds(storage)))
@@ -61,11 +63,16 @@ def of_figures(figures: Sequence[Figure]) -> Verdict:
 
 def won(storage: Storage, table: Table) -> list[Won]:
     """Of each step in which at least two were measured."""
+    return _won(storage, table.steps, table.state)
+
+
+def _won(storage: Storage, steps: Sequence[str], state: str) -> list[Won]:
     made = []
-    for step in table.steps:
-        cells = [cell for target in storage.targets if (cell := storage.cell(step, table.state, target)).values]
+    for step in steps:
+        cells = [cell for target in storage.targets if (cell := storage.cell(step, state, target)).values]
         if len(cells) > 1:
-            first = min(cells, key=lambda cell: cell.median)
+            best = max if cells[0].is_rate else min
+            first = best(cells, key=lambda cell: cell.median)
             beside = [cell for cell in cells if cell is not first and drowned(first.values, cell.values)]
             made.append(Won(step, first, tuple(beside)))
     return made
@@ -88,7 +95,7 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
     leader = max(first, key=lambda name: first[name], default=None)
     of_steps = _times(len(found), "step", "steps")
     if leader is None:
-        return (f"No target was the fastest beyond the spread in any of {of_steps}.",)
+        return (f"In none of {of_steps} can it be told which target is the fastest.",)
     if once:
         return (
             f"{_name(leader)} came first in {first[leader]} of {of_steps}, each measured once: no spread is known.",
@@ -119,6 +126,9 @@ def _of_table(storage: Storage, table: Table) -> Sentence:
     if tied := [one for one in found if one.beside]:
         steps = [(f"{_title(storage, one.step)} ({_names([one.first, *one.beside])})",) for one in tied]
         said += ["The spread drowns who is the fastest in ", *_listed(steps), ". "]
+    single = [(_title(storage, one.step),) for one in found if not one.beside and not one.clear]
+    if single and len(single) < len(found):
+        said += ["Measured once, so that no spread is known: ", *_listed(single), ". "]
     if slower := _slower(storage, table):
         said += [f"Slower than {_name(storage.baseline)} beyond the spread: ", *_listed(slower), ". "]
     said += _together(storage, table, winners)
@@ -129,6 +139,18 @@ def _step(storage: Storage, one: Won) -> Sentence:
     ratio = storage.ratio(one.first)
     title = _title(storage, one.step)
     return (title,) if ratio is None else (f"{title} (", _ratio(one.first, ratio), ")")
+
+
+def _of_rates(storage: Storage) -> Sentence:
+    """Who was the fastest in how many cells of the matrix."""
+    found = [one for grid in storage.grids() for one in _won(storage, grid.steps(storage), grid.state)]
+    if not found:
+        return ()
+    first = collections.Counter(one.first.target for one in found if one.clear)
+    rest = len(found) - first.total()
+    counts = [f"{_name(target)} in {number}" for target, number in first.most_common(TIED_MAX)]
+    told = f"the fastest was {', '.join(counts)}; " if counts else ""
+    return (f"Rates, by fio, of {_times(len(found), 'cell', 'cells')}: {told}in {rest} that cannot be told.",)
 
 
 def _slower(storage: Storage, table: Table) -> list[Sentence]:
