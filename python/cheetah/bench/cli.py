@@ -4,14 +4,13 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from cheetah.bench import checkout, compare, machine, results
+from cheetah.bench import checkout, compare, machine, results, verbs
 from cheetah.bench.checkout import Checkout, Choice
 from cheetah.bench.failure import BenchError, Misuse, Refused
 from cheetah.bench.gather import FAILED, MISUSED, REFUSED, Gathered, render
@@ -103,7 +102,7 @@ def _all(words: list[str]) -> int:
     with _kept(gathered):
         try:
             _measure_storage(gathered, settings)
-        except BenchError as error:
+        except (BenchError, OSError) as error:
             gathered.failed(_STORAGE, str(error), REFUSED if isinstance(error, Refused) else FAILED)
         _measure_parts(gathered, options)
     return gathered.finish(options.json)
@@ -239,9 +238,11 @@ def _count(text: str) -> int:
 
 
 def _machine() -> dict[str, str]:
-    """The description of this machine, and of the program that is at hand here."""
-    binary = os.environ.get("CHEETAH_BINARY") or shutil.which("cheetah")
-    return machine.describe([("cheetah", [binary, "--version"])] if binary else [])
+    """The description of this machine, and of the program that makes drives here, where there is one."""
+    try:
+        return machine.describe([("cheetah", [verbs.binary(), "--version"])])
+    except BenchError:
+        return machine.describe()
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
