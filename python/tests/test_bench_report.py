@@ -196,6 +196,19 @@ def test_a_verdict_never_says_more_than_was_measured(tmp_path: Path, changes: Js
     assert words in " ".join("".join(Shown(page).text).split())
 
 
+def test_what_is_said_once_stands_for_all_repetitions_to_come(tmp_path: Path) -> None:
+    told = bench_data.results(spoil=False)
+    part = told["parts"][0]
+    gone = {"outcome": "not reached", "problem": "it was left out", "seconds": None}
+    lost = [one for one in part["samples"] if (one["target"], one["step"]) == ("ram:linear@2", "tar")]
+    for one in lost:
+        one.update(gone if one["repetition"] > 1 else {})
+    part["samples"] = [one for one in part["samples"] if one not in lost or one["repetition"] < 3]
+    text = " ".join("".join(Shown(written(tmp_path, told)).text).split())
+    assert "2 of 3 repetitions: it was left out" in text and "ram:linear@2: tar (cold and warm)" in text
+    assert "did not come to its end" not in text
+
+
 def test_equal_targets_are_told_so(tmp_path: Path) -> None:
     told = bench_data.results(spoil=False)
     part = told["parts"][0]
@@ -204,7 +217,7 @@ def test_equal_targets_are_told_so(tmp_path: Path) -> None:
         one["seconds"] = 10 + next(chance) * 7919 % 97 / 100
     page = " ".join("".join(Shown(written(tmp_path, told)).text).split())
     assert "In none of 9 steps can it be told which target is the fastest." in page
-    assert "The spread drowns who is the fastest in copy" in page and "≈" in page
+    assert "The spread drowns who is the fastest in 9 steps (copy, md5sum" in page and "≈" in page
 
 
 def test_what_others_wrote_is_text_and_nothing_else(tmp_path: Path) -> None:

@@ -41,7 +41,15 @@ class Cell:
     """Its key."""
     state: str
     target: str
+    rounds: int
+    """How many repetitions were asked for."""
     samples: tuple[Sample, ...]
+    """In the order of the repetitions. Where a step can no longer be done it is said once, for all that were to come."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the run came to its end with this, well or not."""
+        return len(self.samples) >= self.rounds or len(self.done) < len(self.samples)
 
     @property
     def figure(self) -> str:
@@ -100,9 +108,10 @@ class Cell:
         for one in self.samples:
             if one.outcome is not Outcome.DONE:
                 said = one.problem or f"{one.outcome}, and no reason is known"
-                missed[said] = missed.get(said, 0) + 1
+                stands_for = max(self.rounds - len(self.samples), 0) if one is self.samples[-1] else 0
+                missed[said] = missed.get(said, 0) + 1 + stands_for
         for said, times in missed.items():
-            yield said if times == len(self.samples) else f"{times} of {len(self.samples)} repetitions: {said}"
+            yield self._of_all(said, times, max(self.rounds, len(self.samples)))
 
     def _warnings(self) -> Iterator[str]:
         # Such as differ in their numbers alone are one.
@@ -112,7 +121,11 @@ class Cell:
                 first, times = found.get(_NUMBER.sub("#", said), (said, 0))
                 found[_NUMBER.sub("#", said)] = first, times + 1
         for said, times in found.values():
-            yield said if times == len(self.done) else f"{times} of {len(self.done)} repetitions: {said}"
+            yield self._of_all(said, times, len(self.done))
+
+    @staticmethod
+    def _of_all(said: str, times: int, every: int) -> str:
+        return said if times >= every else f"{times} of {every} repetitions: {said}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,10 +187,15 @@ class Storage:
         return max(map(len, self._samples.values()), default=0)
 
     @property
+    def rounds(self) -> int:
+        """How many repetitions were asked for, as far as that is known."""
+        asked = self.part.get("rounds")
+        return asked if isinstance(asked, int) else self.repetitions
+
+    @property
     def whole(self) -> bool:
-        """Whether each cell has all its samples, good or bad: the run came to its end."""
-        rounds = self.part.get("rounds") or self.repetitions
-        return all(len(cell.samples) >= rounds for cell in self.cells())
+        """Whether the run came to its end."""
+        return all(cell.whole for cell in self.cells())
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -194,7 +212,7 @@ class Storage:
         key = step, state, target
         if key not in self._cells:
             samples = sorted(self._samples.get(key, ()), key=lambda one: one.repetition)
-            self._cells[key] = Cell(self.part["part"], step, state, target, tuple(samples))
+            self._cells[key] = Cell(self.part["part"], step, state, target, self.rounds, tuple(samples))
         return self._cells[key]
 
     def cells(self) -> Iterator[Cell]:

@@ -29,7 +29,6 @@ _UNSAID: Json = {
     "problem": "",
     "finished": "",
     "quick": False,
-    "full": False,
     "rounds": None,
     "warnings": (),
 }
@@ -45,7 +44,7 @@ def write(found: Results, out: Path) -> Path:
 def render(found: Results) -> str:
     """The page. The same results give the same text."""
     templates = document.environment("cheetah.bench.report")
-    templates.filters.update(html=number.html, name=number.name, next=next)
+    templates.filters.update(html=number.html, name=number.name, listed=number.listed, next=next)
     style = document.style(document.text(templates, "style.css"))
     stored = [_storage(_UNSAID | part) for part in found.parts if part.get("samples")]
     others = [_other(_UNSAID | part) for part in found.parts if not part.get("samples")]
@@ -107,17 +106,21 @@ def _states(storage: Storage, step: str) -> list[str]:
     return [table.state for table in storage.tables() if step in table.steps]
 
 
-def _cost(storage: Storage) -> dict[str, float] | None:
+def _cost(storage: Storage) -> dict[str, str] | None:
     """What measuring cost, as shares of what the tools took."""
     done = [one for cell in storage.cells() for one in cell.done]
     seconds = sum(one.seconds or 0.0 for one in done)
     moved = sum((one.read_bytes or 0) + (one.written_bytes or 0) for one in done)
     if not seconds:
         return None
-    cost = {"time": sum(one.harness_cpu_s for one in done) / seconds}
+    cost = {"time": _percent(sum(one.harness_cpu_s for one in done) / seconds)}
     if moved:
-        cost["bytes"] = sum(one.harness_bytes for one in done) / moved
+        cost["bytes"] = _percent(sum(one.harness_bytes for one in done) / moved)
     return cost
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %" if share == 0 or share >= 0.0001 else "less than 0.01 %"
 
 
 def _other(part: Part) -> Json:

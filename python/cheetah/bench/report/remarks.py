@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from cheetah.bench.cells import MATRIX, Cell, Storage
 
-TARGETS_MAX = 12
+TARGETS_MAX = 6
+EXCEPT_FROM = 3
+"""With more targets than that, all but one are called so."""
 DROWNS = "the spread drowns the difference"
-ALL = "all targets"
 
 
 @dataclasses.dataclass
@@ -21,13 +22,28 @@ class Remark:
     places: dict[str, dict[str, dict[str, None]]] = dataclasses.field(default_factory=dict)
     """Targets, titles of steps, states."""
 
-    def where(self, targets: Sequence[str]) -> list[tuple[str, str]]:
-        """Where it is about, in words: targets and their steps. Those of which the same is so are one."""
-        said = {target: self._steps(target) for target in self.places}
-        if len(targets) > 1 and len(said) == len(targets) and len(set(said.values())) == 1:
-            return [(ALL, next(iter(said.values())))]
-        rest = len(said) - TARGETS_MAX
-        return [*list(said.items())[:TARGETS_MAX], *([("", f"and on {rest} more targets")] if rest > 0 else [])]
+    def where(self, targets: Sequence[str]) -> list[tuple[list[str], str, str]]:
+        """Where it is about: targets, how many more, and steps. Targets of which the same is so are together; no names
+        where these are all."""
+        together: dict[str, list[str]] = {}
+        for target in self.places:
+            together.setdefault(self._steps(target), []).append(target)
+        made: list[tuple[list[str], str, str]] = []
+        for steps, named in together.items():
+            left = [target for target in targets if target not in named]
+            if not left and len(targets) > 1:
+                made.append(([], "all targets", steps))
+            elif len(left) == 1 and len(targets) > EXCEPT_FROM:
+                made.append((left, "all but", steps))
+            else:
+                made.append(
+                    (
+                        named[:TARGETS_MAX],
+                        f"and {len(named) - TARGETS_MAX} more" if len(named) > TARGETS_MAX else "",
+                        steps,
+                    )
+                )
+        return made
 
     def _steps(self, target: str) -> str:
         by_states: dict[str, list[str]] = {}

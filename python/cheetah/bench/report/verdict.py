@@ -11,7 +11,7 @@ from cheetah.page.units import clock
 from cheetah.page.visible import plain
 
 NAMED_MAX = 12
-TIED_MAX = 4
+TIED_MAX = 3
 NAME_CHARS_MAX = 60
 
 
@@ -123,9 +123,7 @@ def _of_table(storage: Storage, table: Table) -> Sentence:
                 *_listed([_step(storage, one) for one in winners[target]]),
             ]
         said.append(". ")
-    if tied := [one for one in found if one.beside]:
-        steps = [(f"{_title(storage, one.step)} ({_names([one.first, *one.beside])})",) for one in tied]
-        said += ["The spread drowns who is the fastest in ", *_listed(steps), ". "]
+    said += _tied(storage, [one for one in found if one.beside])
     single = [(_title(storage, one.step),) for one in found if not one.beside and not one.clear]
     if single and len(single) < len(found):
         said += ["Measured once, so that no spread is known: ", *_listed(single), ". "]
@@ -141,6 +139,20 @@ def _step(storage: Storage, one: Won) -> Sentence:
     return (title,) if ratio is None else (f"{title} (", _ratio(one.first, ratio), ")")
 
 
+def _tied(storage: Storage, tied: Sequence[Won]) -> Sentence:
+    """Where nobody can be told to be the fastest, and among whom."""
+    if not tied:
+        return ()
+    begin = "The spread drowns who is the fastest in "
+    if len(tied) <= TIED_MAX:
+        named = [(f"{_title(storage, one.step)} ({_names([one.first, *one.beside])})",) for one in tied]
+        return (begin, *_listed(named), ". ")
+    among = collections.Counter(cell.target for one in tied for cell in (one.first, *one.beside))
+    counts = [(f"{_name(target)} is in {number}",) for target, number in among.most_common(TIED_MAX)]
+    steps = [(_title(storage, one.step),) for one in tied]
+    return (begin, f"{len(tied)} steps (", *_listed(steps), "); among those who may be, ", *_listed(counts), ". ")
+
+
 def _of_rates(storage: Storage) -> Sentence:
     """Who was the fastest in how many cells of the matrix."""
     found = [one for grid in storage.grids() for one in _won(storage, grid.steps(storage), grid.state)]
@@ -148,9 +160,12 @@ def _of_rates(storage: Storage) -> Sentence:
         return ()
     first = collections.Counter(one.first.target for one in found if one.clear)
     rest = len(found) - first.total()
-    counts = [f"{_name(target)} in {number}" for target, number in first.most_common(TIED_MAX)]
-    told = f"the fastest was {', '.join(counts)}; " if counts else ""
-    return (f"Rates, by fio, of {_times(len(found), 'cell', 'cells')}: {told}in {rest} that cannot be told.",)
+    of_cells = _times(len(found), "cell", "cells")
+    if not first:
+        return (f"Rates, by fio: in none of {of_cells} can it be told which target is the fastest.",)
+    counts = ", ".join(f"{_name(target)} in {number}" for target, number in first.most_common(TIED_MAX))
+    told = f"; in {rest} that cannot be told" if rest else ""
+    return (f"Rates, by fio, of {of_cells}: the fastest was {counts}{told}.",)
 
 
 def _slower(storage: Storage, table: Table) -> list[Sentence]:
