@@ -2,11 +2,14 @@
 
 import contextlib
 import dataclasses
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.progress import Event
@@ -16,6 +19,7 @@ from cheetah.bench.storage.steps import Base, Command, Place, Step
 from cheetah.bench.storage.target import Ready, Target
 
 IMAGE_BYTES = 1 << 20
+MEMORY_BYTES = 256 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +107,18 @@ def measured(directory: Path, targets: Sequence[Target], steps: Sequence[Step], 
     events: list[Event] = []
     code, part = run(settings(directory / "out", targets, **more), events.append, targets, steps, source, 0)
     return Measured(code, part, events)
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where the machine has one: nobody waits for a disk there, and how it gets on is the same
+    everywhere."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK) or os.statvfs(memory).f_bavail * os.statvfs(memory).f_frsize < MEMORY_BYTES:
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="cheetah-test-", dir=memory) as directory:
+        yield Path(directory)
 
 
 def directories(directory: Path, *names: str) -> list[Directory]:

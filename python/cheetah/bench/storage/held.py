@@ -22,8 +22,8 @@ def held(programs: Iterable[str]) -> Iterator[None]:
     """
     files = set(_EVERYONES)
     for program in programs:
-        if path := shutil.which(program):
-            files.update([Path(path).resolve(), *_libraries(path)])
+        if found := shutil.which(program):
+            files.update([Path(found).resolve(), *_libraries(found)])
     with contextlib.ExitStack() as stack:
         for path in files:
             with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:

@@ -68,7 +68,7 @@ class Sample:
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "warnings": list(self.warnings)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Sample":

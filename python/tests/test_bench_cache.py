@@ -1,0 +1,117 @@
+"""Cold and warm are measured, not believed."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench_fakes import COPY, Fake, directories, measured
+from conftest import MIB
+
+from cheetah.bench.storage import cache, held
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """16 MiB that can leave the memory."""
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (16 * MIB))
+    cache.make_cold([path])
+    if cache.resident_share([path]) == 1.0:
+        pytest.skip(f"{tmp_path} is in memory for good")
+    return path
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A file that cannot leave the memory."""
+    shm = Path("/dev/shm")
+    if not shm.is_dir() or "tmpfs" not in subprocess.run(
+        ["stat", "-f", "-c", "%T", shm], capture_output=True, text=True, check=False
+    ).stdout:  # fmt: skip
+        pytest.skip("needs a tmpfs at /dev/shm")
+    path = shm / f"cheetah-test-{id(shm)}"
+    path.write_bytes(b"x" * MIB)
+    yield path
+    path.unlink()
+
+
+def test_files_are_cold_and_warm_as_wanted(file: Path) -> None:
+    cache.make_cold([file])
+    cold = cache.resident_share([file])
+    assert cold is not None and cold < 0.01
+    cache.make_warm([file])
+    warm = cache.resident_share([file])
+    assert warm is not None and warm > 0.99
+
+
+def test_without_root_files_are_dropped_one_by_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.make_warm([file])
+    monkeypatch.setattr(cache, "_DROP", "/nonexistent/drop_caches")
+    assert not cache.drops_all()
+    cache.make_cold([file])
+    cold = cache.resident_share([file])
+    assert cold is not None and cold < 0.01
+
+
+def test_a_part_in_memory_is_told_as_a_part(file: Path) -> None:
+    cache.make_cold([file])
+    with open(file, "rb") as source:
+        source.read(4 * MIB)
+    share = cache.resident_share([file])
+    assert share is not None and 0.2 < share < 0.9
+    # A directory stands for what is in it.
+    (file.parent / "empty").touch()
+    share = cache.resident_share([file.parent])
+    assert share is not None and 0.2 < share < 0.9
+
+
+def test_pages_that_somebody_holds_are_told(file: Path) -> None:
+    code = (
+        "import mmap, sys; file = open(sys.argv[1], 'rb'); "
+        "held = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    argv = [sys.executable, "-c", code, str(file)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        cache.make_cold([file])
+        assert cache.resident_share([file]) == 1.0
+
+
+def test_sparse_and_empty_files_and_none_at_all(tmp_path: Path) -> None:
+    sparse, empty = tmp_path / "sparse", tmp_path / "empty"
+    with open(sparse, "wb") as file:
+        file.truncate(1 << 34)
+    empty.touch()
+    assert cache.resident_share([sparse]) == 0.0
+    assert cache.resident_share([empty]) is None
+    assert cache.resident_share([]) is None
+    cache.make_cold([sparse, empty])
+    cache.make_warm([empty])
+
+
+def test_a_file_that_is_not_ours_is_not_judged(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The kernel says of it that all is in memory.
+    monkeypatch.setattr(cache.os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(cache.os, "access", lambda *_: False)
+    assert cache.resident_share([file]) is None
+
+
+def test_a_cache_that_stays_is_a_warning_in_the_sample(tmp_path: Path, in_memory: Path) -> None:
+    (tmp_path / "source.raw").symlink_to(in_memory)
+    run = measured(tmp_path, directories(tmp_path, "disk"), [Fake("copy", COPY)])
+    sample = run.sample("copy", "disk")
+    assert sample["outcome"] == "done"
+    assert sample["resident_share_before"] == 1.0
+    assert "not cold: 100% of source.raw was in memory" in sample["warnings"]
+
+
+def test_a_programs_own_pages_stay(file: Path) -> None:
+    file.chmod(0o700)
+    with held.held([str(file)]):
+        cache.make_cold([file])
+        assert cache.resident_share([file]) == 1.0
+    cache.make_cold([file])
+    assert cache.resident_share([file]) != 1.0

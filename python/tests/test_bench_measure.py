@@ -1,0 +1,210 @@
+"""What is told of a tool: time, processor, memory, bytes; how it is ended; what held it up."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from bench_fakes import tmp_path as tmp_path
+from conftest import MIB, PATIENCE_S
+
+from cheetah.bench.storage import counters, measure, tool
+from cheetah.bench.storage.counters import Counters
+from cheetah.bench.storage.sample import Outcome, Sample
+from cheetah.bench.storage.steps import Command
+from cheetah.bench.storage.target import Ready
+
+BLANK = Sample("here", "work", "cold", 1, Outcome.DONE)
+SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+
+
+def python(code: str, *words: str) -> tuple[str, ...]:
+    """A tool."""
+    return (sys.executable, "-I", "-S", "-c", code, *words)
+
+
+def taken(directory: Path, *commands: Sequence[str], limit_s: float = PATIENCE_S) -> Sample:
+    """A sample of these, run one after the other."""
+    ready = Ready(directory, None)
+    return measure.measure(BLANK, [Command(tuple(argv)) for argv in commands], ready, limit_s)[0]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, within a while."""
+    for _ in range(int(PATIENCE_S / 0.05)):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_what_its_children_did_counts_as_the_tools(tmp_path: Path) -> None:
+    grandchild = (
+        "import time\n"
+        "while time.process_time() < 0.3: pass\n"
+        "data = open('/dev/zero', 'rb', 0).read(30 << 20)\n"
+        "open('/dev/null', 'wb', 0).write(data[: 20 << 20])\n"
+    )
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-I', '-S', '-c', {grandchild!r}])"
+    sample = taken(tmp_path, (sys.executable, "-c", child))
+    assert sample.outcome is Outcome.DONE, sample.problem
+    assert sample.read_bytes is not None and 30 * MIB <= sample.read_bytes < 40 * MIB
+    assert sample.written_bytes is not None and 20 * MIB <= sample.written_bytes < 21 * MIB
+    assert sample.cpu_s is not None and sample.cpu_s >= 0.3
+    assert sample.memory_peak_bytes is not None and 30 * MIB <= sample.memory_peak_bytes < 90 * MIB
+    assert sample.seconds is not None and sample.tool_s is not None and sample.flush_s is not None
+    assert sample.seconds == pytest.approx(sample.tool_s + sample.flush_s)
+
+
+def test_the_memory_of_whoever_measures_is_not_the_tools(tmp_path: Path) -> None:
+    ours = bytearray(100 * MIB)
+    ours[::4096] = bytes([1]) * len(ours[::4096])
+    sample = taken(tmp_path, ("true",))
+    assert sample.memory_peak_bytes is not None and sample.memory_peak_bytes < 16 * MIB
+
+
+def test_measuring_costs_next_to_nothing(tmp_path: Path) -> None:
+    sample = taken(tmp_path, python("import time; time.sleep(1); open('/dev/zero', 'rb', 0).read(50 << 20)"))
+    assert sample.read_bytes is not None and sample.harness_bytes < sample.read_bytes / 100
+    assert sample.harness_cpu_s < 0.1
+    assert not sample.warnings or "host" in sample.warnings[0]
+
+
+def test_several_commands_are_measured_together(tmp_path: Path) -> None:
+    read = "open('/dev/zero', 'rb', 0).read(5 << 20)"
+    sample = taken(tmp_path, python(read), python(read))
+    assert sample.read_bytes is not None and 10 * MIB <= sample.read_bytes < 11 * MIB
+
+
+def test_a_tool_has_nothing_to_read_and_runs_in_its_target(tmp_path: Path) -> None:
+    ran = tool.run(python("import os, sys; print(len(sys.stdin.read()), os.getcwd())"), tmp_path)
+    assert ran.printed.split() == ["0", str(tmp_path)]
+
+
+def test_what_it_prints_goes_to_the_file_that_was_named(tmp_path: Path) -> None:
+    ran = tool.run(python("print('said')"), tmp_path, tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "said\n"
+    assert ran.printed == ""
+
+
+def test_a_tool_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    sample = taken(tmp_path, python("import sys; sys.stderr.write('x' * (8 << 20) + ' no such luck\\n'); sys.exit(3)"))
+    assert sample.outcome is Outcome.FAILED
+    assert "exit code 3" in sample.problem and sample.problem.endswith("no such luck")
+    assert len(sample.problem) < 1000
+    assert sample.seconds is None
+
+
+def test_some_tools_mean_well_by_another_exit_code(tmp_path: Path) -> None:
+    command = Command(python("import sys; sys.exit(2)"), good=frozenset({0, 2}))
+    assert measure.measure(BLANK, [command], Ready(tmp_path, None), PATIENCE_S)[0].outcome is Outcome.DONE
+
+
+def test_a_tool_that_a_signal_ends_is_told(tmp_path: Path) -> None:
+    sample = taken(tmp_path, python("import os; os.kill(os.getpid(), 11)"))
+    assert sample.outcome is Outcome.FAILED and "signal 11" in sample.problem
+
+
+@pytest.mark.parametrize("name", ["no-such-program", "/etc/hostname"])
+def test_a_tool_that_cannot_be_started_is_told(tmp_path: Path, name: str) -> None:
+    sample = taken(tmp_path, (name,))
+    assert sample.outcome is Outcome.FAILED and "could not be started" in sample.problem
+
+
+def test_a_tool_that_hangs_is_ended_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool, "TERM_S", 0.5)
+    code = (
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "open('pids', 'w').write(f'{os.getpid()} {child.pid}')\n"
+        "time.sleep(600)\n"
+    )
+    sample = taken(tmp_path, (sys.executable, "-c", code), limit_s=3)
+    assert sample.outcome is Outcome.HUNG
+    assert "not done after 3 s" in sample.problem and "--step-limit" in sample.problem
+    assert all(is_gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+
+
+def test_what_a_tool_leaves_running_does_not_disturb_the_next(tmp_path: Path) -> None:
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '600']).pid)"
+    ran = tool.run((sys.executable, "-c", code), tmp_path)
+    assert is_gone(int(ran.printed))
+
+
+def test_a_tool_that_cannot_be_ended_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As one would be that waits for a device that does not answer.
+    monkeypatch.setattr(tool, "TERM_S", 0.1)
+    monkeypatch.setattr(tool, "KILL_S", 0.1)
+    groups = []
+    monkeypatch.setattr(tool.os, "killpg", lambda group, number: groups.append(group))
+    with pytest.raises(measure.Abandoned) as abandoned:
+        taken(tmp_path, python(SLEEPS), limit_s=1)
+    monkeypatch.undo()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(groups[0], signal.SIGKILL)
+    assert abandoned.value.sample.outcome is Outcome.HUNG
+    assert "left out from here on" in str(abandoned.value)
+
+
+def test_a_tool_ends_with_whoever_measures_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from cheetah.bench.storage import tool\n"
+        "tool.run([sys.executable, '-c', \"import os, time; open('pid', 'w').write(f'{os.getpid()} '); time.sleep(600)\"],"
+        " Path(sys.argv[1]))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as harness:
+        until_s = time.monotonic() + PATIENCE_S
+        while not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith(" ")):
+            assert time.monotonic() < until_s
+            time.sleep(0.05)
+        harness.kill()
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("busy", "verdict"),
+    [
+        ({"tool": 0.95, "processors": 0.5, "device": 0.1}, "processor (one)"),
+        ({"tool": 0.95, "processors": 0.5, "device": 0.9}, "processor (one)"),
+        ({"tool": 1.9, "processors": 0.97, "device": 0.1}, "processors (all)"),
+        ({"tool": 0.2, "processors": 0.95, "device": 0.9}, "processors (all)"),
+        ({"tool": 0.2, "processors": 0.2, "device": 0.85}, "storage"),
+        ({"tool": 0.2, "processors": 0.2, "io stalled": 0.6}, "storage"),
+        ({"tool": 0.2, "processors": 0.2, "device": 0.95, "network": 0.9}, "network"),
+        ({"tool": 0.95, "processors": 0.6, "device": 0.95, "memory stalled": 0.4}, "memory"),
+        ({"tool": 0.5, "processors": 0.5, "device": 0.5, "io stalled": 0.1, "network": 0.5}, "unclear"),
+        ({}, "unclear"),
+    ],
+)
+def test_what_held_a_tool_up(busy: dict[str, float], verdict: str) -> None:
+    assert counters.bottleneck(busy, processors=2) == verdict
+
+
+def test_with_one_processor_all_and_one_are_the_same() -> None:
+    assert counters.bottleneck({"tool": 0.95, "processors": 0.97}, processors=1) == "processor (one)"
+
+
+def test_shares_are_of_the_time_between_two_readings() -> None:
+    before = Counters(100.0, 0, 0, 7.0, 1000, 0, 5000, {"io": 1.0}, {"eth0": (0, 0), "lo": (0, 0)})
+    after = Counters(110.0, 4096, 0, 12.0, 1500, 20, 7000, {"io": 3.5}, {"eth0": (10**9, 5), "lo": (10**9, 10**9)})
+    busy = counters.shares(before, after, 0.7, {"eth0": 125e6})
+    assert busy == {
+        "tool": 0.7, "processors": 0.25, "stolen": 0.01, "device": 0.5, "io stalled": 0.25, "network": 0.8
+    }  # fmt: skip
+
+
+def test_counters_that_a_kernel_does_not_have_are_left_out() -> None:
+    now = counters.read(None)
+    assert now.device_busy_s is None and now.device_read_bytes is None
+    assert "device" not in counters.shares(now, now, 0.0, {})
+    assert counters.read("0:9999").device_busy_s is None
