@@ -34,10 +34,9 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     """Refused because of evidence, BenchError where the run cannot begin. Whatever has to be said on the way, `say`
     hears. Nothing is written to a target yet."""
     warnings = safety.check(settings)
-    for warning in warnings:
-        say(warning)
-    directories = [target.directory for target in settings.targets if target.directory]
-    for sentence in leftover.cleared([*directories, settings.out, ram.parent()]):
+    places = [*(target.directory for target in settings.targets if target.directory), settings.out, ram.parent()]
+    warnings += leftover.others(places)
+    for sentence in [*warnings, *leftover.cleared(places)]:
         say(sentence)
     try:
         settings.out.mkdir(parents=True, exist_ok=True)
