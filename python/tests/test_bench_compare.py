@@ -37,7 +37,11 @@ def test_verdicts_are_of_the_spread_and_not_of_the_medians_alone() -> None:
         "once": Verdict.ONCE,
         "new": Verdict.ONLY_B,
     }
-    disk = compare(a, b).rows[0]
+    found = compare(a, b)
+    assert any(note.startswith("with so few repetitions, 1 in 10 ") for note in found.sheet().notes)
+    many = compare(run({"disk": [1, 2, 3, 4, 5]}), run({"disk": [6, 7, 8, 9, 10]}))
+    assert many.rows[0].verdict() is Verdict.SLOWER and not many.sheet().notes
+    disk = found.rows[0]
     assert disk.times() == pytest.approx(2.0)
 
 

@@ -1,6 +1,7 @@
 """The results of `cheetah bench`: written whole, and believed only where they have the form."""
 
 import csv
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError
-from cheetah.bench.figure import Figure, drowned
+from cheetah.bench.figure import Figure, chance, drowned
 from cheetah.bench.results import Results
 from cheetah.bench.storage.sample import Outcome, Sample
 
@@ -133,3 +134,14 @@ def test_spreads_that_overlap_drown_a_difference() -> None:
     assert drowned([1, 10], [4, 5])
     assert not drowned([1, 2, 3], [3.1, 4])
     assert not drowned([5], [4])
+
+
+def test_few_rounds_differ_by_chance() -> None:
+    def apart(order: tuple[int, ...]) -> bool:
+        some = [place for place, of in enumerate(order) if of]
+        return not drowned(some, [place for place, of in enumerate(order) if not of])
+
+    for some, others in ((1, 1), (2, 2), (3, 3), (3, 4)):
+        orders = set(itertools.permutations([1] * some + [0] * others))
+        assert chance(some, others) == pytest.approx(sum(map(apart, orders)) / len(orders))
+    assert chance(5, 5) < 0.01

@@ -9,7 +9,7 @@ from typing import Any
 
 from cheetah.bench.figure import Figure, drowned
 from cheetah.bench.results import Part, Results, figures
-from cheetah.bench.sheet import NOTE_CHARS_MAX, Line, Sheet, name, spread
+from cheetah.bench.sheet import NOTE_CHARS_MAX, Line, Sheet, by_chance, name, spread
 from cheetah.bench.units import MIB
 from cheetah.page.visible import plain
 
@@ -31,6 +31,9 @@ class Verdict(StrEnum):
     """At least one side was, and they differ."""
     ONLY_A = "only in A"
     ONLY_B = "only in B"
+
+
+BEYOND = (Verdict.FASTER, Verdict.SLOWER, Verdict.BETTER, Verdict.WORSE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,9 +110,11 @@ class Comparison:
             unit = "MiB/s" if shown[0].unit == BYTES_PER_S else shown[0].unit
             lines.append(Line(f"{key[0]}: {plain(shown[0].what, 120)} ({name(unit)})", ("",) * len(_HEADS), "group"))
             lines += [Line(f"  {name(row.contender)}", _cells(row)) for row in shown]
+        told = [row for row in self.rows if row.verdict() in BEYOND]
+        chance = by_chance((len(row.a), len(row.b)) for row in told)
         notes = [f"note: {plain(warning, NOTE_CHARS_MAX)}" for warning in self.warnings]
         legend = [] if self.rows else ["there is no figure in either"]
-        return Sheet("A and B: median [lowest – highest]", _HEADS, tuple(lines), (*legend, *notes), frozenset({3}))
+        return Sheet("A and B: median [lowest – highest]", _HEADS, tuple(lines), (*legend, *chance, *notes), frozenset({3}))
 
 
 def _cells(row: Row) -> tuple[str, ...]:

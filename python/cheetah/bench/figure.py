@@ -1,6 +1,7 @@
 """A figure: what was measured, of whom, and what it had to reach."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -77,6 +78,17 @@ class Figure:
 def drowned(some: Sequence[float], others: Sequence[float]) -> bool:
     """Whether the spread drowns the difference: what was measured of the one overlaps with what was of the other."""
     return min(some) <= max(others) and min(others) <= max(some)
+
+
+CHANCE_MAX = 0.02
+"""Above that, a difference beyond the spread is no proof."""
+
+
+def chance(rounds: int, others: int) -> float:
+    """How often two of the same, measured so many times each, differ beyond the spread by mere chance: 0.1 for three
+    and three, 0.008 for five and five. That is counted out, whatever the distribution: all of one above all of the other,
+    or below, of all orders that are possible."""
+    return min(2 / math.comb(rounds + others, rounds), 1.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 import dataclasses
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cheetah.bench import results
 from cheetah.bench.cells import Cell, Grid, Ratio, Storage, size
-from cheetah.bench.figure import Figure
+from cheetah.bench.figure import CHANCE_MAX, Figure, chance
 from cheetah.bench.notes import Notes
 from cheetah.bench.results import Part
 from cheetah.bench.units import MIB, short
@@ -130,8 +130,25 @@ def _sheet(
         for one in ratios:
             if one and (one.once or one.drowned):
                 legend[LEGEND["once" if one.once else "drowned"]] = None
+        if any(one and not one.once and not one.drowned for one in ratios):
+            legend.update(dict.fromkeys(by_chance(_pairs(storage, cells))))
     numbered = [f"{number}  {plain(sentence, NOTE_CHARS_MAX)}" for number, sentence in notes.items()]
     return Sheet(title, tuple(heads), tuple(lines), (*legend, *numbered))
+
+
+def by_chance(pairs: Iterable[tuple[int, int]]) -> Iterator[str]:
+    """What to know of differences beyond the spread where there were few rounds: `pairs` of their numbers."""
+    rarest = max((chance(*pair) for pair in pairs), default=0.0)
+    if rarest > CHANCE_MAX:
+        yield f"with so few repetitions, 1 in {1 / rarest:.0f} figures would differ beyond the spread by mere chance; take five"
+
+
+def _pairs(storage: Storage, cells: Sequence[Cell]) -> Iterator[tuple[int, int]]:
+    """How often a cell and that of the baseline were measured, where a difference is told."""
+    for cell in cells:
+        ratio = storage.ratio(cell)
+        if ratio and not ratio.once and not ratio.drowned:
+            yield len(cell.values), len(storage.cell(cell.step, cell.state, storage.baseline).values)
 
 
 def _cell(cell: Cell, notes: Notes, spread_in_cells: bool) -> str:
