@@ -15,6 +15,10 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
+/// Memory for requests under way, of all clients together: with what is read ahead it is what the export takes. Clients
+/// on links that need more are few, and one that waits for its turn loses nothing but time.
+const REQUEST_BYTES_MAX: usize = 33 << 20;
+
 /// What `export` is told.
 #[derive(Debug, clap::Args)]
 #[command(about = "Serve a drive or an image over NBD")]
@@ -68,9 +72,10 @@ async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<
         "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
     });
     ui.answer(format_args!("{}, {size}, is served at {uri}", args.source), &value);
+    let config = ServerConfig { memory_bytes_max: REQUEST_BYTES_MAX, ..ServerConfig::default() };
     tokio::select! {
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
-        ended = serve(listener, Arc::new(only), ServerConfig::default()) => ended.context("serving ended"),
+        ended = serve(listener, Arc::new(only), config) => ended.context("serving ended"),
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
             opened.device.flush().await.context("what was written may not have arrived")
