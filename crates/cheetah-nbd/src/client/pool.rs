@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 /// Smaller buffers come and go cheaply.
 const BUFFER_LEN_MIN: usize = 64 << 10;
 /// The most memory kept for all clients of this process, in bytes.
-const KEPT_LEN_MAX: usize = 16 << 20;
+const KEPT_LEN_MAX: usize = 8 << 20;
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), len: 0 });
 
