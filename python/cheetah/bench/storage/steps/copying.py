@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from cheetah.bench.storage import mounts
 from cheetah.bench.storage.steps.step import Base, Command, NotReached, Place
 
 
@@ -20,8 +21,8 @@ class Copy(Base):
         return ()
 
     def inputs(self, place: Place) -> Sequence[Path]:
-        """The image, elsewhere."""
-        return (place.source,)
+        """The image, elsewhere; not where it is in memory for good."""
+        return () if _in_memory(place) else (place.source,)
 
     def outputs(self, place: Place) -> Sequence[Path]:
         """The copy."""
@@ -29,12 +30,19 @@ class Copy(Base):
 
     def commands(self, place: Place) -> Sequence[Command]:
         """One."""
-        if not place.source.exists():
+        if not place.source.is_file():
             raise NotReached(f"the image {place.source} is gone")
         return (Command(("cp", "--sparse=never", "--reflink=never", "--", str(place.source), str(place.image))),)
 
     def warnings(self, place: Place) -> Sequence[str]:
-        """That one device does both, where it does."""
+        """Where reading the image may count."""
+        if _in_memory(place):
+            return ("the image is read from a file system in memory (tmpfs): this is the writing alone",)
         if os.stat(place.source).st_dev == os.stat(place.directory).st_dev:
             return ("the image lies on the target's own file system, which reads it while it writes the copy",)
         return ()
+
+
+def _in_memory(place: Place) -> bool:
+    mount = mounts.of(place.source)
+    return mount is not None and mount.fs in ("tmpfs", "ramfs")

@@ -1,0 +1,103 @@
+"""The harness beside the hand: the same command on the same file, in turns, timed by the shell's `time`, or by fio."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from bench.scratch import drop_caches
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.process import run
+from cheetah.bench.rounds import interleave
+from cheetah.bench.storage import turn
+from cheetah.bench.storage.directory import DirectoryTarget, Room
+from cheetah.bench.storage.sample import COLD, WARM, Outcome, Sample
+from cheetah.bench.storage.steps import Place
+from cheetah.bench.units import MIB
+
+OURS, BY_HAND = "cheetah bench", "by hand"
+LIMIT_S = 600
+TIME = ["bash", "-c", 'TIMEFORMAT=%3R; time "$@"', "time"]
+
+
+def sample_of(step, ready, place, state=COLD):
+    """The step, as the harness measures it."""
+    sample = turn.take(Sample("disk", step.key, state, 1, Outcome.DONE), step, ready, place, LIMIT_S)
+    if sample.outcome is not Outcome.DONE:
+        raise BenchError(f"{step.key}: {sample.problem}")
+    return sample
+
+
+def timed_by_hand(argv, out, cold):
+    """Seconds of a command, with caches dropped or with its file read just before, by bash's `time`."""
+    if cold:
+        drop_caches()
+    else:
+        subprocess.run(["cat", argv[-1]], stdout=subprocess.DEVNULL, check=True)
+    with open(out, "wb") as file:
+        done = subprocess.run([*TIME, *argv], stdout=file, stderr=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S)
+    return float(done.stderr.split()[-1])
+
+
+def times(step, ready, place, rounds, state):
+    """A tool's time, both ways."""
+    [out] = step.outputs(place)
+    argv = [step.key, *(["-a", "-t", "d"] if step.key == "strings" else []), str(place.image)]
+    return interleave(f"{step.key}, {state}", rounds, {
+        OURS: lambda: {"seconds": sample_of(step, ready, place, state).tool_s},
+        BY_HAND: lambda: {"seconds": timed_by_hand(argv, out, state == COLD)},
+    }, "seconds")
+
+
+def rates(step, ready, place, rounds, file_bytes):
+    """fio's rate, both ways; the file is there."""
+    file = place.directory / "by-hand.dat"
+    file.write_bytes(os.urandom(file_bytes))
+    argv = ["fio", "--name=hand", f"--filename={file}", "--rw=read", "--bs=1m", "--ioengine=psync", "--direct=1",
+            "--thread", "--output-format=json"]
+
+    def by_hand():
+        drop_caches()
+        printed = run(argv)
+        return {"rate": json.loads(printed[printed.index("{"):])["jobs"][0]["read"]["bw_bytes"] / MIB}
+
+    found = interleave(step.key, rounds, {
+        OURS: lambda: {"rate": sample_of(step, ready, place).bytes_per_s / MIB}, BY_HAND: by_hand,
+    })
+    file.unlink()
+    return found
+
+
+def agreement(key, what, unit, found, metric, better):
+    """Two figures: both beside each other, and how far their medians are apart beside how far each spreads."""
+    samples = {name: [one[metric] for one in rounds] for name, rounds in found.items()}
+    beside = Figure(f"storage/hand/{key}", what, unit, OURS, samples, better)
+    apart = abs(beside.median(OURS) - beside.median(BY_HAND))
+    spread = max(max(values) - min(values) for values in samples.values())
+    within = {"distance of the medians": [apart], "the wider spread": [spread]}
+    return [beside, Figure(f"storage/agree/{key}", f"{what}: within the spread", unit, "distance of the medians",
+                           within, "lower", 1.0)]
+
+
+def checks(scratch, settings, source, steps):
+    """The figures, on this machine's disk."""
+    rounds = settings.rounds if settings.quick else 3 * settings.rounds
+    by_key = {step.key: step for step in steps}
+    target = DirectoryTarget("disk", Path(scratch.disk_dir), Path(scratch.dir), source.stat().st_size, Room())
+    figures = []
+    with target.enter(3 * source.stat().st_size) as ready:
+        place = Place(ready.directory, source)
+        sample_of(by_key["copy"], ready, place)
+        for key, state in (("md5sum", WARM), ("md5sum", COLD), ("strings", COLD)):
+            found = times(by_key[key], ready, place, rounds, state)
+            figures += agreement(f"{key}-{state}", f"{key}, {state}", "s", found, "seconds", "lower")
+            if state == WARM:
+                samples = {name: [one["seconds"] for one in rounds_] for name, rounds_ in found.items()}
+                figures.append(Figure("storage/cost/time", "md5sum from memory, under the harness and without it", "s", OURS,
+                                      samples, "lower", 1.01))
+        read = next(step for step in steps if step.key.startswith("fio/read/"))
+        size = MIB * int(read.key.split("/")[2].removesuffix("MiB"))
+        found = rates(read, ready, place, rounds, size)
+        figures += agreement("fio-read", read.title, "MiB/s", found, "rate", "higher")
+    return figures
