@@ -37,11 +37,19 @@ def _memory() -> str:
     return f"{int(total.group(1)) / (1 << 20):.1f} GiB" if total else "?"
 
 
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.system()
+
+
 def describe(programs: Iterable[tuple[str, Sequence[str]]] = ()) -> dict[str, str]:
     """The description, as a dictionary of lines; of each program its name and how to ask for its version."""
     machine = {
         "processor": _cpu(),
         "memory": _memory(),
+        "system": _system(),
         "kernel": platform.release(),
         "TCP": _read("/proc/sys/net/ipv4/tcp_congestion_control").strip(),
         "python": platform.python_version(),
