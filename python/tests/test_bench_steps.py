@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import MIB, PATIENCE_S, noise, program, run
 
-from cheetah.bench.failure import BenchError
+from cheetah.bench.failure import Misuse
 from cheetah.bench.storage.settings import Extent, Settings
 from cheetah.bench.storage.steps import NotReached, Place, Skipped, Step, described, need_bytes, steps
 
@@ -195,7 +195,7 @@ def test_what_a_step_needs_comes_with_it() -> None:
     """Nobody has to know that an archive takes a recovery, and that a copy."""
     assert [one.key for one in chosen("tar")] == ["copy", "tsk_recover", "tar"]
     assert [one.key for one in chosen("fio/read/16MiB/4KiB")] == ["fio/read/16MiB/4KiB"]
-    with pytest.raises(BenchError, match="there is no step md6sum; there are copy, md5sum"):
+    with pytest.raises(Misuse, match="there is no step md6sum; there are copy, md5sum"):
         chosen("md6sum")
 
 

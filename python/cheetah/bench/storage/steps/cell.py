@@ -1,6 +1,8 @@
 """One cell of the matrix: files of one size, read or written in records of one size, in one order."""
 
 import dataclasses
+import errno
+import functools
 import mmap
 import os
 from collections.abc import Sequence
@@ -108,8 +110,12 @@ class Cell(Base):
         return ("fio", "--output-format=json", *job, *again)
 
 
+@functools.lru_cache(maxsize=128)
 def takes_direct(directory: Path) -> bool:
-    """Whether files there can be read and written past the page cache."""
+    """Whether files there can be read and written past the page cache. OSError where they cannot be written at all.
+
+    Directories of ours have a name of their own, so that it is asked once for each.
+    """
     path = directory / ".direct"
     page = mmap.mmap(-1, DIRECT_RECORD_BYTES)
     try:
@@ -118,7 +124,9 @@ def takes_direct(directory: Path) -> bool:
             return os.pwrite(file, page, 0) == os.preadv(file, [page], 0) == DIRECT_RECORD_BYTES
         finally:
             os.close(file)
-    except OSError:
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            raise
         return False
     finally:
         path.unlink(missing_ok=True)

@@ -47,7 +47,9 @@ class Command:
 def full(place: Place, tool: str) -> str:
     """The complaint about a tool that keeps to itself what it could not write, if the target is full; else ""."""
     space = os.statvfs(place.directory)
-    if space.f_bfree * space.f_frsize >= FULL_BELOW_BYTES:
+    # The blocks that only root may have are not there for others.
+    blocks = space.f_bfree if os.geteuid() == 0 else space.f_bavail
+    if blocks * space.f_frsize >= FULL_BELOW_BYTES:
         return ""
     return f"the target is full, and {tool} does not say what it could not write"
 
