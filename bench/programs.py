@@ -22,6 +22,10 @@ PROGRAMS = (
     ("tcpdump", ["tcpdump", "--version"]),
     ("The Sleuth Kit", ["fls", "-V"]),
     ("scalpel", ["scalpel", "-V"]),
+    ("foremost", ["foremost", "-V"]),
+    ("cp, md5sum", ["md5sum", "--version"]),
+    ("strings", ["strings", "--version"]),
+    ("tar", ["tar", "--version"]),
 )
 
 
