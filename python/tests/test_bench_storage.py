@@ -133,3 +133,20 @@ def test_a_target_that_fills_up_is_said_of_the_step(ext4: Path, tmp_path: Path, 
     assert told["md5sum"][0] == "not reached"
     assert "copy" in told["md5sum"][1]
     assert sorted(path.name for path in busy.iterdir()) == ["lost+found", "others"]
+
+
+def test_a_tool_that_keeps_a_read_error_to_itself_is_not_taken_for_a_fast_one(ext4: Path, tmp_path: Path) -> None:
+    """Here what it was to read is cut short under it; its exit code is 0."""
+    target, folder = tmp_path / "target", tmp_path / "bin"
+    target.mkdir()
+    folder.mkdir()
+    tool = folder / "strings"
+    tool.write_text(f'#!/bin/sh\nfor image; do :; done\nexec {shutil.which("head")} -c 1000000 "$image"\n')
+    tool.chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    run_ = measure(ext4, tmp_path / "out", f"here={target}", "--steps", "copy,strings,md5sum", path=path)
+    told = run_.outcomes("here")
+    assert run_.code == 1
+    assert told["strings"][0] == "failed"
+    assert "read fails" in told["strings"][1]
+    assert told["md5sum"][0] == "done"

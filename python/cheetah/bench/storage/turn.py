@@ -10,6 +10,7 @@ from cheetah.bench.storage import cache, measure, tool
 from cheetah.bench.storage.sample import COLD, Outcome, Sample
 from cheetah.bench.storage.steps.step import NotReached, Place, Skipped, Step
 from cheetah.bench.storage.target import Ready
+from cheetah.bench.units import MIB
 
 RESIDENT_SHARE_MAX = 0.01
 """More than that of its inputs in memory, and a step was not cold."""
@@ -63,9 +64,20 @@ def _judged(sample: Sample, step: Step, place: Place, printed: str) -> Sample:
     """With what the step makes of what its tools printed."""
     if sample.outcome is not Outcome.DONE:
         return sample
-    if failure := step.failure(place, printed):
+    if failure := step.failure(place, printed) or _unread(sample, step, place):
         return dataclasses.replace(sample, outcome=Outcome.FAILED, problem=failure)
     return dataclasses.replace(sample, bytes_per_s=step.rate(printed))
+
+
+def _unread(sample: Sample, step: Step, place: Place) -> str:
+    """That a tool has read less than it had to, where that is known."""
+    least_bytes = step.least_read_bytes(place)
+    if sample.read_bytes is None or sample.read_bytes >= least_bytes:
+        return ""
+    return (
+        f"{step.tools[0]} read {sample.read_bytes / MIB:,.1f} of {least_bytes / MIB:,.1f} MiB, and said nothing: it ends so"
+        " when a read fails"
+    )
 
 
 def remove(paths: Iterable[Path], place: Place) -> None:

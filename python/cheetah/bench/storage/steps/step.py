@@ -100,6 +100,10 @@ class Step(Protocol):
         """Why it has failed although its exit code was good, a sentence; "" where it has not. Asked after it, with what
         it printed: some tools do not tell otherwise."""
 
+    def least_read_bytes(self, place: Place) -> int:
+        """What its tools have read when they are done with all of it, of tools that do not tell when a read fails; a
+        step that ended early would look like a fast one. 0 for all others. Asked after it."""
+
     def warnings(self, place: Place) -> Sequence[str]:
         """What whoever reads its figures has to know of them, here: a sentence each."""
 
@@ -132,6 +136,10 @@ class Base:
     def failure(self, place: Place, printed: str) -> str:
         """Its exit code is to be believed."""
         return ""
+
+    def least_read_bytes(self, place: Place) -> int:
+        """Its exit code is to be believed."""
+        return 0
 
     def warnings(self, place: Place) -> Sequence[str]:
         """Nothing to be said."""

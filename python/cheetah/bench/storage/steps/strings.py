@@ -28,3 +28,7 @@ class Strings(Base):
     def failure(self, place: Place, printed: str) -> str:
         """It ends with 0 also where it could not write."""
         return full(place, "strings")
+
+    def least_read_bytes(self, place: Place) -> int:
+        """The image: it ends with 0 also where a read failed."""
+        return place.image.stat().st_size
