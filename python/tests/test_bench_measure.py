@@ -13,7 +13,7 @@ import pytest
 from bench_fakes import tmp_path as tmp_path
 from conftest import MIB, PATIENCE_S
 
-from cheetah.bench.storage import counters, measure, tool
+from cheetah.bench.storage import counters, measure, quiet, tool
 from cheetah.bench.storage.counters import Counters
 from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.steps import Command
@@ -201,6 +201,23 @@ def test_shares_are_of_the_time_between_two_readings() -> None:
     assert busy == {
         "tool": 0.7, "processors": 0.25, "stolen": 0.01, "device": 0.5, "io stalled": 0.25, "network": 0.8
     }  # fmt: skip
+
+
+def test_a_machine_that_is_not_quiet_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Counters(100.0, None, None, None, 1000, 0, 5000, {"io": 1.0}, {})
+    busy = Counters(101.0, None, None, None, 1100, 0, 5200, {"io": 1.02}, {})
+    readings = iter([before, busy, before, before])
+    monkeypatch.setattr(counters, "read", lambda device: next(readings))
+    assert quiet.disturbance(0).endswith("measured: its processors were busy for 50% of the time")
+    assert quiet.disturbance(0) == ""
+
+
+def test_loopback_is_no_network() -> None:
+    before = counters.read(None)
+    moved = {"lo": (10**9, 10**9), "eth0": (5, 7)}
+    then = Counters(**{**vars(before), "network_bytes": {"lo": (0, 0), "eth0": (0, 0)}})
+    assert counters.network_bytes(then, Counters(**{**vars(before), "network_bytes": moved})) == 7
+    assert counters.network_bytes(then, Counters(**{**vars(before), "network_bytes": {"lo": (9, 9)}})) is None
 
 
 def test_counters_that_a_kernel_does_not_have_are_left_out() -> None:

@@ -18,7 +18,7 @@ from conftest import PATIENCE_S, program, run
 
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
-from cheetah.bench.storage import cache, progress
+from cheetah.bench.storage import cache, progress, quiet
 from cheetah.bench.storage.progress import Event
 from cheetah.bench.storage.run import GO_ON
 from cheetah.bench.storage.steps import Place
@@ -28,8 +28,10 @@ HANGS = "import time; time.sleep(600)"
 
 
 @pytest.fixture(autouse=True)
-def _others_keep_their_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    # They keep their caches, and it is not looked for long what they do.
     monkeypatch.setattr(cache, "_DROP", "/nonexistent/drop_caches")
+    monkeypatch.setattr(quiet, "LOOK_S", 0.05)
 
 
 def is_clean(*targets: Directory) -> bool:

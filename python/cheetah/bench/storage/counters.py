@@ -104,10 +104,24 @@ def bottleneck(busy: Mapping[str, float], processors: int) -> str:
     return "unclear"
 
 
+def network_bytes(before: Counters, after: Counters) -> int | None:
+    """The most that went over one interface in one direction; None where there is none but loopback."""
+    moved = [
+        now - then
+        for name, counted in after.network_bytes.items()
+        if name in before.network_bytes and name != "lo"
+        for now, then in zip(counted, before.network_bytes[name], strict=True)
+    ]
+    return max(moved, default=None)
+
+
 def links() -> dict[str, float]:
-    """What the machine's network interfaces take, in bytes a second, as far as they tell."""
+    """What the machine's network cards take, in bytes a second, as far as they tell. What interfaces without a card say
+    of themselves is made up."""
     rates = {}
     for interface in Path("/sys/class/net").iterdir():
+        if not (interface / "device").exists():
+            continue
         with contextlib.suppress(OSError, ValueError):
             megabits = int((interface / "speed").read_text())
             if megabits > 0:

@@ -1,6 +1,7 @@
 """Programs kept in memory, so that dropping the caches for a step does not have its tool read from the system's disk."""
 
 import contextlib
+import functools
 import mmap
 import re
 import shutil
@@ -32,6 +33,7 @@ def held(programs: Iterable[str]) -> Iterator[None]:
         yield
 
 
+@functools.lru_cache
 def _libraries(program: str) -> list[Path]:
     try:
         told = subprocess.run(

@@ -10,9 +10,12 @@ from cheetah.bench.storage import cache, counters, tool
 from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.steps.step import Command
 from cheetah.bench.storage.target import Ready
+from cheetah.bench.units import MIB
 
 STOLEN_SHARE = 0.1
 """From here on it is said that the host of a virtual machine took processor time."""
+MOVED_TIMES, MOVED_BYTES = 2, 16 * MIB
+"""What the target's device may move of what the tool asked for, before it is said."""
 HARNESS_SHARE = 0.01
 """What we may cost, of the tool's time and bytes."""
 HARNESS_CPU_S = 0.05
@@ -72,7 +75,7 @@ def _measured(
         harness_cpu_s=round(then.cpu_s - ourselves.cpu_s + sum(ran.harness_cpu_s for ran in [*rans, flushed]), 6),
         harness_bytes=then.moved_bytes - ourselves.moved_bytes,
     )
-    return _judged(sample), "".join(ran.printed for ran in rans)
+    return _judged(sample), "".join(ran.printed + ran.complaint for ran in rans)
 
 
 class _Bad(Exception):
@@ -145,6 +148,7 @@ def _filled(
         written_bytes=_sum([ran.written_bytes for ran in rans]),
         device_read_bytes=_difference(before.device_read_bytes, after.device_read_bytes),
         device_written_bytes=_difference(before.device_written_bytes, after.device_written_bytes),
+        network_bytes=counters.network_bytes(before, after),
         busy=busy,
         bottleneck=counters.bottleneck(busy, counters.processors()),
     )
@@ -155,6 +159,13 @@ def _judged(sample: Sample) -> Sample:
     said = list(sample.warnings)
     if sample.busy.get("stolen", 0.0) >= STOLEN_SHARE:
         said.append(f"the host took {sample.busy['stolen']:.0%} of this machine's processor time")
+    asked_bytes = (sample.read_bytes or 0) + (sample.written_bytes or 0)
+    moved_bytes = (sample.device_read_bytes or 0) + (sample.device_written_bytes or 0)
+    if moved_bytes > MOVED_TIMES * asked_bytes + MOVED_BYTES:
+        said.append(
+            f"the target's device moved {moved_bytes / MIB:,.0f} MiB, and the tool asked for {asked_bytes / MIB:,.0f} MiB: "
+            "others were at work on it, or more was read ahead than was used"
+        )
     if sample.harness_cpu_s > max(HARNESS_CPU_S, HARNESS_SHARE * (sample.seconds or 0.0)):
         said.append(f"measuring cost {sample.harness_cpu_s:.2f} s of a processor itself")
     return dataclasses.replace(sample, warnings=tuple(said))

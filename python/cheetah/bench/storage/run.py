@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cheetah.bench.rounds import in_turns
-from cheetah.bench.storage import cache, held, measure, part, turn
+from cheetah.bench.storage import cache, held, measure, part, quiet, turn
 from cheetah.bench.storage.entered import Entered, entered
 from cheetah.bench.storage.journal import Journal
 from cheetah.bench.storage.progress import Event, Tell
@@ -119,6 +119,8 @@ class Run:
             self._warn(NOT_ALL_DROPPED)
         if not self._left:
             return
+        if noise := quiet.disturbance():
+            self._warn(noise)
         wanted = {one.target for one in self._left}
         targets = [target for target in self._targets if target.name in wanted]
         around = entered(targets, need_bytes, lambda name: self._say("entering", target=name), self._warn)

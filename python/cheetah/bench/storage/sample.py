@@ -47,6 +47,8 @@ class Sample:
     device_read_bytes: int | None = None
     """What the device of the target moved, whoever had it do so."""
     device_written_bytes: int | None = None
+    network_bytes: int | None = None
+    """The most that went over one network interface in one direction, whoever sent it; loopback does not count."""
     resident_share_before: float | None = None
     """Of the step's inputs, how much was in memory when it began: 0 to 1."""
     bytes_per_s: float | None = None
