@@ -190,11 +190,14 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def test_a_drive_that_cannot_be_made_is_a_sentence(own_tmp: Path) -> None:
+def test_a_drive_that_cannot_be_made_is_a_sentence(own_tmp: Path, nodes: str) -> None:
     with pytest.raises(BenchError, match="GiB of memory, and"), drive(own_tmp, 3).enter(1 << 50):
         pass
     nowhere = DriveTarget("nowhere", DrivePlan("stripe", 64 << 10, ("127.0.0.1:1",)), "ext4", own_tmp, MIB)
-    with pytest.raises(BenchError, match=r"127\.0\.0\.1:1"), nowhere.enter(NEED):
+    with pytest.raises(BenchError, match=r"^cheetah create: .*cannot connect"), nowhere.enter(NEED):
+        pass
+    small = DriveTarget("small", DrivePlan("stripe", 64 << 10, tuple(nodes.split(","))), "ext4", own_tmp, MIB)
+    with pytest.raises(BenchError, match=r"^cheetah create: not enough memory"), small.enter(512 * MIB):
         pass
     assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
 

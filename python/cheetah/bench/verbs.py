@@ -61,8 +61,11 @@ def binary() -> str:
 
 
 def call(argv: Sequence[str], enter: Enter = list) -> dict[str, Any]:
-    """Runs a verb to its end and returns what it answered."""
-    return last_json(run(enter([binary(), "--json", *argv])))
+    """Runs a verb to its end and returns what it answered. BenchError with its own sentence where it failed."""
+    answer = last_json(run(enter([binary(), "--json", *argv]), check=False))
+    if not answer or "error" in answer:
+        raise BenchError(f"cheetah {argv[0]}: {answer.get('error', 'it ended without an answer')}")
+    return answer
 
 
 def _json_lines(printed: str) -> Iterator[dict[str, Any]]:
@@ -88,7 +91,13 @@ def serve(scratch: Holder, name: str, argv: Sequence[str], enter: Enter = list) 
     def ready() -> dict[str, Any] | None:
         return next((line for line in _json_lines(process.printed()) if line.get("event") == "ready"), None)
 
-    process.wait_until(ready, "word that it is ready")
+    try:
+        process.wait_until(ready, "word that it is ready")
+    except BenchError:
+        said = last_json(process.printed()).get("error")
+        if said is None:
+            raise
+        raise BenchError(f"{name}: {said}") from None
     return process, ready() or {}
 
 
