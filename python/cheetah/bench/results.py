@@ -23,7 +23,7 @@ from cheetah.page.visible import plain
 
 FORMAT = "cheetah-bench-1"
 JSON, CSV = "results.json", "results.csv"
-SIZE_MAX_BYTES = 256 * MIB
+SIZE_MAX_BYTES = 128 * MIB
 PARTS_MAX = 200
 
 Part = dict[str, Any]
