@@ -2,18 +2,19 @@
 
 import itertools
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from cheetah.bench import results
-from cheetah.bench.cells import Storage
+from cheetah.bench.cells import Grid, Storage
 from cheetah.bench.figure import Figure
 from cheetah.bench.report import charts, number, verdict
 from cheetah.bench.report.number import Number
 from cheetah.bench.report.remarks import Remarks
-from cheetah.bench.report.rows import Rows
+from cheetah.bench.report.rows import Rows, Shown
 from cheetah.bench.results import Part, Results
 from cheetah.bench.units import short
 from cheetah.page import document, units
@@ -21,6 +22,10 @@ from cheetah.page import document, units
 REPORT = "report.html"
 ABOUT_MACHINE = ("processor", "memory", "kernel")
 """What stands in the head; the rest at the end."""
+
+FEW_CELLS = 9
+"""Of the matrix, that are shown as a table like the seed's."""
+Row = tuple[str, list[Shown]]
 
 Json = dict[str, Any]
 _UNSAID: Json = {
@@ -44,7 +49,13 @@ def write(found: Results, out: Path) -> Path:
 def render(found: Results) -> str:
     """The page. The same results give the same text."""
     templates = document.environment("cheetah.bench.report")
-    templates.filters.update(html=number.html, name=number.name, listed=number.listed, next=next)
+    templates.filters.update(
+        html=number.html,
+        name=number.name,
+        listed=number.listed,
+        next=next,
+        title_of=lambda step, storage: storage.title(step),
+    )
     style = document.style(document.text(templates, "style.css"))
     stored = [_storage(_UNSAID | part) for part in found.parts if part.get("samples")]
     others = [_other(_UNSAID | part) for part in found.parts if not part.get("samples")]
@@ -70,6 +81,8 @@ def _storage(part: Part) -> Json:
     remarks = Remarks(storage)
     rows = Rows(storage, remarks)
     tables, cells = storage.tables(), list(storage.cells())
+    grids = storage.grids()
+    few = sum(len(grid.steps(storage)) for grid in grids) <= FEW_CELLS
     warnings, drowned = remarks.beside(part["warnings"])
     timed = list(dict.fromkeys(step for table in tables for step in table.steps))
     return {
@@ -85,11 +98,21 @@ def _storage(part: Part) -> Json:
         "asked": len(cells),
         "samples": sum(len(cell.samples) for cell in cells),
         "cost": _cost(storage),
-        "tables": [(table, list(rows.seeds(table))) for table in tables],
+        "tables": [(table, list(rows.seeds(table.steps, table.state))) for table in tables],
         "profiles": charts.speed_ups(storage, tables),
         "steps": [(storage.steps[step], list(rows.details(step, _states(storage, step)))) for step in timed],
-        "grids": [(grid, list(rows.matrix(grid))) for grid in storage.grids()],
+        "few": _few(storage, rows, grids) if few else [],
+        "grids": [] if few else [(grid, list(rows.matrix(grid))) for grid in grids],
     }
+
+
+def _few(storage: Storage, rows: Rows, grids: Sequence[Grid]) -> list[tuple[str, list[str], list[Row]]]:
+    """A small matrix: for each state a table like the seed's."""
+    made = []
+    for state in dict.fromkeys(grid.state for grid in grids):
+        steps = [step for grid in grids if grid.state == state for step in grid.steps(storage)]
+        made.append((state, steps, list(rows.seeds(steps, state))))
+    return made
 
 
 def _image(storage: Storage) -> str:

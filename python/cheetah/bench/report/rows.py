@@ -3,11 +3,11 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from cheetah.bench.cells import Cell, Grid, Ratio, Storage, Table
+from cheetah.bench.cells import Cell, Grid, Ratio, Storage
 from cheetah.bench.report import charts
 from cheetah.bench.report.number import Number
 from cheetah.bench.report.remarks import Remarks
@@ -65,7 +65,9 @@ class Rows:
     def __init__(self, storage: Storage, remarks: Remarks) -> None:
         self._storage = storage
         self._remarks = remarks
-        self._first = {id(one.first) for table in storage.tables() for one in won(storage, table) if one.clear}
+        compared = [(list(table.steps), table.state) for table in storage.tables()]
+        compared += [(grid.steps(storage), grid.state) for grid in storage.grids()]
+        self._first = {id(one.first) for steps, state in compared for one in won(storage, steps, state) if one.clear}
 
     def shown(self, cell: Cell, most: float) -> Shown:
         """A cell beside others, of which the slowest took `most`."""
@@ -86,11 +88,11 @@ class Rows:
             id(cell) in self._first,
         )
 
-    def seeds(self, table: Table) -> Iterator[tuple[str, list[Shown]]]:
+    def seeds(self, steps: Sequence[str], state: str) -> Iterator[tuple[str, list[Shown]]]:
         """The seed's table, a row for each target."""
-        most = {step: self._most(step, [table.state]) for step in table.steps}
+        most = {step: self._most(step, [state]) for step in steps}
         for target in self._storage.targets:
-            row = [self.shown(self._storage.cell(step, table.state, target), most[step]) for step in table.steps]
+            row = [self.shown(self._storage.cell(step, state, target), most[step]) for step in steps]
             if any(one.cell.samples for one in row):
                 yield target, row
 

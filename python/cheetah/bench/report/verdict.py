@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from cheetah.bench.cells import Cell, Ratio, Storage, Table
-from cheetah.bench.figure import Figure, drowned
+from cheetah.bench.figure import CHANCE_MAX, Figure, chance, drowned
 from cheetah.bench.report.number import Number, Piece, Sentence
 from cheetah.page.units import clock
 from cheetah.page.visible import plain
@@ -61,12 +61,8 @@ def of_figures(figures: Sequence[Figure]) -> Verdict:
     return Verdict("whole" if all(met) else "gaps", (f"{sum(map(bool, met))} of {len(met)} bars met.",))
 
 
-def won(storage: Storage, table: Table) -> list[Won]:
-    """Of each step in which at least two were measured."""
-    return _won(storage, table.steps, table.state)
-
-
-def _won(storage: Storage, steps: Sequence[str], state: str) -> list[Won]:
+def won(storage: Storage, steps: Sequence[str], state: str) -> list[Won]:
+    """Of each of these steps in which at least two were measured."""
     made = []
     for step in steps:
         cells = [cell for target in storage.targets if (cell := storage.cell(step, state, target)).values]
@@ -84,7 +80,7 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
         return ("Nothing was measured.",)
     if len(measured) == 1:
         return (f"Measured on {_name(measured.pop())} alone: there is nothing to compare it with.",)
-    found = won(storage, tables[0]) if tables else []
+    found = won(storage, tables[0].steps, tables[0].state) if tables else []
     if not found:
         return ("No step was timed on two targets: see the tables of rates.",)
     once = all(len(one.first.values) < 2 for one in found)
@@ -108,7 +104,7 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
 def _of_table(storage: Storage, table: Table) -> Sentence:
     """A paragraph on a state of the caches."""
     winners: dict[str, list[Won]] = {}
-    found = won(storage, table)
+    found = won(storage, table.steps, table.state)
     for one in found:
         if one.clear:
             winners.setdefault(one.first.target, []).append(one)
@@ -130,7 +126,7 @@ def _of_table(storage: Storage, table: Table) -> Sentence:
     if slower := _slower(storage, table):
         said += [f"Slower than {_name(storage.baseline)} beyond the spread: ", *_listed(slower), ". "]
     said += _together(storage, table, winners)
-    return (f"Caches {_name(table.state)}. ", *said) if said else ()
+    return (f"Caches {plain(table.state, NAME_CHARS_MAX)}. ", *said) if said else ()
 
 
 def _step(storage: Storage, one: Won) -> Sentence:
@@ -155,7 +151,7 @@ def _tied(storage: Storage, tied: Sequence[Won]) -> Sentence:
 
 def _of_rates(storage: Storage) -> Sentence:
     """Who was the fastest in how many cells of the matrix."""
-    found = [one for grid in storage.grids() for one in _won(storage, grid.steps(storage), grid.state)]
+    found = [one for grid in storage.grids() for one in won(storage, grid.steps(storage), grid.state)]
     if not found:
         return ()
     first = collections.Counter(one.first.target for one in found if one.clear)
@@ -204,10 +200,16 @@ def _together(storage: Storage, table: Table, winners: dict[str, list[Won]]) -> 
 def _bounds(storage: Storage) -> Sentence:
     if storage.part.get("quick"):
         return ("A quick run: it shows that everything works, and is not to be quoted.",)
-    rounds = storage.repetitions
+    rounds = storage.rounds
     if rounds < 2:
         return ("Each was measured once. No spread is known, so any of these differences may be chance.",)
-    return (f"This is of {rounds} repetitions on this machine with this image; other machines and images may differ.",)
+    said = f"This is of {rounds} repetitions on this machine with this image; other machines and images may differ."
+    if chance(rounds, rounds) > CHANCE_MAX:
+        said += (
+            f" With so few, equal targets would differ beyond the spread in 1 of {1 / chance(rounds, rounds):.0f} cells by "
+            "mere chance; take five."
+        )
+    return (said,)
 
 
 def _ratio(cell: Cell, ratio: Ratio) -> Number:
@@ -230,7 +232,8 @@ def _names(cells: Sequence[Cell]) -> str:
 
 
 def _name(target: str) -> str:
-    return plain(target, NAME_CHARS_MAX)
+    shown = plain(target, NAME_CHARS_MAX)
+    return f"“{shown}”" if " " in shown else shown
 
 
 def _title(storage: Storage, step: str) -> str:
