@@ -129,6 +129,8 @@ def _bar() -> Iterator[Tell]:
         def tell(event: Event) -> None:
             if event.said:
                 progress.console.print(rich.markup.escape(words(event)))
+            if event.stage in ("note", "done"):
+                return
             text = words(event).partition(": ")[2] if event.stage in ("measuring", "measured") else words(event)
             progress.update(line, description=rich.markup.escape(text), completed=event.done, total=event.total or None)
 

@@ -88,6 +88,7 @@ class Run:
                     self._measure(need_bytes)
                 except KeyboardInterrupt:
                     interrupted = True
+                    self._left = [one for one in self._plan if one.key not in self._journal.taken]
                     self._warn(GO_ON)
         finally:
             self._journal.close()

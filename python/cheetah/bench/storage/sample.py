@@ -40,7 +40,8 @@ class Sample:
     cpu_s: float | None = None
     """User and system time of the tool and of all processes it has waited for."""
     memory_peak_bytes: int | None = None
-    """The most memory that one process of the tool had resident, the largest of them; not their sum."""
+    """The most memory that one process of the tool had resident, the largest of them; not their sum. Below
+    some 10 MiB it is not told apart."""
     read_bytes: int | None = None
     """What the tool asked the kernel for, from wherever it came: also out of pipes and out of the cache."""
     written_bytes: int | None = None
