@@ -10,7 +10,7 @@ from pathlib import Path
 from bench import cheetah
 from bench.scratch import Scratch
 from bench.storage_checks import checks
-from bench.storage_tables import NETWORKS, RATE, kept
+from bench.storage_tables import BASELINE, NETWORKS, RATE, kept
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
@@ -21,7 +21,6 @@ from cheetah.bench.storage.steps import need_bytes, steps
 from cheetah.bench.units import MIB
 from lab.network import Lab
 
-DISK = "disk"
 NODES = 3
 # Name, layout and unit, nodes. On one node there is nothing to stripe over; on two, one unit has to do, but for --full.
 DRIVES = (
@@ -36,7 +35,8 @@ DRIVES = (
 MORE_DRIVES = (("16KiB, 2 nodes", "stripe:16KiB", 2), ("256KiB, 2 nodes", "stripe:256KiB", 2))
 STEPS = ("copy", "md5sum", "strings", "unallocated", "foremost", "tsk_recover", "tar")
 CELLS = ("fio/write/{}/1MiB", "fio/read/{}/1MiB", "fio/random-read/{}/4KiB")
-ROUNDS_MAX = 3
+# What goes over links differs little from one repetition to the next, and takes longest. --full has all rounds.
+ROUNDS_MAX = {"loopback": 3, RATE: 2}
 LIMIT_S = 3600
 SHARE_MARGIN_BYTES = 8 * MIB
 
@@ -60,10 +60,11 @@ def settings_of(settings, out):
 def measured(scratch, settings, source, drives, network, enter=list):
     """Runs `cheetah bench storage` on the disk and the drives, which are (name, target); the part of its results."""
     out = scratch.make_dir("out")
-    argv = [sys.executable, "-m", "cheetah.bench", "storage", f"{DISK}={scratch.disk_dir}"]
+    argv = [sys.executable, "-m", "cheetah.bench", "storage", f"{BASELINE}={scratch.disk_dir}"]
     argv += [f"{name}={target}" for name, target in drives]
     argv += ["--image", str(source), "--steps", chosen_steps(settings.quick), "--out", out]
-    argv += ["--repetitions", str(min(settings.rounds, ROUNDS_MAX)), *(["--quick"] if settings.quick else [])]
+    repetitions = settings.rounds if settings.full else min(settings.rounds, ROUNDS_MAX[network])
+    argv += ["--repetitions", str(repetitions), *(["--quick"] if settings.quick else [])]
     start = time.monotonic()
     print(f"storage, {network}: {1 + len(drives)} targets", flush=True)
     harness = scratch.start(f"cheetah bench storage, {network}", enter(argv))
@@ -77,7 +78,8 @@ def measured(scratch, settings, source, drives, network, enter=list):
     if problem:
         print(f"  {problem}", flush=True)
     part = results.read(Path(out)).part("storage")
-    print(f"  {len(part['samples'])} samples in {time.monotonic() - start:.0f} s", flush=True)
+    part["elapsed_s"] = time.monotonic() - start
+    print(f"  {len(part['samples'])} samples in {part['elapsed_s']:.0f} s", flush=True)
     path = kept(network)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
@@ -142,6 +144,11 @@ def cost(parts):
                 samples["harness"].append(sum(sample[ours] for sample in of_it))
                 samples["tools"].append(sum(sample[key] or 0 for sample in of_it for key in theirs))
         figures.append(Figure(f"storage/cost/{key}", what, unit, "harness", samples, "lower", 0.01))
+    tools_s = [sum(sample["seconds"] or 0 for sample in part["samples"]) for part in parts]
+    between_s = [part["elapsed_s"] - of_tools_s for part, of_tools_s in zip(parts, tools_s)]
+    what = "time of a run in which no tool ran: drives made and destroyed, caches dropped and looked at"
+    samples = {"harness": between_s, "tools": tools_s}
+    figures.append(Figure("storage/cost/between", what, "s", "harness", samples, "lower"))
     return figures
 
 
@@ -153,4 +160,4 @@ def measure(settings):
         chosen = steps(settings_of(settings, scratch.dir))
         parts = {"loopback": over_loopback(scratch, settings, source), RATE: over_links(scratch, settings, source)}
         figures = [figure for network, part in parts.items() for figure in figures_of(part, network)]
-        return [*cost(parts.values()), *checks(scratch, settings, source, chosen), *figures]
+        return [*cost(list(parts.values())), *checks(scratch, settings, source, chosen), *figures]

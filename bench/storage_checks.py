@@ -36,7 +36,8 @@ def timed_by_hand(argv, out, cold):
     else:
         subprocess.run(["cat", argv[-1]], stdout=subprocess.DEVNULL, check=True)
     with open(out, "wb") as file:
-        done = subprocess.run([*TIME, *argv], stdout=file, stderr=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S)
+        done = subprocess.run([*TIME, *argv], stdout=file, stderr=subprocess.PIPE, text=True, check=True,
+                              timeout=LIMIT_S)
     return float(done.stderr.split()[-1])
 
 
@@ -94,9 +95,9 @@ def checks(scratch, settings, source, steps):
             found = times(by_key[key], ready, place, 3 * rounds if state == WARM else rounds, state)
             figures += agreement(f"{key}-{state}", f"{key}, {state}", "s", found, "seconds", "lower")
             if state == WARM:
-                samples = {name: [one["seconds"] for one in rounds_] for name, rounds_ in found.items()}
-                figures.append(Figure("storage/cost/time", "md5sum from memory, under the harness and without it", "s", OURS,
-                                      samples, "lower", 1.01))
+                samples = {name: [one["seconds"] for one in measured] for name, measured in found.items()}
+                what = "md5sum from memory, under the harness and without it"
+                figures.append(Figure("storage/cost/time", what, "s", OURS, samples, "lower", 1.01))
         read = next(step for step in steps if step.key.startswith("fio/read/"))
         size = MIB * int(read.key.split("/")[2].removesuffix("MiB"))
         found = rates(read, ready, place, rounds, size)
