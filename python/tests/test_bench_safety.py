@@ -82,7 +82,7 @@ def test_what_could_not_be_looked_at_is_said(tmp_path: Path, case: Path, monkeyp
         (case / f"file{number}").touch()
     monkeypatch.setattr(safety, "NAMES_MAX", 10)
     (said,) = safety.check(asked(tmp_path, case))
-    assert "only 10 were looked at" in said
+    assert "only the first 10 names" in said
 
 
 def test_nothing_is_written_and_the_exit_code_is_3(tmp_path: Path, case: Path) -> None:
@@ -152,6 +152,14 @@ def test_evidence_on_a_drive_that_is_mounted_is_found(
             # Without its log it is a drive like any other.
             shutil.move(f"{made}.custody", tmp_path / "aside")
             assert safety.check(asked(tmp_path, directory)) == []
+
+
+def test_results_of_all_parts_are_not_put_among_evidence(case: Path) -> None:
+    (case / "disk.E01.custody").write_text("log")
+    argv = [sys.executable, "-m", "cheetah.bench", "--all", "--quick"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=case)
+    assert done.returncode == 3 and "disk.E01.custody" in done.stderr
+    assert list(names(case)) == ["disk.E01.custody"]
 
 
 def test_a_run_does_not_begin_beside_evidence(tmp_path: Path, case: Path) -> None:

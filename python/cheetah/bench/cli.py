@@ -91,6 +91,8 @@ def _part(name: str, words: list[str]) -> int:
 
 
 def _all(words: list[str]) -> int:
+    from cheetah.bench.storage import safety
+
     parser = _parser("cheetah bench --all", "Storage and every part, in one report; options of storage go to storage.")
     _add_part_options(parser)
     options, rest = parser.parse_known_args(words)
@@ -98,6 +100,7 @@ def _all(words: list[str]) -> int:
     if options.rounds and "--repetitions" not in rest:
         flags += ["--repetitions", str(options.rounds)]
     settings = _storage_settings([*rest, "--out", str(options.out), *flags], DEFAULT_TARGETS)
+    safety.check_out(settings)
     gathered = Gathered(options.out, ["cheetah", "bench", ALL, *words], _machine())
     with _kept(gathered):
         try:

@@ -29,8 +29,8 @@ class Looked:
 
     evidence: list[str] = dataclasses.field(default_factory=list)
     """A sentence each, which names the log."""
-    whole: bool = True
-    """Whether all names could be looked at."""
+    missed: str = ""
+    """Why not all names were looked at."""
 
 
 def check(settings: Settings) -> list[str]:
@@ -42,12 +42,17 @@ def check(settings: Settings) -> list[str]:
             continue
         looked = look(target.directory)
         _refuse(looked.evidence, settings.beside_evidence, said)
-        if not looked.whole:
-            said.append(f"{target.directory}: of the names in it only {NAMES_MAX:,} were looked at for custody logs")
-    out = Looked()
+        if looked.missed:
+            said.append(f"{target.directory} was not searched whole for custody logs: {looked.missed}")
+    return list(dict.fromkeys([*said, *check_out(settings)]))
+
+
+def check_out(settings: Settings) -> list[str]:
+    """The same of the folder for the results alone: nothing is written there unasked either."""
+    out, said = Looked(), list[str]()
     _around(_existing(settings.out), out)
     _refuse(out.evidence, settings.beside_evidence, said, "; name another folder for the results with --out")
-    return list(dict.fromkeys(said))
+    return said
 
 
 def _refuse(evidence: list[str], wanted: bool, said: list[str], more: str = "; measure elsewhere") -> None:
@@ -104,16 +109,15 @@ def _within(directory: Path, looked: Looked) -> Path | None:
                 for entry in entries:
                     left -= 1
                     if left < 0:
-                        looked.whole = False
+                        looked.missed = f"only the first {NAMES_MAX:,} names were looked at"
                         return None
                     if entry.is_dir(follow_symlinks=False):
                         if entry.stat(follow_symlinks=False).st_dev == device and not _is_ours(entry):
                             waiting.append(Path(entry.path))
                     elif entry.name.lower().endswith(SUFFIX):
                         return Path(entry.path)
-        except OSError:
-            # What this user cannot look into.
-            looked.whole = False
+        except OSError as error:
+            looked.missed = f"{error.filename or directory}: {error.strerror}"
     return None
 
 
