@@ -249,10 +249,15 @@ print(json.dumps([done.code, done.part]))
     return Measured(*json.loads(printed), [])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_run_that_is_terminated_leaves_nothing(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a", "b")
-    first = interrupted(tmp_path, number, "again")
+    assert interrupted(tmp_path, signal.SIGTERM, "copy").code == 1
+    assert is_clean(*targets)
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    targets = directories(tmp_path, "a", "b")
+    first = interrupted(tmp_path, signal.SIGINT, "again")
     assert first.code == 1 and GO_ON in first.part["warnings"]
     assert is_clean(*targets)
     assert first.outcomes() == {("copy", "a"): ["done"], ("copy", "b"): ["done"], ("again", "a"): ["done"]}
