@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from bench_targets import _own_tmp, as_root, names, with_fuse  # noqa: F401
+from bench_targets import _own_tmp, as_root, names, soon, with_fuse  # noqa: F401
 from conftest import MIB, PATIENCE_S, run
 
 from cheetah.bench import verbs
@@ -130,6 +130,31 @@ def test_evidence_behind_a_loop_device_is_found(tmp_path: Path, case: Path, own_
             assert str(log) in refused(asked(tmp_path, bound))
         finally:
             run("umount", bound)
+
+
+def test_a_partition_of_an_array_of_loop_devices_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /sys has it; few machines that test can make such arrays."""
+    block, devices = tmp_path / "class", tmp_path / "devices"
+    for place in ("loop3/loop3p1", "loop4", "md0/slaves", "md0/md0p2", "nbd5"):
+        (devices / place).mkdir(parents=True)
+        parent, _, child = place.partition("/")
+        for name in filter(lambda name: name and name != "slaves", (parent, child)):
+            block.mkdir(exist_ok=True)
+            if not (block / name).exists():
+                (block / name).symlink_to(devices / (parent if name == parent else place))
+    for part in ("loop3/loop3p1", "md0/md0p2"):
+        (devices / part / "partition").write_text("1")
+    (devices / "md0/slaves/loop3p1").symlink_to(devices / "loop3/loop3p1")
+    (devices / "md0/slaves/loop4").symlink_to(devices / "loop4")
+    monkeypatch.setattr(safety, "BLOCK", block)
+    monkeypatch.setattr(mounts, "loops", lambda: {"loop3": "/evidence/a.raw", "loop4": "/evidence/b.raw"})
+    assert safety._of_device("md0p2") == [Path("/evidence/a.raw"), Path("/evidence/b.raw")]
+    # A drive that is attached: its process was started with the drive file.
+    drive_file = tmp_path / "case42.drive"
+    drive_file.touch()
+    with subprocess.Popen(["cat", "-", drive_file.name], stdin=subprocess.PIPE, cwd=tmp_path) as attached:
+        (devices / "nbd5" / "pid").write_text(f"{attached.pid}\n")
+        assert soon(lambda: safety._of_device("nbd5") == [drive_file])
 
 
 def test_evidence_on_a_drive_that_is_mounted_is_found(

@@ -17,6 +17,7 @@ from cheetah.bench.storage import mounts, work
 from cheetah.bench.storage.settings import Settings
 
 SUFFIX = ".custody"
+BLOCK = Path("/sys/class/block")
 NAMES_MAX = 100_000
 """So many names of a target are looked at, those near its top first."""
 DEPTH_MAX = 16
@@ -156,7 +157,7 @@ def behind(mount: mounts.Mount, depth: int = 0) -> list[Path]:
 
 def _of_device(name: str) -> list[Path]:
     """The files that a block device is on."""
-    place = Path("/sys/class/block") / name
+    place = BLOCK / name
     if (place / "partition").exists():
         return _of_device(place.resolve().parent.name)
     files = [Path(file) for loop, file in mounts.loops().items() if loop == name]
