@@ -77,7 +77,7 @@ PARTS = (
          "`cheetah bench storage` on this machine's disk and on drives over 1, 2 and 3 nodes with ext4, linear and striped, "
          "over loopback and behind links of 1 Gbit/s: 256 MiB of ext4, read from memory by the copy; caches cold, three "
          "repetitions in turns (two over the links). First what the harness itself costs, and how its figures stand "
-         "beside those by hand (`md5sum` and `strings` with bash's `time`, `fio --rw=read --bs=1m --direct=1`), on the disk.",
+         "beside those by hand (`md5sum` and `strings` with bash's `time`, and fio), on the disk.",
          storage_tables.report),
     Part("workers", "Listing and hashing an image at hand",
          "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools."),

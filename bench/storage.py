@@ -21,6 +21,7 @@ from cheetah.bench.storage.steps import need_bytes, steps
 from cheetah.bench.units import MIB
 from lab.network import Lab
 
+BOTH, TOOLS = "tools and harness", "tools"
 NODES = 3
 # Name, layout and unit, nodes. On one node there is nothing to stripe over; on two, one unit has to do, but for --full.
 DRIVES = (
@@ -129,25 +130,26 @@ def figures_of(part, network):
 
 
 def cost(parts):
-    """What the harness itself took while tools ran, beside what they took; a sum a repetition."""
+    """What the harness itself took while tools ran, on top of what they took; sums of a repetition."""
     figures = []
     for key, what, ours, theirs, unit in (
-        ("cpu", "processor time of the harness while tools ran, beside their time", "harness_cpu_s", ("seconds",), "s"),
-        ("bytes", "bytes that the harness read and wrote while tools ran, beside theirs", "harness_bytes",
+        ("cpu", "tools' time, and the processor time of the harness meanwhile", "harness_cpu_s", ("seconds",), "s"),
+        ("bytes", "bytes that tools read and wrote, and the harness meanwhile", "harness_bytes",
          ("read_bytes", "written_bytes"), "bytes"),
     ):
-        samples = {"harness": [], "tools": []}
+        samples = {BOTH: [], TOOLS: []}
         for part in parts:
             done = [sample for sample in part["samples"] if sample["outcome"] == "done"]
             for repetition in sorted({sample["repetition"] for sample in done}):
                 of_it = [sample for sample in done if sample["repetition"] == repetition]
-                samples["harness"].append(sum(sample[ours] for sample in of_it))
-                samples["tools"].append(sum(sample[key] or 0 for sample in of_it for key in theirs))
-        figures.append(Figure(f"storage/cost/{key}", what, unit, "harness", samples, "lower", 0.01))
+                tools = sum(sample[name] or 0 for sample in of_it for name in theirs)
+                samples[TOOLS].append(tools)
+                samples[BOTH].append(tools + sum(sample[ours] for sample in of_it))
+        figures.append(Figure(f"storage/cost/{key}", what, unit, BOTH, samples, "lower", 1.01))
     tools_s = [sum(sample["seconds"] or 0 for sample in part["samples"]) for part in parts]
     between_s = [part["elapsed_s"] - of_tools_s for part, of_tools_s in zip(parts, tools_s)]
     what = "time of a run in which no tool ran: drives made and destroyed, caches dropped and looked at"
-    samples = {"harness": between_s, "tools": tools_s}
+    samples = {"harness": between_s, TOOLS: tools_s}
     figures.append(Figure("storage/cost/between", what, "s", "harness", samples, "lower"))
     return figures
 
