@@ -99,6 +99,17 @@ def test_evidence_in_the_way_is_the_gravest(pretended: Pretended, tmp_path: Path
     assert pretended.measured[-1] == "acquire"
 
 
+def test_results_are_not_put_among_evidence(
+    pretended: Pretended, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "case.raw.custody").touch()
+    words = ["node", "--out", str(tmp_path / "out")]
+    assert main(words) == 3
+    assert "case.raw.custody" in capsys.readouterr().err and not pretended.measured
+    assert main([*words, "--beside-evidence"]) == 0
+    assert pretended.measured == ["node"]
+
+
 def test_all_that_is_interrupted_keeps_what_it_has(pretended: Pretended, tmp_path: Path) -> None:
     pretended.problems = {"node": KeyboardInterrupt()}
     assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 1

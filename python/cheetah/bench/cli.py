@@ -75,9 +75,13 @@ def _storage(words: list[str]) -> int:
 
 
 def _part(name: str, words: list[str]) -> int:
+    from cheetah.bench.storage import safety
+
     parser = _parser(f"cheetah bench {name}", "A part of the project's own benchmark, measured in a checkout of it.")
     _add_part_options(parser)
+    parser.add_argument("--beside-evidence", action="store_true", help="put the results into a folder with evidence")
     options = parser.parse_args(words)
+    safety.check_out(Settings((), "", options.out, beside_evidence=options.beside_evidence))
     measuring = Checkout(checkout.find(options.sources))
     parts = measuring.parts()
     part = parts.get(checkout.NAMES.get(name, name))
@@ -97,7 +101,7 @@ def _all(words: list[str]) -> int:
     _add_part_options(parser)
     options, rest = parser.parse_known_args(words)
     flags = [f"--{name}" for name in ("quick", "full", "json") if getattr(options, name)]
-    if options.rounds and "--repetitions" not in rest:
+    if options.rounds and not any(word.startswith("--repetitions") for word in rest):
         flags += ["--repetitions", str(options.rounds)]
     settings = _storage_settings([*rest, "--out", str(options.out), *flags], DEFAULT_TARGETS)
     safety.check_out(settings)
