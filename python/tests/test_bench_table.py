@@ -57,6 +57,16 @@ def test_what_was_not_measured_is_a_word_with_a_sentence() -> None:
     assert text.count("caches cold") == text.count("caches warm") == 1
 
 
+def test_what_differs_in_its_numbers_alone_is_said_once() -> None:
+    part = bench_data.storage(spoil=False)
+    for number, one in enumerate(part["samples"]):
+        if one["state"] == "warm" and one["repetition"] == 1:
+            one["warnings"] = [f"not warm: {number % 97} % of the image was in memory"]
+    text = shown(part)
+    assert text.count("not warm") == 1 and "1  for example: 1 of 3 repetitions: not warm: " in text
+    assert "²" not in text
+
+
 def test_a_pipe_gets_no_colours_and_a_narrow_terminal_gets_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     part = bench_data.storage()
     assert "\x1b" not in shown(part)

@@ -5,7 +5,7 @@ import functools
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from cheetah.bench import results
 from cheetah.bench.figure import drowned
@@ -15,6 +15,7 @@ from cheetah.bench.storage.sample import COLD, WARM, Outcome, Sample
 MATRIX = "fio/"
 """How the keys of the matrix begin: fio/OPERATION/FILE/RECORD."""
 _GRAVEST = (Outcome.HUNG, Outcome.FAILED, Outcome.NOT_REACHED, Outcome.SKIPPED)
+_ENDED = "the run ended before this was measured"
 _NUMBER = re.compile(r"\d[\d.,]*")
 _SIZE = re.compile(r"(\d+)([KMGT]iB)?")
 _UNITS = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -30,6 +31,13 @@ class Ratio:
     high: float
     drowned: bool
     once: bool
+
+
+class Note(NamedTuple):
+    """What whoever reads a figure has to know of it. Notes of one kind say the same, but for their numbers."""
+
+    text: str
+    kind: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +94,8 @@ class Cell:
         return next((str(outcome) for outcome in _GRAVEST if outcome in found), "not measured")
 
     @functools.cached_property
-    def notes(self) -> tuple[str, ...]:
-        """What whoever reads the cell has to know: why it, or a repetition of it, failed; what is odd about it."""
+    def notes(self) -> tuple[Note, ...]:
+        """Why it, or a repetition of it, failed; what is odd about it."""
         return tuple([*self._problems(), *self._warnings()])
 
     @property
@@ -101,9 +109,9 @@ class Cell:
         found = [value for one in self.done if (value := getattr(one, name)) is not None]
         return statistics.median(found) if found else None
 
-    def _problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[Note]:
         if not self.samples:
-            yield "the run ended before this was measured"
+            yield Note(_ENDED, _ENDED)
         missed: dict[str, int] = {}
         for one in self.samples:
             if one.outcome is not Outcome.DONE:
@@ -111,17 +119,18 @@ class Cell:
                 stands_for = max(self.rounds - len(self.samples), 0) if one is self.samples[-1] else 0
                 missed[said] = missed.get(said, 0) + 1 + stands_for
         for said, times in missed.items():
-            yield self._of_all(said, times, max(self.rounds, len(self.samples)))
+            text = self._of_all(said, times, max(self.rounds, len(self.samples)))
+            yield Note(text, text)
 
-    def _warnings(self) -> Iterator[str]:
-        # Such as differ in their numbers alone are one.
+    def _warnings(self) -> Iterator[Note]:
         found: dict[str, tuple[str, int]] = {}
         for one in self.done:
             for said in one.warnings:
-                first, times = found.get(_NUMBER.sub("#", said), (said, 0))
-                found[_NUMBER.sub("#", said)] = first, times + 1
-        for said, times in found.values():
-            yield self._of_all(said, times, len(self.done))
+                kind = _NUMBER.sub("#", said)
+                first, times = found.get(kind, (said, 0))
+                found[kind] = first, times + 1
+        for kind, (said, times) in found.items():
+            yield Note(self._of_all(said, times, len(self.done)), kind)
 
     @staticmethod
     def _of_all(said: str, times: int, every: int) -> str:

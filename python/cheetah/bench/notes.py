@@ -1,27 +1,33 @@
 """Footnotes: sentences that many cells may refer to, each written once."""
 
+from collections.abc import Iterable
+
+from cheetah.bench.cells import Note
+
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+EXAMPLE = "for example: "
 
 
 class Notes:
-    """The footnotes of a table, in the order in which they are first referred to."""
+    """The footnotes of a table, in the order in which they are first referred to; of each kind one."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._texts: dict[str, dict[str, None]] = {}
 
-    def number(self, sentence: str) -> int:
-        """From 1; the same sentence has the same one."""
-        return self._numbers.setdefault(sentence, len(self._numbers) + 1)
+    def number(self, note: Note) -> int:
+        """From 1; notes of one kind have the same one."""
+        self._texts.setdefault(note.kind, {})[note.text] = None
+        return list(self._texts).index(note.kind) + 1
 
-    def marks(self, sentences: tuple[str, ...]) -> str:
+    def marks(self, notes: Iterable[Note]) -> str:
         """Raised numbers, to stand behind a figure."""
-        return "˒".join(raised(self.number(sentence)) for sentence in sentences)
+        return "˒".join(str(self.number(note)).translate(_RAISED) for note in notes)
 
     def items(self) -> list[tuple[int, str]]:
-        """All of them."""
-        return [(number, sentence) for sentence, number in self._numbers.items()]
+        """All of them; where several say the same with other numbers, the first as an example."""
+        return [(number, example(list(texts))) for number, texts in enumerate(self._texts.values(), start=1)]
 
 
-def raised(number: int) -> str:
-    """A number in raised digits."""
-    return str(number).translate(_RAISED)
+def example(texts: list[str]) -> str:
+    """The one text, or the first of several."""
+    return texts[0] if len(texts) == 1 else f"{EXAMPLE}{texts[0]}"

@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from cheetah.bench.cells import MATRIX, Cell, Storage
+from cheetah.bench.cells import MATRIX, Cell, Note, Storage
+from cheetah.bench.notes import example
 
 TARGETS_MAX = 6
 EXCEPT_FROM = 3
@@ -16,11 +17,16 @@ class Remark:
     """A sentence, and the cells it is about."""
 
     number: int
-    sentence: str
     missing: bool
     """Whether there is no figure for it, or just one to be read with care."""
+    texts: dict[str, None] = dataclasses.field(default_factory=dict)
     places: dict[str, dict[str, dict[str, None]]] = dataclasses.field(default_factory=dict)
     """Targets, titles of steps, states."""
+
+    @property
+    def sentence(self) -> str:
+        """What there is to know; an example, where cells differ in its numbers."""
+        return example(list(self.texts))
 
     def where(self, targets: Sequence[str]) -> list[tuple[list[str], str, str]]:
         """Where it is about: targets, how many more, and steps. Targets of which the same is so are together; no names
@@ -60,12 +66,12 @@ class Remarks:
         self._problem = storage.part.get("problem")
         cells = list(storage.cells())
         for cell in sorted(cells, key=lambda cell: bool(cell.values)):
-            for sentence in cell.notes:
-                self._note(storage, cell, sentence)
+            for note in cell.notes:
+                self._note(storage, cell, note)
 
     def numbers(self, cell: Cell) -> list[int]:
         """Of the remarks on a cell."""
-        return [self._found[sentence].number for sentence in cell.notes]
+        return [self._found[note.kind].number for note in cell.notes]
 
     def all(self, missing: bool) -> list[Remark]:
         """Those about what is missing, or the others."""
@@ -74,16 +80,17 @@ class Remarks:
     def beside(self, warnings: Iterable[str]) -> tuple[list[str], list[str]]:
         """Of the run's own warnings those that say more than the remarks do; and those about a difference that the spread
         drowns, which are many, and which tables mark."""
-        problem = self._problem
+        problem, known = self._problem, [text for remark in self._found.values() for text in remark.texts]
         rest = [
             said
             for said in dict.fromkeys(warnings)
-            if said != problem and not any(said.endswith(sentence) for sentence in self._found)
+            if said != problem and not any(said.endswith(sentence) for sentence in known)
         ]
         drowned = [said for said in rest if DROWNS in said]
         return [said for said in rest if DROWNS not in said], drowned
 
-    def _note(self, storage: Storage, cell: Cell, sentence: str) -> None:
-        remark = self._found.setdefault(sentence, Remark(len(self._found) + 1, sentence, not cell.values))
+    def _note(self, storage: Storage, cell: Cell, note: Note) -> None:
+        remark = self._found.setdefault(note.kind, Remark(len(self._found) + 1, not cell.values))
+        remark.texts[note.text] = None
         step = f"fio {storage.operation(cell.step)}" if cell.step.startswith(MATRIX) else storage.title(cell.step)
         remark.places.setdefault(cell.target, {}).setdefault(step, {})[cell.state] = None
