@@ -191,6 +191,17 @@ def test_files_are_sorted(place: Place) -> None:
     assert any("page.htm" in path.read_text(errors="replace") for path in left(one, place))
 
 
+def test_a_targets_name_is_no_command(place: Place, tmp_path: Path) -> None:
+    """`sorter` hands on to a shell what it is told; a directory may be named by whoever labelled the disk."""
+    odd = Place(tmp_path / "a b$(touch here)`touch there`;'\"", place.source)
+    odd.directory.mkdir()
+    os.link(place.image, odd.image)
+    one = step("sorter")
+    do(one, odd)
+    assert any("page.htm" in path.read_text(errors="replace") for path in left(one, odd))
+    assert not any(odd.directory.rglob("*here"))
+
+
 def test_what_a_step_needs_comes_with_it() -> None:
     """Nobody has to know that an archive takes a recovery, and that a copy."""
     assert [one.key for one in chosen("tar")] == ["copy", "tsk_recover", "tar"]

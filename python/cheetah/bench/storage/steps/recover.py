@@ -78,8 +78,9 @@ class Sorter(Base):
         self.require(place)
         out = self.outputs(place)[0]
         out.mkdir(exist_ok=True)
+        # It hands these on to a shell, and a target's path may be a volume's label. Tools are started in the place.
         return [
-            Command(("sorter", "-m", "/", "-d", str(out), "-f", volume.fs, *volume.at, str(place.image)))
+            Command(("sorter", "-m", "/", "-d", out.name, "-f", volume.fs, *volume.at, place.image.name))
             for volume in volumes.volumes(place.source)
         ]
 
