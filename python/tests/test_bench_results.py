@@ -95,6 +95,10 @@ def test_what_is_no_figure_is_not_written(tmp_path: Path) -> None:
         (lambda value: value["parts"][1]["figures"][0].update(better="loud"), "neither higher nor lower"),
         (lambda value: value["parts"][1]["figures"][0].update(more=1), "more"),
         (lambda value: value["parts"][0]["samples"][0].update(seconds="1"), "seconds is no number"),
+        (lambda value: value["parts"][0]["samples"][0].update(seconds=10**400), "seconds is no number"),
+        (lambda value: value["parts"][0]["samples"][0].update(seconds=1e308), "seconds is no number"),
+        (lambda value: value["parts"][0].update(rounds=10**9), "rounds"),
+        (lambda value: value["parts"][0].update(rounds="3"), "rounds"),
         (lambda value: value["parts"][0]["samples"][0].update(outcome="fine"), "fine"),
         (lambda value: value["parts"][0]["targets"].append("disk"), "no object"),
         (lambda value: value["parts"][0].update(warnings=[1]), "no text"),
@@ -145,3 +149,4 @@ def test_few_rounds_differ_by_chance() -> None:
         orders = set(itertools.permutations([1] * some + [0] * others))
         assert chance(some, others) == pytest.approx(sum(map(apart, orders)) / len(orders))
     assert chance(5, 5) < 0.01
+    assert 0 < chance(10**9, 10**9) < chance(1, 10**9) < 0.02

@@ -82,13 +82,16 @@ def drowned(some: Sequence[float], others: Sequence[float]) -> bool:
 
 CHANCE_MAX = 0.02
 """Above that, a difference beyond the spread is no proof."""
+COUNTED_MAX = 100
 
 
 def chance(rounds: int, others: int) -> float:
     """How often two of the same, measured so many times each, differ beyond the spread by mere chance: 0.1 for three
     and three, 0.008 for five and five. That is counted out, whatever the distribution: all of one above all of the other,
     or below, of all orders that are possible."""
-    return min(2 / math.comb(rounds + others, rounds), 1.0)
+    # Beyond so many it is next to nothing, and counting it out takes long.
+    few, many = min(rounds, COUNTED_MAX), min(others, COUNTED_MAX)
+    return min(2 / math.comb(few + many, few), 1.0)
 
 
 @dataclasses.dataclass(frozen=True)

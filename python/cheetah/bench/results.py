@@ -9,7 +9,6 @@ import dataclasses
 import datetime
 import io
 import json
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,9 @@ FORMAT = "cheetah-bench-1"
 JSON, CSV = "results.json", "results.csv"
 SIZE_MAX_BYTES = 128 * MIB
 PARTS_MAX = 200
+ROUNDS_MAX = 1000
+NUMBER_MAX = 1e18
+"""More than any time, size or rate of a machine; sums and ratios of what is below stay numbers."""
 
 Part = dict[str, Any]
 """One part of a run. `part`, `title`, `finished`, `quick`, `rounds` and `figures` are what all have; `problem` is there
@@ -175,6 +177,9 @@ def checked(part: Part) -> Part:
     name = _text(part["part"], "part")
     for key in ("title", "finished", "problem"):
         _text(part.get(key, ""), f"{name}: {key}")
+    rounds = part.get("rounds")
+    if rounds is not None and (type(rounds) is not int or not 0 <= rounds <= ROUNDS_MAX):
+        raise ValueError(f"{name}: rounds is no number of rounds")
     for figure in _list(part.get("figures", []), f"{name}: figures"):
         _check_figure(_dict(figure, f"{name}: figure"))
     for sample in _list(part.get("samples", []), f"{name}: samples"):
@@ -223,8 +228,8 @@ def _text(value: object, what: str) -> str:
 
 
 def _number(value: object, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"{what} is no number")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= NUMBER_MAX:
+        raise ValueError(f"{what} is no number that is measured")
 
 
 def _dict(value: object, what: str) -> dict[str, Any]:
