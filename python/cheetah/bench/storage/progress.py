@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from cheetah.page.visible import plain
+
 LONG_S = 10.0
 """A measurement that is expected to take longer is said when it begins, not only when it is over."""
 
@@ -80,7 +82,11 @@ class Plain:
 
 
 def words(event: Event) -> str:
-    """An event in words."""
+    """An event in words, safe to print: what a tool said last may be a name out of the image."""
+    return plain(_words(event))
+
+
+def _words(event: Event) -> str:
     if event.stage == "entering":
         return f"making {event.target} ready"
     if event.stage == "leaving":
@@ -115,7 +121,7 @@ def _bar() -> Iterator[Tell]:
     import rich.markup
     import rich.progress
 
-    console = rich.console.Console(stderr=True, highlight=False)
+    console = rich.console.Console(stderr=True, highlight=False, emoji=False)
     columns = (
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),
