@@ -310,3 +310,18 @@ def test_an_image_is_made_where_none_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(image.SIZES, Extent.QUICK, 1 << 60)
     with pytest.raises(BenchError, match="MiB free"):
         image.get(settings, said.append)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_taken_down_halfway(tmp_path: Path, number: int) -> None:
+    """A signal that comes meanwhile is heard when all is gone."""
+    heard: list[int] = []
+    before = signal.signal(number, lambda *_: heard.append(number))
+    told: list[list[int]] = []
+    try:
+        with work.Work(tmp_path, tmp_path) as one:
+            one.at_exit(lambda: told.append(list(heard)))
+            one.at_exit(signal.raise_signal, number)
+    finally:
+        signal.signal(number, before)
+    assert told == [[]] and heard == [number] and not list(tmp_path.iterdir())

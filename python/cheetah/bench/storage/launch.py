@@ -45,9 +45,12 @@ def main() -> None:
     if not os.read(go, 1):
         # Nobody wants it any more.
         return
+    # Ended between the tool's start and the note of its number, this would leave the tool behind.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     before_s = time.process_time()
     began_ns = time.monotonic_ns()
-    child = os.posix_spawn(words[0], words, os.environ, setpgroup=0, setsigdef=_SIGNALS)
+    child = os.posix_spawn(words[0], words, os.environ, setpgroup=0, setsigdef=_SIGNALS, setsigmask=())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     os.write(report, b"%d\n" % child)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     seconds = (time.monotonic_ns() - began_ns) / 1e9

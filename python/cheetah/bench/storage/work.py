@@ -94,14 +94,14 @@ class Work:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """SIGINT and SIGTERM wait until this is left: what is taken down halfway is worse than what is not."""
+    """SIGINT, SIGTERM and the loss of the terminal wait until this is left: what is taken down halfway is worse than what
+    is not."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     heard: list[int] = []
-    before = {
-        one: signal.signal(one, lambda number, _: heard.append(number)) for one in (signal.SIGINT, signal.SIGTERM)
-    }
+    ended_by = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in ended_by}
     try:
         yield
     finally:
