@@ -324,4 +324,4 @@ def test_nothing_is_taken_down_halfway(tmp_path: Path, number: int) -> None:
             one.at_exit(signal.raise_signal, number)
     finally:
         signal.signal(number, before)
-    assert told == [[]] and heard == [number] and not list(tmp_path.iterdir())
+    assert told == [[]] and heard == [number] and not one.directory.exists()
