@@ -7,7 +7,7 @@ import shutil
 import struct
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from conftest import MIB, PATIENCE_S, noise, program, run
 
 from cheetah.bench.failure import Misuse
 from cheetah.bench.storage.settings import Extent, Settings
-from cheetah.bench.storage.steps import NotReached, Place, Skipped, Step, described, need_bytes, steps
+from cheetah.bench.storage.steps import NotReached, Place, Skipped, Step, described, need_bytes, steps, volumes
 
 SECTOR = 512
 STARTS = (2048, 2048 + 4 * MIB // SECTOR)
@@ -152,6 +152,22 @@ def test_an_image_without_a_file_system_has_no_unallocated_space(tmp_path: Path)
     for key in ("unallocated", "tsk_recover", "sorter"):
         with pytest.raises(Skipped, match="no file system"):
             step(key).commands(place)
+
+
+@pytest.mark.parametrize(("starts", "there"), [((2048, 4096, 2048), (2048, 4096)), (range(2048, 2148), ())])
+def test_partitions_that_were_made_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: Sequence[int], there: Sequence[int]
+) -> None:
+    """Those that lie on each other are one; a table of very many is not believed."""
+    table = "".join(f"{index:03}:  000:{index:03}   {start}   9999   1   Linux\n" for index, start in enumerate(starts))
+    monkeypatch.setattr(volumes, "_asked", lambda tool, *_: table if tool == "mmls" else "ext4")
+    image = tmp_path / "made-up.raw"
+    image.touch()
+    if there:
+        assert [volume.start for volume in volumes.volumes(image)] == list(there)
+    else:
+        with pytest.raises(Skipped, match="the image has 100 partitions"):
+            volumes.volumes(image)
 
 
 @pytest.mark.parametrize("key", ["foremost", "scalpel"])

@@ -12,6 +12,8 @@ TOOLS = ("mmls", "fsstat")
 SECTOR_BYTES = 512
 """In which The Sleuth Kit's `-o` counts, unless it is told otherwise."""
 LOOK_LIMIT_S = 300
+PARTITIONS_MAX = 32
+"""More are no disk's: each is a tool that waits for its turn. Tables can be made that never end."""
 _UNITS = re.compile(r"Units are in (\d+)-byte sectors")
 # Slot, start, end, length; a partition's slot is a number, what is not allotted has dashes or "Meta".
 _PARTITION = re.compile(r"^\d+:\s+[\d:]+\s+(\d+)\s+\d+\s+\d+\s", re.MULTILINE)
@@ -54,7 +56,10 @@ def _partitions(image: Path) -> list[int]:
     table = _asked("mmls", str(image))
     units = _UNITS.search(table)
     scale = int(units.group(1)) // SECTOR_BYTES if units else 1
-    return [int(start) * scale for start in _PARTITION.findall(table)]
+    starts = list(dict.fromkeys(int(start) * scale for start in _PARTITION.findall(table)))
+    if len(starts) > PARTITIONS_MAX:
+        raise Skipped(f"the image has {len(starts)} partitions, and no more than {PARTITIONS_MAX} are measured")
+    return starts
 
 
 def _volume(image: Path, start: int) -> Volume | None:
