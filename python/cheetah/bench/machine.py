@@ -7,12 +7,19 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 
+ANSWER_S_MAX = 20.0
+
 
 def first_line(argv: Sequence[str]) -> str:
     """The first line of what a program answers, as its version; says where it is not installed."""
     if not shutil.which(argv[0]):
         return "not installed"
-    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ANSWER_S_MAX, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "?"
     lines = (done.stdout or done.stderr).strip().splitlines()
     return lines[0] if lines else "?"
 

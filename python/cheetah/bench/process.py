@@ -88,12 +88,18 @@ class Process:
         return self.printed()[-800:].strip() or "it said nothing"
 
 
+def search_path() -> str:
+    """Where programs are looked for: the PATH, and where only root has some, whoever became root without taking these."""
+    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+
+
 def run(argv: Sequence[str], timeout_s: float = 900, check: bool = True) -> str:
     """Runs a command to its end and returns what it printed; a failure carries its complaint."""
     try:
         done = subprocess.run(
             ["setpriv", "--pdeathsig", "KILL", *argv],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
+            env={**os.environ, "PATH": search_path()},
         )
     except subprocess.TimeoutExpired:
         raise BenchError(f"{' '.join(argv)}: not done after {timeout_s} s") from None

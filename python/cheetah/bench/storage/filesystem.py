@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from cheetah.bench.failure import BenchError
-from cheetah.bench.process import run
+from cheetah.bench.process import run, search_path
 from cheetah.bench.storage import mounts
 from cheetah.bench.storage.target import Missing
 from cheetah.bench.units import GIB, MIB, iec
@@ -83,7 +83,7 @@ def check(fs: str, file_bytes: int) -> None:
 
 def program(name: str) -> str | None:
     """Where a program is, also where only root has its directory on the PATH; None where it is not installed."""
-    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
+    return shutil.which(name, path=search_path())
 
 
 def _known(fs: str) -> bool:
