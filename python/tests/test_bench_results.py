@@ -150,3 +150,14 @@ def test_few_rounds_differ_by_chance() -> None:
         assert chance(some, others) == pytest.approx(sum(map(apart, orders)) / len(orders))
     assert chance(5, 5) < 0.01
     assert 0 < chance(10**9, 10**9) < chance(1, 10**9) < 0.02
+
+
+def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
+    """Whoever could write to the folder before would have files of others overwritten."""
+    other = tmp_path / "other"
+    other.write_text("theirs")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "results.json.partial").symlink_to(other)
+    with pytest.raises(OSError, match="symbolic links"):
+        results.write(tmp_path / "out", whole())
+    assert other.read_text() == "theirs"
