@@ -272,6 +272,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     again = measured(tmp_path, targets, steps, repetitions=2, resume=True)
     assert not [event for event in again.events if event.stage in ("entering", "measured")]
     assert again.part["samples"] == then.part["samples"]
+    assert again.part["targets"] == [{"name": name, "about": {"of": "a test"}} for name in ("a", "b")]
     assert is_clean(*targets)
 
 
@@ -298,6 +299,15 @@ def test_a_line_that_a_crash_cut_short_was_not_measured(tmp_path: Path) -> None:
     assert [event.target for event in then.events if event.stage == "measured"] == ["b"]
     assert then.part["samples"][0] == first.part["samples"][0]
     assert len([json.loads(line) for line in journal.read_text().splitlines()]) == 2
+
+
+def test_that_the_machine_was_not_quiet_stays_with_its_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets, steps = directories(tmp_path, "a"), [Fake("copy", COPY)]
+    monkeypatch.setattr(quiet, "disturbance", lambda: "somebody was at work")
+    measured(tmp_path, targets, steps)
+    monkeypatch.setattr(quiet, "disturbance", lambda: "")
+    then = measured(tmp_path, targets, steps, repetitions=2, resume=True)
+    assert then.part["warnings"].count("somebody was at work") == 1
 
 
 def test_samples_of_two_kinds_are_not_mixed(tmp_path: Path) -> None:
@@ -354,6 +364,8 @@ def test_progress_in_words() -> None:
     assert progress.words(EVENT) == "3 of 24: md5sum, cold, on disk: 2.31 s (4 min left)"
     failed = dataclasses.replace(EVENT, seconds=None, said="md5sum: exit code 1", left_s=None)
     assert progress.words(failed) == "3 of 24: md5sum, cold, on disk: md5sum: exit code 1"
+    odd = dataclasses.replace(failed, target="\x1b[2Jdisk", said="no \x1b]0;name\x07")
+    assert progress.words(odd) == "3 of 24: md5sum, cold, on ⟨U+001B⟩[2Jdisk: no ⟨U+001B⟩]0;name⟨U+0007⟩"
     assert [progress.duration(seconds) for seconds in (8, 700, 11400)] == ["8 s", "12 min", "3 h 10 min"]
 
 

@@ -2,7 +2,7 @@
 
 import fcntl
 import json
-import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ class Journal:
     """
 
     def __init__(self, out: Path, binding: dict[str, Any], resume: bool):
-        binding = json.loads(json.dumps(binding))
+        self._settings = out / SETTINGS
+        self._told: dict[str, Any] = {"binding": json.loads(json.dumps(binding)), "about": {}, "remarks": []}
         out.mkdir(parents=True, exist_ok=True)
         self._file = open(out / SAMPLES, "a+b")
         try:
@@ -34,8 +35,8 @@ class Journal:
                     raise Misuse(
                         f"{out} has the samples of an earlier run: go on with it with --resume, or name another --out"
                     )
-                _require_same(out, binding)
-            replace(out / SETTINGS, json.dumps(binding, indent=1).encode() + b"\n")
+                self._told |= _of_the_same(out, self._told["binding"])
+            self._keep()
         except BaseException:
             self._file.close()
             raise
@@ -45,6 +46,28 @@ class Journal:
         self.taken[sample.key] = sample
         self._file.write(json.dumps(sample.to_json(), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
+
+    @property
+    def about(self) -> dict[str, dict[str, str]]:
+        """By target: what it was, also in an earlier part of the run."""
+        return dict(self._told["about"])
+
+    @property
+    def remarks(self) -> list[str]:
+        """What was said of how the samples were taken, also in an earlier part of the run."""
+        return list(self._told["remarks"])
+
+    def tell(self, about: dict[str, dict[str, str]], remarks: Sequence[str]) -> None:
+        """Keeps that too."""
+        self._told["about"].update(about)
+        self._told["remarks"] = list(dict.fromkeys([*self._told["remarks"], *remarks]))
+        self._keep()
+
+    def _keep(self) -> None:
+        replace(
+            self._settings,
+            json.dumps(self._told, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n",
+        )
 
     def is_done(self, key: Key) -> bool:
         """Whether it was measured."""
@@ -78,11 +101,14 @@ def _lock(file: int, out: Path) -> None:
         raise BenchError(f"another run is at work in {out}: wait for it, or name another --out") from None
 
 
-def _require_same(out: Path, binding: dict[str, Any]) -> None:
+def _of_the_same(out: Path, binding: dict[str, Any]) -> dict[str, Any]:
+    """What was kept beside the samples; Misuse where they were taken with other settings."""
     try:
-        earlier = json.loads((out / SETTINGS).read_bytes())
+        told = json.loads((out / SETTINGS).read_bytes())
+        about, remarks = dict(told["about"]), list(told["remarks"])
+        earlier = dict(told["binding"])
         names = sorted({*earlier, *binding})
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         raise Misuse(
             f"{out}/{SETTINGS} cannot be read, so nobody knows how its samples were taken: name another --out"
         ) from None
@@ -90,6 +116,7 @@ def _require_same(out: Path, binding: dict[str, Any]) -> None:
                  if earlier.get(name) != binding.get(name)]  # fmt: skip
     if differing:
         raise Misuse(f"{out} was measured with other settings: {'; '.join(differing)}. Give the same, or another --out")
+    return {"about": about, "remarks": remarks}
 
 
 def _short(value: Any) -> str:
@@ -100,6 +127,6 @@ def _short(value: Any) -> str:
 def remembered(out: Path) -> bool:
     """Whether there are samples in a folder."""
     try:
-        return os.path.getsize(out / SAMPLES) > 0
+        return (out / SAMPLES).stat().st_size > 0
     except OSError:
         return False

@@ -65,7 +65,6 @@ class Run:
         self._steps = list(steps)
         self._source = source
         self._warnings: list[str] = []
-        self._about: dict[str, dict[str, str]] = {}
         self._began_s = time.monotonic()
         self._took_s: collections.defaultdict[str, list[float]] = collections.defaultdict(list)
         """By step: what its turns took, all in all."""
@@ -97,7 +96,8 @@ class Run:
         self._say(
             "done", said=f"{sum(sample.outcome is Outcome.DONE for sample in samples)} of {len(self._plan)} measured"
         )
-        made = part.made(self._settings, self._targets, self._steps, samples, self._about, self._warnings)
+        warnings = [*self._journal.remarks, *self._warnings]
+        made = part.made(self._settings, self._targets, self._steps, samples, self._journal.about, warnings)
         return (FAILED if bad or interrupted else DONE), made
 
     def _turns(self) -> Iterator[_Turn]:
@@ -116,18 +116,18 @@ class Run:
     def _measure(self, need_bytes: int) -> None:
         self._left = [one for one in self._plan if not self._journal.is_done(one.key)]
         self._skip_missing_tools()
-        if any(one.state == COLD for one in self._left) and not cache.drops_all():
-            self._warn(NOT_ALL_DROPPED)
         if not self._left:
             return
-        if noise := quiet.disturbance():
-            self._warn(noise)
+        dropped = any(one.state == COLD for one in self._left) and not cache.drops_all()
+        remarks = [*[NOT_ALL_DROPPED] * dropped, *filter(None, [quiet.disturbance()])]
+        for remark in remarks:
+            self._say("note", said=remark)
         wanted = {one.target for one in self._left}
         targets = [target for target in self._targets if target.name in wanted]
         around = entered(targets, need_bytes, lambda name: self._say("entering", target=name), self._warn)
         tools = {tool for step in self._steps for tool in step.tools}
         with held.held([*tools, *cache.SYNC[:1]]), around as there, self._leaving():
-            self._about.update({name: ready.about for name, ready in there.ready.items()})
+            self._journal.tell({name: ready.about for name, ready in there.ready.items()}, remarks)
             for name, (outcome, why) in there.lost.items():
                 self._skip_target(name, outcome, why)
             while self._left:
