@@ -196,6 +196,15 @@ def test_a_verdict_never_says_more_than_was_measured(tmp_path: Path, changes: Js
     assert words in " ".join("".join(Shown(page).text).split())
 
 
+def test_a_baseline_may_be_the_fastest(tmp_path: Path) -> None:
+    fastest = bench_data.TARGETS[2]
+    page = written(tmp_path, bench_data.results(spoil=False, baseline=fastest))
+    text = " ".join("".join(Shown(page).text).split())
+    assert f"{fastest} itself was the fastest in copy, md5sum" in text
+    assert "The fastest, and how many times" not in text
+    assert re.search(f"Slower than {fastest} beyond the spread: disk in copy \\(0\\.5", text)
+
+
 def test_what_is_said_once_stands_for_all_repetitions_to_come(tmp_path: Path) -> None:
     told = bench_data.results(spoil=False)
     part = told["parts"][0]

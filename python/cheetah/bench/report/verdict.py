@@ -10,7 +10,7 @@ from cheetah.bench.report.number import Number, Piece, Sentence
 from cheetah.page.units import clock
 from cheetah.page.visible import plain
 
-NAMED_MAX = 12
+NAMED_MAX = 8
 TIED_MAX = 3
 NAME_CHARS_MAX = 60
 
@@ -31,11 +31,13 @@ class Won:
     step: str
     first: Cell
     beside: tuple[Cell, ...]
+    known: bool
+    """Whether everybody's spread is known."""
 
     @property
     def clear(self) -> bool:
-        """Whether nobody else can have been as fast, and a spread is known."""
-        return not self.beside and len(self.first.values) > 1
+        """Whether its slowest repetition was faster than all of the others."""
+        return self.known and not self.beside
 
 
 def of(storage: Storage) -> Verdict:
@@ -70,7 +72,7 @@ def won(storage: Storage, steps: Sequence[str], state: str) -> list[Won]:
             best = max if cells[0].is_rate else min
             first = best(cells, key=lambda cell: cell.median)
             beside = [cell for cell in cells if cell is not first and drowned(first.values, cell.values)]
-            made.append(Won(step, first, tuple(beside)))
+            made.append(Won(step, first, tuple(beside), all(len(cell.values) > 1 for cell in cells)))
     return made
 
 
@@ -109,24 +111,28 @@ def _of_table(storage: Storage, table: Table) -> Sentence:
         if one.clear:
             winners.setdefault(one.first.target, []).append(one)
     said: list[Piece] = []
-    if winners:
+    others = sorted((name for name in winners if name != storage.baseline), key=lambda name: -len(winners[name]))
+    if others:
         said.append(f"The fastest, and how many times as fast as {_name(storage.baseline)}: ")
-        order = sorted(winners, key=lambda name: -len(winners[name]))
-        for number, target in enumerate(order[:NAMED_MAX]):
-            said += [
-                "; " if number else "",
-                f"{_name(target)} in ",
-                *_listed([_step(storage, one) for one in winners[target]]),
-            ]
+        for number, target in enumerate(others[:NAMED_MAX]):
+            steps = [_step(storage, one) for one in winners[target]]
+            said += ["; " if number else "", f"{_name(target)} in ", *_listed(steps)]
         said.append(". ")
+    if storage.baseline in winners:
+        steps = [_step(storage, one) for one in winners[storage.baseline]]
+        said += [f"{_name(storage.baseline)} itself was the fastest in ", *_listed(steps), ". "]
     said += _tied(storage, [one for one in found if one.beside])
-    single = [(_title(storage, one.step),) for one in found if not one.beside and not one.clear]
+    single = [(_title(storage, one.step),) for one in found if not one.known and not one.beside]
     if single and len(single) < len(found):
-        said += ["Measured once, so that no spread is known: ", *_listed(single), ". "]
-    if slower := _slower(storage, table):
-        said += [f"Slower than {_name(storage.baseline)} beyond the spread: ", *_listed(slower), ". "]
+        said += ["Measured once on some, so that no spread is known: ", *_listed(single), ". "]
+    slower = [(target, steps) for target in storage.targets if (steps := _slower(storage, table, target))]
+    if slower:
+        said.append(f"Slower than {_name(storage.baseline)} beyond the spread: ")
+        for number, (target, steps) in enumerate(slower[:NAMED_MAX]):
+            said += ["; " if number else "", f"{_name(target)} in ", *_listed(steps)]
+        said.append(f"; and {len(slower) - NAMED_MAX} more targets. " if len(slower) > NAMED_MAX else ". ")
     said += _together(storage, table, winners)
-    return (f"Caches {plain(table.state, NAME_CHARS_MAX)}. ", *said) if said else ()
+    return (f"Caches {plain(table.state, NAME_CHARS_MAX)}: ", *said) if said else ()
 
 
 def _step(storage: Storage, one: Won) -> Sentence:
@@ -164,14 +170,14 @@ def _of_rates(storage: Storage) -> Sentence:
     return (f"Rates, by fio, of {of_cells}: the fastest was {counts}{told}.",)
 
 
-def _slower(storage: Storage, table: Table) -> list[Sentence]:
+def _slower(storage: Storage, table: Table, target: str) -> list[Sentence]:
+    """The steps in which a target is."""
     made: list[Sentence] = []
-    for target in storage.targets:
-        for step in table.steps:
-            cell = storage.cell(step, table.state, target)
-            ratio = storage.ratio(cell)
-            if ratio and not ratio.drowned and not ratio.once and ratio.value < 1:
-                made.append((f"{_name(target)} in {_title(storage, step)} (", _ratio(cell, ratio), ")"))
+    for step in table.steps:
+        cell = storage.cell(step, table.state, target)
+        ratio = storage.ratio(cell)
+        if ratio and not ratio.drowned and not ratio.once and ratio.value < 1:
+            made.append((f"{_title(storage, step)} (", _ratio(cell, ratio), ")"))
     return made
 
 
