@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from bench_fakes import tmp_path as tmp_path
 from conftest import MIB, PATIENCE_S
 
-from cheetah.bench.storage import counters, measure, quiet, tool
+from cheetah.bench.storage import counters, measure, quiet, reserve, tool
 from cheetah.bench.storage.counters import Counters
 from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.steps import Command
@@ -70,6 +71,20 @@ def test_the_memory_of_whoever_measures_is_not_the_tools(tmp_path: Path) -> None
     ours[::4096] = bytes([1]) * len(ours[::4096])
     sample = taken(tmp_path, ("true",))
     assert sample.memory_peak_bytes is not None and sample.memory_peak_bytes < 16 * MIB
+
+
+def test_a_tool_that_fills_a_disk_is_ended_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others need room on it, too. A file system that was made to be filled may be."""
+    space = types.SimpleNamespace(f_frsize=MIB, f_blocks=64 << 10, f_bavail=32 << 10)
+    monkeypatch.setattr(reserve.os, "statvfs", lambda _: space)
+    assert reserve.watch(Ready(tmp_path, None)) is None and reserve.watch(Ready(tmp_path, "7:0", (tmp_path,))) is None
+    look = reserve.watch(Ready(tmp_path, "8:0"))
+    assert look is not None and look() == ""
+    space.f_bavail = 1000
+    assert "no more than 1,000 MiB" in look()
+    monkeypatch.setattr(reserve, "watch", lambda _: look)
+    sample = taken(tmp_path, python(SLEEPS))
+    assert sample.outcome is Outcome.FAILED and "it was ended, since it left no more" in sample.problem
 
 
 def test_measuring_costs_next_to_nothing(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cheetah.bench.storage import cache, counters, tool
+from cheetah.bench.storage import cache, counters, reserve, tool
 from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.steps.step import Command
 from cheetah.bench.storage.target import Ready
@@ -67,7 +67,8 @@ def _measured(
 ) -> tuple[Sample, str]:
     ourselves, before = _Ourselves.now(), counters.read(ready.device)
     until_s = time.monotonic() + limit_s
-    rans = [_run(command, one, until_s, limit_s) for command, one in zip(commands, tools, strict=True)]
+    watch = reserve.watch(ready)
+    rans = [_run(command, one, until_s, limit_s, watch) for command, one in zip(commands, tools, strict=True)]
     flushed = _flush(flush, until_s)
     after, then = counters.read(ready.device), _Ourselves.now()
     sample = dataclasses.replace(
@@ -96,10 +97,12 @@ def _name(command: Command) -> str:
     return Path(command.argv[0]).name
 
 
-def _run(command: Command, one: tool.Tool, until_s: float, limit_s: float) -> tool.Ran:
+def _run(command: Command, one: tool.Tool, until_s: float, limit_s: float, watch: Callable[[], str] | None) -> tool.Ran:
     name = _name(command)
     try:
-        ran = one.run(max(until_s - time.monotonic(), 0.0))
+        ran = one.run(max(until_s - time.monotonic(), 0.0), watch)
+    except tool.Stopped as stopped:
+        raise _Bad(Outcome.FAILED, f"{name}: {stopped}", stopped.abandoned) from None
     except tool.Late as late:
         raise _Bad(
             Outcome.HUNG, late_words(f"{name} was not done after {limit_s:.3g} s", late), late.abandoned

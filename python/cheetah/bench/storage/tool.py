@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Self
 
@@ -19,8 +19,11 @@ TERM_S = 3.0
 """From SIGTERM to SIGKILL."""
 KILL_S = 10.0
 """After SIGKILL; what then is still there waits for a device, and nobody can end it."""
+_WAYS = ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S))
 PRINTED_BYTES_MAX = 4 << 20
 WORDS_CHARS_MAX = 400
+WATCH_S = 0.1
+"""How often it is looked whether a tool may go on."""
 _READ_BYTES = 1 << 16
 _POLL_S_MAX = 3600.0
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
@@ -60,6 +63,15 @@ class Late(Exception):
         super().__init__(f"not done after {limit_s:.3g} s")
         self.abandoned = abandoned
         """Whether it is still there, as it cannot be ended."""
+
+
+class Stopped(Exception):
+    """It was ended for what it did: a sentence."""
+
+    def __init__(self, why: str, abandoned: bool):
+        super().__init__(why)
+        self.abandoned = abandoned
+        """As with Late."""
 
 
 def run(argv: Sequence[str], directory: Path, stdout: Path | None = None, limit_s: float = 3600.0) -> Ran:
@@ -121,23 +133,26 @@ class Tool:
                 self._result()
             self._poll_once(_POLL_S_MAX)
 
-    def run(self, limit_s: float) -> Ran:
-        """Runs it to its end. OSError where it cannot be started, Late at the limit."""
+    def run(self, limit_s: float, watch: Callable[[], str] | None = None) -> Ran:
+        """Runs it to its end. `watch` says now and then why it must not go on; "" while it may. OSError where it cannot
+        be started, Late at the limit, Stopped where it did what it must not."""
         self.await_ready()
         self._started = True
         os.write(self._go, b"1")
-        if not self._wait(limit_s):
+        if not self._wait(limit_s, watch):
             raise Late(limit_s, abandoned=not self._end())
         return self._result()
 
-    def _wait(self, patience_s: float) -> bool:
+    def _wait(self, patience_s: float, watch: Callable[[], str] | None = None) -> bool:
         """Takes what it says, until it has ended; False if that takes longer."""
         until_s = time.monotonic() + patience_s
         while self._report in self._open:
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return False
-            self._poll_once(left_s)
+            if watch and (why := watch()):
+                raise Stopped(why, abandoned=not self._end(((signal.SIGKILL, KILL_S),)))
+            self._poll_once(min(left_s, WATCH_S) if watch else left_s)
         for descriptor in list(self._open):
             self._take(descriptor)
         self._launcher.wait()
@@ -157,10 +172,10 @@ class Tool:
             self._poll.unregister(descriptor)
             self._open.remove(descriptor)
 
-    def _end(self) -> bool:
+    def _end(self, ways: Sequence[tuple[int, float]] = _WAYS) -> bool:
         """Ends it and all of its group; False if it cannot be ended."""
         group = b"".join(bytes(self._kept[self._report]).splitlines()[1:2])
-        for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
+        for number, patience_s in ways:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(int(group) if group else self._launcher.pid, number)
             if self._wait(patience_s):
