@@ -192,3 +192,18 @@ def test_a_run_does_not_begin_beside_evidence(tmp_path: Path, case: Path) -> Non
     with pytest.raises(Refused):
         prepare(asked(tmp_path, case), lambda said: None)
     assert not (tmp_path / "out").exists()
+
+
+def test_links_hide_no_log(tmp_path: Path, case: Path) -> None:
+    """Neither one to a folder for results within a case, nor one to the image that is mounted."""
+    target, scratch = tmp_path / "target", case / "scratch"
+    target.mkdir()
+    scratch.mkdir()
+    image, link = case / "disk.raw", tmp_path / "link.raw"
+    image.touch()
+    link.symlink_to(image)
+    (tmp_path / "out").symlink_to(scratch)
+    log = case / "disk.raw.custody"
+    log.write_text("log")
+    assert str(log) in refused(asked(tmp_path, target, "--out", tmp_path / "out"))
+    assert safety._beside(link) == [log]

@@ -92,8 +92,8 @@ def _around(directory: Path, looked: Looked) -> None:
 
 
 def _existing(path: Path) -> Path:
-    """The path, or what of it is there."""
-    return next((one for one in [path, *path.parents] if one.is_dir()), Path("/"))
+    """The directory that a path is, or would be made in; links in it are followed, so that those above it are its own."""
+    return next((one for one in [path, *path.parents] if one.is_dir()), Path("/")).resolve()
 
 
 def _within(directory: Path, looked: Looked) -> Path | None:
@@ -133,8 +133,9 @@ def _directly(directory: Path) -> Path | None:
 
 
 def _beside(file: Path) -> list[Path]:
-    log = file.with_name(file.name + SUFFIX)
-    return [log] if log.exists() else []
+    """Its log, and that of what it may be a link to."""
+    named = dict.fromkeys(one.with_name(one.name + SUFFIX) for one in (file, Path(os.path.realpath(file))))
+    return [log for log in named if os.path.lexists(log)]
 
 
 def behind(mount: mounts.Mount, depth: int = 0) -> list[Path]:
