@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,10 @@ from conftest import PATIENCE_S, program, run
 
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
-from cheetah.bench.storage import cache, progress, quiet
+from cheetah.bench.storage import cache, entered, progress, quiet, tool
 from cheetah.bench.storage.progress import Event
 from cheetah.bench.storage.run import GO_ON
-from cheetah.bench.storage.steps import Place
+from cheetah.bench.storage.steps import Command, Place
 
 FAILS = "import sys; sys.exit('no good')"
 HANGS = "import time; time.sleep(600)"
@@ -123,6 +123,54 @@ def test_a_tool_that_hangs_is_ended_and_the_rest_goes_on(tmp_path: Path) -> None
     assert done.code == 1
     assert done.outcomes() == {("hangs", "a"): ["hung"], ("last", "a"): ["done"]}
     assert is_clean(*targets)
+
+
+def test_a_target_that_does_not_answer_is_left_out_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to freeze a file system")
+    program("fsfreeze")
+    image, frozen = tmp_path / "image", tmp_path / "frozen"
+    frozen.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(16 << 20)
+    run(program("mkfs.ext4"), "-q", image)
+    try:
+        run("mount", "-o", "loop", image, frozen)
+    except AssertionError as error:
+        pytest.skip(f"cannot mount here: {error}")
+    monkeypatch.setattr(tool, "TERM_S", 0.2)
+    monkeypatch.setattr(tool, "KILL_S", 0.5)
+    monkeypatch.setattr(entered, "LEAVE_S", 0.5)
+    freezes = f"import subprocess\nsubprocess.run(['fsfreeze', '-f', {str(frozen)!r}])\nopen('more', 'w')"
+    targets = [Directory(frozen), *directories(tmp_path, "other")]
+
+    class Freezes(Fake):
+        def commands(self, place: Place) -> list:  # type: ignore[type-arg]
+            code = freezes if place.directory.is_relative_to(frozen) else ""
+            return [Command((sys.executable, "-c", code))]
+
+    try:
+        done = measured(tmp_path, targets, [Freezes("hangs", ""), Fake("last", COPY)], step_limit_s=4.0)
+    finally:
+        run("fsfreeze", "-u", frozen)
+        # What was left behind there ends now.
+        soon(lambda: subprocess.run(["umount", frozen], capture_output=True, check=False).returncode == 0)
+    assert done.code == 1
+    assert done.outcomes()["hangs", "frozen"] == ["hung"]
+    assert "cannot be ended" in done.sample("hangs", "frozen")["problem"]
+    assert done.outcomes()["last", "frozen"] == ["not reached"]
+    assert done.outcomes()["last", "other"] == ["done"]
+    assert any("frozen does not answer" in warning for warning in done.part["warnings"])
+
+
+def soon(is_so: Callable[[], bool]) -> None:
+    """Waits until something is so, which takes a moment."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
 
 
 def test_a_target_that_runs_full_is_told_and_the_rest_goes_on(tmp_path: Path, small: Directory) -> None:

@@ -172,6 +172,7 @@ class Run:
             sample = self._sample(blank, one, there.ready[one.target])
         except measure.Abandoned as abandoned:
             sample = dataclasses.replace(blank, outcome=Outcome.HUNG, problem=str(abandoned))
+            there.hung.add(one.target)
             there.lose(one.target, Outcome.NOT_REACHED, f"it was left out after {one.step.key} hung on it")
         self._failed.pop((one.target, one.step.key), None)
         if sample.outcome is not Outcome.DONE:

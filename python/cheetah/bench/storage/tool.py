@@ -19,7 +19,6 @@ TERM_S = 3.0
 """From SIGTERM to SIGKILL."""
 KILL_S = 10.0
 """After SIGKILL; what then is still there waits for a device, and nobody can end it."""
-_WAYS = ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S))
 PRINTED_BYTES_MAX = 4 << 20
 WORDS_CHARS_MAX = 400
 WATCH_S = 0.1
@@ -112,7 +111,7 @@ class Tool:
         pipes = (self._launcher.stdout, self._launcher.stderr)
         self._kept = {self._report: bytearray()} | {pipe.fileno(): bytearray() for pipe in pipes if pipe}
         self._open = set(self._kept)
-        self._started = False
+        self._started = self._left_behind = False
         self._poll = select.poll()
         for descriptor in self._open:
             os.set_blocking(descriptor, False)
@@ -122,7 +121,7 @@ class Tool:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._started and self._report in self._open:
+        if self._started and not self._left_behind and self._report in self._open:
             self._end()
         self._exits.close()
 
@@ -172,14 +171,15 @@ class Tool:
             self._poll.unregister(descriptor)
             self._open.remove(descriptor)
 
-    def _end(self, ways: Sequence[tuple[int, float]] = _WAYS) -> bool:
+    def _end(self, ways: Sequence[tuple[int, float]] = ()) -> bool:
         """Ends it and all of its group; False if it cannot be ended."""
         group = b"".join(bytes(self._kept[self._report]).splitlines()[1:2])
-        for number, patience_s in ways:
+        for number, patience_s in ways or ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(int(group) if group else self._launcher.pid, number)
             if self._wait(patience_s):
                 return True
+        self._left_behind = True
         return False
 
     def _end_launcher(self) -> None:
