@@ -18,6 +18,8 @@ MOVED_TIMES, MOVED_BYTES = 2, 16 * MIB
 """What the target's device may move of what the tool asked for, before it is said."""
 HARNESS_SHARE = 0.01
 """What we may cost, of the tool's time and bytes."""
+BOTTLENECK_S_MIN = 0.1
+"""The kernel counts processors in hundredths of a second: of a shorter step nobody can tell what held it up."""
 HARNESS_CPU_S = 0.05
 """Below this our own time says nothing."""
 
@@ -138,11 +140,13 @@ def _filled(
 ) -> Sample:
     tool_s = sum(ran.seconds for ran in rans)
     cpu_s = sum(ran.cpu_s for ran in rans)
-    busy = counters.shares(before, after, cpu_s / (tool_s + flush.seconds), counters.links())
+    seconds = tool_s + flush.seconds
+    busy = counters.shares(before, after, cpu_s / seconds, counters.links())
+    told = seconds >= BOTTLENECK_S_MIN
     return dataclasses.replace(
         blank,
         outcome=Outcome.DONE,
-        seconds=tool_s + flush.seconds,
+        seconds=seconds,
         tool_s=tool_s,
         flush_s=flush.seconds,
         cpu_s=cpu_s,
@@ -153,7 +157,7 @@ def _filled(
         device_written_bytes=_difference(before.device_written_bytes, after.device_written_bytes),
         network_bytes=counters.network_bytes(before, after),
         busy=busy,
-        bottleneck=counters.bottleneck(busy, counters.processors()),
+        bottleneck=counters.bottleneck(busy, counters.processors()) if told else "unclear",
     )
 
 

@@ -79,6 +79,7 @@ class DriveTarget:
             "unit": iec(self.plan.unit_bytes) if self.plan.layout == "stripe" else "none",
             "nodes": ", ".join(nodes) + (" (started for this)" if started else ""),
             "size": iec(size_bytes),
+            "kept by its mount": "what it has read ahead and nobody has asked for yet, 64MiB at most",
         }
         return Ready(files, disk.device, (Path(mounted),), {**told, **disk.about, "free": free(disk.directory)})
 
