@@ -358,16 +358,28 @@ def test_that_the_machine_was_not_quiet_stays_with_its_samples(tmp_path: Path, m
     assert then.part["warnings"].count("somebody was at work") == 1
 
 
-def test_samples_of_two_kinds_are_not_mixed(tmp_path: Path) -> None:
+def test_samples_of_two_kinds_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets, steps = directories(tmp_path, "a"), [Fake("copy", COPY)]
     measured(tmp_path, targets, steps)
     with pytest.raises(Misuse, match="--resume"):
         measured(tmp_path, targets, steps)
     with pytest.raises(Misuse, match=r"states was \[\"cold\"\] and is \[\"warm\"\]"):
         measured(tmp_path, targets, steps, resume=True, states=("warm",))
+    with monkeypatch.context() as patch, pytest.raises(Misuse, match=r"kernel was .* and is \"another\""):
+        patch.setattr("cheetah.bench.storage.run._machine", lambda: {"host": os.uname().nodename, "kernel": "another"})
+        measured(tmp_path, targets, steps, resume=True)
     (tmp_path / "source.raw").write_bytes(b"another")
     with pytest.raises(Misuse, match="image_bytes"):
         measured(tmp_path, targets, steps, resume=True)
+
+
+def test_samples_are_not_kept_in_what_a_link_names(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / "out" / "samples.jsonl").symlink_to(tmp_path / "theirs")
+    with pytest.raises(OSError, match="symbolic links"):
+        measured(tmp_path, directories(tmp_path, "a"), [Fake("copy", COPY)])
+    assert (tmp_path / "theirs").read_text() == "theirs"
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.storage.sample import Outcome, Sample
-from cheetah.durable import replace
+from cheetah.durable import no_link, replace
 
 SAMPLES, SETTINGS = "samples.jsonl", "settings.json"
 
@@ -26,7 +26,7 @@ class Journal:
         self._settings = out / SETTINGS
         self._told: dict[str, Any] = {"binding": json.loads(json.dumps(binding)), "about": {}, "remarks": []}
         out.mkdir(parents=True, exist_ok=True)
-        self._file = open(out / SAMPLES, "a+b")
+        self._file = open(out / SAMPLES, "a+b", opener=no_link)
         try:
             _lock(self._file.fileno(), out)
             self.taken: dict[Key, Sample] = self._read()

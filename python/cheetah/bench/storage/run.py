@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import os
 import shutil
 import signal
 import statistics
@@ -78,7 +79,7 @@ class Run:
 
     def go(self, need_bytes: int) -> tuple[int, dict[str, Any]]:
         """Does it."""
-        binding = {**self._settings.binding(), "image_bytes": self._source.stat().st_size}
+        binding = {**self._settings.binding(), "image_bytes": self._source.stat().st_size, **_machine()}
         self._journal = Journal(self._settings.out, binding, self._settings.resume)
         interrupted = False
         try:
@@ -245,6 +246,12 @@ class Run:
         """By what the same step took, or any; nobody knows before every step was done somewhere."""
         known = [self._expected_s(one.step) for one in turns]
         return sum(took_s for took_s in known if took_s is not None) if None not in known else None
+
+
+def _machine() -> dict[str, str]:
+    """What else the samples depend on: half of a run on another kernel would be held against the other half."""
+    told = os.uname()
+    return {"host": told.nodename, "kernel": told.release}
 
 
 def _is_needed(path: Path, coming: Sequence[Step], place: Place) -> bool:
