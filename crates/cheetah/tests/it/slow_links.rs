@@ -235,7 +235,11 @@ fn a_source_that_fails_now_and_then_is_right_or_an_error() {
     let content = fs::read(&image).unwrap();
     let file = File::open(&mount.file).unwrap();
     let (mut failed, mut buffer) = (0, vec![0; (64 * KIB) as usize]);
-    for (nth, expected) in content[..8 * MIB as usize].chunks(buffer.len()).enumerate() {
+    for (nth, expected) in content.chunks(buffer.len()).enumerate() {
+        // Large requests are few, so that none of the first may have failed.
+        if nth >= 128 && failed > 0 {
+            break;
+        }
         let started = Instant::now();
         while let Err(error) = file.read_exact_at(&mut buffer, nth as u64 * 64 * KIB) {
             assert_eq!(error.raw_os_error(), Some(5), "{error}");
