@@ -182,3 +182,12 @@ def test_an_error_is_json_where_that_was_asked(tmp_path: Path, capsys: pytest.Ca
     captured = capsys.readouterr()
     assert json.loads(captured.out)["exit_code"] == 1
     assert captured.err.startswith("error: ") and "Traceback" not in captured.err
+
+
+def test_complaints_are_safe_to_print(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the usage is set as it was."""
+    assert main(["storage", "no\x1b[2J"]) == 2
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "no⟨U+001B⟩[2J: there is no such directory" in said
+    assert main([]) == 2
+    assert "\n       cheetah bench PART" in capsys.readouterr().err

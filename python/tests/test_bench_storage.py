@@ -130,3 +130,18 @@ def test_a_target_that_fills_up_is_said_of_the_step(ext4: Path, tmp_path: Path, 
     assert told["md5sum"][0] == "not reached"
     assert "copy" in told["md5sum"][1]
     assert sorted(path.name for path in busy.iterdir()) == ["lost+found", "others"]
+
+
+def test_an_image_that_goes_away_takes_no_results_with_it(ext4: Path, tmp_path: Path) -> None:
+    """The disk that it is on was pulled: what was measured is there, and why there is no more."""
+    target, folder, gone = tmp_path / "target", tmp_path / "bin", tmp_path / "gone.raw"
+    target.mkdir()
+    folder.mkdir()
+    gone.write_bytes(ext4.read_bytes())
+    takes = folder / "md5sum"
+    takes.write_text(f'#!/bin/sh\n{shutil.which("rm")} -f {gone}\nexec {program("md5sum")} "$@"\n')
+    takes.chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    run_ = measure(gone, tmp_path / "out", f"here={target}", "--steps", "copy,md5sum", "--repetitions", "2", path=path)
+    assert run_.code == 1
+    assert run_.outcomes("here")["copy"] == ("not reached", f"the image {gone} is gone")

@@ -16,8 +16,10 @@ from cheetah.bench.failure import BenchError, Misuse, Refused
 from cheetah.bench.gather import FAILED, MISUSED, REFUSED, Gathered, render
 from cheetah.bench.results import Part
 from cheetah.bench.storage.settings import Settings
+from cheetah.page.visible import plain
 
 OUT = "cheetah-bench"
+LINE_CHARS_MAX = 4000
 ALL = "--all"
 DEFAULT_TARGETS = (".", "ram:stripe:64KiB@local:3")
 _USAGE = """cheetah bench storage TARGET… [OPTIONS]     which storage makes forensic work fast
@@ -80,7 +82,9 @@ def _part(name: str, words: list[str]) -> int:
     parser = _parser(f"cheetah bench {name}", "A part of the project's own benchmark, measured in a checkout of it.")
     _add_part_options(parser)
     parser.add_argument("--beside-evidence", action="store_true", help="put the results into a folder with evidence")
-    options = parser.parse_args(words)
+    options, rest = parser.parse_known_args(words)
+    if rest:
+        raise Misuse(f"{rest[0]}: {name} takes no such word; if {name} is to be storage, say storage\nusage: {_USAGE}")
     safety.check_out(Settings((), "", options.out, beside_evidence=options.beside_evidence))
     measuring = Checkout(checkout.find(options.sources))
     parts = measuring.parts()
@@ -133,12 +137,12 @@ def _measure_storage(gathered: Gathered, settings: Settings) -> None:
 
     with progress.shown(settings.json) as tell:
         prepared = prepare.prepare(settings, lambda sentence: tell(progress.Event("note", said=sentence)))
+        # Asked now: whatever becomes of the image meanwhile, there are results.
+        image = {"image": str(prepared.image), "image_bytes": prepared.image.stat().st_size}
         code, part = run.run(settings, tell, prepared.targets, steps(settings), prepared.image, prepared.need_bytes)
     interrupted = run.GO_ON in part["warnings"]
     part["warnings"] = [*prepared.warnings, *part["warnings"]]
-    part["settings"] = {
-        **settings.binding(), "image": str(prepared.image), "image_bytes": prepared.image.stat().st_size
-    }  # fmt: skip
+    part["settings"] = {**settings.binding(), **image}
     gathered.add({**part, "problem": run.GO_ON} if interrupted else part, code=code)
     if interrupted:
         raise KeyboardInterrupt
@@ -257,7 +261,9 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 
 def _complain(sentence: str, code: int, as_json: bool) -> int:
-    print(f"error: {sentence}", file=sys.stderr)
+    for line in f"error: {sentence}".splitlines():
+        text = line.strip(" ")
+        print(" " * line.index(text) + plain(text, LINE_CHARS_MAX), file=sys.stderr)
     if as_json:
         print(json.dumps({"error": sentence, "exit_code": code}))
     return code

@@ -9,6 +9,7 @@ from typing import Any
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.results import Part, Results
+from cheetah.page.visible import plain
 
 SAME_MACHINE = ("processor", "memory", "kernel")
 DONE, FAILED, MISUSED, REFUSED = 0, 1, 2, 3
@@ -82,7 +83,7 @@ class Gathered:
         print(paths["report"])
         for part in self._measured:
             if part.get("problem"):
-                print(f"not measured: {part['part']}: {part['problem']}", file=sys.stderr)
+                print(f"not measured: {part['part']}: {plain(part['problem'])}", file=sys.stderr)
         return self.code
 
 
