@@ -84,7 +84,7 @@ def _part(name: str, words: list[str]) -> int:
     parser.add_argument("--beside-evidence", action="store_true", help="put the results into a folder with evidence")
     options, rest = parser.parse_known_args(words)
     if rest:
-        raise Misuse(f"{rest[0]}: {name} takes no such word; if {name} is to be storage, say storage\nusage: {_USAGE}")
+        parser.error(f"unrecognized arguments: {' '.join(rest)}; targets are for `cheetah bench storage`")
     safety.check_out(Settings((), "", options.out, beside_evidence=options.beside_evidence))
     measuring = Checkout(checkout.find(options.sources))
     parts = measuring.parts()
