@@ -194,6 +194,14 @@ def test_a_run_does_not_begin_beside_evidence(tmp_path: Path, case: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
+def test_drives_are_not_mounted_among_evidence(tmp_path: Path, case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (case / "disk.E01.custody").write_text("log")
+    monkeypatch.setattr("tempfile.tempdir", str(case))
+    assert "TMPDIR" in refused(asked(tmp_path, "ram:linear@node1"))
+    (tmp_path / "target").mkdir()
+    assert safety.check(asked(tmp_path, tmp_path / "target")) == []
+
+
 def test_links_hide_no_log(tmp_path: Path, case: Path) -> None:
     """Neither one to a folder for results within a case, nor one to the image that is mounted."""
     target, scratch = tmp_path / "target", case / "scratch"

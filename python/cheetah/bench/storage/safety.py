@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,11 @@ def check(settings: Settings) -> list[str]:
         _refuse(looked.evidence, settings.beside_evidence, said)
         if looked.missed:
             said.append(f"{target.directory} was not searched whole for custody logs: {looked.missed}")
+    if any(target.drive for target in settings.targets):
+        # Where drives are mounted and their files are.
+        temporary = Looked()
+        _around(_existing(Path(tempfile.gettempdir())), temporary)
+        _refuse(temporary.evidence, settings.beside_evidence, said, "; name another directory in TMPDIR")
     return list(dict.fromkeys([*said, *check_out(settings)]))
 
 
