@@ -325,3 +325,11 @@ def test_nothing_is_taken_down_halfway(tmp_path: Path, number: int) -> None:
     finally:
         signal.signal(number, before)
     assert told == [[]] and heard == [number] and not one.directory.exists()
+
+
+def test_loops_of_others_are_not_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However like ours their names are."""
+    files = {"loop1": "/d/cheetah-bench-ab/x", "loop2": "/cheetah-bench-ab.raw", "loop3": "/d/cheetah-bench-abc/x"}
+    monkeypatch.setattr(mounts, "loops", lambda: files)
+    assert leftover._loops(tmp_path / "cheetah-bench-ab") == ["/dev/loop1", "/dev/loop2"]
+    assert leftover._loops(tmp_path / "cheetah-bench-") == []

@@ -82,7 +82,12 @@ def clear(leftover: Leftover) -> None:
 def _loops(directory: Path) -> list[str]:
     """Loop devices on files in one of our directories. Of a file in a mount that is gone, the kernel tells no more than
     the name; ours have the directory's in it."""
-    return [f"/dev/{name}" for name, file in mounts.loops().items() if directory.name in file]
+    ours = directory.name
+    return [
+        f"/dev/{name}"
+        for name, file in mounts.loops().items()
+        if any(part == ours or part.startswith(f"{ours}.") for part in Path(file).parts)
+    ]
 
 
 def cleared(parents: Sequence[Path]) -> list[str]:
