@@ -122,6 +122,20 @@ def test_a_file_that_is_no_results_is_one_sentence(tmp_path: Path, content: byte
         results.read(path)
 
 
+def test_tables_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
+    """However few the samples are that they are for."""
+    one = whole().to_json()["parts"][0]["samples"][0]
+    for grown in (
+        [one | {"target": f"t{number}", "step": f"s{number}"} for number in range(500)],
+        [one | {"step": f"fio/read/{number}KiB/{number}KiB"} for number in range(500)],
+    ):
+        value = whole().to_json()
+        value["parts"][0]["samples"] = grown
+        (tmp_path / "results.json").write_text(json.dumps(value), encoding="utf-8")
+        with pytest.raises(BenchError, match="more than 200,000 cells"):
+            results.read(tmp_path)
+
+
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"name a results\.json"):
         results.read(tmp_path)

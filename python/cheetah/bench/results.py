@@ -25,6 +25,8 @@ JSON, CSV = "results.json", "results.csv"
 SIZE_MAX_BYTES = 128 * MIB
 PARTS_MAX = 200
 ROUNDS_MAX = 1000
+CELLS_MAX = 200_000
+"""Of a part: targets × steps × states, as its tables have them, those that are empty included."""
 NUMBER_MAX = 1e18
 """More than any time, size or rate of a machine; sums and ratios of what is below stay numbers."""
 
@@ -184,6 +186,7 @@ def checked(part: Part) -> Part:
         _check_figure(_dict(figure, f"{name}: figure"))
     for sample in _list(part.get("samples", []), f"{name}: samples"):
         _check_sample(_dict(sample, f"{name}: sample"), name)
+    _check_extent(part, name)
     for key, told in (("targets", "name"), ("steps", "key")):
         for one in _list(part.get(key, []), f"{name}: {key}"):
             _text(_dict(one, f"{name}: {key}")[told], f"{name}: {key}")
@@ -206,6 +209,17 @@ def _check_figure(value: dict[str, Any]) -> None:
             _number(one, f"{name}: a sample")
     if figure.bar is not None:
         _number(figure.bar, f"{name}: the bar")
+
+
+def _check_extent(part: Part, name: str) -> None:
+    """A few samples, each of a target, a step and a size of its own, would make a table that no memory holds."""
+    samples = part.get("samples", [])
+    targets, steps, states = ({sample[key] for sample in samples} for key in ("target", "step", "state"))
+    targets |= {str(_dict(target, f"{name}: targets").get("name")) for target in part.get("targets", [])}
+    sizes = [step.split("/") for step in steps if step.count("/") > 2]
+    matrix = len({words[2] for words in sizes}) * len({words[3] for words in sizes})
+    if len(targets) * max(len(steps), matrix) * len(states) > CELLS_MAX:
+        raise ValueError(f"{name}: its tables would have more than {CELLS_MAX:,} cells")
 
 
 def _check_sample(value: dict[str, Any], name: str) -> None:
