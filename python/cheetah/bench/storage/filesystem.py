@@ -146,6 +146,8 @@ def on(holder: Holder, path: Path, fs: str, readahead_bytes: int | None = None) 
     directory = Path(holder.make_dir(fs))
     holder.at_exit(unmount, directory)
     run([*kind.mount, f"/dev/{loop}", str(directory)])
+    # One in user space agrees with the kernel on what to read ahead after it was mounted, before it answers anything.
+    os.statvfs(directory)
     mounted = mounts.of(directory)
     device = Path(f"/sys/block/{loop}/dev").read_text(encoding="ascii").strip()
     bdi = _bdi(fs, directory, device)
