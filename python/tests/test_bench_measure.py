@@ -52,8 +52,8 @@ def test_what_its_children_did_counts_as_the_tools(tmp_path: Path) -> None:
     grandchild = (
         "import time\n"
         "while time.process_time() < 0.3: pass\n"
-        "data = open('/dev/zero', 'rb', 0).read(30 << 20)\n"
-        "open('/dev/null', 'wb', 0).write(data[: 20 << 20])\n"
+        "data = open('/dev/zero', 'rb').read(30 << 20)\n"
+        "open('/dev/null', 'wb').write(data[: 20 << 20])\n"
     )
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-I', '-S', '-c', {grandchild!r}])"
     sample = taken(tmp_path, (sys.executable, "-c", child))
