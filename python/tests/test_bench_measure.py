@@ -136,6 +136,7 @@ def test_a_tool_that_cannot_be_started_is_told(tmp_path: Path, name: str) -> Non
     assert sample.outcome is Outcome.FAILED and "could not be started" in sample.problem
 
 
+@pytest.mark.steady
 def test_a_tool_that_hangs_is_ended_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "TERM_S", 0.5)
     code = (

@@ -117,6 +117,7 @@ def test_a_tool_that_fails_takes_no_others_with_it(tmp_path: Path) -> None:
     assert is_clean(*targets)
 
 
+@pytest.mark.steady
 def test_a_tool_that_hangs_is_ended_and_the_rest_goes_on(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a")
     done = measured(tmp_path, targets, [Fake("hangs", HANGS), Fake("last", COPY)], step_limit_s=4.0)
@@ -125,6 +126,7 @@ def test_a_tool_that_hangs_is_ended_and_the_rest_goes_on(tmp_path: Path) -> None
     assert is_clean(*targets)
 
 
+@pytest.mark.steady
 def test_a_target_that_does_not_answer_is_left_out_and_the_rest_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
