@@ -71,7 +71,7 @@ def directly(scratch, lab, agent, offsets):
 
 def measure(settings):
     """Runs all of it and returns the figures."""
-    size_bytes = 64 * MIB if settings.quick else 512 * MIB
+    size_bytes = 256 * MIB if settings.quick else 512 * MIB
     with Scratch() as scratch, Lab(1, RATE, RTT) as lab:
         image = Images(scratch).get("mixed", size_bytes)
         image.cache(warm=True)
