@@ -12,6 +12,7 @@ import pathlib
 
 import jinja2
 
+from cheetah.durable import replace
 from cheetah.page import shown, svg, units
 
 
@@ -55,10 +56,8 @@ def policy(styles: str, scripts: collections.abc.Sequence[str] = ()) -> str:
 
 
 def write(target: pathlib.Path, page: str) -> None:
-    """Puts the page there, whole or not at all."""
-    part = target.with_name(f"{target.name}.part")
-    part.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
-    part.replace(target)
+    """Puts the page there, whole or not at all; see `durable.replace`."""
+    replace(target, page.encode("utf-8", "xmlcharrefreplace"))
 
 
 def _digest(content: str) -> str:

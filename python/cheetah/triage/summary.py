@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cheetah.durable import replace
 from cheetah.page.visible import decoded
 from cheetah.triage.tally import COLUMNS, DAY_S, SIZE_EDGES, Tally
 from cheetah.triage.task import Problem, Volume
@@ -85,9 +86,7 @@ def write(out: str | os.PathLike[str], facts: Facts) -> Json:
     folder = pathlib.Path(out)
     summary = summarise(folder / "files.parquet", folder / "findings.parquet", facts)
     text = json.dumps(summary, indent=1, ensure_ascii=True) + "\n"
-    part = folder / "summary.json.part"
-    part.write_text(text, encoding="ascii")
-    part.replace(folder / "summary.json")
+    replace(folder / "summary.json", text.encode("ascii"))
     return summary
 
 
