@@ -16,6 +16,7 @@ from bench_fakes import COPY, Directory, Fake, Measured, directories, measured
 from bench_fakes import tmp_path as tmp_path
 from conftest import PATIENCE_S, program, run
 
+from cheetah import telling
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.storage import cache, entered, progress, quiet, tool
@@ -442,5 +443,5 @@ def test_progress_in_a_pipe_says_what_takes_long_before_it_is_over() -> None:
 
 def test_progress_for_programs_is_an_object_a_line() -> None:
     out = io.StringIO()
-    progress.Json(out)(EVENT)
+    telling.Json(out)(EVENT)
     assert json.loads(out.getvalue())["progress"]["left_s"] == 240.0

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from cheetah.telling import Json
 from cheetah.triage import progress
-from cheetah.triage.progress import Json, Plain, words
+from cheetah.triage.progress import Plain, words
 from cheetah.triage.task import Event, Finding
 
 FOUND = Finding(200, 0, "keyword", "gun", "", "7", "/home/\x1b[2Jjoe/le\u202etter.txt")

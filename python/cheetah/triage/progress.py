@@ -5,13 +5,11 @@ object a line. What the evidence has to say (paths, words) is made safe to look 
 """
 
 import contextlib
-import dataclasses
-import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from cheetah import telling
 from cheetah.page.visible import plain
 from cheetah.triage.task import Event, Finding
 
@@ -51,28 +49,9 @@ def of_lists(tell: Tell) -> Callable[[int, int], None]:
     return progress
 
 
-@contextlib.contextmanager
-def shown(json_lines: bool = False) -> Iterator[Tell]:
+def shown(json_lines: bool = False) -> contextlib.AbstractContextManager[Tell]:
     """Shows events for as long as it lasts."""
-    if json_lines:
-        yield Json(sys.stdout)
-    elif sys.stderr.isatty():
-        with _bar() as tell:
-            yield tell
-    else:
-        yield Plain(sys.stderr)
-
-
-class Json:
-    """An object a line."""
-
-    def __init__(self, out: TextIO):
-        self._out = out
-
-    def __call__(self, event: Event) -> None:
-        """Tells of an event."""
-        self._out.write(json.dumps({"progress": dataclasses.asdict(event)}) + "\n")
-        self._out.flush()
+    return telling.shown(_bar, Plain, json_lines)
 
 
 class Plain:

@@ -5,11 +5,10 @@ It goes to stderr, so that stdout is left to the tables; with `--json` to stdout
 
 import contextlib
 import dataclasses
-import json
-import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from cheetah import telling
 from cheetah.page.visible import plain
 
 LONG_S = 10.0
@@ -43,28 +42,9 @@ class Event:
 Tell = Callable[[Event], None]
 
 
-@contextlib.contextmanager
-def shown(json_lines: bool = False) -> Iterator[Tell]:
+def shown(json_lines: bool = False) -> contextlib.AbstractContextManager[Tell]:
     """Shows events for as long as it lasts."""
-    if json_lines:
-        yield Json(sys.stdout)
-    elif sys.stderr.isatty():
-        with _bar() as tell:
-            yield tell
-    else:
-        yield Plain(sys.stderr)
-
-
-class Json:
-    """An object a line."""
-
-    def __init__(self, out: TextIO):
-        self._out = out
-
-    def __call__(self, event: Event) -> None:
-        """Tells of an event."""
-        self._out.write(json.dumps({"progress": dataclasses.asdict(event)}) + "\n")
-        self._out.flush()
+    return telling.shown(_bar, Plain, json_lines)
 
 
 class Plain:

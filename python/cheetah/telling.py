@@ -1,0 +1,42 @@
+"""How long work tells how it gets on: a line that moves for who watches, lines for a log, objects for a program."""
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+E = TypeVar("E", bound="DataclassInstance")
+
+
+@contextlib.contextmanager
+def shown(
+    bar: Callable[[], AbstractContextManager[Callable[[E], None]]],
+    plain: Callable[[TextIO], Callable[[E], None]],
+    json_lines: bool,
+) -> Iterator[Callable[[E], None]]:
+    """Shows events for as long as it lasts: by `bar` on a terminal, by `plain` elsewhere."""
+    if json_lines:
+        yield Json(sys.stdout)
+    elif sys.stderr.isatty():
+        with bar() as tell:
+            yield tell
+    else:
+        yield plain(sys.stderr)
+
+
+class Json:
+    """An object a line."""
+
+    def __init__(self, out: TextIO):
+        self._out = out
+
+    def __call__(self, event: "DataclassInstance") -> None:
+        """Tells of an event."""
+        self._out.write(json.dumps({"progress": dataclasses.asdict(event)}) + "\n")
+        self._out.flush()
