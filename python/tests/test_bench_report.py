@@ -5,13 +5,12 @@ import html.parser
 import json
 import re
 import statistics
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import bench_data
 import pytest
-from conftest import PATIENCE_S, program
+from browser import rendered
 
 from cheetah.bench import report, results
 
@@ -24,17 +23,6 @@ def written(folder: Path, told: Json) -> str:
     """The report of these results, which go through the file."""
     (folder / results.JSON).write_text(json.dumps(told), encoding="utf-8")
     return report.write(results.read(folder), folder).read_text(encoding="utf-8")
-
-
-def rendered(folder: Path) -> str:
-    """The page as Chromium has it."""
-    chromium = program("chromium")
-    argv = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
-    argv += ["--dump-dom", (folder / "report.html").as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    if "</html>" not in done.stdout:
-        pytest.skip(f"Chromium shows nothing here: {done.stderr[-200:]}")
-    return done.stdout
 
 
 class Shown(html.parser.HTMLParser):

@@ -4,7 +4,6 @@ import html
 import html.parser
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import triage_data
-from conftest import PATIENCE_S, program
+from browser import rendered
 
 from cheetah.triage import report, summary
 from cheetah.triage.store import FILES, FINDINGS
@@ -28,17 +27,6 @@ def made(folder: Path, rows: int = 3000, **changes: Any) -> Json:
     told = summary.write(folder, facts)
     report.write(folder)
     return told
-
-
-def rendered(folder: Path) -> str:
-    """The page as Chromium has it, when its scripts have run."""
-    chromium = program("chromium")
-    argv = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
-    argv += ["--dump-dom", (folder / "report.html").as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    if "</html>" not in done.stdout:
-        pytest.skip(f"Chromium shows nothing here: {done.stderr[-200:]}")
-    return done.stdout
 
 
 class Shown(html.parser.HTMLParser):
