@@ -1,8 +1,6 @@
 //! `cheetah bench`: which storage makes forensic work fast. The work is done by the Python package, which this becomes.
 
-use std::ffi::OsString;
-
-use super::python::Verb;
+use super::python::{Verb, Words};
 use crate::failure::Result;
 use crate::ui::Ui;
 
@@ -58,15 +56,8 @@ It runs in Python 3.11 or later with the package in python/ of the sources:
 CHEETAH_PYTHON says which Python; python3 on the PATH otherwise. docs/bench.md has more."
 )]
 pub struct Args {
-    /// What is for Python; the help names it.
-    #[arg(
-        hide = true,
-        required = true,
-        num_args = 1..,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    words: Vec<OsString>,
+    #[command(flatten)]
+    words: Words,
 }
 
 /// Runs it, in this process.

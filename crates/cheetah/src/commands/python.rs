@@ -30,6 +30,20 @@ else:
 /// processes it starts.
 const SAFE_PATH: &str = "-P";
 
+/// What such a verb is told.
+#[derive(Debug, clap::Args)]
+pub struct Words {
+    /// What is for Python; the verb's help names it.
+    #[arg(
+        hide = true,
+        required = true,
+        num_args = 1..,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    words: Vec<OsString>,
+}
+
 /// A verb of which Python does the work.
 #[derive(Debug)]
 pub struct Verb {
@@ -44,11 +58,11 @@ pub struct Verb {
 impl Verb {
     /// Runs it with these words: from here on this process is Python's, and so are its exit code and the signals it
     /// gets. Returns only where it could not be started.
-    pub fn run(&self, words: Vec<OsString>, ui: Ui) -> Result<()> {
+    pub fn run(&self, words: Words, ui: Ui) -> Result<()> {
         let python = std::env::var_os(PYTHON).filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".into());
         self.look(&python)?;
         let mut command = Command::new(&python);
-        command.args([SAFE_PATH, "-m", self.module]).args(words);
+        command.args([SAFE_PATH, "-m", self.module]).args(words.words);
         // Before the words it was for all verbs, and has been taken.
         if ui.is_json() {
             command.arg("--json");
