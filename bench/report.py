@@ -7,7 +7,7 @@ import typing
 
 from bench import prefetching, probe_tables, storage_tables, store
 from bench.matrix import transfer_table, triage_tables
-from cheetah.bench.units import short
+from cheetah.bench.sheet import spread
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "RESULTS.md")
@@ -91,21 +91,16 @@ def reasons():
     return dict(notes["reasons"]) if notes.has_section("reasons") else {}
 
 
-def spread(values, middle):
-    """median [min – max]"""
-    return f"{short(middle)} [{short(min(values))} – {short(max(values))}]"
-
-
 def row(figure, why):
     """One line of a table."""
     if figure.ours not in figure.samples:
         return f"| {figure.what} | not measured | | | | | {why} |"
-    ours = spread(figure.samples[figure.ours], figure.median(figure.ours))
+    ours = spread(figure.samples[figure.ours])
     peer = figure.peer()
     theirs, ratio = "", ""
     if peer:
         # A pipe in a name would end the cell.
-        theirs = f"{spread(figure.samples[peer], figure.median(peer))} {peer}".replace("|", "\\|")
+        theirs = f"{spread(figure.samples[peer])} {peer}".replace("|", "\\|")
         if figure.ratio() is not None:
             low, high = figure.ratio_spread()
             ratio = f"**{figure.ratio():.2f}** [{low:.2f} – {high:.2f}]"

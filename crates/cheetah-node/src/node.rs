@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cheetah_device::Size;
-use cheetah_nbd::server::{self, Listener, ServerConfig, Workers};
+use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
 use tokio::runtime::{Builder, Runtime};
 
@@ -21,10 +21,6 @@ use crate::{control, join, spare};
 
 /// How long connections are given to notice that the node ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Memory for requests under way; the least the server works with, since all of it is on top of what is lent. Only
-/// clients without structured replies need it: to others, large requests are answered piece by piece.
-const REQUEST_BYTES_MAX: usize = 33 << 20;
-
 /// How a node is to be.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
@@ -244,7 +240,9 @@ impl Running {
     fn serve(&self, nbd: TcpListener, http: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
         let _in_runtime = self.runtime.enter();
         let config = ServerConfig {
-            memory_bytes_max: REQUEST_BYTES_MAX,
+            // All of it is on top of what is lent. Only clients without structured replies need it: to others, large
+            // requests are answered piece by piece.
+            memory_bytes_max: MEMORY_BYTES_LEAST,
             workers: Some(Arc::clone(&self.workers)),
             ..ServerConfig::default()
         };

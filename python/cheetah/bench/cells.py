@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from cheetah import sizes
 from cheetah.bench import results
 from cheetah.bench.figure import drowned
 from cheetah.bench.results import Part
@@ -17,8 +18,6 @@ MATRIX = "fio/"
 _GRAVEST = (Outcome.HUNG, Outcome.FAILED, Outcome.NOT_REACHED, Outcome.SKIPPED)
 _ENDED = "the run ended before this was measured"
 _NUMBER = re.compile(r"\d[\d.,]*")
-_SIZE = re.compile(r"(\d+)([KMGT]iB)?")
-_UNITS = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,8 +282,10 @@ class Storage:
 
 def size(text: str) -> int:
     """The bytes that "64KiB" says; 0 where it is no size."""
-    found = _SIZE.fullmatch(text)
-    return int(found.group(1)) * _UNITS[found.group(2)] if found else 0
+    try:
+        return sizes.parse(text)
+    except ValueError:
+        return 0
 
 
 def _baseline(part: Part, targets: Sequence[str]) -> str:

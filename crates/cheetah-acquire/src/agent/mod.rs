@@ -22,15 +22,12 @@ use std::sync::Arc;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_image::{Error, Identity, OpenOptions, Result};
 use cheetah_nbd::packing::{Packer, PackerConfig};
-use cheetah_nbd::server::{Listener, Server, ServerConfig};
+use cheetah_nbd::server::{Listener, MEMORY_BYTES_LEAST, Server, ServerConfig};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
 use export::{One, Turns};
 pub use protect::Protection;
 
-/// Memory for requests and replies under way. What packing and reading take comes on top, and must stay within 128 MiB
-/// with it.
-const MEMORY_BYTES_MAX: usize = 33 << 20;
 /// The most threads that pack, each of which takes up to 8 MiB. Four pack at least as much as a 10-Gbit/s Ethernet
 /// carries with LZ4, and a gigabit one with Zstandard.
 const THREADS_MAX: usize = 4;
@@ -82,7 +79,8 @@ impl Agent {
         };
         let limits = ServerConfig {
             connections_max: config.connections_max.clamp(1, CONNECTIONS_MAX),
-            memory_bytes_max: MEMORY_BYTES_MAX,
+            // What packing and reading take comes on top, and must stay within 128 MiB with it.
+            memory_bytes_max: MEMORY_BYTES_LEAST,
             rate_max: config.rate_max,
             watch: true,
             ..ServerConfig::default()

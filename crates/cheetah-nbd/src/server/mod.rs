@@ -60,13 +60,16 @@ pub struct Export {
     pub packer: Option<Arc<Packer>>,
 }
 
+/// The least memory a server works with, in bytes: the largest request (32 MiB) fits, and a little beside it.
+pub const MEMORY_BYTES_LEAST: usize = 33 << 20;
+
 /// Limits of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// Clients served at once; further ones are turned away. At most 65,536.
     pub connections_max: usize,
     /// Memory for requests and replies under way, over all connections, beside a small fixed share for each.
-    /// At least 33 MiB, so that the largest request (32 MiB) fits; less is taken as that.
+    /// Less than [`MEMORY_BYTES_LEAST`] is taken as that.
     pub memory_bytes_max: usize,
     /// The most to send to all clients together, in bytes a second.
     pub rate_max: Option<u64>,
@@ -100,7 +103,7 @@ struct Memory {
 
 impl Memory {
     fn new(bytes_max: usize) -> Self {
-        let bytes_max = bytes_max.clamp(33 << 20, Semaphore::MAX_PERMITS);
+        let bytes_max = bytes_max.clamp(MEMORY_BYTES_LEAST, Semaphore::MAX_PERMITS);
         Self { shared: Arc::new(Semaphore::new(bytes_max)), bytes_max }
     }
 }

@@ -403,7 +403,7 @@ mod tests {
 
     use super::*;
     use crate::proto::TransmissionFlags;
-    use crate::server::Memory;
+    use crate::server::{MEMORY_BYTES_LEAST, Memory};
 
     /// Takes writes whole, so they are held until they have arrived.
     struct Far;
@@ -436,7 +436,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_no_refusals_is_not_listened_to_for_long() {
-        let memory = Memory::new(33 << 20);
+        let memory = Memory::new(MEMORY_BYTES_LEAST);
         let (mut client, stream) = tokio::io::duplex(64 << 10);
         let served = tokio::spawn(serve(stream, &memory));
         let mut refused = BytesMut::new();
@@ -453,7 +453,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_holds_memory_and_lets_nothing_move_is_cut() {
-        let memory = Memory::new(33 << 20);
+        let memory = Memory::new(MEMORY_BYTES_LEAST);
         let (mut client, stream) = tokio::io::duplex(1 << 20);
         let served = serve(stream, &memory);
         let mut begun = BytesMut::new();

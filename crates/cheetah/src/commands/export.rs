@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_device::Size;
-use cheetah_nbd::server::{Listener, ServerConfig, serve};
+use cheetah_nbd::server::{Listener, MEMORY_BYTES_LEAST, ServerConfig, serve};
 use cheetah_source::{Only, Opened};
 use serde_json::json;
 
@@ -14,10 +14,6 @@ use super::options::AccessArgs;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
-
-/// Memory for requests under way, of all clients together: with what is read ahead it is what the export takes. Clients
-/// on links that need more are few, and one that waits for its turn loses nothing but time.
-const REQUEST_BYTES_MAX: usize = 33 << 20;
 
 /// What `export` is told.
 #[derive(Debug, clap::Args)]
@@ -72,7 +68,9 @@ async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<
         "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
     });
     ui.answer(format_args!("{}, {size}, is served at {uri}", args.source), &value);
-    let config = ServerConfig { memory_bytes_max: REQUEST_BYTES_MAX, ..ServerConfig::default() };
+    // For all clients together: with what is read ahead it is what the export takes. Clients on links that need more are
+    // few, and one that waits for its turn loses nothing but time.
+    let config = ServerConfig { memory_bytes_max: MEMORY_BYTES_LEAST, ..ServerConfig::default() };
     tokio::select! {
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
         ended = serve(listener, Arc::new(only), config) => ended.context("serving ended"),

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from cheetah import sizes
 from cheetah.bench.failure import Misuse
 from cheetah.bench.storage.settings import DrivePlan, TargetSpec
 from cheetah.bench.units import KIB, MIB
@@ -15,18 +16,17 @@ UNIT_BYTES = (4 * KIB, 4 * MIB)
 NODES_MAX = 64
 READAHEAD_BYTES_MAX = 1 << 30
 RAM = "ram:"
-_SIZES = {"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30, "t": 40, "tib": 40}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DRIVE = "ram:LAYOUT[:UNIT][:FS]@NODES, for instance ram:stripe:64KiB@node1,node2 or ram:linear@local:3"
 _NAME = re.compile(r"[^=/:]{1,80}")
 
 
 def size(text: str) -> int:
-    """Bytes, as "64KiB" or "4GiB"; K, M and G mean the same as KiB, MiB and GiB."""
-    match = re.fullmatch(r"([0-9]{1,18})\s*([a-zA-Z]*)", text)
-    if match is None or match[2].lower() not in _SIZES:
-        raise Misuse(f"{text!r} is no size: say 64KiB, or 1MiB")
-    return int(match[1]) << _SIZES[match[2].lower()]
+    """Bytes, as "64KiB" or "4GiB"."""
+    try:
+        return sizes.parse(text)
+    except ValueError as error:
+        raise Misuse(f"{error}: say 64KiB, or 1MiB") from None
 
 
 def duration(text: str) -> float:
