@@ -17,7 +17,7 @@ def row(path: str, **more: Any) -> dict[str, Any]:
     fixed = {"volume": 0, "address": "9", "path": path, "name": name, "size": 1000, "deleted": False, "known": False}
     extension = name.rpartition(".")[2].lower() if "." in name else ""
     old = {"mtime": SEIZED - 900 * DAY, "crtime": SEIZED - 900 * DAY}
-    read = {"wanted": None, "hits": 0, "type": None, "type_mismatch": False, "read_state": "whole"}
+    read = {"named": None, "wanted": None, "hits": 0, "type": None, "type_mismatch": False, "read_state": "whole"}
     return {**fixed, "extension": extension, **old, **read, **more}
 
 
@@ -39,8 +39,10 @@ def test_peoples_files_are_read_before_the_systems() -> None:
         row("/Users/ann/Desktop/plan.docx"),
         row("/$Recycle.Bin/S-1/$R1.docx", deleted=True),
         row("/Users/ann/Desktop/empty.docx", size=0),
+        row("/Windows/WinSxS/x/password.bin", named="password"),
     ]
     order = ordered(rows, score.rank(batch(*rows)))
+    assert order.pop(0) == "/Windows/WinSxS/x/password.bin", "what is called what was asked for comes before all"
     assert order[0] == "/$Recycle.Bin/S-1/$R1.docx" and order[1] == "/Users/ann/Desktop/plan.docx"
     assert order.index("/Users/ann/AppData/Local/x.dat") < order.index("/data/readme")
     assert set(order[-3:]) >= {"/Windows/WinSxS/x/a.dll", "/Users/ann/Desktop/empty.docx"}
@@ -65,6 +67,7 @@ def test_every_point_has_a_reason_and_they_add_up() -> None:
         row(
             "/Users/ann/Downloads/a.zip", type="zip-encrypted", hits=12, type_mismatch=True, deleted=True, size=1 << 30
         ),
+        row("/Users/ann/password.txt", named="password"),
         row("/Windows/x", size=0),
         row("/Users/ann/x.pst", mtime=SEIZED),
     ]

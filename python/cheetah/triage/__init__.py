@@ -15,6 +15,7 @@ around each read, so threads on one handle do not overlap.
     image       the source as The Sleuth Kit reads it
     volumes     partitions and the file systems in them                                    -> volumes
     walk        directories, exactly as `fls -r -m /` lists them, a subtree at a time      -> listing rows
+      names       keywords in the names of the rows                                        -> findings
     bodyfile, file_name     a listing row as the line that `fls -m` prints
     assemble    the rows of all listing tasks in the order of `fls`
     content     hashes, types and hits of files, a batch at a time                         -> content rows, findings
@@ -34,6 +35,7 @@ around each read, so threads on one handle do not overlap.
     plan        which files are read, in which batches
     merge       files.parquet and findings.parquet from all of that
     run         the stages in their order
+    latest      what was found so far, for whoever watches
     summary, report, progress    what people see
 
 What the hub calls of the stages that look at content:

@@ -18,7 +18,7 @@ _UNITS = {"": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30, "t"
 _LISTS = (
     ("known", "hash list of files to set aside: one hash a line, NSRL, or sorted binary"),
     ("wanted", "hash list of files to look for"),
-    ("keywords", "words to look for, one a line"),
+    ("keywords", "words to look for in contents and names, one a line"),
     ("yara", "YARA rules"),
 )
 FAILED, MISUSED = 1, 2

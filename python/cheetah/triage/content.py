@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytsk3
 
-from cheetah.triage import allocation, extensions, hashset, pieces, places, scan, score, types
+from cheetah.triage import allocation, extensions, hashset, names, pieces, places, scan, score, types
 from cheetah.triage.reader import Opened, Reader, reason
 from cheetah.triage.settings import Settings
 from cheetah.triage.signatures import HEAD_BYTES, Type
@@ -36,7 +36,7 @@ class Tools:
     def __init__(self, worker: Worker):
         settings = worker.settings
         self._worker = worker
-        self.engine = scan.load(settings.keywords, settings.yara)
+        self.engine = scan.load(settings.keywords, settings.yara) if settings.yara else names.engine(worker)
         self.known = hashset.open_lists(settings.known)
         self.wanted = hashset.open_lists(settings.wanted)
         self.asks_for_names = self.engine is not None and self.engine.asks_for_names

@@ -14,14 +14,14 @@ import numpy as np
 from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary, timeline, volumes, walk
 from cheetah.triage.folder import JOURNAL, PARTS, Folder
 from cheetah.triage.journal import Done, Journal
+from cheetah.triage.latest import Latest
 from cheetah.triage.pool import Pool
 from cheetah.triage.progress import TELL_S
 from cheetah.triage.settings import Settings
 from cheetah.triage.store import Parts, Rows
-from cheetah.triage.task import Event, Finding, Problem, Result, Task, Volume
+from cheetah.triage.task import Event, Problem, Result, Task, Volume
 from cheetah.triage.versions import deciding, versions
 
-LATEST = 10
 FRUITLESS_MAX = 4
 """After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
 still answers."""
@@ -78,7 +78,8 @@ class Run:
         self._listed: collections.defaultdict[int, dict[str, int]] = collections.defaultdict(dict)
         self._totals: dict[str, int] = {}
         self._reached: list[str] = []
-        self._findings = 0
+        self._total: int | None = None
+        """How many findings the result has, once that is known."""
         self._searched = 0
         self._fruitless = 0
         self._doubtful = False
@@ -90,7 +91,7 @@ class Run:
         self._stopped: Problem | None = None
         """Why it is not complete, where that is nobody's wish."""
         self._bytes = 0
-        self._latest: list[Finding] = []
+        self._latest = Latest()
         self._first_tasks: list[Task] = []
         self._shared: hub.Hub
         self._hands: Hands
@@ -140,7 +141,7 @@ class Run:
         if given_up:
             sentence = f"the listing is not whole: {given_up} of its parts were given up, with all that is in them"
             self._stopped = Problem("listing", sentence)
-        self._findings, self._latest = 0, []
+        self._latest.settle()
         order = self._rank(out)
         self._totals["content"] = len(order)
         listing = Rows(self._parts.path("listing"), plan.COLUMNS)
@@ -161,21 +162,27 @@ class Run:
         self._doubtful = False
         self._tell_of(stage, always=True)
         for item in self._hands.results(self._to_do(tasks)):
+            nothing_yet = not self._latest.best()
             if item is not None:
-                task, result = item
-                self._count(result.findings)
-                if task.id in self._peeks:
-                    continue
-                done = self._journal.add(task, result)
-                self._take(task, done)
-                self._watch(task, result, done)
-                self._peek(result)
-            self._tell_of(stage)
+                self._bring(*item)
+            # The first that is found is told at once.
+            self._tell_of(stage, always=nothing_yet and bool(self._latest.best()))
         self._journal.sync()
         if self._doubtful:
             # There may be nothing left to try only because nothing could be read.
             self._must_answer()
         self._tell_of(stage, always=True)
+
+    def _bring(self, task: Task, result: Result) -> None:
+        """Takes what has come of a task."""
+        if task.id in self._peeks:
+            self._latest.see(result.findings)
+            return
+        done = self._journal.add(task, result)
+        if self._take(task, done):
+            self._latest.keep(result.findings)
+        self._watch(task, result, done)
+        self._peek(result)
 
     def _to_do(self, tasks: Iterable[Task]) -> Iterator[Task]:
         """Those that are not done yet; what an earlier run could not read comes last, so that each run gets on."""
@@ -220,20 +227,21 @@ class Run:
         """Takes what a task has brought in an earlier run."""
         done = self._journal.find(task)
         if done is not None:
-            self._findings += done.finding_count
             self._take(task, done)
         return done is not None
 
-    def _take(self, task: Task, done: Done) -> None:
-        """Counts a task as done, and sees to it that what it handed back gets done."""
+    def _take(self, task: Task, done: Done) -> bool:
+        """Counts a task as done, and sees to it that what it handed back gets done. Whether it is a part of the
+        result."""
         if task.stage == "listing" and self._is_tangled(task, done):
-            return
+            return False
         self._done[task.stage][task.id] = done
         self._bytes += done.bytes_read
         self._searched += task.what[1] if task.stage == "unallocated" else 0
         for further in done.tasks:
             if not self._is_known(further):
                 self._hands.submit(further, first=further.stage == "listing" and walk.is_of_orphans(further))
+        return True
 
     def _is_tangled(self, task: Task, done: Done) -> bool:
         """Whether a task is of no use, as its volume has directories with several names: then one task alone lists it
@@ -250,6 +258,7 @@ class Run:
             self._first_tasks = [alone if one.volume == volume.index else one for one in self._first_tasks]
             for known in listed:
                 self._done["listing"].pop(known, None)
+            self._latest.forget(volume.index)
             if not self._is_known(alone):
                 self._hands.submit(alone, first=True)
         return True
@@ -286,7 +295,7 @@ class Run:
         more = merge.files(listing, aside, out / "files.parquet", why, self._complete)
         aside.remove()
         done = [one for stage in self._done.values() for one in stage.values()]
-        self._findings = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
+        self._total = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
         timeline.write(out / "files.parquet", out / "timeline.parquet")
         self._tell_of("report", always=True)
         facts = self._facts(identity, shared, done)
@@ -343,13 +352,11 @@ class Run:
         }
         return {stage: progress for stage, progress in stages.items() if stage in self._reached}
 
-    def _count(self, findings: list[Finding]) -> None:
-        self._findings += len(findings)
-        if findings:
-            best = sorted(
-                [*self._latest, *findings], key=lambda one: (-one.score, one.volume, one.path or "", one.offset or 0)
-            )
-            self._latest = best[:LATEST]
+    def _found(self) -> int:
+        """How many findings there are so far."""
+        if self._total is not None:
+            return self._total
+        return self._latest.early + sum(one.finding_count for stage in self._done.values() for one in stage.values())
 
     def _tell_of(self, stage: str, always: bool = False) -> None:
         """Tells how it goes, now and then."""
@@ -364,7 +371,7 @@ class Run:
         units = {"listing": "entries", "unallocated": "bytes"}
         unit = units.get(stage, "files")
         since = now - self._began_s
-        self._tell(Event(stage, rows, max(total, rows), self._bytes, self._findings, tuple(self._latest), unit, since))
+        self._tell(Event(stage, rows, max(total, rows), self._bytes, self._found(), self._latest.best(), unit, since))
 
 
 def _hands(uri: str, settings: Settings) -> Hands:

@@ -21,10 +21,15 @@ FINDINGS = {
     "keyword": 200,
     "misplaced": 150,
     "mismatch": 120,
+    "name": 100,
     "encrypted": 80,
     "deleted": 40,
 }
-"""Points of a finding of each kind, before what its place adds."""
+"""Points of a finding of each kind, before what its place adds. A keyword in a name is half of one in the content: a
+name is short, so that a word is in it by chance more often, and it says nothing of what is in the file."""
+NAMED_FIRST = 100
+"""What a keyword in a name adds to that where it is about what to read first: with both no other promise is as good,
+but for the place."""
 HIT_POINTS, HITS_COUNTED = 5, 10
 DELETED = 30
 RECENT = ((1, 40), (7, 30), (30, 15))
@@ -115,13 +120,16 @@ def _changed(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return latest
 
 
-_RANKED = ("volume", "path", "extension", "size", "deleted", "mtime", "crtime")
+_RANKED = ("volume", "path", "extension", "named", "size", "deleted", "mtime", "crtime")
 _FINAL = (*_RANKED, "known", "wanted", "hits", "type", "type_mismatch")
 
 
 def rank(rows: pa.RecordBatch, activity: Activity | None = None) -> pa.Array:
     """What each row promises, by its metadata alone: int32, the highest first to be read."""
-    return pa.array([_sum(_promise(row, activity)) for row in _rows(rows, _RANKED)], pa.int32())
+    ranks = [
+        _sum(_promise(row, activity)) + (NAMED_FIRST if row["named"] is not None else 0) for row in _rows(rows, _RANKED)
+    ]
+    return pa.array(ranks, pa.int32())
 
 
 def final(rows: pa.RecordBatch, activity: Activity | None = None) -> pa.Array:
@@ -180,6 +188,8 @@ def _sum(points: collections.abc.Iterable[Point]) -> int:
 
 def _promise(row: collections.abc.Mapping[str, Any], activity: Activity | None) -> collections.abc.Iterator[Point]:
     """Points of metadata."""
+    if row["named"] is not None:
+        yield Point(FINDINGS["name"], f"its name holds the keyword {row['named']}")
     place = places.of(row["path"])
     if place.points:
         yield Point(place.points, f"it is {place.name}")

@@ -34,12 +34,14 @@ LISTING = pa.schema(
         ("attr_type", pa.int32()),
         ("attr_id", pa.int32()),
         ("extension", STRING),
+        ("named", STRING),
         ("why", STRING),
         ("line", pa.binary()),
     ]
 )
-"""One row for each line of the bodyfile. `line` is the line itself, without its end; `why` says what is wrong with
-the row, where its metadata could not be read. Neither line nor inode are in files.parquet."""
+"""One row for each line of the bodyfile. `line` is the line itself, without its end; `named` is a keyword that its name
+holds, the first by the alphabet; `why` says what is wrong with the row, where its metadata could not be read. Neither
+line nor inode are in files.parquet."""
 
 CONTENT = pa.schema(
     [
@@ -88,6 +90,7 @@ FILES = pa.schema(
         ],
         *[CONTENT.field(name) for name in ("md5", "sha1", "sha256", "type", "mime")],
         LISTING.field("extension"),
+        LISTING.field("named"),
         *[CONTENT.field(name) for name in ("type_mismatch", "known", "wanted", "hits")],
         ("score", pa.int32()),
         *[CONTENT.field(name) for name in ("read_state", "why")],

@@ -87,7 +87,7 @@ class Finding:
     score: int
     volume: int
     kind: str
-    """"wanted-hash", "yara", "keyword", "mismatch", "deleted" …"""
+    """"wanted-hash", "yara", "keyword", "name", "mismatch", "deleted" …"""
     rule: str
     detail: str
     address: str | None = None

@@ -13,12 +13,13 @@ What the rules below say, and no more, is what tsk_fs_dir_walk and tsk_fs_fls do
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytsk3
 
-from cheetah.triage import bodyfile, file_name
+from cheetah.triage import bodyfile, file_name, names
 from cheetah.triage.image import Image
 from cheetah.triage.store import LISTING
 from cheetah.triage.task import Place, Problem, Result, Task
@@ -123,12 +124,18 @@ def listing(worker: Worker, task: Task) -> Result:
     first = starts[0].inode == int(file_system.info.root_inum)
     lister = Lister(worker.image(), file_system, task.volume, ENTRIES_FIRST if first else ENTRIES_MAX)
     lister.once = {starts[0].inode} if starts[0].once else None
+    searching = names.engine(worker)
+    lister.names = names.Names(searching, task.volume) if searching is not None else None
     for start in starts:
         result.starts.append(lister.count)
         lister.start(start)
     result.rows = lister.table()
     result.directories = lister.directories
     result.problems.extend(lister.problems)
+    if lister.names is not None:
+        result.findings = lister.names.findings()
+        if lister.names.trouble:
+            result.problems.append(Problem("listing", lister.names.trouble, task.volume))
     _hand_on(task.volume, lister.left, result)
     return result
 
@@ -175,6 +182,8 @@ class Lister:
         self.count = self.directories = 0
         self.once: set[int] | None = None
         """The directories that were met, if each is to be listed only once."""
+        self.names: names.Names | None = None
+        """What looks for keywords in names, if there are any."""
         self._tangles = 0
         self._starts = 0
         self.left: list[Left] = []
@@ -187,7 +196,10 @@ class Lister:
 
     def _pack(self) -> None:
         """Makes a table of the rows there are; as Python's objects they take several times the room."""
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(LISTING)
+        columns: list[Sequence[Any]] = list(zip(*self._rows, strict=True)) if self._rows else [()] * len(LISTING)
+        if self.names is not None:
+            named = self.names.look(dict(zip(LISTING.names, columns, strict=True)))
+            columns[LISTING.get_field_index("named")] = named
         arrays = [pa.array(column, field.type) for column, field in zip(columns, LISTING, strict=True)]
         self._tables.append(pa.table(arrays, schema=LISTING))
         self._rows = []
@@ -353,7 +365,7 @@ class Lister:
         self._rows.append((
             self._volume, address, "/" + path.decode("utf-8", "backslashreplace"), own_text, mode[0], letter, deleted,
             start.orphan, allocated, size, mtime, atime, ctime, crtime, mode, uid, gid, inode, kind, number,
-            _extension(own_text) if stream is None else "", None, line,
+            _extension(own_text) if stream is None else "", None, None, line,
         ))  # fmt: skip
         self.count += 1
 

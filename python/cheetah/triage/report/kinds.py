@@ -23,6 +23,10 @@ _KINDS = {
         "Keyword",
         "A word that was looked for stands in the content, in one of the encodings searched. Read it in its place.",
     ),
+    "name": Kind(
+        "Keyword in a name",
+        "A word that was looked for is in the name of a file, folder or stream. That says nothing of what is in it.",
+    ),
     "mismatch": Kind(
         "Type and name differ",
         "The content is of another type than the name's extension says. That hides files, and also happens without any intent.",
