@@ -15,6 +15,7 @@ import itertools
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 
 from lab import relay, state
@@ -63,25 +64,32 @@ def _log_path(name: str) -> str:
 
 def sweep() -> list[str]:
     """Removes what labs left behind whose process was killed; returns their full names."""
-    swept = []
     orphans = {found[1] for entry in _netns_names() if (found := re.fullmatch(rf"({PREFIX}-.+)-\w+", entry))}
     known = set(state.names())
-    for name in sorted(known):
-        file = StateFile(name)
-        if not file.claim(create=False):
-            continue
-        if file.read().stays:
-            file.release()
-            continue
-        remove_all_of(name)
-        file.remove()
-        swept.append(name)
-    for name in sorted(orphans - known):
-        # A lab that has come up meanwhile has a state file by now.
-        if namespaces_of(name) and name not in state.names():
-            remove_all_of(name)
-            swept.append(name)
-    return swept
+    swept = [name for name in sorted(known) if sweep_one(name)]
+    return swept + [name for name in sorted(orphans - known) if remove_stray(name)]
+
+
+def sweep_one(name: str) -> bool:
+    """Removes what is left of the lab with that full name, unless its owner lives or it is to stay; says whether it did."""
+    file = StateFile(name)
+    if not file.claim(create=False):
+        return False
+    if file.read().stays:
+        file.release()
+        return False
+    remove_all_of(name)
+    file.remove()
+    return True
+
+
+def remove_stray(name: str) -> bool:
+    """Removes namespaces of the lab with that full name where there is no such lab; says whether there were any."""
+    # A lab that has come up meanwhile has a state file by now.
+    if name in state.names() or not namespaces_of(name):
+        return False
+    remove_all_of(name)
+    return True
 
 
 class Node:
@@ -131,6 +139,7 @@ class Lab:
         self._die_with_parent = die_with_parent
         self._state = StateFile(self.name)
         self._relay: subprocess.Popen[str] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Lab:
         self.up()
@@ -151,6 +160,8 @@ class Lab:
             raise LabError(f"a lab named {self.name} is up already; take it down first")
         try:
             self._state.write(Remembered(stays=False))
+            if self._die_with_parent:
+                self._guard = self._start_guard()
             for namespace in (self.switch, self.examiner, *(node.namespace for node in self.nodes)):
                 namespace.create()
             self._wire()
@@ -170,6 +181,18 @@ class Lab:
             self._relay.wait()
             self._relay = None
         self._state.remove()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.wait()
+            self._guard = None
+
+    def _start_guard(self) -> subprocess.Popen[bytes]:
+        """Somebody who takes the lab down when this process cannot any more."""
+        argv = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "guard.py")]
+        nothing = subprocess.DEVNULL
+        return subprocess.Popen(
+            [*argv, self.name, str(os.getpid())], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        )
 
     def _wire(self) -> None:
         self.switch.run(["ip", "link", "add", "br0", "type", "bridge"])
