@@ -152,14 +152,27 @@ fn system_files_are_near_before_the_rest_of_the_mft() {
     volume.put(6, None, false, &[runs(0x80, "", 0, 3 * CLUSTER, &[(Some(300), 3)])]);
     let secure = [runs(0x80, "$SDS", 0, CLUSTER, &[(Some(400), 1)]), runs(0xa0, "$SII", 0, CLUSTER, &[(Some(520), 1)])];
     volume.put(9, None, false, &[secure.concat(), runs(0xa0, "$SDH", 0, CLUSTER, &[(Some(600), 1)])]);
-    volume.put(
-        40,
-        None,
-        false,
-        &[file_name(11, "$UsnJrnl", 3), runs(0x80, "$J", 0, 99, &[(None, 99), (Some(700), 99)])],
-    );
     let surveyed = volume.survey();
     let window = |start| ByteRange::new(start * CLUSTER, WINDOW_BYTES);
     assert_eq!(surveyed.reads, [window(100), window(300), window(400), window(520), clusters(116, 48)]);
-    assert!(surveyed.fetches.contains(&window(700)) && !surveyed.fetches.contains(&window(600)));
+    assert!(!surveyed.fetches.contains(&window(600)));
+}
+
+#[test]
+fn of_journals_the_heads_are_near_and_of_the_bitmap_all() {
+    let mut volume = Volume::new(100..164);
+    volume.put(0, None, false, &[runs(0x80, "", 0, 64 * CLUSTER, &[(Some(100), 64)])]);
+    volume.put(2, None, false, &[runs(0x80, "", 0, 60 * CLUSTER, &[(Some(800), 60)])]);
+    volume.put(6, None, false, &[runs(0x80, "", 0, 50 * CLUSTER, &[(Some(300), 20), (Some(900), 30)])]);
+    // Of this one the beginning is gone, as it is where it was written to for long: it is a hole.
+    let changes = runs(0x80, "$J", 0, 160 * CLUSTER, &[(None, 100), (Some(700), 10), (Some(600), 50)]);
+    volume.put(40, None, false, &[file_name(11, "$UsnJrnl", 3), changes]);
+    let surveyed = volume.survey();
+    let asked = |range: ByteRange| {
+        let asked = |at| surveyed.asked().any(|asked| asked.intersection(ByteRange::new(at, 1)).is_some());
+        (range.offset..range.end()).step_by(512).all(asked)
+    };
+    let journals = [clusters(800, 16), clusters(700, 10), clusters(600, 6)];
+    assert!(journals.into_iter().chain([clusters(300, 20), clusters(900, 30)]).all(asked), "{surveyed:?}");
+    assert!(!asked(clusters(816, 1)) && !asked(clusters(606, 1)), "{surveyed:?}");
 }
