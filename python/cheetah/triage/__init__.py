@@ -16,6 +16,8 @@ around each read, so threads on one handle do not overlap.
     volumes     partitions and the file systems in them                                    -> volumes
     walk        directories, exactly as `fls -r -m /` lists them, a subtree at a time      -> listing rows
       names       keywords in the names of the rows                                        -> findings
+      glimpse     names in an NTFS volume before it can be listed
+      record      NTFS's records, taken apart by hand
     bodyfile, file_name     a listing row as the line that `fls -m` prints
     assemble    the rows of all listing tasks in the order of `fls`
     content     hashes, types and hits of files, a batch at a time                         -> content rows, findings

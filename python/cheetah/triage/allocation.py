@@ -10,6 +10,8 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
+from cheetah.triage import record
+
 Bits = npt.NDArray[np.uint8]
 Read = collections.abc.Callable[[int, int], bytes]
 
@@ -117,10 +119,8 @@ def _read_all(read: Read, offset: int, length: int) -> bytes:
 
 def _ntfs(size: int, read: Read, bitmap: collections.abc.Callable[[int], bytes]) -> Allocation:
     boot = read(0, 512)
-    sector, per_cluster = struct.unpack_from("<HB", boot, 11)
-    # Above 128 it is the negative of a power of two.
-    cluster = sector * per_cluster if per_cluster <= 128 else sector << (256 - per_cluster)
-    sectors = struct.unpack_from("<Q", boot, 40)[0]
+    cluster = record.cluster_bytes(boot)
+    sector, sectors = struct.unpack_from("<H27xQ", boot, 11)
     if cluster < 256:
         raise Unknown("the boot sector is damaged")
     count = min(sectors * sector, size) // cluster

@@ -8,6 +8,8 @@ import struct
 
 import pytsk3
 
+from cheetah.triage.record import attributes, fixed_up
+
 STANDARD_NAME = pytsk3.TSK_FS_ATTR_TYPE_NTFS_FNAME
 ATTRIBUTE_LIST = pytsk3.TSK_FS_ATTR_TYPE_NTFS_ATTRLIST
 _FNAME, _ATTRLIST = int(STANDARD_NAME), int(ATTRIBUTE_LIST)
@@ -98,29 +100,10 @@ def _names_in(record: bytes) -> list[tuple[int, Times]]:
     """The names in a record that are not DOS names: attribute id on disk, and times."""
     if record[:4] != b"FILE":
         return []
-    record = _fixed_up(record)
     names: list[tuple[int, Times]] = []
-    offset = struct.unpack_from("<H", record, 20)[0]
-    while offset + 24 <= len(record):
-        kind, length = struct.unpack_from("<II", record, offset)
-        if kind == 0xFFFFFFFF or length == 0 or offset + length > len(record):
-            break
-        if kind == _FNAME and record[offset + 8] == 0:
-            number = struct.unpack_from("<H", record, offset + 14)[0]
-            start = offset + struct.unpack_from("<H", record, offset + 20)[0]
-            content = record[start : start + _FIXED_BYTES]
+    for one in attributes(fixed_up(record)):
+        if one.kind == _FNAME and one.resident:
+            content = one.content(_FIXED_BYTES)
             if len(content) == _FIXED_BYTES and content[65] != _DOS:
-                names.append((number, _times(content)))
-        offset += length
+                names.append((one.number, _times(content)))
     return names
-
-
-def _fixed_up(record: bytes) -> bytes:
-    """The record with the last two bytes of each of its sectors put back."""
-    whole = bytearray(record)
-    offset, count = struct.unpack_from("<HH", record, 4)
-    for sector in range(1, count):
-        end = sector * 512
-        if end <= len(whole) and offset + 2 * sector + 2 <= len(whole):
-            whole[end - 2 : end] = record[offset + 2 * sector : offset + 2 * sector + 2]
-    return bytes(whole)

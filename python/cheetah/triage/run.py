@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary, timeline, volumes, walk
+from cheetah.triage import assemble, coverage, glimpse, hub, merge, plan, score, summary, timeline, volumes, walk
 from cheetah.triage.folder import JOURNAL, PARTS, Folder
 from cheetah.triage.journal import Done, Journal
 from cheetah.triage.latest import Latest
@@ -136,7 +137,7 @@ class Run:
         self._volumes = self._hands.volumes = tuple(found.volumes)
         understood = [volume for volume in self._volumes if volume.fs]
         self._first_tasks = [walk.first_task(volume.index, volume.root_inode) for volume in understood]
-        self._stage("listing", self._first_tasks)
+        self._stage("listing", itertools.chain(self._first_tasks, self._glimpses()))
         given_up = sum(one.failed for one in self._done["listing"].values())
         if given_up:
             sentence = f"the listing is not whole: {given_up} of its parts were given up, with all that is in them"
@@ -178,6 +179,9 @@ class Run:
         if task.id in self._peeks:
             self._latest.see(result.findings)
             return
+        if task.stage == "glimpse":
+            self._glimpse(task, result)
+            return
         done = self._journal.add(task, result)
         if self._take(task, done):
             self._latest.keep(result.findings)
@@ -195,6 +199,24 @@ class Run:
             else:
                 yield task
         yield from again
+
+    def _glimpses(self) -> Iterator[Task]:
+        """Looks at names for workers that have nothing else to do while others begin with the listing."""
+        if self._settings.keywords and self._hands.workers > 1:
+            for volume in self._volumes:
+                if volume.fs == "ntfs" and not self._is_listed(volume.index):
+                    yield glimpse.first_task(volume.index)
+
+    def _glimpse(self, task: Task, result: Result) -> None:
+        """Takes what was seen of names; more is of no use once the listing has some."""
+        self._latest.see(result.findings)
+        if not self._is_listed(task.volume):
+            for further in result.tasks:
+                self._hands.submit(further)
+
+    def _is_listed(self, volume: int) -> bool:
+        """Whether any part of a volume's listing is there."""
+        return bool(self._listed.get(volume))
 
     def _peek(self, result: Result) -> None:
         """Has a few files read before the listing is whole. What is found in them is told, and not kept."""

@@ -11,4 +11,4 @@ from cheetah.triage.pool import end_with_parent
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 end_with_parent()
 
-from cheetah.triage import content, unallocated, volumes, walk, worker  # noqa: E402, F401
+from cheetah.triage import content, glimpse, unallocated, volumes, walk, worker  # noqa: E402, F401

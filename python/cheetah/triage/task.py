@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     # Whoever only hands tasks on need not wait for it to be imported.
     import pyarrow as pa
 
-Stage = Literal["volumes", "listing", "content", "unallocated"]
-STAGES: tuple[Stage, ...] = ("volumes", "listing", "content", "unallocated")
+Stage = Literal["volumes", "glimpse", "listing", "content", "unallocated"]
+STAGES: tuple[Stage, ...] = ("volumes", "glimpse", "listing", "content", "unallocated")
 
 ReadState = Literal["whole", "partial", "unreadable", "unread", "skipped"]
 
@@ -115,6 +115,7 @@ class Task:
     `what` depends on the stage, and is made of what JSON can hold:
 
     * "volumes": empty;
+    * "glimpse": see `glimpse`;
     * "listing": see `walk`;
     * "content": the entries to read, as a list of `Entry`s (`entries()` gives them back);
     * "unallocated": `[start, length]`, bytes in the image. `volume` is -1 outside all volumes.

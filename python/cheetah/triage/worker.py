@@ -70,6 +70,10 @@ def perform(task: Task, worker: Worker) -> Result:
             from cheetah.triage import volumes
 
             result = volumes.find(worker)
+        case "glimpse":
+            from cheetah.triage import glimpse
+
+            result = glimpse.look(worker, task)
         case "listing":
             from cheetah.triage import walk
 
