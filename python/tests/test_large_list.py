@@ -5,7 +5,6 @@ from pathlib import Path
 
 from conftest import MIB, run
 
-
 # Run, and not imported: it makes pieces small.
 PROGRAM = Path(__file__).with_name("large_list.py")
 
