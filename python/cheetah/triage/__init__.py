@@ -37,7 +37,7 @@ around each read, so threads on one handle do not overlap.
     plan        which files are read, in which batches
     merge       files.parquet and findings.parquet from all of that
     run         the stages in their order
-    latest      what was found so far, for whoever watches
+    latest, early   what was found so far, for whoever watches; and what is seen for that alone
     summary, report, progress    what people see
 
 What the hub calls of the stages that look at content:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cheetah.triage import assemble, coverage, glimpse, hub, merge, plan, score, summary, timeline, volumes, walk
+from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary, timeline, volumes, walk
+from cheetah.triage.early import Early
 from cheetah.triage.folder import JOURNAL, PARTS, Folder
 from cheetah.triage.journal import Done, Journal
 from cheetah.triage.latest import Latest
@@ -86,7 +87,6 @@ class Run:
         self._doubtful = False
         """Whether something could not be read in this stage."""
         self._last_problem = "a task was given up"
-        self._peeks: set[str] = set()
         self._ended = False
         self._complete = False
         self._stopped: Problem | None = None
@@ -96,6 +96,7 @@ class Run:
         self._first_tasks: list[Task] = []
         self._shared: hub.Hub
         self._hands: Hands
+        self._early: Early
         self._journal: Journal
         self._parts: Parts
 
@@ -113,6 +114,7 @@ class Run:
             # Workers take a while to start; meanwhile the source is looked at.
             self._hands = _hands(shared.uri, self._settings)
             stack.callback(self._hands.close)
+            self._early = Early(self._latest, self._hands.submit, self._is_listed)
             identity = hub.identity(shared.uri, shared.name)
             self._size = identity["size"]
             self._shared = shared
@@ -137,7 +139,8 @@ class Run:
         self._volumes = self._hands.volumes = tuple(found.volumes)
         understood = [volume for volume in self._volumes if volume.fs]
         self._first_tasks = [walk.first_task(volume.index, volume.root_inode) for volume in understood]
-        self._stage("listing", itertools.chain(self._first_tasks, self._glimpses()))
+        glimpses = self._early.glimpses(self._volumes if self._settings.keywords and self._hands.workers > 1 else ())
+        self._stage("listing", itertools.chain(self._first_tasks, glimpses))
         given_up = sum(one.failed for one in self._done["listing"].values())
         if given_up:
             sentence = f"the listing is not whole: {given_up} of its parts were given up, with all that is in them"
@@ -176,17 +179,14 @@ class Run:
 
     def _bring(self, task: Task, result: Result) -> None:
         """Takes what has come of a task."""
-        if task.id in self._peeks:
-            self._latest.see(result.findings)
-            return
-        if task.stage == "glimpse":
-            self._glimpse(task, result)
+        if self._early.takes(task, result):
             return
         done = self._journal.add(task, result)
         if self._take(task, done):
             self._latest.keep(result.findings)
         self._watch(task, result, done)
-        self._peek(result)
+        if task.stage == "listing":
+            self._early.peek(result)
 
     def _to_do(self, tasks: Iterable[Task]) -> Iterator[Task]:
         """Those that are not done yet; what an earlier run could not read comes last, so that each run gets on."""
@@ -200,32 +200,9 @@ class Run:
                 yield task
         yield from again
 
-    def _glimpses(self) -> Iterator[Task]:
-        """Looks at names for workers that have nothing else to do while others begin with the listing."""
-        if self._settings.keywords and self._hands.workers > 1:
-            for volume in self._volumes:
-                if volume.fs == "ntfs" and not self._is_listed(volume.index):
-                    yield glimpse.first_task(volume.index)
-
-    def _glimpse(self, task: Task, result: Result) -> None:
-        """Takes what was seen of names; more is of no use once the listing has some."""
-        self._latest.see(result.findings)
-        if not self._is_listed(task.volume):
-            for further in result.tasks:
-                self._hands.submit(further)
-
     def _is_listed(self, volume: int) -> bool:
         """Whether any part of a volume's listing is there."""
         return bool(self._listed.get(volume))
-
-    def _peek(self, result: Result) -> None:
-        """Has a few files read before the listing is whole. What is found in them is told, and not kept."""
-        if self._reached[-1] != "listing" or result.rows is None or len(self._peeks) >= plan.PEEKS_MAX:
-            return
-        task = plan.peek(result.rows, score.rank)
-        if task is not None:
-            self._peeks.add(task.id)
-            self._hands.submit(task, first=True)
 
     def _watch(self, task: Task, result: Result, done: Done) -> None:
         """Stops where the source is gone. What is done is kept. A source of which a large part cannot be read is not
@@ -308,6 +285,7 @@ class Run:
 
     def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub) -> tuple[int, dict[str, Any]]:
         """Makes the tables, the summary and the report of what there is."""
+        self._latest.settle()
         self._tell_of("merging", always=True)
         self._complete = self._assemble(out) and self._ended
         listing = Rows(self._parts.path("listing"))
