@@ -1,0 +1,93 @@
+"""File systems of each kind at the other end of a link: sources that fail now and then, and volumes that are damaged while what
+knows file systems fetches ahead of who reads."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import triage_images
+from conftest import MIB
+from triage_hands import Alone
+from triage_listing import Listed, by_fls
+
+import cheetah
+from cheetah.triage import run
+from cheetah.triage.run import DONE, EVIDENCE, Run
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Event
+
+MADE = {
+    "ext4": triage_images.ext4,
+    "fat16": lambda folder: triage_images.fat(folder, 16),
+    "exfat": triage_images.exfat,
+    "ntfs": triage_images.ntfs,
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes one of the images, once."""
+    images: dict[str, Path] = {}
+
+    def make(name: str) -> Path:
+        if name not in images:
+            images[name] = MADE[name](tmp_path_factory.mktemp(name))
+        return images[name]
+
+    return make
+
+
+def kept(out: Path) -> list[dict[str, Any]]:
+    """What a result says of entries that are not deleted."""
+    return [row for row in pq.read_table(out / "files.parquet").to_pylist() if not row["deleted"]]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_source_of_which_some_reads_fail_is_listed_and_read_whole_when_it_has_recovered(
+    name: str, made: Callable[[str], Path], tmp_path: Path, nbdkit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, trouble, out = made(name), tmp_path / "trouble", tmp_path / "out"
+    share = cheetah.share
+    # Otherwise all of so small an image is near before anything fails.
+    monkeypatch.setattr(cheetah, "share", lambda source, **how: share(source, cache=0, foresight=False, prefetch=0))
+    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+    often = ["error-pread=EIO", "error-pread-rate=30%", f"error-pread-file={trouble}"]
+    settings = Settings(nbdkit("--filter=error", "-r", "file", image, *often), str(out))
+
+    def tell(event: Event) -> None:
+        if event.stage == "listing":
+            trouble.touch()
+
+    code, summary = Run(settings, tell).go()
+    # What is read in smaller pieces where a large read has failed may all have come in the end.
+    assert code == (EVIDENCE if summary["problems"] else DONE)
+    for row in pq.read_table(out / "files.parquet").to_pylist():
+        assert (row["sha256"] is not None) == (row["read_state"] == "whole")
+    trouble.unlink()
+    code, summary = Run(settings, lambda event: None).go()
+    assert (code, summary["complete"]) == (DONE, True)
+    assert (out / "bodyfile.txt").read_bytes().splitlines() == by_fls(image)
+    assert Run(Settings(str(image), str(tmp_path / "here")), lambda event: None).go()[0] == DONE
+    assert kept(out) == kept(tmp_path / "here")
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_damaged_volume_is_the_same_over_a_link_as_at_hand(
+    name: str, made: Callable[[str], Path], tmp_path: Path, nbdkit: Callable[..., str]
+) -> None:
+    damaged = bytearray(made(name).read_bytes())
+    used = [at for at in range(0, len(damaged), 512) if any(damaged[at : at + 512])]
+    chance = random.Random(name)
+    for _ in range(40):
+        damaged[chance.choice(used[: len(used) // 3]) + chance.randrange(512)] ^= 1 << chance.randrange(8)
+    image = tmp_path / "damaged.raw"
+    image.write_bytes(damaged)
+    with cheetah.share(nbdkit("--filter=delay", "-r", "file", image, "rdelay=1ms")) as share:
+        assert Listed(share.uri, tmp_path / "far").lines == Listed(image, tmp_path / "near").lines
+        with cheetah.open(share.uri) as device:
+            pieces = [device.pread(at, MIB) for at in range(0, device.size, MIB)]
+        assert b"".join(pieces) == damaged
+        assert share.stats()["source_bytes"] <= share.size
