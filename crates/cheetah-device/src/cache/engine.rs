@@ -158,7 +158,7 @@ impl Engine {
     /// Starts what wishes there is room for on the link.
     pub(super) fn pump(&mut self, now: Duration, fetches: &mut Fetches) {
         while fetches.len() < FETCHES_MAX {
-            let Some((range, urgency)) = self.wishes.peek() else { return };
+            let Some((range, urgency)) = self.wishes.peek(self.pace.fetch_bytes()) else { return };
             let absent = self.shelf.absent(range);
             let bytes: u64 = absent.iter().map(|part| part.len).sum();
             let in_flight = self.pace.in_flight();

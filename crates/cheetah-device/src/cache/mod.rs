@@ -58,6 +58,8 @@ const GRAIN: u64 = 4 << 10;
 const DEMAND_BYTES_MAX: u64 = 1 << 20;
 /// The largest request for a hint, in bytes: what is read out of the middle of it should not wait for much else.
 const FETCH_BYTES: u64 = 256 << 10;
+/// The same while the link begins to carry something: connections bring little each at first, so many share in it.
+const FETCH_BYTES_FIRST: u64 = 64 << 10;
 
 /// Where a [`Cache`] keeps what it keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use super::{FETCH_BYTES, FETCH_BYTES_FIRST};
+
 /// Until a link has carried this much, little is known of it, and as much as [`START_BYTES`] may be on its way.
 const START_DELIVERED: u64 = 4 << 20;
 const START_BYTES: u64 = 1 << 20;
@@ -78,6 +80,11 @@ impl Pace {
         let (Some(rate), Some(time)) = (self.rate(), self.time()) else { return least };
         let busy = u128::from(rate) * (2 * time + TURNAROUND).as_nanos() / 1_000_000_000;
         u64::try_from(busy).unwrap_or(u64::MAX).clamp(least, MOST_BYTES)
+    }
+
+    /// The largest request for what nobody waits for.
+    pub(super) fn fetch_bytes(&self) -> u64 {
+        if self.delivered < START_DELIVERED { FETCH_BYTES_FIRST } else { FETCH_BYTES }
     }
 
     /// Bytes a second that the link carries.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use super::{FETCH_BYTES, Urgency};
+use super::Urgency;
 use crate::ByteRange;
 
 /// Wishes remembered of each urgency; further ones are forgotten, as hints may be.
@@ -30,11 +30,11 @@ impl Wishes {
         }
     }
 
-    /// The next piece to fetch.
-    pub(super) fn peek(&self) -> Option<(ByteRange, Urgency)> {
+    /// The next piece to fetch, of at most so many bytes.
+    pub(super) fn peek(&self, bytes_max: u64) -> Option<(ByteRange, Urgency)> {
         Urgency::ALL.into_iter().find_map(|urgency| {
             let wish = self.queues[urgency as usize].front()?;
-            Some((wish.range.split_at_multiples(FETCH_BYTES).next()?, urgency))
+            Some((wish.range.split_at_multiples(bytes_max).next()?, urgency))
         })
     }
 

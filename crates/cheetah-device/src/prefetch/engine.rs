@@ -71,7 +71,7 @@ impl Engine {
     pub(super) fn new(config: PrefetchConfig, size: u64) -> Self {
         Self {
             config,
-            cursors: Cursors::new(size),
+            cursors: Cursors::new(size, config.earned),
             cache: Cache::new(config.budget_bytes),
             link: Link::new(config.window_bytes_first),
             writes: Writes::default(),

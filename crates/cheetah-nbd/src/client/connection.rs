@@ -2,13 +2,14 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use super::Shared;
@@ -20,6 +21,8 @@ use crate::handshake::client::{Agreement, ClientHandshake, Failure, Step, Wish};
 use crate::proto::{Command, CommandFlags, Request, Violation};
 use crate::uri::Address;
 
+/// A server that takes so long to answer is far.
+const FAR: Duration = Duration::from_millis(2);
 /// The first pause before connecting again; doubled each time.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest.
@@ -47,7 +50,27 @@ pub(super) enum OpenError {
 
 /// Connects and negotiates.
 pub(super) async fn open(address: &Address, wish: &Wish, limit: Duration) -> Result<Opened, OpenError> {
-    let opening = async { negotiate(dial(address).await?, wish).await };
+    open_with(address, wish, limit, || ()).await
+}
+
+/// The same; `is_far` is called as soon as it shows that the server is [`FAR`].
+pub(super) async fn open_with(
+    address: &Address,
+    wish: &Wish,
+    limit: Duration,
+    is_far: impl FnOnce(),
+) -> Result<Opened, OpenError> {
+    let opening = async {
+        let mut dialling = pin!(dial(address));
+        let dialled = match timeout(FAR, dialling.as_mut()).await {
+            Ok(dialled) => dialled,
+            Err(_) => {
+                is_far();
+                dialling.await
+            }
+        };
+        negotiate(dialled?, wish).await
+    };
     timeout(limit, opening).await.unwrap_or(Err(OpenError::TimedOut(limit)))
 }
 
@@ -90,10 +113,28 @@ struct Ended {
     since: Instant,
 }
 
+/// A connection that is being opened by a task of its own; given up when it is dropped.
+pub(super) type Opening = JoinSet<Result<Opened, OpenError>>;
+
+/// How far a connection has come when its task begins.
+pub(super) enum Begun {
+    Opened(Opened),
+    Opening(Opening),
+    Not,
+}
+
 /// Keeps `shared.links[index]` up until the client is dropped or refused.
-pub(super) async fn keep(shared: Arc<Shared>, index: usize, opened: Option<Opened>) {
+pub(super) async fn keep(shared: Arc<Shared>, index: usize, begun: Begun) {
     let link = &shared.links[index];
-    let mut next = opened;
+    let mut next = match begun {
+        Begun::Opened(opened) => Some(opened),
+        Begun::Opening(mut opening) => match watched(&shared, link, opening.join_next()).await.flatten() {
+            Some(Ok(Ok(opened))) if shared.recognise(&opened.agreement).is_ok() => Some(opened),
+            // It is one of more than are needed. Whoever turned it away may have none to spare.
+            _ => return,
+        },
+        Begun::Not => None,
+    };
     let mut was_up = next.is_some();
     loop {
         let opened = match next.take() {
@@ -165,7 +206,7 @@ async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
 /// over. `None` if the client is dropped meanwhile.
 async fn watched<T>(shared: &Shared, link: &Link, attempt: impl Future<Output = T>) -> Option<T> {
     let mut tick = ticker(shared.timeout);
-    let mut attempt = std::pin::pin!(attempt);
+    let mut attempt = pin!(attempt);
     poll_fn(|cx| {
         while tick.poll_tick(cx).is_ready() {
             shared.health.changed().notify_waiters();

@@ -41,7 +41,7 @@ use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Resul
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::connection::{OpenError, Opened};
+use self::connection::{Begun, OpenError, Opening};
 use self::counters::Counters;
 use self::health::{Health, Refused};
 use self::link::Link;
@@ -55,6 +55,9 @@ pub use self::counters::ClientStats;
 
 /// The most connections a client makes to one server.
 const CONNECTIONS_MAX: usize = 16;
+/// The least it makes to one that is far. A connection begins with 14 kB a round trip and needs several to find out what the
+/// link carries: several connections together are there much sooner.
+const CONNECTIONS_FAR: usize = 8;
 
 /// What to connect to, and how.
 #[derive(Debug, Clone)]
@@ -67,7 +70,8 @@ pub struct ClientConfig {
     pub contexts: Vec<String>,
     /// Whether it is going to be written to.
     pub writable: bool,
-    /// Connections to make, if the server allows more than one: 1 to 16.
+    /// Connections to make, if the server allows more than one: 1 to 16. If it is more than one here, and the server is
+    /// far (2 ms), there are at least 8.
     pub connections: usize,
     /// Whether to have content packed on its way here.
     pub packing: Packing,
@@ -126,17 +130,16 @@ impl Client {
     pub async fn connect(config: ClientConfig) -> Result<Self> {
         let wish =
             Wish { export: config.uri.export.clone(), contexts: config.contexts.clone(), packing: config.packing };
-        let inbound = matches!(config.uri.address, Address::Inbound(_));
-        let new_link = || match Turns::matter(&wish, config.writable) {
-            true => Turns::new().map(|turns| Link::new(Some(turns))),
-            false => Ok(Link::new(None)),
-        };
-        let new_link = || new_link().map_err(|error| cannot_connect(&config, &error.into()));
-        let link = new_link()?;
-        let (address, first_wish) = (&config.uri.address, link.wish(&wish));
-        let opened = match inbound {
-            true => connection::open_first(address, &first_wish, config.timeout).await,
-            false => connection::open(address, &first_wish, config.timeout).await,
+        let (address, limit) = (&config.uri.address, config.timeout);
+        let link = new_link(&config, &wish)?;
+        let first_wish = link.wish(&wish);
+        let mut others = Vec::new();
+        let opened = match address {
+            Address::Inbound(_) => connection::open_first(address, &first_wish, limit).await,
+            Address::Tcp { .. } | Address::Unix(_) => {
+                let is_far = || others = begin_early(&config, &wish);
+                connection::open_with(address, &first_wish, limit, is_far).await
+            }
         };
         let opened = opened.map_err(|error| cannot_connect(&config, &error))?;
         let flags = opened.agreement.flags;
@@ -147,27 +150,27 @@ impl Client {
                 errno: cheetah_device::error::EROFS,
             });
         }
-        let several = flags.has(TransmissionFlags::CAN_MULTI_CONN);
-        let connections = if several { config.connections.clamp(1, CONNECTIONS_MAX) } else { 1 };
         let agreement = opened.agreement.clone();
-        let mut all = vec![(link, Some(opened))];
-        let here = matches!(address, Address::Unix(_));
-        while all.len() < connections {
-            let link = new_link()?;
-            // Over a network the others come up while this one is in use: each takes some round trips, and a server that
-            // calls only calls again when it is in use. On this machine they cost nothing, and a qemu-nbd that is to end with
-            // its last client does not if it was still negotiating with it.
-            let opened = match here {
-                true => Some(connection::open(address, &link.wish(&wish), config.timeout).await),
-                false => None,
-            };
-            all.push((link, opened.transpose().map_err(|error| cannot_connect(&config, &error))?));
+        let mut all = vec![(link, Begun::Opened(opened))];
+        if flags.has(TransmissionFlags::CAN_MULTI_CONN) {
+            all.append(&mut others);
+            while all.len() < config.connections.clamp(1, CONNECTIONS_MAX) {
+                let link = new_link(&config, &wish)?;
+                // Over a network the others come up while this one is in use: each takes some round trips, and a server
+                // that calls only calls again when it is in use. On this machine they cost nothing, and a qemu-nbd that is
+                // to end with its last client does not if it was still negotiating with it.
+                let begun = match address {
+                    Address::Unix(_) => connection::open(address, &link.wish(&wish), limit).await.map(Begun::Opened),
+                    Address::Tcp { .. } | Address::Inbound(_) => Ok(Begun::Not),
+                };
+                all.push((link, begun.map_err(|error| cannot_connect(&config, &error))?));
+            }
         }
         Ok(Self::start(config, wish, agreement, all))
     }
 
-    fn start(config: ClientConfig, wish: Wish, agreement: Agreement, all: Vec<(Link, Option<Opened>)>) -> Self {
-        let (links, opened): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    fn start(config: ClientConfig, wish: Wish, agreement: Agreement, all: Vec<(Link, Begun)>) -> Self {
+        let (links, begun): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let block_min = agreement.blocks.min;
         let payload_len_max = agreement.blocks.payload_max.min(PAYLOAD_LEN_MAX);
         let shared = Arc::new(Shared {
@@ -191,8 +194,8 @@ impl Client {
             closed: AtomicBool::new(false),
             silent_since: Mutex::new(None),
         });
-        for (index, opened) in opened.into_iter().enumerate() {
-            tokio::spawn(connection::keep(Arc::clone(&shared), index, opened));
+        for (index, begun) in begun.into_iter().enumerate() {
+            tokio::spawn(connection::keep(Arc::clone(&shared), index, begun));
         }
         Self { shared }
     }
@@ -225,6 +228,31 @@ impl Drop for Client {
         self.shared.closed.store(true, Ordering::Release);
         self.shared.nudge_all();
     }
+}
+
+fn new_link(config: &ClientConfig, wish: &Wish) -> Result<Link> {
+    if !Turns::matter(wish, config.writable) {
+        return Ok(Link::new(None));
+    }
+    let turns = Turns::new().map_err(|error| cannot_connect(config, &error.into()))?;
+    Ok(Link::new(Some(turns)))
+}
+
+/// Begins the other connections to a server that is far, before it is known whether it allows them: afterwards they
+/// would be there too late to be of use to what is read first.
+fn begin_early(config: &ClientConfig, wish: &Wish) -> Vec<(Link, Begun)> {
+    let count = match config.connections {
+        0 | 1 => 1,
+        several => several.clamp(CONNECTIONS_FAR, CONNECTIONS_MAX),
+    };
+    let links = (1..count).filter_map(|_| new_link(config, wish).ok());
+    let begin = |link: Link| {
+        let (address, wish, limit) = (config.uri.address.clone(), link.wish(wish), config.timeout);
+        let mut opening = Opening::new();
+        opening.spawn(async move { connection::open(&address, &wish, limit).await });
+        (link, Begun::Opening(opening))
+    };
+    links.map(begin).collect()
 }
 
 /// One sentence for a connection that never was.

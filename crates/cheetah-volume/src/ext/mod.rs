@@ -40,7 +40,7 @@ use self::mapping::{Mapped, Node, Run};
 use self::superblock::Layout;
 use crate::survey::tree::Tree;
 use crate::survey::wishes::{Wishes, merged, part_of};
-use crate::survey::{FileRuns, PROBED_BYTES, Plan, Surveyor};
+use crate::survey::{FileRuns, Plan, Surveyor};
 
 /// The inode of the root.
 const ROOT: u64 = 2;
@@ -169,7 +169,7 @@ impl Ext {
             asked,
             files: Files::default(),
             tree: Tree::default(),
-            soon: vec![ByteRange::new(0, PROBED_BYTES)],
+            soon: Vec::new(),
             later: Vec::new(),
             nodes: Vec::new(),
             is_over: false,

@@ -29,7 +29,7 @@ use self::entry::{ENTRY_BYTES, ExFat, Found};
 use self::table::{Next, Table};
 use crate::survey::tree::Tree;
 use crate::survey::wishes::{Wishes, part_of};
-use crate::survey::{FileRuns, PROBED_BYTES, Plan, Surveyor};
+use crate::survey::{FileRuns, Plan, Surveyor};
 
 /// Directories of FAT have 65,536 entries at most.
 const FAT_DIRECTORY_BYTES_MAX: u64 = 2 << 20;
@@ -176,7 +176,6 @@ impl Surveyor for Fat {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        self.asked.fetch(ByteRange::new(0, PROBED_BYTES), plan);
         for range in self.table.here() {
             self.asked.fetch_window(range, plan);
         }

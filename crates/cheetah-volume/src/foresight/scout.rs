@@ -12,12 +12,12 @@ use futures::stream::FuturesUnordered;
 
 use super::shell::Shared;
 use crate::partition::read_partitions;
-use crate::survey::{Plan, Probes, START_BYTES, Surveyor, recognise};
+use crate::survey::{Plan, Probes, START_BYTES, Surveyor, recognise, tried};
 
 /// Bytes a survey has on their way, or waits for, at once; a bound on its memory, and on how long the first read of
 /// another, on which much depends, waits for those of this one.
 const READING_BYTES_MAX: u64 = 8 << 20;
-const PROBING_BYTES_MAX: u64 = 1 << 20;
+const PROBING_BYTES_MAX: u64 = 4 << 20;
 /// Ranges it wants near that are being seen to at once.
 const FETCHING_MAX: usize = 256;
 /// A survey that hears nothing for so long is given up.
@@ -30,6 +30,8 @@ pub(super) async fn survey_all(shared: Arc<Shared>) {
     let aside = Aside(Arc::clone(&shared.cache));
     let whole = ByteRange::new(0, aside.geometry().size);
     let mut volumes: Vec<_> = read_partitions(&aside).await.into_iter().map(|partition| partition.range).collect();
+    // What tools try before they know of any of these.
+    tried(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
     // Where there is no table the whole may be a volume; where there is one it is not, but looking costs nothing.
     volumes.push(whole);
     let left = AtomicU64::new(shared.metadata_bytes_max);
@@ -45,6 +47,7 @@ async fn survey(shared: &Arc<Shared>, number: u32, volume: ByteRange, left: &Ato
     let start = ByteRange::new(volume.offset, volume.len.min(START_BYTES));
     let Ok(head) = shared.cache.read_aside(start, Urgency::Soon).await else { return };
     if let Some(surveyor) = recognise(&head.into_bytes()) {
+        tried(volume).for_each(|range| shared.cache.hint(range, Urgency::Next));
         explore(shared, number, volume, left, surveyor).await;
     }
 }

@@ -21,7 +21,7 @@ use self::boot::Boot;
 use self::catalogue::Catalogue;
 use self::record::{Attribute, FileName, NonResident, Record, kind};
 use self::table::Table;
-use crate::survey::{PROBED_BYTES, Plan, Surveyor, WINDOW_BYTES, Wanted};
+use crate::survey::{Plan, Surveyor, WINDOW_BYTES, Wanted};
 
 /// What is read first: the records of the file system's own files are all there.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -239,7 +239,6 @@ impl Surveyor for Ntfs {
         let range = ByteRange::between(self.boot.mft, end);
         self.head = Some(Head { range, bytes: vec![0; range.len as usize], missing: range.len as usize });
         self.wanted.read(plan, range);
-        self.wanted.fetch(plan, ByteRange::new(0, PROBED_BYTES));
     }
 
     fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {

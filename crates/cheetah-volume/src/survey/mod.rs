@@ -31,9 +31,14 @@ use crate::{ext, fat, ntfs};
 /// `tsk_img_read`; what is longer than that, it reads as it is.)
 pub const WINDOW_BYTES: u64 = 64 << 10;
 
-/// How much of a volume's start is looked at to find out what it holds: the superblocks of all file systems that The
-/// Sleuth Kit tries, up to UFS at 256 KiB.
-pub const PROBED_BYTES: u64 = 320 << 10;
+/// What tools read of `volume` first, to find out what it holds: the superblocks of all file systems that The Sleuth Kit
+/// tries, up to UFS at 256 KiB.
+pub fn tried(volume: ByteRange) -> impl Iterator<Item = ByteRange> {
+    let at = |start, len| ByteRange::new(volume.offset.saturating_add(start), len);
+    [at(0, 2 * WINDOW_BYTES), at(256 << 10, WINDOW_BYTES)]
+        .into_iter()
+        .filter_map(move |range| range.intersection(volume))
+}
 
 /// What finds a file system's metadata. All offsets are relative to the start of its volume.
 pub trait Surveyor: Send {

@@ -2,7 +2,7 @@
 
 use cheetah_device::ByteRange;
 
-use super::{FileRuns, Plan, START_BYTES, Surveyor, recognise};
+use super::{FileRuns, Plan, START_BYTES, Surveyor, recognise, tried};
 
 /// What a survey came to.
 #[derive(Debug, Default)]
@@ -34,10 +34,12 @@ impl Surveyed {
 pub fn survey(volume: &[u8], steps_max: usize) -> Option<Surveyed> {
     let start = volume.get(..START_BYTES as usize).unwrap_or(volume);
     let mut surveyor = recognise(start)?;
-    Some(drive(&mut *surveyor, steps_max, |range| {
+    let mut surveyed = drive(&mut *surveyor, steps_max, |range| {
         let (start, end) = (usize::try_from(range.offset).ok()?, usize::try_from(range.end()).ok()?);
         volume.get(start..end)
-    }))
+    });
+    surveyed.fetches.splice(0..0, tried(ByteRange::new(0, volume.len() as u64)));
+    Some(surveyed)
 }
 
 /// Drives a surveyor to its end, or for at most `steps_max` steps. What `read` has no bytes for has failed.

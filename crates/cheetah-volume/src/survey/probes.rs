@@ -18,15 +18,17 @@ const SPARE_SECTOR: u64 = SPARE - SPARE % 512;
 /// It looks into so many blocks, or until it has seen so many that hold something.
 const BLOCKS_MAX: u64 = 400;
 const FILLED_MAX: usize = 10;
-/// Blocks that are looked into at once, first; later eight times as many as were already.
-const BLOCKS_FIRST: u64 = 16;
+/// So it looks into so many at least.
+const BLOCKS_LEAST: u64 = FILLED_MAX as u64;
+/// Later, eight times as many blocks are looked into at once as were already.
+const FURTHER: u64 = 8;
 
 /// Foresees how The Sleuth Kit (`fls`, `icat` and so on without `-f`) tells file systems apart: having recognised one in a
 /// volume, it goes on to look for YAFFS2, from the start of the device, in steps of 132 KiB. On a disk that starts with
 /// much that was never written, these are 400 reads, each of which waits for the last.
 ///
 /// It is a surveyor as those of file systems are; its volume is the device. It looks at the bytes that decide how far the
-/// tool will go, and then has brought near what that reads up to there.
+/// tool will go, and then has brought near what that reads up to there: soon, for the tool does this before anything else.
 #[derive(Debug)]
 pub struct Probes {
     device_bytes: u64,
@@ -44,24 +46,27 @@ impl Probes {
         Self { device_bytes, looked: 0, filled: BTreeSet::new(), near: 0 }
     }
 
-    /// Looks into the next blocks.
+    /// Looks into the next blocks. The tool reads the first few in any case.
     fn look(&mut self, count: u64, plan: &mut Plan) {
         let blocks = (self.device_bytes / BLOCK_BYTES).min(BLOCKS_MAX);
         let next = (self.looked + count).min(blocks);
         for block in self.looked..next {
-            plan.read(ByteRange::new(block * BLOCK_BYTES + SPARE_SECTOR, 512));
+            let spare = block * BLOCK_BYTES + SPARE_SECTOR;
+            plan.read(if block < BLOCKS_LEAST { self.window(spare) } else { ByteRange::new(spare, 512) });
         }
         self.looked = next;
     }
 
-    /// Has fetched what the tool reads of the blocks that were looked into.
-    fn fetch(&mut self, plan: &mut Plan) {
+    /// Brings what else the tool reads of the blocks that were looked into.
+    fn bring(&mut self, plan: &mut Plan) {
         let last = self.filled.iter().nth(FILLED_MAX - 1);
         let end = last.map_or(self.looked, |last| last + 1);
         for block in self.near..end {
-            plan.fetch(self.window(block * BLOCK_BYTES + SPARE_SECTOR));
+            if block >= BLOCKS_LEAST {
+                plan.read(self.window(block * BLOCK_BYTES + SPARE_SECTOR));
+            }
             if self.filled.contains(&block) {
-                plan.fetch(self.window(block * BLOCK_BYTES + FIRST_SECTOR));
+                plan.read(self.window(block * BLOCK_BYTES + FIRST_SECTOR));
             }
         }
         self.near = end;
@@ -78,12 +83,15 @@ impl Surveyor for Probes {
     }
 
     fn start(&mut self, plan: &mut Plan) {
-        self.look(BLOCKS_FIRST, plan);
         // A virtual disk says at its end that it is one.
-        plan.fetch(ByteRange::between(self.device_bytes.saturating_sub(512), self.device_bytes));
+        plan.read(ByteRange::between(self.device_bytes.saturating_sub(512), self.device_bytes));
+        self.look(BLOCKS_LEAST, plan);
     }
 
     fn arrived(&mut self, range: ByteRange, bytes: &[u8], _: &mut Plan) {
+        if range.offset % BLOCK_BYTES != SPARE_SECTOR {
+            return;
+        }
         let inside = (SPARE - SPARE_SECTOR) as usize;
         let spare = bytes.get(inside..inside + SPARE_BYTES as usize).unwrap_or_default();
         if spare.iter().any(|&byte| byte != 0 && byte != 0xff) {
@@ -92,9 +100,9 @@ impl Surveyor for Probes {
     }
 
     fn idle(&mut self, plan: &mut Plan) {
-        self.fetch(plan);
+        self.bring(plan);
         if self.filled.len() < FILLED_MAX {
-            self.look(8 * self.looked, plan);
+            self.look(FURTHER * self.looked, plan);
         }
     }
 }
@@ -126,7 +134,7 @@ mod tests {
     #[test]
     fn nothing_but_a_bounded_part_is_looked_at() {
         let bytes: u64 = probed(&vec![0; 80 << 20]).iter().map(|range| range.len).sum();
-        assert_eq!(bytes, 400 * (WINDOW_BYTES + 512) + 512);
+        assert_eq!(bytes, 400 * WINDOW_BYTES + 390 * 512 + 512);
         assert_eq!(probed(&[0; 100]), [ByteRange::new(0, 100)]);
         assert_eq!(probed(&[]), []);
     }
