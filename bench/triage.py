@@ -36,13 +36,16 @@ from cheetah.bench.units import MIB, iec
 FILE_SYSTEMS = ("ntfs", "ext4")
 DELAYS_MS = (0, 10, 20)
 RATES = ("100mbit", "1gbit")
-# Peers are cut off here: what is divided by such a sample can only be better than it says. We ourselves and a tool at
-# hand get so long that the figure is missed by far, and then it fails.
-LIMIT_S = 45.0
+# Peers are cut off at so many times what ours took, and at half as long again as the quickest of them: what is divided
+# by such a sample can only be better than it says. Only --full waits longer. We ourselves and a tool at hand get so long
+# that the figure is missed by far, and then it fails.
+PATIENCE, BEHIND, LEAST_S = 6.0, 1.5, 3.0
 FULL_LIMIT_S = 120.0
-QUICK_LIMIT_S = 10.0
 OURS_LIMIT_S = 600.0
 ROUNDS_MAX = 3
+# Over the slow link a round takes long, and differs little from the next; it shows what is cut off at once elsewhere.
+SLOW, SLOW_ROUNDS_MAX = "100mbit", 1
+SLOW_FILTERS = ("cache filter, 1 MiB",)
 
 LISTING_BAR = 1 / 5
 EXTRACTION_BAR = 1.5
@@ -51,17 +54,40 @@ BYTES_BAR = 2.0
 NOTE = (
     "Seconds count from the command that mounts (or copies). Extraction: 200 files one after the other, `icat | "
     "sha256sum`, which follow each other in the listing, as when a folder is extracted; it comes right after the "
-    "listing, on the same mount. Peers are cut off at {limit:g} s, which then counts as their time. Every listing and "
+    "listing, on the same mount. {limit}, which then counts as their time. Every listing and "
     "every hash was compared with those of the local image. Bytes are what the site's interface sent, until the "
     "tool was done; asked for: what The Sleuth Kit read of the local image, each byte counted once (strace)."
 )
 
 
-def limit_of(settings: Settings) -> float:
-    """When peers are cut off, in seconds."""
-    if settings.quick:
-        return QUICK_LIMIT_S
-    return FULL_LIMIT_S if settings.full else LIMIT_S
+class Limits:
+    """When peers are cut off, in seconds, by what was seen of others."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._waits = settings.full
+        self._ours: dict[str, float] = {}
+        self._quickest_s = float("inf")
+
+    @property
+    def said(self) -> str:
+        """As notes say it."""
+        if self._waits:
+            return f"Peers are cut off at {FULL_LIMIT_S:g} s"
+        return f"Peers are cut off at {PATIENCE:g} times our time, or {BEHIND:g} times that of the quickest peer"
+
+    def of(self, key: str) -> float:
+        """For this step, the listing or the whole."""
+        if self._waits or key not in self._ours:
+            return FULL_LIMIT_S
+        quickest_s = self._quickest_s if key == "listed" else float("inf")
+        return max(LEAST_S, min(PATIENCE * self._ours[key], BEHIND * quickest_s))
+
+    def saw(self, who: str, told: dict[str, float]) -> None:
+        """Somebody has finished."""
+        if who == OURS:
+            self._ours = {key: told[key] for key in ("listed", "extract", "whole")}
+        elif who in FILTERS and not told["cut_off"]:
+            self._quickest_s = min(self._quickest_s, told["listed"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,62 +109,56 @@ class Cell:
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """What is measured: all of it with `--full`, otherwise for each file system the small image near and at 10 ms over
-    the fast link, the large one at 20 ms over that and at 10 ms over the slow one."""
-    chosen = []
-    for fs in FILE_SYSTEMS:
-        small, large = evidence.kinds(fs, settings.quick)
-        if settings.full:
-            lines = [Line(rate, delay) for rate, delay in itertools.product(RATES, DELAYS_MS)]
-            chosen += [Cell(kind, line) for kind in (small, large) for line in lines]
-        elif settings.quick:
-            chosen += [Cell(small, Line("1gbit", 10))]
-        else:
-            chosen += [Cell(small, Line("1gbit", 0)), Cell(small, Line("1gbit", 10))]
-            chosen += [Cell(large, Line("1gbit", 20)), Cell(large, Line("100mbit", 10))]
-    return chosen
+    """What is measured: two images of each file system over each link, quickly only one."""
+    if settings.quick:
+        return [Cell(evidence.kinds(fs, True)[0], Line("1gbit", 10)) for fs in FILE_SYSTEMS]
+    lines = [Line(rate, delay) for rate, delay in itertools.product(RATES, DELAYS_MS)]
+    return [Cell(kind, line) for fs in FILE_SYSTEMS for kind in evidence.kinds(fs, False) for line in lines]
 
 
 @dataclasses.dataclass
 class Examination:
-    """One contender examining an image: the clock, the bytes, the limit."""
+    """One contender examining an image: the clock, the bytes, the limits."""
 
     who: str
     image: Image
-    limit_s: float
+    limit_of: Callable[[str], float]
     strict: bool
     told: dict[str, float]
 
     def extract(self, key: str, path: str, chosen: Chosen) -> bool:
         """Extracts files; notes the seconds. Says whether it was finished."""
-        outcome = examiner.extraction(path, chosen.addresses, self.limit_s)
+        limit_s = self.limit_of("extract")
+        outcome = examiner.extraction(path, chosen.addresses, limit_s)
         self.told[key] = outcome.seconds
         if outcome.finished:
             examiner.check_hashes(self.who, examiner.hashes_of(outcome), chosen.sha256)
-        return self._judge(outcome.finished)
+        return self._judge(outcome.finished, limit_s)
 
     def list(self, path: str, out: str) -> bool:
         """Lists the image; notes the seconds. Says whether it was finished."""
-        outcome = examiner.listing(path, self.limit_s, out)
+        limit_s = self.limit_of("listed")
+        outcome = examiner.listing(path, limit_s, out)
         self.told["fls"] = outcome.seconds
         if outcome.finished:
             examiner.check_listing(self.who, out, self.image.listing_sha256)
-        return self._judge(outcome.finished)
+        return self._judge(outcome.finished, limit_s)
 
-    def _judge(self, finished: bool) -> bool:
+    def _judge(self, finished: bool, limit_s: float) -> bool:
         if self.strict and not finished:
-            raise BenchError(f"{self.who}: not done after {self.limit_s:.0f} s")
+            raise BenchError(f"{self.who}: not done after {limit_s:.0f} s")
         self.told["cut_off"] = self.told.get("cut_off", 0) + (not finished)
         return finished
 
 
 def examine(
-    who: str, image: Image, attach: Callable[[Scratch], str], sent_bytes: Callable[[], int], limit_s: float,
-    strict: bool = False,
+    who: str, image: Image, attach: Callable[[Scratch], str], sent_bytes: Callable[[], int],
+    limit_of: Callable[[str], float], strict: bool = False,
 ) -> dict[str, float]:
-    """Has one contender list the image and extract files, from cold caches, and tells how it went."""
-    told: dict[str, float] = {}
-    work = Examination(who, image, limit_s, strict, told)
+    """Has one contender list the image and extract files, from cold caches, and tells how it went. Who was too slow for
+    one thing is not asked for the next."""
+    told: dict[str, float] = {"cut_off": 0}
+    work = Examination(who, image, limit_of, strict, told)
     with Scratch() as turn:
         drop_caches()
         told["resident"] = resident_share(image.path)
@@ -146,34 +166,41 @@ def examine(
         try:
             path = attach(turn)
         except CutOff:
-            told.update(attach=limit_s, listed=limit_s, whole=limit_s, cut_off=1)
+            waited_s = limit_of("whole")
+            told.update(attach=waited_s, listed=waited_s, whole=waited_s, cut_off=1)
             return told
         told["attach"] = time.perf_counter() - start
-        work.list(path, turn.path("bodyfile"))
+        listed = work.list(path, turn.path("bodyfile"))
         told["listed"] = told["attach"] + told["fls"]
         told["listing_bytes"] = sent_bytes() - before_bytes
-        work.extract("extract", path, image.consecutive)
-        told["whole"] = told["listed"] + told["extract"]
-        told["all_bytes"] = sent_bytes() - before_bytes
-        # Who was too slow for what follows each other is not asked for more.
-        if not told["cut_off"]:
+        if listed and work.extract("extract", path, image.consecutive):
+            told["whole"] = told["listed"] + told["extract"]
+            told["all_bytes"] = sent_bytes() - before_bytes
             work.extract("scattered", path, image.scattered)
     return told
 
 
-def contenders(site: Site, settings: Settings) -> dict[str, Callable[[], dict[str, float]]]:
-    """Everybody who is asked in a round."""
-    limit_s = limit_of(settings)
+def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> dict[str, Callable[[], dict[str, float]]]:
+    """Everybody who is asked in a round, ourselves first."""
     image = site.image
 
-    def asked(who: str, attach: Attach, limit_s: float, strict: bool = False) -> Callable[[], dict[str, float]]:
-        return lambda: examine(who, image, lambda turn: attach(turn, site), site.sent_bytes, limit_s, strict)
+    def asked(who: str, attach: Attach, strict: bool = False) -> Callable[[], dict[str, float]]:
+        limit_of = (lambda key: OURS_LIMIT_S) if strict else limits.of
 
-    everybody = {OURS: asked(OURS, by_cheetah, OURS_LIMIT_S, True)}
-    everybody |= {name: asked(name, attach, limit_s) for name, attach in FILTERS.items()}
-    everybody[ISCSI] = asked(ISCSI, by_iscsi, limit_s)
-    everybody[COPY] = asked(COPY, lambda turn, site: copied(turn, site, limit_s), limit_s)
-    everybody[LOCAL] = asked(LOCAL, lambda turn, site: image.path, OURS_LIMIT_S, True)
+        def turn() -> dict[str, float]:
+            told = examine(who, image, lambda turn: attach(turn, site), site.sent_bytes, limit_of, strict)
+            limits.saw(who, told)
+            return told
+
+        return turn
+
+    filters = SLOW_FILTERS if line.rate == SLOW and not settings.full else tuple(reversed(FILTERS))
+    everybody = {OURS: asked(OURS, by_cheetah, True)}
+    everybody |= {name: asked(name, FILTERS[name]) for name in filters}
+    if settings.full:
+        everybody[ISCSI] = asked(ISCSI, by_iscsi)
+    everybody[COPY] = asked(COPY, lambda turn, site: copied(turn, site, limits.of("whole")))
+    everybody[LOCAL] = asked(LOCAL, lambda turn, site: image.path, True)
     return everybody
 
 
@@ -183,11 +210,11 @@ def _samples(results: dict[str, list[dict[str, float]]], key: str, *names: str) 
     return {name: values for name, values in chosen.items() if values}
 
 
-def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float]]], limit_s: float) -> list[Figure]:
+def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float]]], limits: Limits) -> list[Figure]:
     """What one cell says."""
     near = cell.line.delay_ms == 0
     peers = (OURS, *FILTERS, ISCSI)
-    note = NOTE.format(limit=limit_s)
+    note = NOTE.format(limit=limits.said)
 
     def figure(key: str, what: str, samples: dict[str, list[float]], bar: float | None, unit: str = "s") -> Figure:
         return Figure(f"{cell.key}/{key}", f"{cell.name}: {what}", unit, OURS, samples, "lower", bar, note)
@@ -219,13 +246,14 @@ def measure_cell(cell: Cell, settings: Settings) -> list[Figure]:
     image = evidence.get(cell.kind)
     print(f"triage: {cell.name}; {image.lines} lines, {image.files} files", flush=True)
     with Scratch() as scratch, cell.line.lab() as lab:
-        site = Site(scratch, lab, image, iscsi=True)
-        everybody = contenders(site, settings)
+        site, limits = Site(scratch, lab, image, iscsi=settings.full), Limits(settings)
+        everybody = contenders(site, cell.line, limits, settings)
         show = ("listed", "extract", "whole", "cut_off")
-        results = interleave(cell.name, min(settings.rounds, ROUNDS_MAX), everybody, show)
+        most = SLOW_ROUNDS_MAX if cell.line.rate == SLOW and not settings.full else ROUNDS_MAX
+        results = interleave(cell.name, min(settings.rounds, most), everybody, show)
         warm = max(told["resident"] for rounds in results.values() for told in rounds)
         print(f"  at most {warm:.1%} of the image was in memory when a turn began", flush=True)
-        return figures_of(cell, image, results, limit_of(settings))
+        return figures_of(cell, image, results, limits)
 
 
 def measure(settings: Settings) -> list[Figure]:
