@@ -76,7 +76,7 @@ PARTS = (
     Part("storage", "Which storage makes forensic work fast",
          "`cheetah bench storage` on this machine's disk and on drives over 1, 2 and 3 nodes with ext4, linear and striped, "
          "over loopback and behind links of 1 Gbit/s: 256 MiB of ext4, read from memory by the copy; caches cold, three "
-         "repetitions in turns (two over the links). First what the harness itself costs, and how its figures stand "
+         "repetitions in turns. First what the harness itself costs, and how its figures stand "
          "beside those by hand (`md5sum` and `strings` with bash's `time`, and fio), on the disk.",
          storage_tables.report),
     Part("workers", "Listing and hashing an image at hand",

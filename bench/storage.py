@@ -23,28 +23,23 @@ from lab.network import Lab
 
 BOTH, TOOLS = "tools and harness", "tools"
 NODES = 3
-# Name, layout and unit, nodes. On one node there is nothing to stripe over; on two, one unit has to do, but for --full.
+# Name, layout and unit, nodes. On one node there is nothing to stripe over.
 DRIVES = (
     ("1 node", "linear", 1),
     ("linear, 2 nodes", "linear", 2),
+    ("16KiB, 2 nodes", "stripe:16KiB", 2),
     ("64KiB, 2 nodes", "stripe:64KiB", 2),
+    ("256KiB, 2 nodes", "stripe:256KiB", 2),
     ("linear, 3 nodes", "linear", 3),
     ("16KiB, 3 nodes", "stripe:16KiB", 3),
     ("64KiB, 3 nodes", "stripe:64KiB", 3),
     ("256KiB, 3 nodes", "stripe:256KiB", 3),
 )
-MORE_DRIVES = (("16KiB, 2 nodes", "stripe:16KiB", 2), ("256KiB, 2 nodes", "stripe:256KiB", 2))
 STEPS = ("copy", "md5sum", "strings", "unallocated", "foremost", "tsk_recover", "tar")
 CELLS = ("fio/write/{}/1MiB", "fio/read/{}/1MiB", "fio/random-read/{}/4KiB")
-# What goes over links differs little from one repetition to the next, and takes longest. --full has all rounds.
-ROUNDS_MAX = {"loopback": 3, RATE: 2}
+ROUNDS_MAX = 3
 LIMIT_S = 3600
 SHARE_MARGIN_BYTES = 8 * MIB
-
-
-def chosen_drives(settings):
-    """The drives of a run."""
-    return [*DRIVES, *MORE_DRIVES] if settings.full else DRIVES
 
 
 def chosen_steps(quick):
@@ -64,7 +59,7 @@ def measured(scratch, settings, source, drives, network, enter=list):
     argv = [sys.executable, "-m", "cheetah.bench", "storage", f"{BASELINE}={scratch.disk_dir}"]
     argv += [f"{name}={target}" for name, target in drives]
     argv += ["--image", str(source), "--steps", chosen_steps(settings.quick), "--out", out]
-    repetitions = settings.rounds if settings.full else min(settings.rounds, ROUNDS_MAX[network])
+    repetitions = settings.rounds if settings.full else min(settings.rounds, ROUNDS_MAX)
     argv += ["--repetitions", str(repetitions), *(["--quick"] if settings.quick else [])]
     start = time.monotonic()
     print(f"storage, {network}: {1 + len(drives)} targets", flush=True)
@@ -90,7 +85,7 @@ def measured(scratch, settings, source, drives, network, enter=list):
 
 def over_loopback(scratch, settings, source):
     """Nodes on this machine, started by the harness itself."""
-    drives = [(name, f"ram:{layout}@local:{count}") for name, layout, count in chosen_drives(settings)]
+    drives = [(name, f"ram:{layout}@local:{count}") for name, layout, count in DRIVES]
     return measured(scratch, settings, source, drives, "loopback")
 
 
@@ -99,14 +94,14 @@ def over_links(scratch, settings, source):
     # A drive is larger than what is to be on it by what its file system takes.
     need = need_bytes(settings_of(settings, scratch.dir), source.stat().st_size) * 11 // 10 + 64 * MIB
     with Lab(NODES, RATE) as lab, scratch.child() as turn:
-        lent = [sum(need // count + SHARE_MARGIN_BYTES for _, _, count in chosen_drives(settings) if number < count)
+        lent = [sum(need // count + SHARE_MARGIN_BYTES for _, _, count in DRIVES if number < count)
                 for number in range(NODES)]
         nodes = [cheetah.node(turn, share, node.address, node.command)
                  for share, node in zip(lent, lab.nodes)]
         for node in nodes:
             wait_for_memory(lab, node)
         drives = [(name, f"ram:{layout}@{','.join(node.nbd for node in nodes[:count])}")
-                  for name, layout, count in chosen_drives(settings)]
+                  for name, layout, count in DRIVES]
         return measured(turn, settings, source, drives, RATE, lab.examiner.command)
 
 
