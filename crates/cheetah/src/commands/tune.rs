@@ -131,7 +131,7 @@ fn describe(host: &str, tuning: &Tuning, link: &LinkUse) -> String {
     };
     let first = link.window_bytes_first.map_or("as much as usual".into(), |bytes| Size(bytes).to_string());
     format!(
-        "tuned to {host}{trip}, {}: {connections} connections, {first} under way at first, up to {} ahead, {}",
+        "tuned to {host}{trip}, {}: at least {connections} connections, {first} under way at first, up to {} ahead, {}",
         BitRate(rate),
         Size(ahead),
         if *packing == Packed::None { "not compressed" } else { "compressed as the agent sees fit" }
