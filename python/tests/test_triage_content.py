@@ -111,7 +111,42 @@ def _in_use(tools: content.Tools, image: Path, entry: Entry) -> int:
     where = image.read_bytes().find(JPEG)
     assert where > 0
     words = run(program("istat"), image, entry.address).partition("Sectors:")[2].split()
-    return tools.allocation(0).in_use(int(words[0]) * 512, 50_000) if words and words[0] != "0" else 0
+    return tools.maps.of(0).in_use(int(words[0]) * 512, 50_000) if words and words[0] != "0" else 0
+
+
+class NoTable(Raw):
+    """A stick of which the table of clusters cannot be read at once, for as long as `fails`. In small pieces it can, which is
+    how The Sleuth Kit reads what it needs of it."""
+
+    fails = True
+
+    def pread(self, offset: int, length: int) -> bytes:
+        if self.fails and offset < TABLE.stop and offset + length > TABLE.start and length > 8192:
+            raise OSError(5, "the disk is busy", "/tmp/link-4711/socket")
+        return super().pread(offset, length)
+
+
+TABLE = range(2048, 4096)
+
+
+def test_a_deleted_file_of_which_nobody_can_tell_yet_whose_clusters_it_has_is_not_hashed_but_tried_again(
+    stick: Path,
+) -> None:
+    found = entries(stick)
+    gone = next(one for path, one in found.items() if path.endswith("ONE.JPG"))
+    source = NoTable(stick)
+    one = worker(stick, "fat16", source)
+    result = content.analyse(one, [gone, found["/KEPT.JPG"]])
+    lost, kept = rows(result).values()
+    assert (lost["read_state"], lost["sha256"], lost["type"]) == ("unreadable", None, None)
+    assert lost["why"].endswith("could not be read: the disk is busy")
+    (problem,) = result.problems
+    assert (problem.path, problem.sentence) == (gone.path, lost["why"]) and problem.offset in TABLE
+    assert kept["read_state"] == "whole"
+    source.fails = False
+    result = content.analyse(one, [gone])
+    (row,) = rows(result).values()
+    assert row["sha1"] == hashlib.sha1(JPEG + b"gone").hexdigest() and not result.problems
 
 
 def test_what_cannot_be_read_is_said_and_never_hashed(stick: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_free_blocks_are_those_that_others_find(tmp_path: Path, kind: str) -
     block = int(pytsk3.FS_Info(pytsk3.Img_Info(str(image))).info.block_size)
     theirs = free_by_dumpe2fs(image) if kind.startswith("ext") else free_by_blkls(image)
     size = image.stat().st_size
-    found = content.Tools.of(worker(image, kind.partition("-")[0])).allocation(0)
+    found = content.Tools.of(worker(image, kind.partition("-")[0])).maps.of(0)
     ours = {place // block for start, length in found.free(0, size) for place in range(start, start + length, block)}
     # The last sectors, where they are less than a cluster, are not offered.
     assert ours <= theirs and len(theirs - ours) <= (1 if kind == "fat12" else 0)
@@ -224,6 +224,19 @@ def test_where_it_is_unknown_what_is_free_that_is_a_problem_and_nothing_is_searc
     assert not result.findings and not unallocated.scan(one, 0, MIB, MIB).problems
     (problem,) = result.problems
     assert "not searched" in problem.sentence and problem.length == stick.stat().st_size
+
+
+def test_where_what_is_free_cannot_be_read_it_is_said_and_tried_again(stick: Path) -> None:
+    words = stick.with_name("words.txt")
+    words.write_text(WORD + "\n")
+    source = Raw(stick, (0, 512))
+    one = worker(stick, "fat16", source, keywords=(str(words),))
+    result = unallocated.scan(one, 0, MIB, MIB)
+    (problem,) = result.problems
+    assert result.failed and problem.offset == 0 and "bad sector" in problem.sentence
+    source.bad = ()
+    result = unallocated.scan(one, 0, MIB, MIB)
+    assert not result.failed and not result.problems and result.bytes_read
 
 
 def test_a_word_that_is_everywhere_does_not_drown_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytsk3
 
-from cheetah.triage import allocation, extensions, hashset, names, pieces, places, scan, score, types
+from cheetah.triage import allocation, extensions, hashset, maps, names, places, scan, score, types
 from cheetah.triage.reader import Opened, Reader, reason
 from cheetah.triage.settings import Settings
 from cheetah.triage.signatures import HEAD_BYTES, Type
@@ -35,7 +35,6 @@ class Tools:
 
     def __init__(self, worker: Worker):
         settings = worker.settings
-        self._worker = worker
         self.engine = scan.load(settings.keywords, settings.yara) if settings.yara else names.engine(worker)
         self.known = hashset.open_lists(settings.known)
         self.wanted = hashset.open_lists(settings.wanted)
@@ -43,24 +42,16 @@ class Tools:
         """Whether a file that has several names is another one under each, as there are rules that ask for them."""
         needed = hashset.algorithms([*self.known, *self.wanted]) | set(settings.hashes)
         self.algorithms = tuple(name for name in ("md5", "sha1", "sha256") if name in needed)
-        self._allocations: dict[int, allocation.Allocation | allocation.Unknown] = {}
+        self.maps = maps.Maps(worker)
 
     @classmethod
     def of(cls, worker: Worker) -> "Tools":
-        """The worker's own, made at its first task."""
+        """The worker's own, made at its first task. To be asked for once in each."""
         if "tools" not in worker.keep:
             worker.keep["tools"] = cls(worker)
         found = worker.keep["tools"]
         assert isinstance(found, cls)
-        return found
-
-    def allocation(self, volume: int) -> allocation.Allocation:
-        """Which blocks of a volume are in use. allocation.Unknown where that cannot be told."""
-        if volume not in self._allocations:
-            self._allocations[volume] = _allocation(self._worker, volume)
-        found = self._allocations[volume]
-        if isinstance(found, allocation.Unknown):
-            raise found
+        found.maps.begin()
         return found
 
 
@@ -72,34 +63,6 @@ def prepare(settings: Settings, progress: hashset.Progress | None = None) -> Non
         hashset.open_lists([*settings.known, *settings.wanted], progress)
     except OSError as error:
         raise ValueError(f"{error.filename or 'a list'} cannot be used: {error.strerror or error}") from error
-
-
-def _allocation(worker: Worker, volume: int) -> allocation.Allocation | allocation.Unknown:
-    found = worker.volumes[volume]
-
-    def read(offset: int, length: int) -> bytes:
-        return worker.source.pread(found.start + offset, length)
-
-    def bitmap(most: int) -> bytes:
-        file = worker.file_system(volume).open_meta(inode=6)
-        size = min(int(file.info.meta.size), most)
-        worker.take_unreadable()
-        content = b"".join(
-            file.read_random(place, min(pieces.PIECE_BYTES, size - place))
-            for place in range(0, size, pieces.PIECE_BYTES)
-        )
-        unreadable = worker.take_unreadable()
-        if unreadable:
-            # What it has of it may be zeros, and zeros are free clusters.
-            raise allocation.Unknown(f"which blocks are free could not be read: {unreadable[-1][2]}")
-        return content
-
-    try:
-        return allocation.of(found.fs, found.length, read, bitmap)
-    except allocation.Unknown as error:
-        return error
-    except (OSError, OverflowError) as error:
-        return allocation.Unknown(f"which blocks are free could not be read: {error}")
 
 
 def analyse(worker: Worker, entries: list[Entry]) -> Result:
@@ -165,7 +128,13 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened 
     flags = int(attribute.info.flags)
     one = Opened(entry, file, size, runs[0][0] if runs else 0, bool(flags & int(pytsk3.TSK_FS_ATTR_ENC)))
     if entry.deleted or not entry.allocated:
-        _judge_deleted(tools, one, runs)
+        try:
+            _judge_deleted(tools, one, runs)
+        except maps.Unreadable as error:
+            # It may be another file's content, and so is not hashed before that is known.
+            why = f"whether its clusters are still its own could not be read: {error}"
+            result.problems.append(Problem("content", why, entry.volume, entry.path, error.offset, error.length))
+            return Content(entry.row, "unreadable", why)
     if one.skip:
         return Content(entry.row, "skipped", one.skip)
     return one
@@ -194,7 +163,7 @@ def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
 
 
 def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> None:
-    """Whether what its metadata names can still be its content."""
+    """Whether what its metadata names can still be its content. maps.Unreadable where that could not be read."""
     if one.size and not runs and one.entry.attr_type is None:
         one.skip = "deleted, and where its content was is no longer known, or another file's by now"
         return
@@ -202,7 +171,7 @@ def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> No
         one.note = "deleted; its content is kept in its metadata" if one.size else None
         return
     try:
-        found = tools.allocation(one.entry.volume)
+        found = tools.maps.of(one.entry.volume)
     except allocation.Unknown as error:
         one.note = f"deleted; its content may be another file's by now: {error}"
         return

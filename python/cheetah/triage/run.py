@@ -309,7 +309,8 @@ class Run:
         return EVIDENCE if unread else DONE, told
 
     def _facts(self, identity: dict[str, Any], shared: hub.Hub, done: list[Done]) -> summary.Facts:
-        problems = [problem for one in done for problem in one.problems]
+        # Tasks may have the same to say.
+        problems = list({problem for one in done for problem in one.problems})
         problems.sort(key=_problem_order)
         if self._stopped:
             problems.insert(0, self._stopped)

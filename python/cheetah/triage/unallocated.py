@@ -9,7 +9,7 @@ borders."""
 import collections.abc
 import dataclasses
 
-from cheetah.triage import allocation, pieces, score
+from cheetah.triage import allocation, maps, pieces, score
 from cheetah.triage import scan as scanning
 from cheetah.triage.content import Tools
 from cheetah.triage.image import GONE
@@ -38,6 +38,11 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
         if start == found.start:
             sentence = f"unallocated space was not searched: {error}"
             result.problems.append(Problem("unallocated", sentence, volume, None, start, found.length))
+        result.failed = True
+        return result
+    except maps.Unreadable as error:
+        sentence = f"unallocated space was not searched: which blocks are free could not be read: {error}"
+        result.problems.append(Problem("unallocated", sentence, volume, None, error.offset, error.length))
         result.failed = True
         return result
     counts: dict[tuple[str, str], int] = {}
@@ -71,7 +76,7 @@ def _free(
             yield start, end - start, _gap_tail(worker, end, reach)
         return
     found = worker.volumes[volume]
-    known = tools.allocation(volume)
+    known = tools.maps.of(volume)
     until = min(start + length + reach, found.start + found.length) - found.start
     free = list(known.free(start - found.start, until - (start - found.start)))
     slack = max(known.end, start - found.start)
