@@ -50,6 +50,8 @@ def test_a_directory_that_cannot_be_read_is_a_problem_and_the_rest_is_listed(
     assert lines <= set(expected) | {line for line in listed.lines if b"|0|0|0|0|0|0|0" in line}
     problems = [problem for problem in listed.problems if problem.path]
     assert any("bad sector" in problem.sentence and problem.offset is not None for problem in problems)
+    assert any("could not be listed" in problem.sentence for problem in problems)
+    assert not any(".cpp" in problem.sentence for problem in problems), "where in whose code is nothing to the reader"
     for line in missing:
         path = line.split(b"|")[1].decode()
         assert any(path.startswith(problem.path.rstrip("/")) for problem in problems if problem.path), path

@@ -2,6 +2,7 @@
 
 import collections.abc
 import dataclasses
+import re
 from typing import Any
 
 import pytsk3
@@ -10,6 +11,9 @@ from cheetah.triage import pieces
 from cheetah.triage.image import GONE
 from cheetah.triage.task import Entry
 from cheetah.triage.worker import Worker
+
+_INSIDE = re.compile(r"\A\w+: \([\w.]+:\d+\) ")
+"""Where in its own code pytsk3 noticed an error, which it says first."""
 
 
 @dataclasses.dataclass
@@ -119,4 +123,6 @@ def reason(unreadable: list[tuple[int, int, str]], error: OSError | None) -> str
     """What the source said; else what The Sleuth Kit said."""
     if unreadable:
         return unreadable[-1][2]
-    return str(error).split(") ", 1)[-1] if error is not None else "the file ends before its size says"
+    if error is None:
+        return "the file ends before its size says"
+    return _INSIDE.sub("", error.strerror or str(error), count=1)

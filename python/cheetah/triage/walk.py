@@ -21,6 +21,7 @@ import pytsk3
 
 from cheetah.triage import bodyfile, file_name, names
 from cheetah.triage.image import Image
+from cheetah.triage.reader import reason
 from cheetah.triage.store import LISTING
 from cheetah.triage.task import Place, Problem, Result, Task
 from cheetah.triage.worker import Worker
@@ -117,7 +118,7 @@ def listing(worker: Worker, task: Task) -> Result:
     try:
         file_system = worker.file_system(task.volume)
     except OSError as error:
-        sentence = f"the file system could not be opened: {error}"
+        sentence = f"the file system could not be opened: {reason([], error)}"
         return Result(problems=[Problem("listing", sentence, task.volume)], failed=True)
     result = Result()
     starts = [Start.of(plain) for plain in task.what]
@@ -230,7 +231,7 @@ class Lister:
         try:
             directory = self._fs.open_dir(inode=start.inode)
         except OSError as error:
-            self._problem(start.path, f"the directory could not be listed: {error}")
+            self._problem(start.path, f"the directory could not be listed: {reason([], error)}")
             self._unreadable(start.path)
             return
         self._unreadable(start.path)
