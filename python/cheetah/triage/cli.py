@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from cheetah import sizes
 from cheetah.triage.settings import HASHES, MAX_FILE_BYTES, Settings
 
 if TYPE_CHECKING:
     from cheetah.triage.hub import Hub
 
-_UNITS = {"": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30, "t": 40, "tib": 40}
 _LISTS = (
     ("known", "hash list of files to set aside: one hash a line, NSRL, or sorted binary"),
     ("wanted", "hash list of files to look for"),
@@ -139,10 +139,13 @@ def _hashes(text: str) -> tuple[str, ...]:
 
 
 def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([a-zA-Z]*)", text)
-    if match is None or match[2].lower() not in _UNITS or int(match[1]) == 0:
+    try:
+        size = sizes.parse(text)
+    except ValueError:
+        size = 0
+    if size == 0:
         raise argparse.ArgumentTypeError(f"{text} is no size; say 100MiB, or 4GiB")
-    return int(match[1]) << _UNITS[match[2].lower()]
+    return size
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
