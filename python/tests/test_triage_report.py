@@ -88,6 +88,12 @@ def test_a_browser_shows_the_figures_of_the_tables(tmp_path: Path) -> None:
     assert "U+202F" not in text, "our own numbers are not evidence"
 
 
+def test_a_source_of_one_day_has_its_last_day_drawn(tmp_path: Path) -> None:
+    told = made(tmp_path, 50)
+    assert "The last day of it, a bar" in report.render({**told, "activity": {"2024-03-01": 7}}, [])
+    assert "The last 2 days of it, a bar" in report.render({**told, "activity": {"2024-03-01": 7, "2024-03-02": 1}}, [])
+
+
 def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> None:
     hostile = "/</td><script>document.title='owned'</script>\u202egpj\x1b[31m\x00\n<img src=x onerror=alert(1)>&amp;"
     triage_data.write(tmp_path, 200)
