@@ -34,7 +34,7 @@ command goes on where it was interrupted.
   --scheduler URI      A Dask scheduler whose workers do the work instead: tcp://host:port
   --known FILE         Hash list of files to set aside
   --wanted FILE        Hash list of files to look for
-  --keywords FILE      Words to look for, one a line
+  --keywords FILE      Words to look for in contents and names, one a line
   --yara FILE          YARA rules
   --hash LIST          Hashes to make [default: md5,sha1,sha256]
   --max-file SIZE      Of a larger file only so much is read
