@@ -20,6 +20,7 @@ import triage_images
 from conftest import PATIENCE_S, program, run
 from triage_listing import by_fls
 
+from cheetah.triage import timeline
 from cheetah.triage.folder import Misuse
 from cheetah.triage.run import DONE, FAILED, Run
 from cheetah.triage.settings import Settings
@@ -216,6 +217,21 @@ def test_a_quick_look_lists_all_and_reads_the_best(
     states = pq.read_table(tmp_path / "out/files.parquet").column("read_state").to_pylist()
     assert states.count("whole") == 10
     assert states.count("unread") > 30
+
+
+@pytest.mark.parametrize("part_lines", [timeline.PART_LINES, 100])
+def test_how_far_the_tables_are_is_told_in_rows(
+    image: Path, keywords: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_lines: int
+) -> None:
+    monkeypatch.setattr("cheetah.triage.run.TELL_S", 0)
+    monkeypatch.setattr(timeline, "PART_LINES", part_lines)
+    told: list[Event] = []
+    triage(image, tmp_path / "out", keywords, told.append, quick=True)
+    rows = pq.read_metadata(tmp_path / "out/files.parquet").num_rows
+    merging = [event for event in told if event.stage == "merging"]
+    done = [event.done for event in merging]
+    assert done[0] == 0 and done[-1] == rows and done == sorted(done) and len(set(done)) > 3
+    assert {(event.total, event.unit) for event in merging} == {(rows, "rows")}
 
 
 def test_starting_over_throws_away_what_was_there(image: Path, keywords: Path, tmp_path: Path) -> None:

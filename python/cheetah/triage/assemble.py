@@ -5,7 +5,7 @@ Nothing is sorted: each task knows where the rows of what it left to others belo
 
 import collections
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -65,8 +65,10 @@ class Listing:
             self._held.popitem(last=False)
         yield table.slice(begin, end - begin)
 
-    def write(self, rows_path: pathlib.Path, bodyfile_path: pathlib.Path) -> None:
-        """Writes the rows as one file for `store.Rows`, and the bodyfile."""
+    def write(
+        self, rows_path: pathlib.Path, bodyfile_path: pathlib.Path, wrote: Callable[[int], None] = lambda rows: None
+    ) -> None:
+        """Writes the rows as one file for `store.Rows`, and the bodyfile. `wrote` hears of so many more rows."""
         writer = Writer(rows_path, LISTING)
         partial = bodyfile_path.with_suffix(".partial")
         with open(partial, "wb") as bodyfile:
@@ -74,5 +76,6 @@ class Listing:
                 writer.write(table)
                 for chunk in table.column("line").chunks:
                     bodyfile.writelines(line + b"\n" for line in chunk.to_pylist())
+                wrote(table.num_rows)
         writer.close()
         partial.replace(bodyfile_path)

@@ -2,7 +2,7 @@
 
 import pathlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -70,9 +70,16 @@ class Buckets:
         return self._folder / f"{bucket}.stream"
 
 
-def files(listing: Rows, buckets: Buckets, out: pathlib.Path, why_unread: str, complete: bool) -> list[pa.Table]:
+def files(
+    listing: Rows,
+    buckets: Buckets,
+    out: pathlib.Path,
+    why_unread: str,
+    complete: bool,
+    wrote: Callable[[int], None] = lambda rows: None,
+) -> list[pa.Table]:
     """Writes files.parquet; returns the findings that its rows are for themselves. `why_unread` is said of what was
-    not read."""
+    not read; `wrote` hears of so many more rows."""
     from cheetah.triage import score
 
     found: list[pa.Table] = []
@@ -85,6 +92,7 @@ def files(listing: Rows, buckets: Buckets, out: pathlib.Path, why_unread: str, c
             joined = joined.set_column(FILES.get_field_index("score"), "score", score.final(joined, activity))
             found.append(findings_table(score.findings(joined)))
             writer.write_batch(joined.cast(schema))
+            wrote(rows.num_rows)
     partial.replace(out)
     return found
 

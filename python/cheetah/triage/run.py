@@ -27,6 +27,8 @@ from cheetah.triage.versions import deciding, versions
 FRUITLESS_MAX = 4
 """After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
 still answers."""
+PASSES = 2 + timeline.PASSES
+"""How often each row is written, or put in order, when the tables are made."""
 DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
 
 Tell = Callable[[Event], None]
@@ -82,6 +84,8 @@ class Run:
         self._reached: list[str] = []
         self._total: int | None = None
         """How many findings the result has, once that is known."""
+        self._written = 0
+        """How many rows were written to the tables at the end, each counted once for each pass over it."""
         self._searched = 0
         self._fruitless = 0
         self._doubtful = False
@@ -273,30 +277,31 @@ class Run:
             order.add(rows, score.rank(rows, activity))
         return order.rows()
 
-    def _assemble(self, out: pathlib.Path) -> bool:
+    def _assemble(self, out: pathlib.Path, wrote: Callable[[int], None] = lambda rows: None) -> bool:
         """Writes the listing and the bodyfile, which has its name only if it is whole."""
         listing = assemble.Listing(self._parts, self._done["listing"], self._first_tasks)
         # Until there is a ranking, what could not be read may be missing because the source was gone.
         whole = listing.is_whole() and "ranking" in self._reached
         unfinished = out / "bodyfile.unfinished.txt"
-        listing.write(self._parts.path("listing"), out / "bodyfile.txt" if whole else unfinished)
+        listing.write(self._parts.path("listing"), out / "bodyfile.txt" if whole else unfinished, wrote)
         (unfinished if whole else out / "bodyfile.txt").unlink(missing_ok=True)
         return whole
 
     def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub) -> tuple[int, dict[str, Any]]:
         """Makes the tables, the summary and the report of what there is."""
         self._latest.settle()
+        self._totals["merging"] = sum(one.row_count for one in self._done["listing"].values())
         self._tell_of("merging", always=True)
-        self._complete = self._assemble(out) and self._ended
+        self._complete = self._assemble(out, self._wrote) and self._ended
         listing = Rows(self._parts.path("listing"))
         why = plan.NOT_REACHED if not self._ended else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
         contents = self._done["content"].values()
         aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
-        more = merge.files(listing, aside, out / "files.parquet", why, self._complete)
+        more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._wrote)
         aside.remove()
         done = [one for stage in self._done.values() for one in stage.values()]
         self._total = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
-        timeline.write(out / "files.parquet", out / "timeline.parquet")
+        timeline.write(out / "files.parquet", out / "timeline.parquet", self._wrote)
         self._tell_of("report", always=True)
         facts = self._facts(identity, shared, done)
         told = summary.write(out, facts)
@@ -353,6 +358,11 @@ class Run:
         }
         return {stage: progress for stage, progress in stages.items() if stage in self._reached}
 
+    def _wrote(self, rows: int) -> None:
+        """Tells how far the tables are."""
+        self._written += rows
+        self._tell_of("merging")
+
     def _found(self) -> int:
         """How many findings there are so far."""
         if self._total is not None:
@@ -368,8 +378,10 @@ class Run:
         rows = sum(one.row_count for one in self._done.get(stage, {}).values())
         if stage == "unallocated":
             rows = self._searched
+        if stage == "merging":
+            rows = self._written // PASSES
         total = self._totals.get(stage, rows)
-        units = {"listing": "entries", "unallocated": "bytes"}
+        units = {"listing": "entries", "unallocated": "bytes", "merging": "rows"}
         unit = units.get(stage, "files")
         since = now - self._began_s
         self._tell(Event(stage, rows, max(total, rows), self._bytes, self._found(), self._latest.best(), unit, since))

@@ -31,29 +31,35 @@ BATCH_ROWS = 64_000
 PART_LINES = 400_000
 _SAMPLE_ROWS = 200_000
 
+PASSES = 2
+"""How often each row is told of: when its lines are dealt out, and when they are written in order."""
+
 Key = tuple[int, int, str, str]
+Passed = collections.abc.Callable[[int], None]
 
 
-def write(files: pathlib.Path, target: pathlib.Path) -> int:
-    """Makes timeline.parquet of files.parquet; returns the number of its lines."""
+def write(files: pathlib.Path, target: pathlib.Path, passed: Passed = lambda rows: None) -> int:
+    """Makes timeline.parquet of files.parquet; returns the number of its lines. `passed` hears of so many more rows."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".timeline-") as scratch:
         borders = _borders(files)
-        parts = _dealt(files, borders, pathlib.Path(scratch))
+        parts = _dealt(files, borders, pathlib.Path(scratch), passed)
+        rows = pq.ParquetFile(files).metadata.num_rows
         partial = target.with_suffix(".partial")
         count = 0
         metadata = pq.read_schema(files).metadata or {}
         schema = TIMELINE.with_metadata({key: value for key, value in metadata.items() if key == b"complete"} or None)
         with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-            for part in parts:
+            for number, part in enumerate(parts):
                 lines = _merged(part)
                 if lines.num_rows:
                     writer.write_table(lines.cast(schema))
                 count += lines.num_rows
+                passed(rows * (number + 1) // (len(borders) + 1) - rows * number // (len(borders) + 1))
     os.replace(partial, target)
     return count
 
 
-def _batches(files: pathlib.Path) -> collections.abc.Iterator[pa.Table]:
+def _batches(files: pathlib.Path, passed: Passed = lambda rows: None) -> collections.abc.Iterator[pa.Table]:
     """A line for each time of each row."""
     names = ["volume", "address", "path", "size", *_TIMES]
     for rows in pq.ParquetFile(files).iter_batches(batch_size=BATCH_ROWS, columns=names):
@@ -70,6 +76,7 @@ def _batches(files: pathlib.Path) -> collections.abc.Iterator[pa.Table]:
                 bits |= (letter_times[where] == times[where]).astype(np.int64) << other
             tables.append(_lines(rows, where, times[where], bits))
         yield pa.concat_tables(tables)
+        passed(rows.num_rows)
 
 
 def _lines(
@@ -109,15 +116,17 @@ def _comparable(key: Key) -> tuple[int, int, bytes, bytes]:
     return key[0], key[1], key[2].encode(), key[3].encode()
 
 
-def _dealt(files: pathlib.Path, borders: list[Key], scratch: pathlib.Path) -> collections.abc.Iterator[pa.Table]:
+def _dealt(
+    files: pathlib.Path, borders: list[Key], scratch: pathlib.Path, passed: Passed
+) -> collections.abc.Iterator[pa.Table]:
     """The lines of one range after the other, each range in no order."""
     if not borders:
-        yield pa.concat_tables([TIMELINE.empty_table(), *_batches(files)])
+        yield pa.concat_tables([TIMELINE.empty_table(), *_batches(files, passed)])
         return
     ends = [_comparable(border) for border in borders]
     paths = [scratch / f"{number}" for number in range(len(borders) + 1)]
     writers = [pa.ipc.new_stream(str(path), TIMELINE) for path in paths]
-    for lines in _batches(files):
+    for lines in _batches(files, passed):
         lines = lines.sort_by(_ORDER).combine_chunks()
         rows = range(lines.num_rows)
         cuts = [bisect.bisect_left(rows, end, key=lambda row: _comparable(_key(lines, row))) for end in ends]
