@@ -53,7 +53,7 @@ impl Cursors {
             let oldest = (0..CURSORS).min_by_key(|at| self.cursors[*at].used_at)?;
             self.cursors.swap_remove(oldest);
         }
-        let kind = Kind { through: through(&found), dense: self.dense };
+        let kind = Kind { through: !self.dense && through(&found), dense: self.dense };
         self.cursors.push(Cursor::new(id, &found, read, kind, self.size, now));
         Some(id)
     }

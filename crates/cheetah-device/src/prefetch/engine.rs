@@ -38,6 +38,8 @@ pub(super) struct Fetch {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Arrived(Data),
+    /// It had not to come from anywhere, so it says nothing of the link: what is below may keep something, too.
+    AtHand(Data),
     Failed,
     /// It was never sent, or nobody waited for the answer.
     GivenUp,
@@ -151,17 +153,18 @@ impl Engine {
         Plan::Hit(data)
     }
 
-    /// What was missing of a read has come, or not (`arrived`).
-    pub(super) fn demanded(&mut self, sent: Sent, arrived: bool, now: Duration) {
-        self.link.done(sent, arrived, now);
+    /// What was missing of a read has come from the device (`crossed`), or was at hand, or has not come.
+    pub(super) fn demanded(&mut self, sent: Sent, crossed: bool, now: Duration) {
+        self.link.done(sent, crossed, now);
     }
 
     /// A fetch is over.
     pub(super) fn fetched(&mut self, fetch: &Fetch, outcome: Outcome, now: Duration) {
+        let crossed = matches!(outcome, Outcome::Arrived(_));
         let data = match outcome {
             // A device that sends less than it was asked for is broken; nothing of it is used.
-            Outcome::Arrived(data) if data.len() == fetch.range.len => Some(data),
-            Outcome::Arrived(_) | Outcome::Failed => {
+            Outcome::Arrived(data) | Outcome::AtHand(data) if data.len() == fetch.range.len => Some(data),
+            Outcome::Arrived(_) | Outcome::AtHand(_) | Outcome::Failed => {
                 self.stats.failures += 1;
                 if let Some(cursor) = self.cursors.get_mut(fetch.owner) {
                     cursor.failed(fetch.range);
@@ -170,7 +173,7 @@ impl Engine {
             }
             Outcome::GivenUp => None,
         };
-        self.link.done(fetch.sent, data.is_some(), now);
+        self.link.done(fetch.sent, crossed && data.is_some(), now);
         self.cache.land(fetch.id, fetch.range, data.clone(), &mut self.stats);
         fetch.landing.land(data);
     }

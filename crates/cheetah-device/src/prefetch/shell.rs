@@ -109,15 +109,15 @@ pub(super) async fn gather(mut demand: Demand<'_>, pieces: Pieces, flights: Flig
     let mut parts = pin!(join_all(pieces.into_iter().map(|piece| shared.piece(piece))));
     let early = futures::poll!(&mut parts);
     launch(flights);
-    let parts = match early {
-        Poll::Ready(parts) => parts,
-        Poll::Pending => parts.await,
+    let (parts, at_hand) = match early {
+        Poll::Ready(parts) => (parts, true),
+        Poll::Pending => (parts.await, false),
     };
     let mut data = Data::new();
     for part in parts {
         data.append(part?);
     }
-    demand.arrived = true;
+    demand.crossed = !at_hand;
     Ok(data)
 }
 
@@ -125,19 +125,20 @@ pub(super) async fn gather(mut demand: Demand<'_>, pieces: Pieces, flights: Flig
 pub(super) struct Demand<'a> {
     shared: &'a Arc<Shared>,
     sent: Sent,
-    arrived: bool,
+    /// It came from the device.
+    crossed: bool,
 }
 
 impl<'a> Demand<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, sent: Sent) -> Self {
-        Self { shared, sent, arrived: false }
+        Self { shared, sent, crossed: false }
     }
 }
 
 impl Drop for Demand<'_> {
     fn drop(&mut self) {
         let ((), flights) = self.shared.with_engine(|engine, now, fetches| {
-            engine.demanded(self.sent, self.arrived, now);
+            engine.demanded(self.sent, self.crossed, now);
             engine.fetch_more(now, fetches);
         });
         launch(flights);
@@ -169,7 +170,10 @@ async fn fly(mut flight: Flight) {
     if shared.is_closed() {
         return;
     }
-    flight.outcome = match select(shared.inner.read(flight.fetch.range), pin!(closing)).await {
+    let read = shared.inner.read(flight.fetch.range);
+    let at_hand = matches!(read, Io::Done(_));
+    flight.outcome = match select(read, pin!(closing)).await {
+        Either::Left((Ok(data), _)) if at_hand => Outcome::AtHand(data),
         Either::Left((Ok(data), _)) => Outcome::Arrived(data),
         Either::Left((Err(error), _)) => {
             tracing::debug!(range = %flight.fetch.range, %error, "fetching ahead failed");
