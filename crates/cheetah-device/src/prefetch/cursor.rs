@@ -114,29 +114,19 @@ struct Records {
     len: u64,
 }
 
-/// How a stream is to be followed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
-    /// The gaps of a strided one are fetched too.
-    pub(super) through: bool,
-    /// It is none any more if much of what it passes is not read: what is between its reads costs too much.
-    pub(super) dense: bool,
-}
-
 /// How much of what the stream passes is read.
 #[derive(Debug)]
 struct Tally {
     /// One byte in how many is expected to be.
     sparse: u64,
-    dense: bool,
     passed: u64,
     read: u64,
 }
 
 impl Cursor {
-    /// Follows the stream that was found.
-    pub(super) fn new(id: CursorId, found: &Found, read: ByteRange, kind: Kind, size: u64, now: Duration) -> Self {
-        let records = found.step.filter(|_| !kind.through).map(|step| Records { step, len: read.len });
+    /// Follows the stream that was found. With `through`, the gaps of a strided one are fetched too.
+    pub(super) fn new(id: CursorId, found: &Found, read: ByteRange, through: bool, size: u64, now: Duration) -> Self {
+        let records = found.step.filter(|_| !through).map(|step| Records { step, len: read.len });
         let mut cursor = Self {
             id,
             used_at: now,
@@ -150,12 +140,7 @@ impl Cursor {
             read_max: read.len,
             low: 0,
             contrary: 0,
-            tally: Tally {
-                sparse: found.step.map_or(1, |step| step.div_ceil(read.len).max(1)),
-                dense: kind.dense,
-                passed: 0,
-                read: 0,
-            },
+            tally: Tally { sparse: found.step.map_or(1, |step| step.div_ceil(read.len).max(1)), passed: 0, read: 0 },
             paused_until: None,
             setback: SETBACK_START,
         };
@@ -341,6 +326,11 @@ impl Cursor {
         self.records.map_or(way, |Records { step, len }| (way / step + 1).saturating_mul(len))
     }
 
+    /// Whether more than a quarter of what it passed lately was not read.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.records.is_none() && self.tally.read.saturating_mul(4) < self.tally.passed.saturating_mul(3)
+    }
+
     /// The largest of its reads.
     pub(super) fn read_max(&self) -> u64 {
         self.read_max
@@ -352,14 +342,12 @@ impl Cursor {
 }
 
 impl Tally {
-    /// Whether at least a third of what was expected is read, or three quarters; judged every `span` bytes.
+    /// Whether at least a third of what was expected is read, judged every `span` bytes.
     fn holds(&mut self, span: u64) -> bool {
         if self.passed <= span {
             return true;
         }
-        let (of_read, of_passed) = if self.dense { (4, 3) } else { (3, 1) };
-        let expected = self.read.saturating_mul(self.sparse);
-        let holds = expected.saturating_mul(of_read) >= self.passed.saturating_mul(of_passed);
+        let holds = self.read.saturating_mul(3).saturating_mul(self.sparse) >= self.passed;
         self.passed /= 2;
         self.read /= 2;
         holds

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cursor::{Cursor, CursorId, Kind};
+use super::cursor::{Cursor, CursorId};
 use super::history::{Found, History};
 use super::stats::StreamStats;
 use crate::ByteRange;
@@ -15,8 +15,6 @@ const IDLE_AFTER: Duration = Duration::from_secs(2);
 /// All cursors, and the reads that may become some.
 pub(super) struct Cursors {
     size: u64,
-    /// Whether most of what a stream passes has to be read, for it to be one.
-    dense: bool,
     cursors: Vec<Cursor>,
     history: History,
     next_id: u64,
@@ -26,8 +24,8 @@ pub(super) struct Cursors {
 
 impl Cursors {
     /// For a device of `size` bytes.
-    pub(super) fn new(size: u64, dense: bool) -> Self {
-        Self { size, dense, cursors: Vec::with_capacity(CURSORS), history: History::new(), next_id: 1, turn: 0 }
+    pub(super) fn new(size: u64) -> Self {
+        Self { size, cursors: Vec::with_capacity(CURSORS), history: History::new(), next_id: 1, turn: 0 }
     }
 
     /// Places a read: the cursor it belongs to, if any. `through` says whether a strided stream's gaps are to be
@@ -53,8 +51,7 @@ impl Cursors {
             let oldest = (0..CURSORS).min_by_key(|at| self.cursors[*at].used_at)?;
             self.cursors.swap_remove(oldest);
         }
-        let kind = Kind { through: !self.dense && through(&found), dense: self.dense };
-        self.cursors.push(Cursor::new(id, &found, read, kind, self.size, now));
+        self.cursors.push(Cursor::new(id, &found, read, through(&found), self.size, now));
         Some(id)
     }
 

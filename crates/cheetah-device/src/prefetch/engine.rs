@@ -73,7 +73,7 @@ impl Engine {
     pub(super) fn new(config: PrefetchConfig, size: u64) -> Self {
         Self {
             config,
-            cursors: Cursors::new(size, config.earned),
+            cursors: Cursors::new(size),
             cache: Cache::new(config.budget_bytes),
             link: Link::new(config.window_bytes_first),
             writes: Writes::default(),
@@ -86,8 +86,8 @@ impl Engine {
     /// A read of a range that is not empty and lies within the device. The `fetches` are to be started after
     /// what is missing has been asked for.
     pub(super) fn read(&mut self, range: ByteRange, now: Duration, fetches: &mut Fetches) -> Plan {
-        let link = &self.link;
-        let through = |step: u64| link.gap_is_cheap(step, range.len);
+        let (link, dear) = (&self.link, self.config.earned);
+        let through = |step: u64| !dear && link.gap_is_cheap(step, range.len);
         let cursor = self.cursors.place(range, now, |found| found.step.is_some_and(through));
         let pieces = self.cache.read(range, &mut self.stats);
         let plan = match cursor {
@@ -222,6 +222,7 @@ impl Engine {
     /// The largest window a stream has earned.
     fn earned(&mut self, cursor: CursorId) -> u64 {
         match self.cursors.get_mut(cursor) {
+            Some(cursor) if self.config.earned && cursor.has_gaps() => 0,
             Some(cursor) if self.config.earned => Some(cursor.come()).filter(|come| *come >= EARNED_MIN).unwrap_or(0),
             _ => u64::MAX,
         }

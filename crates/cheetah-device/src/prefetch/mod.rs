@@ -87,8 +87,8 @@ pub struct PrefetchConfig {
     /// How many bytes may be on their way until the link has been measured: what is known of it from elsewhere, or enough for
     /// a fast local network and little enough for a slow one.
     pub window_bytes_first: u64,
-    /// Whether a stream is fetched ahead no further than it has come, so that what was fetched for nothing is never more
-    /// than what was read: for links over which bytes are dear.
+    /// Whether a stream is fetched ahead no further than it has come, and not while it leaves gaps, so that what was fetched
+    /// for nothing is never more than what was read: for links over which bytes are dear.
     pub earned: bool,
 }
 
