@@ -126,6 +126,7 @@ fn tools_wait_seldom_and_little_crosses(desk: &Desk, image: &str, start: &str) {
     let (listing_alone, _, crossed_alone) = examine(desk, image, start, &["--foresight", "off"]);
     assert!(listing <= listing_alone / 4, "{listing} of {listing_alone} reads of a listing wait");
     assert!(extraction <= EXTRACTED / 4, "{extraction} reads wait for {EXTRACTED} files");
+    assert!(crossed <= crossed_alone, "{crossed} bytes, and {crossed_alone} without foresight");
 }
 
 #[test]
