@@ -1,5 +1,6 @@
 //! A process that runs until it is asked to stop.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -71,9 +72,25 @@ impl Service {
         self.child.as_ref().unwrap().id()
     }
 
+    /// Sends it a signal. One that has it halt has done so, in all of its threads, when this returns: on a busy machine they go
+    /// on for a while.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
+        let started = Instant::now();
+        while signal == Signal::STOP && !self.has_halted() {
+            assert!(started.elapsed() < PATIENCE, "it does not halt");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn has_halted(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        // The state comes behind the name, which is in brackets.
+        let state = |stat: &str| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        tasks
+            .flatten()
+            .all(|task| fs::read_to_string(task.path().join("stat")).is_ok_and(|stat| state(&stat) == Some('T')))
     }
 
     /// Stops it, and returns its exit code and the last it said.
