@@ -42,7 +42,7 @@ impl Service {
     pub fn spawn(mut command: Command, event: &str) -> Result<Self, String> {
         let scratch = tempfile::tempdir().unwrap();
         let stderr = scratch.path().join("stderr");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(std::fs::File::create(&stderr).unwrap());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&stderr).unwrap());
         let mut child = command.spawn().unwrap();
         let lines = read_lines(child.stdout.take().unwrap());
         let mut service = Self { child: Some(child), lines, stderr, _scratch: scratch, ready: Value::Null };
@@ -65,7 +65,7 @@ impl Service {
     }
 
     pub fn stderr(&self) -> String {
-        std::fs::read_to_string(&self.stderr).unwrap_or_default()
+        fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
     pub fn pid(&self) -> u32 {
@@ -172,7 +172,7 @@ impl Mounted {
     /// Reads all of the file.
     pub fn read(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        std::fs::File::open(&self.file).unwrap().read_to_end(&mut out).unwrap();
+        fs::File::open(&self.file).unwrap().read_to_end(&mut out).unwrap();
         out
     }
 }
@@ -199,7 +199,7 @@ impl Drop for Mounted {
 }
 
 pub fn is_mounted(dir: &Path) -> bool {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let dir = dir.to_str().unwrap();
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(dir))
 }
