@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import triage_images
 from conftest import MIB
 from triage_hands import Alone
+from triage_images import made as made
 from triage_listing import Listed, by_fls
 
 import cheetah
@@ -19,33 +19,14 @@ from cheetah.triage.run import DONE, EVIDENCE, Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
 
-MADE = {
-    "ext4": triage_images.ext4,
-    "fat16": lambda folder: triage_images.fat(folder, 16),
-    "exfat": triage_images.exfat,
-    "ntfs": triage_images.ntfs,
-}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes one of the images, once."""
-    images: dict[str, Path] = {}
-
-    def make(name: str) -> Path:
-        if name not in images:
-            images[name] = MADE[name](tmp_path_factory.mktemp(name))
-        return images[name]
-
-    return make
-
+KINDS = ("ext4", "fat16", "exfat", "ntfs")
 
 def kept(out: Path) -> list[dict[str, Any]]:
     """What a result says of every entry."""
     return pq.read_table(out / "files.parquet").to_pylist()
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_source_of_which_some_reads_fail_is_listed_and_read_whole_when_it_has_recovered(
     name: str, made: Callable[[str], Path], tmp_path: Path, nbdkit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +55,7 @@ def test_a_source_of_which_some_reads_fail_is_listed_and_read_whole_when_it_has_
     assert kept(out) == kept(tmp_path / "here")
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_damaged_volume_is_the_same_over_a_link_as_at_hand(
     name: str, made: Callable[[str], Path], tmp_path: Path, nbdkit: Callable[..., str]
 ) -> None:

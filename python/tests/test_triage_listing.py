@@ -7,34 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import triage_images
 from conftest import MIB, PATIENCE_S, program, run
+from triage_images import MADE
+from triage_images import made as made
 from triage_listing import Listed, at_random, by_fls
 
 import cheetah
 from cheetah.triage import walk
-
-MADE = {
-    "ext4": triage_images.ext4,
-    "fat12": lambda folder: triage_images.fat(folder, 12),
-    "fat16": lambda folder: triage_images.fat(folder, 16),
-    "fat32": lambda folder: triage_images.fat(folder, 32),
-    "exfat": triage_images.exfat,
-    "ntfs": triage_images.ntfs,
-}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes one of the images, once."""
-    images: dict[str, Path] = {}
-
-    def make(name: str) -> Path:
-        if name not in images:
-            images[name] = MADE[name](tmp_path_factory.mktemp(name))
-        return images[name]
-
-    return make
 
 
 @pytest.mark.parametrize("name", MADE)

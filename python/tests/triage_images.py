@@ -4,6 +4,7 @@ orphaned."""
 import os
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,27 @@ def exfat(folder: Path) -> Path:
     )
     root += volume.file("pagefile.sys", bytes(9000)) + volume.file("Users", inner[:128], folder=True)
     return volume.write(root)
+
+
+MADE = {
+    "ext4": ext4,
+    "fat12": lambda folder: fat(folder, 12),
+    "fat16": lambda folder: fat(folder, 16),
+    "fat32": lambda folder: fat(folder, 32),
+    "exfat": exfat,
+    "ntfs": ntfs,
+}
+"""Every kind that is made here, by a name."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes one of the images, once."""
+    images: dict[str, Path] = {}
+
+    def make(name: str) -> Path:
+        if name not in images:
+            images[name] = MADE[name](tmp_path_factory.mktemp(name))
+        return images[name]
+
+    return make
