@@ -4,7 +4,8 @@
 //! nothing is before it. Twice that product may be on its way: once would do if it were known; twice lets the estimate
 //! rise where it is itself what limits it, and costs who reads meanwhile one more round trip at most. The rate is the
 //! largest seen lately, for a pipe that is not full shows less than the truth, and the time is the shortest of requests
-//! that found the link idle, for others had to queue. (Nothing is taken off for the time that the bytes themselves take:
+//! that found the link idle, for others had to queue. A request that is alone says little of the rate, so it makes no
+//! older sample old. (Nothing is taken off for the time that the bytes themselves take:
 //! a rate believed too low would make the time too short, and so keep itself low.)
 
 use std::time::Duration;
@@ -63,9 +64,9 @@ impl Pace {
         self.delivered = self.delivered.saturating_add(sent.bytes);
         let took = now.saturating_sub(sent.at);
         let rate = u128::from(self.delivered - sent.delivered) * 1_000_000_000 / took.as_nanos().max(1);
-        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), u64::max);
+        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), !sent.alone, u64::max);
         if sent.alone {
-            self.time.note(took, Duration::min);
+            self.time.note(took, true, Duration::min);
         }
     }
 
@@ -107,11 +108,12 @@ struct Lately<T> {
 }
 
 impl<T: Copy> Lately<T> {
-    fn note(&mut self, sample: T, better: impl Fn(T, T) -> T) {
-        if self.samples == SAMPLES {
+    /// Only a sample that `counts` makes others older.
+    fn note(&mut self, sample: T, counts: bool, better: impl Fn(T, T) -> T) {
+        if counts && self.samples == SAMPLES {
             (self.before, self.now, self.samples) = (self.now, None, 0);
         }
-        self.samples += 1;
+        self.samples += u32::from(counts);
         self.now = Some(self.now.map_or(sample, |now| better(now, sample)));
     }
 
@@ -163,5 +165,22 @@ mod tests {
                 assert!(room <= most, "{mbit} Mbit/s, {trip_ms} ms: {room} of {product}");
             }
         }
+    }
+
+    #[test]
+    fn who_reads_a_little_at_a_time_does_not_make_a_line_look_slow() {
+        let (mut pace, mut now, trip) = (Pace::default(), Duration::ZERO, Duration::from_millis(20));
+        let burst: Vec<_> = (0..16).map(|_| pace.send(256 << 10, now)).collect();
+        for sent in burst {
+            now += Duration::from_millis(2);
+            pace.done(sent, true, now);
+        }
+        let rate = pace.rate();
+        for _ in 0..1000 {
+            let sent = pace.send(4096, now);
+            now += trip;
+            pace.done(sent, true, now);
+        }
+        assert_eq!(pace.rate(), rate);
     }
 }

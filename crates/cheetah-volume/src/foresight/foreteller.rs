@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cheetah_device::ByteRange;
 
+use super::around::{Around, Link};
 use super::atlas::{Atlas, FileIndex, Order};
 use super::stream::{Streams, Touch};
 use crate::survey::WINDOW_BYTES;
@@ -43,6 +44,7 @@ pub(super) struct Foreteller {
     atlas: Arc<Atlas>,
     open: VecDeque<Open>,
     streams: Streams,
+    around: Around,
     /// Bytes hinted in all, as far as they were known to be missing.
     hinted: u64,
 }
@@ -65,13 +67,11 @@ impl Foreteller {
         range: ByteRange,
         starved: bool,
         account: Account,
+        link: Link,
         mut hint: impl FnMut(ByteRange) -> u64,
     ) {
         let atlas = Arc::clone(&self.atlas);
-        let Some((file, at)) = atlas.file_at(range) else { return };
         let mut allowed = self.allowance(account);
-        let rank = atlas.rank(Order::Listing, file);
-        tracing::trace!(%range, file, at, rank, starved, allowed, "a file is read");
         let mut spend = |range: ByteRange, hinted: &mut u64| {
             if range.len <= allowed {
                 let bytes = hint(range);
@@ -81,6 +81,14 @@ impl Foreteller {
             }
             false
         };
+        let Some((file, at)) = atlas.file_at(range) else {
+            for part in self.around.read(range, link).into_iter().filter(|part| starved && !part.is_empty()) {
+                spend(part, &mut self.hinted);
+            }
+            return;
+        };
+        let rank = atlas.rank(Order::Listing, file);
+        tracing::trace!(%range, file, at, rank, starved, "a file is read");
         let known = self.open.iter().position(|open| open.file == file);
         let mut open =
             known.and_then(|at| self.open.remove(at)).unwrap_or(Open { file, hinted: 0, window: AHEAD_FIRST });

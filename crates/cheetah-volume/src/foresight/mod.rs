@@ -13,6 +13,11 @@
 //! order (as a listing shows them, by number, or by place; every one or every so many) gets the next ones fetched ahead,
 //! as many as it takes not to wait.
 //!
+//! # Around
+//!
+//! Where no file is known, what lies ahead of a read and behind it is fetched too, if readers come back near where they were
+//! and the link is long enough for that to pay (`around`).
+//!
 //! All of this is guessing, so it is on a budget: what was fetched ahead for nothing is never more than what was really
 //! read, and 4 MiB. Metadata, which is not guessed, is fetched up to three quarters of what the cache can keep.
 //!
@@ -24,9 +29,10 @@
 //!
 //! # The parts
 //!
-//! `foreteller` (with `stream` and `atlas`) is what decides what to fetch when something is read: a state machine that
+//! `foreteller` (with `stream`, `atlas` and `around`) is what decides what to fetch when something is read: a state machine that
 //! does no I/O and reads no clock. `scout` drives the surveys, which are state machines too.
 
+mod around;
 mod atlas;
 mod foreteller;
 mod scout;

@@ -39,6 +39,7 @@ pub(super) async fn survey_all(shared: Arc<Shared>) {
     let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, u32::MAX, whole, &left) };
     // How the probes end is of no matter: they locate nothing.
     let _ = futures::join!(join_all(surveys), probes.run(Box::new(Probes::new(whole.len))));
+    shared.surveyed();
     tracing::info!("foresight: {} files of all volumes are known", shared.files());
 }
 

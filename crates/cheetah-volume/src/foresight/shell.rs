@@ -1,11 +1,14 @@
 //! What the layer and its surveys share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use cheetah_device::ByteRange;
 use cheetah_device::cache::{Cache, Urgency};
+use cheetah_device::{ByteRange, Device};
 use parking_lot::Mutex;
 
+use super::around::Link;
 use super::atlas::Finds;
 use super::foreteller::{Account, Foreteller};
 use crate::survey::FileRuns;
@@ -18,12 +21,14 @@ pub(super) struct Shared {
     pub(super) metadata_bytes_max: u64,
     foreteller: Mutex<Foreteller>,
     finds: Mutex<Finds>,
+    /// Whether all surveys are over.
+    surveyed: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn new(cache: Arc<Cache>, metadata_bytes_max: u64) -> Arc<Self> {
         let (foreteller, finds) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { cache, metadata_bytes_max, foreteller, finds })
+        Arc::new(Self { cache, metadata_bytes_max, foreteller, finds, surveyed: AtomicBool::new(false) })
     }
 
     /// Files known.
@@ -51,18 +56,29 @@ impl Shared {
         }
     }
 
+    /// No more will be found.
+    pub(super) fn surveyed(&self) {
+        self.surveyed.store(true, Ordering::Relaxed);
+    }
+
     /// What to fetch now that somebody reads `range`.
     pub(super) fn foretell(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut hints = Vec::new();
         let mut foreteller = self.foreteller.lock();
-        if foreteller.files() == 0 {
+        // Until surveys are over they know better what is around metadata, and it is on its way.
+        let surveyed = self.surveyed.load(Ordering::Relaxed);
+        if foreteller.files() == 0 && !surveyed {
             return hints;
         }
         let starved = !self.cache.holds(range);
         let stats = self.cache.stats();
         let next = stats.hinted[Urgency::Next as usize];
         let account = Account { demanded: stats.demanded_bytes, hinted: next.bytes, used: next.used_bytes };
-        foreteller.read(range, starved, account, |hint| {
+        let link = Link { bandwidth: stats.bandwidth, round_trip: Duration::from_micros(stats.round_trip_us) };
+        let link = if surveyed { link } else { Link::default() };
+        let device = ByteRange::new(0, self.cache.geometry().size);
+        foreteller.read(range, starved, account, link, |hint| {
+            let Some(hint) = hint.intersection(device) else { return 0 };
             let bytes = self.cache.absent(hint).iter().map(|part| part.len).sum();
             if bytes > 0 {
                 hints.push(hint);

@@ -1,11 +1,13 @@
 //! The foreteller with traces of readers, in a world where what is hinted is there at once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cheetah_device::ByteRange;
 use proptest::prelude::*;
 use smallvec::smallvec;
 
+use super::around::Link;
 use super::atlas::{Atlas, Finds, Order};
 use super::foreteller::{Account, Foreteller};
 use crate::survey::{FileRuns, WINDOW_BYTES};
@@ -13,6 +15,7 @@ use crate::survey::{FileRuns, WINDOW_BYTES};
 const MIB: u64 = 1 << 20;
 const GRAIN: u64 = 4096;
 const DEVICE: ByteRange = ByteRange::new(0, 1 << 50);
+const LINK: Link = Link { bandwidth: 125_000_000, round_trip: Duration::from_millis(40) };
 const DIRECTORIES: u64 = 20;
 const FILES_EACH: u64 = 50;
 
@@ -74,7 +77,7 @@ impl Reader {
                 Some(true) => {}
             }
         }
-        self.foreteller.read(range, !held, before, |hint| {
+        self.foreteller.read(range, !held, before, LINK, |hint| {
             let new: Vec<_> = grains(hint).filter(|grain| !here.contains_key(grain)).collect();
             here.extend(new.iter().map(|grain| (*grain, false)));
             account.hinted += GRAIN * new.len() as u64;
@@ -189,7 +192,7 @@ fn a_long_file_is_fetched_further_ahead_while_its_reader_has_to_wait() {
         let mut end = 0;
         let rich = Account { demanded: 1 << 30, ..Account::default() };
         for nth in 0..16 {
-            foreteller.read(ByteRange::new(nth * MIB, MIB), starved, rich, |hint| {
+            foreteller.read(ByteRange::new(nth * MIB, MIB), starved, rich, LINK, |hint| {
                 end = hint.end();
                 hint.len
             });
@@ -224,15 +227,34 @@ fn who_extracts_small_files_that_share_windows_waits_for_a_few_only() {
     assert!(reader.starved <= 10, "{} of {}", reader.starved, reader.reads);
 }
 
+/// Directories of a file system that nobody knows, say: read in no order, but near each other.
+#[test]
+fn who_reads_here_and_there_in_a_region_where_no_file_is_known_waits_for_fewer() {
+    let mut reader = Reader::new();
+    let mut nodes: Vec<u64> = (0..64).map(|nth| (2 << 40) + nth * 29 % 64 * 5 * GRAIN).collect();
+    for region in 0..4 {
+        nodes.iter().for_each(|node| reader.read(ByteRange::new(node + (region << 35), GRAIN)));
+        nodes.reverse();
+    }
+    assert!(reader.starved <= reader.reads / 4, "{} of {}", reader.starved, reader.reads);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Whoever reads whatever: no more is fetched in vain than was read, and 4 MiB (asserted by the reader).
     #[test]
-    fn little_is_fetched_for_nothing(ranks in prop::collection::vec((0u32..900, 1u32..30, 1usize..9), 1..60)) {
+    fn little_is_fetched_for_nothing(
+        ranks in prop::collection::vec((0u32..900, 1u32..30, 1usize..9), 1..60),
+        elsewhere in prop::collection::vec((0u64..1000, -9i64..9, 1u64..40), 1..60),
+    ) {
         let mut reader = Reader::new();
-        for (start, step, count) in ranks {
+        for ((start, step, count), (place, stride, times)) in ranks.into_iter().zip(elsewhere) {
             (start..1000).step_by(step as usize).take(count).for_each(|rank| reader.read_file(rank));
+            for nth in 0..times as i64 {
+                let at = ((2 << 40) + place * MIB).saturating_add_signed(nth * stride * 7 * GRAIN as i64);
+                reader.read(ByteRange::new(at, GRAIN));
+            }
         }
     }
 
@@ -253,7 +275,7 @@ proptest! {
         let mut foreteller = Foreteller::default();
         foreteller.learn(finds.atlas().into());
         for (at, len) in reads {
-            foreteller.read(ByteRange::new(at, len.into()), true, Account::default(), |range| range.len);
+            foreteller.read(ByteRange::new(at, len.into()), true, Account::default(), LINK, |range| range.len);
         }
     }
 }

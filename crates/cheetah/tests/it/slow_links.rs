@@ -98,27 +98,35 @@ fn list(path: &Path, start: &str) -> (String, Vec<String>) {
     (listing, files)
 }
 
-/// Lists and extracts over the link; the reads that waited for the listing, for the extraction, and what crossed.
-fn examine(desk: &Desk, image: &str, start: &str, more: &[&str]) -> (usize, usize, u64) {
+/// What `examines` finds on a mount over the link, once all that can be known of the source is; and what crossed.
+fn over_the_link<T>(desk: &Desk, image: &str, more: &[&str], examines: impl FnOnce(&Mounted) -> T) -> (T, u64) {
     let (peer, log) = far(desk, image);
     let mount = Mounted::new(&peer.uri, &desk.dir("mnt"), &[&["-vv"], more].concat());
     if more.is_empty() {
         until_surveyed(mount.service());
     }
-    let before = waits(mount.service());
-    let (listing, files) = list(&mount.file, start);
-    let listed = waits(mount.service());
-    assert_eq!(listing, list(Path::new(image), start).0);
-    for address in files.iter().take(EXTRACTED) {
-        let extract = |path: &str| tool("icat", &["-o", start, path, address]).ok().stdout;
-        assert!(extract(mount.file.to_str().unwrap()) == extract(image), "{address}");
-    }
-    let extracted = waits(mount.service());
+    let found = examines(&mount);
     mount.unmount();
     fs::remove_dir(desk.at("mnt")).unwrap();
     drop(peer);
     fs::remove_file(desk.at("nbdkit.sock")).unwrap();
-    (listed - before, extracted - listed, crossed(&log))
+    (found, crossed(&log))
+}
+
+/// Lists and extracts over the link; the reads that waited for the listing, for the extraction, and what crossed.
+fn examine(desk: &Desk, image: &str, start: &str, more: &[&str]) -> (usize, usize, u64) {
+    let ((listed, extracted), crossed) = over_the_link(desk, image, more, |mount| {
+        let before = waits(mount.service());
+        let (listing, files) = list(&mount.file, start);
+        let listed = waits(mount.service());
+        assert_eq!(listing, list(Path::new(image), start).0);
+        for address in files.iter().take(EXTRACTED) {
+            let extract = |path: &str| tool("icat", &["-o", start, path, address]).ok().stdout;
+            assert!(extract(mount.file.to_str().unwrap()) == extract(image), "{address}");
+        }
+        (listed - before, waits(mount.service()) - listed)
+    });
+    (listed, extracted, crossed)
 }
 
 fn tools_wait_seldom_and_little_crosses(desk: &Desk, image: &str, start: &str) {
@@ -176,19 +184,11 @@ fn recover(desk: &Desk, path: &str, start: &str) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Recovers everything over the link; the reads that waited for it, and what crossed.
 fn recover_far(desk: &Desk, image: &str, start: &str, more: &[&str]) -> (usize, u64) {
     let expected = recover(desk, image, start);
-    let (peer, log) = far(desk, image);
-    let mount = Mounted::new(&peer.uri, &desk.dir("mnt"), &[&["-vv"], more].concat());
-    if more.is_empty() {
-        until_surveyed(mount.service());
-    }
-    let before = waits(mount.service());
-    assert!(recover(desk, mount.file.to_str().unwrap(), start) == expected);
-    let waited = waits(mount.service()) - before;
-    mount.unmount();
-    fs::remove_dir(desk.at("mnt")).unwrap();
-    drop(peer);
-    fs::remove_file(desk.at("nbdkit.sock")).unwrap();
-    (waited, crossed(&log))
+    over_the_link(desk, image, more, |mount| {
+        let before = waits(mount.service());
+        assert!(recover(desk, mount.file.to_str().unwrap(), start) == expected);
+        waits(mount.service()) - before
+    })
 }
 
 fn recovering_waits_seldom_and_little_crosses(desk: &Desk, image: &str, start: &str) {
@@ -218,6 +218,34 @@ fn recovering_all_of_ntfs_waits_for_few_of_its_reads() {
     }
     let Some(image) = ntfs(&desk) else { return };
     recovering_waits_seldom_and_little_crosses(&desk, &image, "0");
+}
+
+/// Somebody reads node after node of trees that no survey knows, each in a region of its own; the reads that waited.
+fn climb(desk: &Desk, image: &str, more: &[&str]) -> usize {
+    const NODES: u64 = 64;
+    let content = fs::read(image).unwrap();
+    let climbs = |mount: &Mounted| {
+        let (before, file) = (waits(mount.service()), File::open(&mount.file).unwrap());
+        for (tree, nth) in (1..5).flat_map(|tree| (0..NODES).map(move |nth| (tree, nth))) {
+            let (at, mut node) = (tree * 8 * MIB + nth * 29 % NODES * 20 * KIB, [0; 4096]);
+            file.read_exact_at(&mut node, at).unwrap();
+            assert!(node == content[at as usize..][..node.len()], "node at {at}");
+        }
+        waits(mount.service()) - before
+    };
+    over_the_link(desk, image, more, climbs).0
+}
+
+#[test]
+fn who_reads_here_and_there_where_nothing_is_known_waits_less_often() {
+    let desk = Desk::new();
+    if !need::fuse() || !need::programs(&["nbdkit"]) {
+        return;
+    }
+    let image = desk.file("disk.raw", &noise(40 * MIB, 11));
+    let waited = climb(&desk, &image, &[]);
+    let waited_alone = climb(&desk, &image, &["--foresight", "off"]);
+    assert!(waited <= waited_alone / 2, "{waited} reads wait, and {waited_alone} without foresight");
 }
 
 /// A third of all requests fail, hints and surveys not excepted: a read is right, or an error that is gone when it is
