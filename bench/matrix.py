@@ -7,7 +7,7 @@ from cheetah.bench.units import short
 CELL = re.compile(r"triage/(?P<image>[^/]+)/(?P<link>[^/]+/[^/]+)/(?P<what>[^/]+)")
 # What a table says, and the figures that it is made of.
 TRIAGE_TABLES = (
-    ("Mounting, or copying, and listing", ("listing", "listing-copy")),
+    ("Mounting, or copying, and listing", ("listing", "listing-agent", "listing-copy")),
     ("Extraction of 200 files after that", ("extraction", "local")),
     ("Extraction of 200 scattered files after that", ("scattered",)),
 )

@@ -17,7 +17,7 @@ from cheetah.bench.process import run
 from cheetah.bench.units import KIB, MIB, iec
 from lab.network import Lab
 
-PORT = 10809
+PORT, AGENT_PORT = 10809, 10810
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Line:
 class Site:
     """A machine at the end of a link that serves an image, up as long as its scratch space and its lab are."""
 
-    def __init__(self, scratch: Scratch, lab: Lab, image: Image, iscsi: bool = False) -> None:
+    def __init__(self, scratch: Scratch, lab: Lab, image: Image, iscsi: bool = False, agent: bool = False) -> None:
         self.image = image
         self._machine = lab.nodes[0]
         self._lab = lab
@@ -56,6 +56,9 @@ class Site:
         listening = self._machine.command(["ss", "--no-header", "--listening", "--tcp", f"sport = :{PORT}"])
         server.wait_until(lambda: run(listening).strip(), "sign of listening")
         self.uri = f"nbd://{address}:{PORT}/"
+        self.agent_uri = f"nbd://{address}:{AGENT_PORT}/" if agent else ""
+        if agent:
+            cheetah.agent(scratch, image.path, f"{address}:{AGENT_PORT}", self._machine.command)
         self.iscsi_uri = peers.tgtd(scratch, image.path, address, self._machine.command) if iscsi else ""
 
     def enter(self, argv: Sequence[str]) -> list[str]:
@@ -82,6 +85,11 @@ Attach = Callable[[Scratch, Site], str]
 def by_cheetah(scratch: Scratch, site: Site) -> str:
     """Ours, as it comes."""
     return str(cheetah.mount(scratch, site.uri, enter=site.enter)[1])
+
+
+def by_agent(scratch: Scratch, site: Site) -> str:
+    """Ours, and ours at the site: an agent that packs what it sends."""
+    return str(cheetah.mount(scratch, site.agent_uri, enter=site.enter)[1])
 
 
 def by_nbdfuse(scratch: Scratch, site: Site) -> str:
@@ -121,6 +129,7 @@ def by_readahead() -> Attach:
 
 
 OURS = "cheetah mount"
+AGENT = "cheetah mount, our agent at the site"
 COPY = "a full copy first"
 LOCAL = "the local image"
 FILTERS: dict[str, Attach] = {

@@ -14,6 +14,7 @@ from bench.evidence import Chosen, Image, Kind
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.site import (
+    AGENT,
     COPY,
     FILTERS,
     ISCSI,
@@ -23,6 +24,7 @@ from bench.site import (
     CutOff,
     Line,
     Site,
+    by_agent,
     by_cheetah,
     by_iscsi,
     copied,
@@ -57,7 +59,9 @@ NOTE = (
     "sha256sum`, which follow each other in the listing, as when a folder is extracted; it comes right after the "
     "listing, on the same mount. {limit}, which then counts as their time. Every listing and "
     "every hash was compared with those of the local image. Bytes are what the site's interface sent, until the "
-    "tool was done; asked for: what The Sleuth Kit read of the local image, each byte counted once (strace)."
+    "tool was done; asked for: what The Sleuth Kit read of the local image, each byte counted once (strace). Our agent "
+    "at the site is `cheetah serve`, an NBD server that packs what it sends to who asks for that; where it is not named "
+    "the server is nbdkit."
 )
 
 
@@ -204,6 +208,7 @@ def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> di
     every = ("extract", "scattered") if settings.full else ()
     filters = SLOW_FILTERS if line.rate == SLOW and not settings.full else tuple(reversed(FILTERS))
     everybody = {OURS: asked(OURS, by_cheetah, "extract", *every, strict=True)}
+    everybody[AGENT] = asked(AGENT, by_agent, strict=True)
     everybody |= {name: asked(name, FILTERS[name], *every) for name in filters}
     if settings.full:
         everybody[ISCSI] = asked(ISCSI, by_iscsi, *every)
@@ -221,31 +226,36 @@ def _samples(results: dict[str, list[dict[str, float]]], key: str, *names: str) 
 def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float]]], limits: Limits) -> list[Figure]:
     """What one cell says."""
     near = cell.line.delay_ms == 0
-    peers = (OURS, *FILTERS, ISCSI)
+    peers = (*FILTERS, ISCSI)
     note = NOTE.format(limit=limits.said)
 
     def figure(key: str, what: str, samples: dict[str, list[float]], bar: float | None, unit: str = "s") -> Figure:
-        return Figure(f"{cell.key}/{key}", f"{cell.name}: {what}", unit, OURS, samples, "lower", bar, note)
+        ours = next(iter(samples), OURS)
+        return Figure(f"{cell.key}/{key}", f"{cell.name}: {what}", unit, ours, samples, "lower", bar, note)
 
-    def moved(key: str, asked_bytes: int) -> dict[str, list[float]]:
-        ours = [value / MIB for value in _samples(results, key, OURS)[OURS]]
-        return {OURS: ours, "asked for": [asked_bytes / MIB] * len(ours)}
+    def moved(who: str, key: str, asked_bytes: int) -> dict[str, list[float]]:
+        ours = [value / MIB for value in _samples(results, key, who)[who]]
+        return {who: ours, "asked for": [asked_bytes / MIB] * len(ours)}
 
+    bar = 1.0 if near else LISTING_BAR
     fast = cell.line.rate == "1gbit"
     both_bytes = image.asked_bytes + image.consecutive.asked_bytes
     figures = [
-        figure("listing", "listing", _samples(results, "listed", *peers), 1.0 if near else LISTING_BAR),
+        figure("listing", "listing", _samples(results, "listed", OURS, *peers), bar),
+        figure("listing-agent", "listing, our agent at the site", _samples(results, "listed", AGENT, *peers), bar),
         figure("listing-copy", "listing, or a copy first", _samples(results, "listed", OURS, COPY), 1.0),
         figure("local", "extraction, beside the image at hand", _samples(results, "extract", OURS, LOCAL),
                EXTRACTION_BAR if fast else None),
         figure("whole-copy", "listing and extraction, or a copy first", _samples(results, "whole", OURS, COPY), 1.0),
-        figure("listing-bytes", "bytes over the link for the listing", moved("listing_bytes", image.asked_bytes),
+        figure("listing-bytes", "bytes over the link for the listing", moved(OURS, "listing_bytes", image.asked_bytes),
                BYTES_BAR, "MiB"),
-        figure("bytes", "bytes over the link, extraction included", moved("all_bytes", both_bytes), BYTES_BAR, "MiB"),
-        figure("fls", "listing, without mounting", _samples(results, "fls", *peers), None),
-        figure("extraction", "extraction", _samples(results, "extract", *peers), None),
+        figure("listing-bytes-agent", "bytes over the link for the listing, our agent at the site",
+               moved(AGENT, "listing_bytes", image.asked_bytes), None, "MiB"),
+        figure("bytes", "bytes over the link, extraction included", moved(OURS, "all_bytes", both_bytes), BYTES_BAR, "MiB"),
+        figure("fls", "listing, without mounting", _samples(results, "fls", OURS, *peers), None),
+        figure("extraction", "extraction", _samples(results, "extract", OURS, *peers), None),
         figure("scattered", "extraction of scattered files, after that",
-               _samples(results, "scattered", *peers, LOCAL), None),
+               _samples(results, "scattered", OURS, *peers, LOCAL), None),
     ]
     # Not everybody is asked for everything.
     return [figure for figure in figures if len(figure.samples) > 1]
@@ -256,7 +266,7 @@ def measure_cell(cell: Cell, settings: Settings) -> list[Figure]:
     image = evidence.get(cell.kind)
     print(f"triage: {cell.name}; {image.lines} lines, {image.files} files", flush=True)
     with Scratch() as scratch, cell.line.lab() as lab:
-        site, limits = Site(scratch, lab, image, iscsi=settings.full), Limits(settings)
+        site, limits = Site(scratch, lab, image, iscsi=settings.full, agent=True), Limits(settings)
         everybody = contenders(site, cell.line, limits, settings)
         show = ("listed", "extract", "whole", "cut_off")
         takes_long = cell.line.rate == SLOW or cell.kind.size_bytes >= LARGE_BYTES

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from bench_fakes import COPY, Directory, Fake, Measured, directories, measured
 from bench_fakes import tmp_path as tmp_path
+from bench_targets import soon
 from conftest import PATIENCE_S, program, run
 
 from cheetah import telling
@@ -159,21 +160,13 @@ def test_a_target_that_does_not_answer_is_left_out_and_the_rest_goes_on(
     finally:
         run("fsfreeze", "-u", frozen)
         # What was left behind there ends now.
-        soon(lambda: subprocess.run(["umount", frozen], capture_output=True, check=False).returncode == 0)
+        assert soon(lambda: subprocess.run(["umount", frozen], capture_output=True, check=False).returncode == 0)
     assert done.code == 1
     assert done.outcomes()["hangs", "frozen"] == ["hung"]
     assert "cannot be ended" in done.sample("hangs", "frozen")["problem"]
     assert done.outcomes()["last", "frozen"] == ["not reached"]
     assert done.outcomes()["last", "other"] == ["done"]
     assert any("frozen does not answer" in warning for warning in done.part["warnings"])
-
-
-def soon(is_so: Callable[[], bool]) -> None:
-    """Waits until something is so, which takes a moment."""
-    until_s = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
 
 
 def test_a_target_that_runs_full_is_told_and_the_rest_goes_on(tmp_path: Path, small: Directory) -> None:
