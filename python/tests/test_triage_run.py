@@ -220,7 +220,7 @@ def test_a_quick_look_lists_all_and_reads_the_best(
 
 
 @pytest.mark.parametrize("part_lines", [timeline.PART_LINES, 100])
-def test_how_far_the_tables_are_is_told_in_rows(
+def test_how_far_ranking_and_the_tables_are_is_told_in_rows(
     image: Path, keywords: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_lines: int
 ) -> None:
     monkeypatch.setattr("cheetah.triage.run.TELL_S", 0)
@@ -228,10 +228,11 @@ def test_how_far_the_tables_are_is_told_in_rows(
     told: list[Event] = []
     triage(image, tmp_path / "out", keywords, told.append, quick=True)
     rows = pq.read_metadata(tmp_path / "out/files.parquet").num_rows
-    merging = [event for event in told if event.stage == "merging"]
-    done = [event.done for event in merging]
-    assert done[0] == 0 and done[-1] == rows and done == sorted(done) and len(set(done)) > 3
-    assert {(event.total, event.unit) for event in merging} == {(rows, "rows")}
+    for stage in ("ranking", "merging"):
+        events = [event for event in told if event.stage == stage]
+        done = [event.done for event in events]
+        assert done[0] == 0 and done[-1] == rows and done == sorted(done) and len(set(done)) > 3
+        assert {(event.total, event.unit) for event in events} == {(rows, "rows")}
 
 
 def test_starting_over_throws_away_what_was_there(image: Path, keywords: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary, timeline, volumes, walk
 from cheetah.triage.early import Early
@@ -27,8 +28,8 @@ from cheetah.triage.versions import deciding, versions
 FRUITLESS_MAX = 4
 """After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
 still answers."""
-PASSES = 2 + timeline.PASSES
-"""How often each row is written, or put in order, when the tables are made."""
+PASSES = {"ranking": 3, "merging": 2 + timeline.PASSES}
+"""How often each row is written, read or put in order, when the files are ranked and when the tables are made."""
 DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
 
 Tell = Callable[[Event], None]
@@ -84,8 +85,8 @@ class Run:
         self._reached: list[str] = []
         self._total: int | None = None
         """How many findings the result has, once that is known."""
-        self._written = 0
-        """How many rows were written to the tables at the end, each counted once for each pass over it."""
+        self._row_stage, self._gone_through = "", 0
+        """How many rows were gone through in this stage, each counted once for each pass over it."""
         self._searched = 0
         self._fruitless = 0
         self._doubtful = False
@@ -269,39 +270,50 @@ class Run:
     def _rank(self, out: pathlib.Path) -> np.ndarray:
         """Puts the listing together, and the files into the order in which they are read."""
         self._reached.append("ranking")
-        self._tell_of("ranking", always=True)
+        self._go_through_rows("ranking")
         self._assemble(out)
         order = plan.Order(self._settings)
-        activity = score.Activity.of(Rows(self._parts.path("listing")).batches())
-        for rows in Rows(self._parts.path("listing")).batches():
+        activity = score.Activity.of(self._ranked())
+        for rows in self._ranked():
             order.add(rows, score.rank(rows, activity))
         return order.rows()
 
-    def _assemble(self, out: pathlib.Path, wrote: Callable[[int], None] = lambda rows: None) -> bool:
+    def _ranked(self) -> Iterator[pa.RecordBatch]:
+        """The listing, and how far it is gone through is told."""
+        for rows in Rows(self._parts.path("listing")).batches():
+            yield rows
+            self._went_through(len(rows))
+
+    def _go_through_rows(self, stage: str) -> None:
+        """Begins a stage that goes through all that was listed, several times."""
+        self._row_stage, self._gone_through = stage, 0
+        self._totals[stage] = sum(one.row_count for one in self._done["listing"].values())
+        self._tell_of(stage, always=True)
+
+    def _assemble(self, out: pathlib.Path) -> bool:
         """Writes the listing and the bodyfile, which has its name only if it is whole."""
         listing = assemble.Listing(self._parts, self._done["listing"], self._first_tasks)
         # Until there is a ranking, what could not be read may be missing because the source was gone.
         whole = listing.is_whole() and "ranking" in self._reached
         unfinished = out / "bodyfile.unfinished.txt"
-        listing.write(self._parts.path("listing"), out / "bodyfile.txt" if whole else unfinished, wrote)
+        listing.write(self._parts.path("listing"), out / "bodyfile.txt" if whole else unfinished, self._went_through)
         (unfinished if whole else out / "bodyfile.txt").unlink(missing_ok=True)
         return whole
 
     def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub) -> tuple[int, dict[str, Any]]:
         """Makes the tables, the summary and the report of what there is."""
         self._latest.settle()
-        self._totals["merging"] = sum(one.row_count for one in self._done["listing"].values())
-        self._tell_of("merging", always=True)
-        self._complete = self._assemble(out, self._wrote) and self._ended
+        self._go_through_rows("merging")
+        self._complete = self._assemble(out) and self._ended
         listing = Rows(self._parts.path("listing"))
         why = plan.NOT_REACHED if not self._ended else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
         contents = self._done["content"].values()
         aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
-        more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._wrote)
+        more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._went_through)
         aside.remove()
         done = [one for stage in self._done.values() for one in stage.values()]
         self._total = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
-        timeline.write(out / "files.parquet", out / "timeline.parquet", self._wrote)
+        timeline.write(out / "files.parquet", out / "timeline.parquet", self._went_through)
         self._tell_of("report", always=True)
         facts = self._facts(identity, shared, done)
         told = summary.write(out, facts)
@@ -358,10 +370,10 @@ class Run:
         }
         return {stage: progress for stage, progress in stages.items() if stage in self._reached}
 
-    def _wrote(self, rows: int) -> None:
-        """Tells how far the tables are."""
-        self._written += rows
-        self._tell_of("merging")
+    def _went_through(self, rows: int) -> None:
+        """Tells how far it is."""
+        self._gone_through += rows
+        self._tell_of(self._row_stage)
 
     def _found(self) -> int:
         """How many findings there are so far."""
@@ -378,10 +390,10 @@ class Run:
         rows = sum(one.row_count for one in self._done.get(stage, {}).values())
         if stage == "unallocated":
             rows = self._searched
-        if stage == "merging":
-            rows = self._written // PASSES
+        if stage in PASSES:
+            rows = self._gone_through // PASSES[stage]
         total = self._totals.get(stage, rows)
-        units = {"listing": "entries", "unallocated": "bytes", "merging": "rows"}
+        units = {"listing": "entries", "unallocated": "bytes", "merging": "rows", "ranking": "rows"}
         unit = units.get(stage, "files")
         since = now - self._began_s
         self._tell(Event(stage, rows, max(total, rows), self._bytes, self._found(), self._latest.best(), unit, since))
