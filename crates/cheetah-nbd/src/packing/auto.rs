@@ -196,7 +196,7 @@ mod tests {
                 if wire >= self.time(how) * 0.99 {
                     link.drained(packed, Duration::from_secs_f64(wire));
                 } else {
-                    link.flowed(packed);
+                    link.flowed(packed, Duration::from_secs_f64(self.time(how)));
                 }
             }
             let best = WAYS.into_iter().map(|(how, ..)| self.time(how)).min_by(f64::total_cmp).unwrap();

@@ -12,6 +12,8 @@ const WINDOW_BYTES: f64 = 8e6;
 const FREE_BYTES_UNKNOWN: f64 = 4e6;
 /// … or so many, once there has been one.
 const FREE_BYTES_KNOWN: f64 = 64e6;
+/// … if at least this share of what it is taken for went meanwhile.
+const USE_MIN: f64 = 1.0 / 8.0;
 /// Faster than this makes no difference.
 const RATE_MAX: f64 = 100e9;
 
@@ -20,19 +22,21 @@ const RATE_MAX: f64 = 100e9;
 /// A socket takes bytes at the speed of memory until its buffer is full; only while it makes us wait do bytes leave at
 /// the link's own rate. So what counts is how many bytes went while waiting, and for how long. Where there is nothing
 /// to wait for, we do not know how fast the link is, except that it is faster than what we send: the estimate then
-/// grows, carefully, so that what depends on it tries to send more.
+/// grows, carefully, so that what depends on it tries to send more. But not where little is sent: who asks for little at
+/// a time, over several connections, never fills the buffer of any, however slow the link.
 #[derive(Debug, Clone)]
 pub struct LinkRate {
     bytes: f64,
     waited_s: f64,
     free_bytes: f64,
+    free_s: f64,
     known: bool,
 }
 
 impl Default for LinkRate {
     fn default() -> Self {
         let (bytes, waited_s) = (RATE_INITIAL * INITIAL_WEIGHT_S, INITIAL_WEIGHT_S);
-        Self { bytes, waited_s, free_bytes: 0.0, known: false }
+        Self { bytes, waited_s, free_bytes: 0.0, free_s: 0.0, known: false }
     }
 }
 
@@ -43,17 +47,20 @@ impl LinkRate {
         let keep = (-fresh / WINDOW_BYTES).exp();
         self.bytes = self.bytes * keep + fresh;
         self.waited_s = (self.waited_s * keep + waited.as_secs_f64()).max(self.bytes / RATE_MAX);
-        self.free_bytes = 0.0;
+        (self.free_bytes, self.free_s) = (0.0, 0.0);
         self.known |= self.waited_s > 4.0 * INITIAL_WEIGHT_S;
     }
 
-    /// `bytes` went at once.
-    pub fn flowed(&mut self, bytes: usize) {
+    /// `bytes` went at once, so long after the last that did.
+    pub fn flowed(&mut self, bytes: usize, since: Duration) {
         self.free_bytes += bytes as f64;
+        self.free_s += since.as_secs_f64();
         let enough = if self.known { FREE_BYTES_KNOWN } else { FREE_BYTES_UNKNOWN };
         if self.free_bytes >= enough {
-            self.free_bytes = 0.0;
-            self.waited_s = (self.waited_s / 2.0).max(self.bytes / RATE_MAX);
+            if self.free_bytes >= USE_MIN * self.rate() * self.free_s {
+                self.waited_s = (self.waited_s / 2.0).max(self.bytes / RATE_MAX);
+            }
+            (self.free_bytes, self.free_s) = (0.0, 0.0);
         }
     }
 
@@ -69,7 +76,7 @@ mod tests {
 
     /// Sends over a link of `rate` whose buffer holds `buffer` bytes, `busy` of the time.
     fn send(link: &mut LinkRate, rate: f64, buffer: usize, total: usize) {
-        link.flowed(buffer);
+        link.flowed(buffer, Duration::ZERO);
         for _ in 0..total / 100_000 {
             link.drained(100_000, Duration::from_secs_f64(100_000.0 / rate));
         }
@@ -97,11 +104,19 @@ mod tests {
     #[test]
     fn where_nothing_waits_the_link_is_fast() {
         let mut link = LinkRate::default();
-        (0..40).for_each(|_| link.flowed(1_000_000));
+        (0..40).for_each(|_| link.flowed(1_000_000, Duration::from_millis(1)));
         assert!(link.rate() > 10.0 * RATE_INITIAL);
         // Once it has waited, it takes more to think so.
         send(&mut link, 12e6, 0, 40_000_000);
-        (0..60).for_each(|_| link.flowed(1_000_000));
+        (0..60).for_each(|_| link.flowed(1_000_000, Duration::from_millis(1)));
         assert!(link.rate() < 14e6, "{}", link.rate());
+    }
+
+    #[test]
+    fn a_slow_link_whose_buffers_are_never_full_is_not_taken_for_a_fast_one() {
+        let mut link = LinkRate::default();
+        let piece = Duration::from_secs_f64(64e3 / 12e6);
+        (0..10_000).for_each(|_| link.flowed(64_000, piece));
+        assert!(link.rate() <= RATE_INITIAL, "{}", link.rate());
     }
 }

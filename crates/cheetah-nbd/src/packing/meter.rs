@@ -18,6 +18,8 @@ struct State {
     full: usize,
     /// Until when waiting has been accounted for.
     since: Option<Instant>,
+    /// When bytes last went.
+    went: Option<Instant>,
 }
 
 impl Meter {
@@ -58,10 +60,11 @@ impl Gauge {
     /// The socket took so many bytes.
     pub fn sent(&mut self, bytes: usize) {
         let mut state = self.meter.0.lock();
-        if state.full == 0 {
-            return state.link.flowed(bytes);
-        }
         let now = Instant::now();
+        let last = state.went.replace(now).unwrap_or(now);
+        if state.full == 0 {
+            return state.link.flowed(bytes, now.duration_since(last));
+        }
         let waited = state.since.replace(now).map_or_else(Default::default, |since| now.duration_since(since));
         state.link.drained(bytes, waited);
         if std::mem::take(&mut self.full) {
