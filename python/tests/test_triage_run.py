@@ -223,7 +223,7 @@ def test_a_quick_look_lists_all_and_reads_the_best(
 def test_how_far_ranking_and_the_tables_are_is_told_in_rows(
     image: Path, keywords: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_lines: int
 ) -> None:
-    monkeypatch.setattr("cheetah.triage.run.TELL_S", 0)
+    monkeypatch.setattr("cheetah.triage.teller.TELL_S", 0)
     monkeypatch.setattr(timeline, "PART_LINES", part_lines)
     told: list[Event] = []
     triage(image, tmp_path / "out", keywords, told.append, quick=True)

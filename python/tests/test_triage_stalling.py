@@ -15,7 +15,7 @@ from triage_hands import Alone
 from triage_listing import by_fls
 
 import cheetah
-from cheetah.triage import hub, image, run, walk, worker
+from cheetah.triage import hub, image, run, teller, walk, worker
 from cheetah.triage.run import DONE, EVIDENCE, Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
@@ -96,7 +96,7 @@ def server(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(walk, "ENTRIES_FIRST", 20)
     monkeypatch.setattr(walk, "ENTRIES_MAX", 20)
     monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
-    monkeypatch.setattr(run, "TELL_S", 0.0)
+    monkeypatch.setattr(teller, "TELL_S", 0.0)
     made = Server(source, tmp_path)
     yield made
     made.die()

@@ -1,6 +1,5 @@
 """The stages of a triage, in their order: volumes, listing, ranking, content, unallocated, report."""
 
-import collections
 import contextlib
 import dataclasses
 import datetime
@@ -13,26 +12,23 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary, timeline, volumes, walk
+from cheetah.triage import assemble, coverage, hub, merge, plan, score, summary, timeline, volumes
 from cheetah.triage.early import Early
 from cheetah.triage.folder import JOURNAL, PARTS, Folder
 from cheetah.triage.journal import Done, Journal
 from cheetah.triage.latest import Latest
+from cheetah.triage.ledger import Ledger
 from cheetah.triage.pool import Pool
-from cheetah.triage.progress import TELL_S
 from cheetah.triage.settings import Settings
 from cheetah.triage.store import Parts, Rows
-from cheetah.triage.task import Event, Problem, Result, Task, Volume
+from cheetah.triage.task import Problem, Result, Task, Volume
+from cheetah.triage.teller import Tell, Teller
 from cheetah.triage.versions import deciding, versions
 
 FRUITLESS_MAX = 4
 """After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
 still answers."""
-PASSES = {"ranking": 3, "merging": 2 + timeline.PASSES}
-"""How often each row is written, read or put in order, when the files are ranked and when the tables are made."""
 DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
-
-Tell = Callable[[Event], None]
 
 
 class Hands(Protocol):
@@ -76,18 +72,9 @@ class Run:
         self._opened = opened
         self._started = _now()
         self._began_s = time.monotonic()
-        self._told_s = 0.0
         self._volumes: tuple[Volume, ...] = ()
         self._size = 0
-        self._done: dict[str, dict[str, Done]] = {"volumes": {}, "listing": {}, "content": {}, "unallocated": {}}
-        self._listed: collections.defaultdict[int, dict[str, int]] = collections.defaultdict(dict)
-        self._totals: dict[str, int] = {}
         self._reached: list[str] = []
-        self._total: int | None = None
-        """How many findings the result has, once that is known."""
-        self._row_stage, self._gone_through = "", 0
-        """How many rows were gone through in this stage, each counted once for each pass over it."""
-        self._searched = 0
         self._fruitless = 0
         self._doubtful = False
         """Whether something could not be read in this stage."""
@@ -96,14 +83,14 @@ class Run:
         self._complete = False
         self._stopped: Problem | None = None
         """Why it is not complete, where that is nobody's wish."""
-        self._bytes = 0
         self._latest = Latest()
-        self._first_tasks: list[Task] = []
         self._shared: hub.Hub
         self._hands: Hands
         self._early: Early
         self._journal: Journal
+        self._ledger: Ledger
         self._parts: Parts
+        self._teller: Teller
 
     def go(self) -> tuple[int, dict[str, Any]]:
         """Does it; returns the exit code and the summary. OSError where the source cannot be opened, Misuse for what
@@ -119,7 +106,6 @@ class Run:
             # Workers take a while to start; meanwhile the source is looked at.
             self._hands = _hands(shared.uri, self._settings)
             stack.callback(self._hands.close)
-            self._early = Early(self._latest, self._hands.submit, self._is_listed)
             identity = hub.identity(shared.uri, shared.name)
             self._size = identity["size"]
             self._shared = shared
@@ -127,6 +113,9 @@ class Run:
             self._parts = Parts(folder.path / PARTS)
             self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
             stack.callback(self._journal.close)
+            self._ledger = Ledger(self._journal, self._hands.submit, self._latest.forget)
+            self._teller = Teller(self._tell, self._ledger, self._latest, self._began_s)
+            self._early = Early(self._latest, self._hands.submit, self._ledger.is_listed)
             try:
                 self._stages(folder.path)
                 self._ended = True
@@ -138,26 +127,25 @@ class Run:
 
     def _stages(self, out: pathlib.Path) -> None:
         self._stage("volumes", [volumes.task()])
-        (found,) = self._done["volumes"].values()
+        (found,) = self._ledger.done["volumes"].values()
         if found.failed:
             raise Stopped(found.problems[0].sentence)
         self._volumes = self._hands.volumes = tuple(found.volumes)
-        understood = [volume for volume in self._volumes if volume.fs]
-        self._first_tasks = [walk.first_task(volume.index, volume.root_inode) for volume in understood]
+        first_tasks = self._ledger.begin_listing(self._volumes)
         glimpses = self._early.glimpses(self._volumes if self._settings.keywords and self._hands.workers > 1 else ())
-        self._stage("listing", itertools.chain(self._first_tasks, glimpses))
-        given_up = sum(one.failed for one in self._done["listing"].values())
+        self._stage("listing", itertools.chain(first_tasks, glimpses))
+        given_up = sum(one.failed for one in self._ledger.done["listing"].values())
         if given_up:
             sentence = f"the listing is not whole: {given_up} of its parts were given up, with all that is in them"
             self._stopped = Problem("listing", sentence)
         self._latest.settle()
         order = self._rank(out)
-        self._totals["content"] = len(order)
+        self._teller.totals["content"] = len(order)
         listing = Rows(self._parts.path("listing"), plan.COLUMNS)
         self._stage("content", plan.content_tasks(listing, order, self._settings))
         if self._searches():
             ranges = list(plan.unallocated_tasks(self._volumes, self._size))
-            self._totals["unallocated"] = sum(task.what[1] for task in ranges)
+            self._teller.totals["unallocated"] = sum(task.what[1] for task in ranges)
             self._stage("unallocated", ranges)
 
     def _searches(self) -> bool:
@@ -169,45 +157,29 @@ class Run:
         """Has all tasks of a stage done, those they hand back too, except those that are done already."""
         self._reached.append(stage)
         self._doubtful = False
-        self._tell_of(stage, always=True)
-        for item in self._hands.results(self._to_do(tasks)):
+        self._teller.of(stage, always=True)
+        for item in self._hands.results(self._ledger.to_do(tasks)):
             nothing_yet = not self._latest.best()
             if item is not None:
                 self._bring(*item)
             # The first that is found is told at once.
-            self._tell_of(stage, always=nothing_yet and bool(self._latest.best()))
+            self._teller.of(stage, always=nothing_yet and bool(self._latest.best()))
         self._journal.sync()
         if self._doubtful:
             # There may be nothing left to try only because nothing could be read.
             self._must_answer()
-        self._tell_of(stage, always=True)
+        self._teller.of(stage, always=True)
 
     def _bring(self, task: Task, result: Result) -> None:
         """Takes what has come of a task."""
         if self._early.takes(task, result):
             return
-        done = self._journal.add(task, result)
-        if self._take(task, done):
+        done, counts = self._ledger.add(task, result)
+        if counts:
             self._latest.keep(result.findings)
         self._watch(task, result, done)
         if task.stage == "listing":
             self._early.peek(result)
-
-    def _to_do(self, tasks: Iterable[Task]) -> Iterator[Task]:
-        """Those that are not done yet; what an earlier run could not read comes last, so that each run gets on."""
-        again: list[Task] = []
-        for task in tasks:
-            if self._is_known(task):
-                continue
-            if task.id in self._journal.known:
-                again.append(task)
-            else:
-                yield task
-        yield from again
-
-    def _is_listed(self, volume: int) -> bool:
-        """Whether any part of a volume's listing is there."""
-        return bool(self._listed.get(volume))
 
     def _watch(self, task: Task, result: Result, done: Done) -> None:
         """Stops where the source is gone. What is done is kept. A source of which a large part cannot be read is not
@@ -227,50 +199,10 @@ class Run:
         if not self._shared.answers():
             raise Stopped(f"the source does not answer any more; the last problem: {self._last_problem}")
 
-    def _is_known(self, task: Task) -> bool:
-        """Takes what a task has brought in an earlier run."""
-        done = self._journal.find(task)
-        if done is not None:
-            self._take(task, done)
-        return done is not None
-
-    def _take(self, task: Task, done: Done) -> bool:
-        """Counts a task as done, and sees to it that what it handed back gets done. Whether it is a part of the
-        result."""
-        if task.stage == "listing" and self._is_tangled(task, done):
-            return False
-        self._done[task.stage][task.id] = done
-        self._bytes += done.bytes_read
-        self._searched += task.what[1] if task.stage == "unallocated" else 0
-        for further in done.tasks:
-            if not self._is_known(further):
-                self._hands.submit(further, first=further.stage == "listing" and walk.is_of_orphans(further))
-        return True
-
-    def _is_tangled(self, task: Task, done: Done) -> bool:
-        """Whether a task is of no use, as its volume has directories with several names: then one task alone lists it
-        anew, each directory once. That depends on the volume, and not on which task is done first."""
-        if walk.is_once(task):
-            return False
-        listed = self._listed[task.volume]
-        listed[task.id] = done.directories
-        volume = self._volumes[task.volume]
-        if not walk.is_tangled(sum(listed.values()), volume.inodes):
-            return False
-        alone = walk.first_task(volume.index, volume.root_inode, once=True)
-        if alone not in self._first_tasks:
-            self._first_tasks = [alone if one.volume == volume.index else one for one in self._first_tasks]
-            for known in listed:
-                self._done["listing"].pop(known, None)
-            self._latest.forget(volume.index)
-            if not self._is_known(alone):
-                self._hands.submit(alone, first=True)
-        return True
-
     def _rank(self, out: pathlib.Path) -> np.ndarray:
         """Puts the listing together, and the files into the order in which they are read."""
         self._reached.append("ranking")
-        self._go_through_rows("ranking")
+        self._teller.begin_rows("ranking")
         self._assemble(out)
         order = plan.Order(self._settings)
         activity = score.Activity.of(self._ranked())
@@ -282,43 +214,39 @@ class Run:
         """The listing, and how far it is gone through is told."""
         for rows in Rows(self._parts.path("listing")).batches():
             yield rows
-            self._went_through(len(rows))
-
-    def _go_through_rows(self, stage: str) -> None:
-        """Begins a stage that goes through all that was listed, several times."""
-        self._row_stage, self._gone_through = stage, 0
-        self._totals[stage] = sum(one.row_count for one in self._done["listing"].values())
-        self._tell_of(stage, always=True)
+            self._teller.went_through(len(rows))
 
     def _assemble(self, out: pathlib.Path) -> bool:
         """Writes the listing and the bodyfile, which has its name only if it is whole."""
-        listing = assemble.Listing(self._parts, self._done["listing"], self._first_tasks)
+        listing = assemble.Listing(self._parts, self._ledger.done["listing"], self._ledger.first_tasks)
         # Until there is a ranking, what could not be read may be missing because the source was gone.
         whole = listing.is_whole() and "ranking" in self._reached
-        unfinished = out / "bodyfile.unfinished.txt"
-        listing.write(self._parts.path("listing"), out / "bodyfile.txt" if whole else unfinished, self._went_through)
-        (unfinished if whole else out / "bodyfile.txt").unlink(missing_ok=True)
+        bodyfile, other = out / "bodyfile.txt", out / "bodyfile.unfinished.txt"
+        if not whole:
+            bodyfile, other = other, bodyfile
+        listing.write(self._parts.path("listing"), bodyfile, self._teller.went_through)
+        other.unlink(missing_ok=True)
         return whole
 
     def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: hub.Hub) -> tuple[int, dict[str, Any]]:
         """Makes the tables, the summary and the report of what there is."""
         self._latest.settle()
-        self._go_through_rows("merging")
+        self._teller.begin_rows("merging")
         self._complete = self._assemble(out) and self._ended
         listing = Rows(self._parts.path("listing"))
         why = plan.NOT_REACHED if not self._ended else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
-        contents = self._done["content"].values()
+        contents = self._ledger.done["content"].values()
         aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
-        more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._went_through)
+        more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._teller.went_through)
         aside.remove()
-        done = [one for stage in self._done.values() for one in stage.values()]
-        self._total = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
-        timeline.write(out / "files.parquet", out / "timeline.parquet", self._went_through)
-        self._tell_of("report", always=True)
+        done = self._ledger.all()
+        self._teller.findings = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
+        timeline.write(out / "files.parquet", out / "timeline.parquet", self._teller.went_through)
+        self._teller.of("report", always=True)
         facts = self._facts(identity, shared, done)
         told = summary.write(out, facts)
         _report(out)
-        self._tell_of("done", always=True)
+        self._teller.of("done", always=True)
         if not self._ended and not self._stopped:
             return FAILED, told
         unread = not self._complete or any(one.unreadable or one.failed for one in done)
@@ -332,7 +260,7 @@ class Run:
         if self._stopped:
             problems.insert(0, self._stopped)
         ranges = list(plan.unallocated_tasks(self._volumes, self._size)) if self._searches() else []
-        searched = self._done["unallocated"]
+        searched = self._ledger.done["unallocated"]
         settings = dataclasses.asdict(self._settings)
         del (
             settings["out"],
@@ -353,7 +281,7 @@ class Run:
             command=self._command,
             problems=problems,
             stages=self._progress(ranges),
-            bytes_read=sum(one.bytes_read for one in self._done["content"].values()),
+            bytes_read=sum(one.bytes_read for one in self._ledger.done["content"].values()),
             link=shared.stats(),
             lost=shared.lost,
             unallocated=coverage.unallocated(ranges, searched, problems) if ranges else summary.Unallocated(),
@@ -361,42 +289,14 @@ class Run:
 
     def _progress(self, ranges: list[Task]) -> dict[str, tuple[int, int]]:
         """What is done of each stage that was reached, of all it takes: tasks, or of content, files."""
-        done = self._done
+        done = self._ledger.done
         stages = {
             "volumes": coverage.tasks([volumes.task()], done["volumes"]),
-            "listing": coverage.listing(self._first_tasks, done["listing"]),
-            "content": coverage.files(done["content"].values(), self._totals.get("content", 0)),
+            "listing": coverage.listing(self._ledger.first_tasks, done["listing"]),
+            "content": coverage.files(done["content"].values(), self._teller.totals.get("content", 0)),
             "unallocated": coverage.tasks(ranges, done["unallocated"]),
         }
         return {stage: progress for stage, progress in stages.items() if stage in self._reached}
-
-    def _went_through(self, rows: int) -> None:
-        """Tells how far it is."""
-        self._gone_through += rows
-        self._tell_of(self._row_stage)
-
-    def _found(self) -> int:
-        """How many findings there are so far."""
-        if self._total is not None:
-            return self._total
-        return self._latest.early + sum(one.finding_count for stage in self._done.values() for one in stage.values())
-
-    def _tell_of(self, stage: str, always: bool = False) -> None:
-        """Tells how it goes, now and then."""
-        now = time.monotonic()
-        if not always and now - self._told_s < TELL_S:
-            return
-        self._told_s = now
-        rows = sum(one.row_count for one in self._done.get(stage, {}).values())
-        if stage == "unallocated":
-            rows = self._searched
-        if stage in PASSES:
-            rows = self._gone_through // PASSES[stage]
-        total = self._totals.get(stage, rows)
-        units = {"listing": "entries", "unallocated": "bytes", "merging": "rows", "ranking": "rows"}
-        unit = units.get(stage, "files")
-        since = now - self._began_s
-        self._tell(Event(stage, rows, max(total, rows), self._bytes, self._found(), self._latest.best(), unit, since))
 
 
 def _hands(uri: str, settings: Settings) -> Hands:
