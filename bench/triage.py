@@ -46,8 +46,8 @@ COPY_PATIENCE = 2.0
 FULL_LIMIT_S = 120.0
 OURS_LIMIT_S = 600.0
 ROUNDS_MAX = 3
-# Over the slow link, and of the large images, a round takes long and differs little from the next.
-SLOW, LARGE_BYTES, LONG_ROUNDS_MAX = "100mbit", 1 << 30, 1
+# Over the slow link a round takes long, and differs little from the next: it is the link that takes the time.
+SLOW, SLOW_ROUNDS_MAX = "100mbit", 1
 SLOW_FILTERS = ("cache filter, 1 MiB",)
 
 LISTING_BAR = 1 / 5
@@ -269,8 +269,7 @@ def measure_cell(cell: Cell, settings: Settings) -> list[Figure]:
         site, limits = Site(scratch, lab, image, iscsi=settings.full, agent=True), Limits(settings)
         everybody = contenders(site, cell.line, limits, settings)
         show = ("listed", "extract", "whole", "cut_off")
-        takes_long = cell.line.rate == SLOW or cell.kind.size_bytes >= LARGE_BYTES
-        most = LONG_ROUNDS_MAX if takes_long and not settings.full else ROUNDS_MAX
+        most = SLOW_ROUNDS_MAX if cell.line.rate == SLOW and not settings.full else ROUNDS_MAX
         results = interleave(cell.name, min(settings.rounds, most), everybody, show)
         warm = max(told["resident"] for rounds in results.values() for told in rounds)
         print(f"  at most {warm:.1%} of the image was in memory when a turn began", flush=True)
