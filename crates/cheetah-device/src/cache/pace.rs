@@ -4,8 +4,9 @@
 //! nothing is before it. Twice that product may be on its way: once would do if it were known; twice lets the estimate
 //! rise where it is itself what limits it, and costs who reads meanwhile one more round trip at most. The rate is the
 //! largest seen lately, for a pipe that is not full shows less than the truth, and the time is the shortest of requests
-//! that found the link idle, for others had to queue. A request that is alone says little of the rate, so it makes no
-//! older sample old. (Nothing is taken off for the time that the bytes themselves take:
+//! that found the link idle, for others had to queue. Samples grow old by requests that left while the link was busy: others
+//! say little of the rate, and whoever reads a little at a time would make a link look slow. (So a link that has become slower
+//! is known to be when it is filled again.) (Nothing is taken off for the time that the bytes themselves take:
 //! a rate believed too low would make the time too short, and so keep itself low.)
 
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub(super) struct Sent {
     at: Duration,
     delivered: u64,
     alone: bool,
+    /// Whether the link was kept busy, as far as was known.
+    busy: bool,
 }
 
 impl Pace {
@@ -52,7 +55,9 @@ impl Pace {
     pub(super) fn send(&mut self, bytes: u64, now: Duration) -> Sent {
         let alone = self.in_flight <= ALONE_BYTES;
         self.in_flight += bytes;
-        Sent { bytes, at: now, delivered: self.delivered, alone }
+        let product = self.carried_in(self.time().unwrap_or_default());
+        let busy = u128::from(self.in_flight) * 2 >= product;
+        Sent { bytes, at: now, delivered: self.delivered, alone, busy }
     }
 
     /// It is over; `arrived` unless it failed or was given up.
@@ -64,7 +69,7 @@ impl Pace {
         self.delivered = self.delivered.saturating_add(sent.bytes);
         let took = now.saturating_sub(sent.at);
         let rate = u128::from(self.delivered - sent.delivered) * 1_000_000_000 / took.as_nanos().max(1);
-        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), !sent.alone, u64::max);
+        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), sent.busy, u64::max);
         if sent.alone {
             self.time.note(took, true, Duration::min);
         }
@@ -78,9 +83,14 @@ impl Pace {
     /// How many bytes may be on their way before what nobody waits for has to wait.
     pub(super) fn room(&self) -> u64 {
         let least = if self.delivered < START_DELIVERED { START_BYTES } else { LEAST_BYTES };
-        let (Some(rate), Some(time)) = (self.rate(), self.time()) else { return least };
-        let busy = u128::from(rate) * (2 * time + TURNAROUND).as_nanos() / 1_000_000_000;
+        let (Some(_), Some(time)) = (self.rate(), self.time()) else { return least };
+        let busy = self.carried_in(2 * time + TURNAROUND);
         u64::try_from(busy).unwrap_or(u64::MAX).clamp(least, MOST_BYTES)
+    }
+
+    /// How many bytes the link carries in that time, as far as is known.
+    fn carried_in(&self, time: Duration) -> u128 {
+        u128::from(self.rate().unwrap_or(0)) * time.as_nanos() / 1_000_000_000
     }
 
     /// The largest request for what nobody waits for.
@@ -170,17 +180,31 @@ mod tests {
     #[test]
     fn who_reads_a_little_at_a_time_does_not_make_a_line_look_slow() {
         let (mut pace, mut now, trip) = (Pace::default(), Duration::ZERO, Duration::from_millis(20));
-        let burst: Vec<_> = (0..16).map(|_| pace.send(256 << 10, now)).collect();
-        for sent in burst {
-            now += Duration::from_millis(2);
-            pace.done(sent, true, now);
-        }
-        let rate = pace.rate();
+        let together = |pace: &mut Pace, now: &mut Duration, requests: u64, bytes: u64| {
+            let sent: Vec<_> = (0..requests).map(|_| pace.send(bytes, *now)).collect();
+            *now += trip;
+            for sent in sent {
+                *now += Duration::from_nanos(bytes * 1_000_000_000 / 125_000_000);
+                pace.done(sent, true, *now);
+            }
+        };
+        together(&mut pace, &mut now, 1, 4096);
+        together(&mut pace, &mut now, 32, 256 << 10);
+        let rate = pace.rate().unwrap();
+        assert!(rate > 90_000_000, "{rate}");
         for _ in 0..1000 {
-            let sent = pace.send(4096, now);
-            now += trip;
-            pace.done(sent, true, now);
+            together(&mut pace, &mut now, 1, 4096);
+            together(&mut pace, &mut now, 3, 64 << 10);
         }
-        assert_eq!(pace.rate(), rate);
+        assert_eq!(pace.rate(), Some(rate));
+        // But a line that has become slower is found to be when it is filled.
+        for _ in 0..20 {
+            let sent: Vec<_> = (0..32).map(|_| pace.send(256 << 10, now)).collect();
+            for sent in sent {
+                now += Duration::from_millis(20);
+                pace.done(sent, true, now);
+            }
+        }
+        assert!(pace.rate().unwrap() < 15_000_000, "{:?}", pace.rate());
     }
 }

@@ -12,8 +12,10 @@ const WINDOW_BYTES: f64 = 8e6;
 const FREE_BYTES_UNKNOWN: f64 = 4e6;
 /// … or so many, once there has been one.
 const FREE_BYTES_KNOWN: f64 = 64e6;
-/// … if at least this share of what it is taken for went meanwhile.
-const USE_MIN: f64 = 1.0 / 8.0;
+/// But for no faster than so many times what went meanwhile, where that is more than it was taken for at first.
+const FREE_FACTOR_MAX: f64 = 4.0;
+/// Nobody asks for anything meanwhile if nothing goes for longer.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Faster than this makes no difference.
 const RATE_MAX: f64 = 100e9;
 
@@ -51,15 +53,15 @@ impl LinkRate {
         self.known |= self.waited_s > 4.0 * INITIAL_WEIGHT_S;
     }
 
-    /// `bytes` went at once, so long after the last that did.
+    /// `bytes` went at once, so long after the last that went.
     pub fn flowed(&mut self, bytes: usize, since: Duration) {
         self.free_bytes += bytes as f64;
-        self.free_s += since.as_secs_f64();
+        self.free_s += since.min(PAUSE_MAX).as_secs_f64();
         let enough = if self.known { FREE_BYTES_KNOWN } else { FREE_BYTES_UNKNOWN };
         if self.free_bytes >= enough {
-            if self.free_bytes >= USE_MIN * self.rate() * self.free_s {
-                self.waited_s = (self.waited_s / 2.0).max(self.bytes / RATE_MAX);
-            }
+            let most = (FREE_FACTOR_MAX * self.free_bytes / self.free_s.max(1e-6)).clamp(RATE_INITIAL, RATE_MAX);
+            let least_s = (self.bytes / most).min(self.waited_s);
+            self.waited_s = (self.waited_s / 2.0).max(least_s);
             (self.free_bytes, self.free_s) = (0.0, 0.0);
         }
     }
@@ -113,10 +115,22 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_whose_buffers_are_never_full_is_not_taken_for_a_fast_one() {
+    fn a_link_whose_buffers_are_never_full_is_not_taken_for_one_without_limits() {
+        for rate in [1e6, 12e6, 20e6, 60e6, 118e6, 500e6] {
+            let mut link = LinkRate::default();
+            let piece = Duration::from_secs_f64(64e3 / rate);
+            (0..10_000).for_each(|_| link.flowed(64_000, piece));
+            assert!(link.rate() <= RATE_INITIAL.max(4.1 * rate), "{rate}: {}", link.rate());
+        }
+    }
+
+    #[test]
+    fn pauses_do_not_make_a_fast_link_look_slow() {
         let mut link = LinkRate::default();
-        let piece = Duration::from_secs_f64(64e3 / 12e6);
-        (0..10_000).for_each(|_| link.flowed(64_000, piece));
-        assert!(link.rate() <= RATE_INITIAL, "{}", link.rate());
+        for nth in 0..2000 {
+            let pause = if nth % 100 == 0 { Duration::from_secs(2) } else { Duration::from_micros(100) };
+            link.flowed(1_000_000, pause);
+        }
+        assert!(link.rate() > 10.0 * RATE_INITIAL, "{}", link.rate());
     }
 }

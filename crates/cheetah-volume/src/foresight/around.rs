@@ -14,6 +14,8 @@ use cheetah_device::ByteRange;
 
 /// Places that are remembered.
 const PLACES_MAX: usize = 32;
+/// A place does not grow beyond this: where a stream has passed, readers come and go as elsewhere.
+const PLACE_BYTES_MAX: u64 = 4 << 20;
 /// How far around a read is thought of, in bytes: the least, and how often that is doubled.
 const REACH_LEAST: u64 = 64 << 10;
 const REACHES: usize = 5;
@@ -58,10 +60,17 @@ impl Around {
     /// go beyond the device.
     pub(super) fn read(&mut self, range: ByteRange, link: Link) -> [ByteRange; 2] {
         let nothing = [ByteRange::new(range.end(), 0), ByteRange::new(range.offset, 0)];
-        let touching = self.places.iter().position(|place| place.offset <= range.end() && range.offset <= place.end());
-        if let Some(place) = touching.and_then(|at| self.places.remove(at)) {
-            let both = ByteRange::between(place.offset.min(range.offset), place.end().max(range.end()));
-            self.places.push_front(both);
+        let (mut touched, mut whole) = (false, range);
+        self.places.retain(|place| {
+            let touches = place.offset <= range.end() && range.offset <= place.end();
+            if touches {
+                whole = ByteRange::between(whole.offset.min(place.offset), whole.end().max(place.end()));
+            }
+            touched |= touches;
+            !touches
+        });
+        if touched {
+            self.places.push_front(if whole.len <= PLACE_BYTES_MAX { whole } else { range });
             return nothing;
         }
         // How far a place would have had to be extended for this read to be within.
@@ -180,6 +189,23 @@ mod tests {
             let back = read(&mut around, (1 << 40) - nth * 4 * KIB);
             assert!(ahead.iter().chain(&back).all(|range| range.is_empty()));
         }
+    }
+
+    #[test]
+    fn where_a_stream_has_passed_readers_are_as_elsewhere() {
+        let mut around = Around::default();
+        (0..4000u64).for_each(|nth| drop(around.read(ByteRange::new(nth * 64 * KIB, 64 * KIB), FAR).to_vec()));
+        let back: Vec<_> = (0..40u64).map(|nth| read(&mut around, nth * 40 * KIB)).collect();
+        assert!(back.last().is_some_and(|[ahead, _]| !ahead.is_empty()));
+    }
+
+    #[test]
+    fn places_that_a_read_joins_are_one() {
+        let mut around = Around::default();
+        for offset in [0, 8 * KIB, 4 * KIB] {
+            read(&mut around, offset);
+        }
+        assert_eq!(around.places, [ByteRange::new(0, 12 * KIB)]);
     }
 
     #[test]

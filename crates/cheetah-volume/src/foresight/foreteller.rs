@@ -71,7 +71,10 @@ impl Foreteller {
         mut hint: impl FnMut(ByteRange) -> u64,
     ) {
         let atlas = Arc::clone(&self.atlas);
-        let mut allowed = self.allowance(account);
+        let allowance = self.allowance(account);
+        let found = atlas.file_at(range);
+        // What is known of files is worth more than a habit.
+        let mut allowed = if found.is_some() { allowance } else { allowance / 2 };
         let mut spend = |range: ByteRange, hinted: &mut u64| {
             if range.len <= allowed {
                 let bytes = hint(range);
@@ -81,7 +84,7 @@ impl Foreteller {
             }
             false
         };
-        let Some((file, at)) = atlas.file_at(range) else {
+        let Some((file, at)) = found else {
             for part in self.around.read(range, link).into_iter().filter(|part| starved && !part.is_empty()) {
                 spend(part, &mut self.hinted);
             }

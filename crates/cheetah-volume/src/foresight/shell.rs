@@ -64,14 +64,13 @@ impl Shared {
     /// What to fetch now that somebody reads `range`.
     pub(super) fn foretell(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut hints = Vec::new();
+        let (starved, stats) = (!self.cache.holds(range), self.cache.stats());
         let mut foreteller = self.foreteller.lock();
         // Until surveys are over they know better what is around metadata, and it is on its way.
         let surveyed = self.surveyed.load(Ordering::Relaxed);
         if foreteller.files() == 0 && !surveyed {
             return hints;
         }
-        let starved = !self.cache.holds(range);
-        let stats = self.cache.stats();
         let next = stats.hinted[Urgency::Next as usize];
         let account = Account { demanded: stats.demanded_bytes, hinted: next.bytes, used: next.used_bytes };
         let link = Link { bandwidth: stats.bandwidth, round_trip: Duration::from_micros(stats.round_trip_us) };
