@@ -46,7 +46,7 @@ class Line:
 class Site:
     """A machine at the end of a link that serves an image, up as long as its scratch space and its lab are."""
 
-    def __init__(self, scratch: Scratch, lab: Lab, image: Image, iscsi: bool = False, agent: bool = False) -> None:
+    def __init__(self, scratch: Scratch, lab: Lab, image: Image, iscsi: bool = False) -> None:
         self.image = image
         self._machine = lab.nodes[0]
         self._lab = lab
@@ -56,14 +56,17 @@ class Site:
         listening = self._machine.command(["ss", "--no-header", "--listening", "--tcp", f"sport = :{PORT}"])
         server.wait_until(lambda: run(listening).strip(), "sign of listening")
         self.uri = f"nbd://{address}:{PORT}/"
-        self.agent_uri = f"nbd://{address}:{AGENT_PORT}/" if agent else ""
-        if agent:
-            cheetah.agent(scratch, image.path, f"{address}:{AGENT_PORT}", self._machine.command)
         self.iscsi_uri = peers.tgtd(scratch, image.path, address, self._machine.command) if iscsi else ""
 
     def enter(self, argv: Sequence[str]) -> list[str]:
         """`argv` so that it runs on the examiner's machine."""
         return self._lab.examiner.command(argv)
+
+    def agent(self, scratch: Scratch) -> str:
+        """Has our agent serve the image too, for as long as the scratch space is there; returns its URI."""
+        address = f"{self._machine.address}:{AGENT_PORT}"
+        cheetah.agent(scratch, self.image.path, address, self._machine.command)
+        return f"nbd://{address}/"
 
     def sent_bytes(self) -> int:
         """What the site has sent so far. A burst that its interface is to cut into segments counts with one header, so
@@ -88,8 +91,8 @@ def by_cheetah(scratch: Scratch, site: Site) -> str:
 
 
 def by_agent(scratch: Scratch, site: Site) -> str:
-    """Ours, and ours at the site: an agent that packs what it sends."""
-    return str(cheetah.mount(scratch, site.agent_uri, enter=site.enter)[1])
+    """Ours, and ours at the site: an agent that packs what it sends, and that has learnt nothing yet."""
+    return str(cheetah.mount(scratch, site.agent(scratch), enter=site.enter)[1])
 
 
 def by_nbdfuse(scratch: Scratch, site: Site) -> str:

@@ -60,8 +60,8 @@ NOTE = (
     "listing, on the same mount. {limit}, which then counts as their time. Every listing and "
     "every hash was compared with those of the local image. Bytes are what the site's interface sent, until the "
     "tool was done; asked for: what The Sleuth Kit read of the local image, each byte counted once (strace). Our agent "
-    "at the site is `cheetah serve`, an NBD server that packs what it sends to who asks for that; where it is not named "
-    "the server is nbdkit."
+    "at the site is `cheetah serve`, an NBD server that packs what it sends to who asks for that, started anew for each "
+    "turn, on the clock; where it is not named the server is nbdkit."
 )
 
 
@@ -229,20 +229,21 @@ def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float
     peers = (*FILTERS, ISCSI)
     note = NOTE.format(limit=limits.said)
 
-    def figure(key: str, what: str, samples: dict[str, list[float]], bar: float | None, unit: str = "s") -> Figure:
-        ours = next(iter(samples), OURS)
+    def figure(
+        key: str, what: str, samples: dict[str, list[float]], bar: float | None, unit: str = "s", ours: str = OURS,
+    ) -> Figure:
         return Figure(f"{cell.key}/{key}", f"{cell.name}: {what}", unit, ours, samples, "lower", bar, note)
 
     def moved(who: str, key: str, asked_bytes: int) -> dict[str, list[float]]:
         ours = [value / MIB for value in _samples(results, key, who)[who]]
         return {who: ours, "asked for": [asked_bytes / MIB] * len(ours)}
 
-    bar = 1.0 if near else LISTING_BAR
     fast = cell.line.rate == "1gbit"
     both_bytes = image.asked_bytes + image.consecutive.asked_bytes
     figures = [
-        figure("listing", "listing", _samples(results, "listed", OURS, *peers), bar),
-        figure("listing-agent", "listing, our agent at the site", _samples(results, "listed", AGENT, *peers), bar),
+        figure("listing", "listing", _samples(results, "listed", OURS, *peers), 1.0 if near else LISTING_BAR),
+        figure("listing-agent", "listing, our agent at the site", _samples(results, "listed", AGENT, *peers), None,
+               ours=AGENT),
         figure("listing-copy", "listing, or a copy first", _samples(results, "listed", OURS, COPY), 1.0),
         figure("local", "extraction, beside the image at hand", _samples(results, "extract", OURS, LOCAL),
                EXTRACTION_BAR if fast else None),
@@ -250,7 +251,7 @@ def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float
         figure("listing-bytes", "bytes over the link for the listing", moved(OURS, "listing_bytes", image.asked_bytes),
                BYTES_BAR, "MiB"),
         figure("listing-bytes-agent", "bytes over the link for the listing, our agent at the site",
-               moved(AGENT, "listing_bytes", image.asked_bytes), None, "MiB"),
+               moved(AGENT, "listing_bytes", image.asked_bytes), None, "MiB", AGENT),
         figure("bytes", "bytes over the link, extraction included", moved(OURS, "all_bytes", both_bytes), BYTES_BAR, "MiB"),
         figure("fls", "listing, without mounting", _samples(results, "fls", OURS, *peers), None),
         figure("extraction", "extraction", _samples(results, "extract", OURS, *peers), None),
@@ -266,7 +267,7 @@ def measure_cell(cell: Cell, settings: Settings) -> list[Figure]:
     image = evidence.get(cell.kind)
     print(f"triage: {cell.name}; {image.lines} lines, {image.files} files", flush=True)
     with Scratch() as scratch, cell.line.lab() as lab:
-        site, limits = Site(scratch, lab, image, iscsi=settings.full, agent=True), Limits(settings)
+        site, limits = Site(scratch, lab, image, iscsi=settings.full), Limits(settings)
         everybody = contenders(site, cell.line, limits, settings)
         show = ("listed", "extract", "whole", "cut_off")
         most = SLOW_ROUNDS_MAX if cell.line.rate == SLOW and not settings.full else ROUNDS_MAX

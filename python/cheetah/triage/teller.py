@@ -55,8 +55,8 @@ class Teller:
         if stage in PASSES:
             done = self._gone_through // PASSES[stage]
         total = max(self.totals.get(stage, done), done)
-        findings = self._latest.early + sum(one.finding_count for one in self._ledger.all())
-        if self.findings is not None:
-            findings = self.findings
+        findings = self.findings
+        if findings is None:
+            findings = self._latest.early + sum(one.finding_count for one in self._ledger.all())
         unit, since = _UNITS.get(stage, "files"), now - self._began_s
         self._tell(Event(stage, done, total, self._ledger.bytes_read, findings, self._latest.best(), unit, since))
