@@ -13,7 +13,7 @@ from bench.endpoint import Endpoint
 from bench.evidence import Image
 from bench.limited import run_limited
 from bench.scratch import Scratch
-from cheetah.bench.process import run
+from cheetah.bench.process import Process, run
 from cheetah.bench.units import KIB, MIB, iec
 from lab.network import Lab
 
@@ -50,17 +50,29 @@ class Site:
         self.image = image
         self._machine = lab.nodes[0]
         self._lab = lab
+        self._scratch = scratch
         address = self._machine.address
-        argv = ["nbdkit", "--foreground", "--exit-with-parent", "--readonly", f"--ipaddr={address}", f"--port={PORT}"]
-        server = scratch.start("nbdkit file", self._machine.command([*argv, "file", image.path]))
-        listening = self._machine.command(["ss", "--no-header", "--listening", "--tcp", f"sport = :{PORT}"])
-        server.wait_until(lambda: run(listening).strip(), "sign of listening")
+        self._server = self._serve()
         self.uri = f"nbd://{address}:{PORT}/"
         self.iscsi_uri = peers.tgtd(scratch, image.path, address, self._machine.command) if iscsi else ""
 
     def enter(self, argv: Sequence[str]) -> list[str]:
         """`argv` so that it runs on the examiner's machine."""
         return self._lab.examiner.command(argv)
+
+    def _serve(self) -> Process:
+        address = self._machine.address
+        argv = ["nbdkit", "--foreground", "--exit-with-parent", "--readonly", f"--ipaddr={address}", f"--port={PORT}"]
+        server = self._scratch.start("nbdkit file", self._machine.command([*argv, "file", self.image.path]))
+        listening = self._machine.command(["ss", "--no-header", "--listening", "--tcp", f"sport = :{PORT}"])
+        server.wait_until(lambda: run(listening).strip(), "sign of listening")
+        return server
+
+    def stand_by(self) -> None:
+        """Has the server run for the next turn: an assertion of this one fails at times when a client is killed half-way, as a
+        copy is that is cut off."""
+        if self._server.has_ended:
+            self._server = self._serve()
 
     def agent(self, scratch: Scratch) -> str:
         """Has our agent serve the image too, for as long as the scratch space is there; returns its URI."""

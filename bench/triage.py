@@ -199,6 +199,7 @@ def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> di
         limit_of = (lambda key: OURS_LIMIT_S) if strict else limits.of
 
         def turn() -> dict[str, float]:
+            site.stand_by()
             told = examine(who, image, lambda turn: attach(turn, site), site.sent_bytes, limit_of, strict, what)
             limits.saw(who, told)
             return told

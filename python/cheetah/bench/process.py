@@ -33,11 +33,16 @@ class Process:
         """Its process id; the wrappers it is started by replace themselves with it."""
         return self._child.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has, for whatever reason."""
+        return self._child.poll() is not None
+
     def wait_until(self, ready: Callable[[], object], what: str) -> None:
         """Waits until `ready()` says true; a child that ends before, or takes too long, is an error."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready():
-            if self._child.poll() is not None:
+            if self.has_ended:
                 raise BenchError(f"{self.name} ended before {what}: {self.last_words()}")
             if time.monotonic() > deadline:
                 raise BenchError(f"{self.name}: no {what} after {START_TIMEOUT_S} s: {self.last_words()}")
@@ -45,7 +50,7 @@ class Process:
 
     def stop(self) -> None:
         """Ends it: SIGTERM, and SIGKILL where that was not heard."""
-        if self._child.poll() is not None:
+        if self.has_ended:
             return
         self._child.send_signal(signal.SIGTERM)
         try:
