@@ -18,6 +18,7 @@ pub mod device;
 pub mod error;
 pub mod gaps;
 pub mod io;
+mod lately;
 pub mod linear;
 pub mod memory;
 pub mod overlay;

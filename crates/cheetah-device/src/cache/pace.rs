@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use super::{FETCH_BYTES, FETCH_BYTES_FIRST};
+use crate::lately::Lately;
 
 /// Until a link has carried this much, little is known of it, and as much as [`START_BYTES`] may be on its way.
 const START_DELIVERED: u64 = 4 << 20;
@@ -25,8 +26,6 @@ const MOST_BYTES: u64 = 32 << 20;
 const TURNAROUND: Duration = Duration::from_millis(2);
 /// A request is alone on the link if no more than this is on its way.
 const ALONE_BYTES: u64 = 16 << 10;
-/// Samples after which old ones are forgotten.
-const SAMPLES: u32 = 64;
 
 /// An estimate of the link, fed by every request.
 #[derive(Default)]
@@ -106,32 +105,6 @@ impl Pace {
     /// What a request takes with nothing before it.
     pub(super) fn time(&self) -> Option<Duration> {
         self.time.best(Duration::min)
-    }
-}
-
-/// The best of between the last [`SAMPLES`] and twice as many samples.
-#[derive(Default)]
-struct Lately<T> {
-    now: Option<T>,
-    before: Option<T>,
-    samples: u32,
-}
-
-impl<T: Copy> Lately<T> {
-    /// Only a sample that `counts` makes others older.
-    fn note(&mut self, sample: T, counts: bool, better: impl Fn(T, T) -> T) {
-        if counts && self.samples == SAMPLES {
-            (self.before, self.now, self.samples) = (self.now, None, 0);
-        }
-        self.samples += u32::from(counts);
-        self.now = Some(self.now.map_or(sample, |now| better(now, sample)));
-    }
-
-    fn best(&self, better: impl Fn(T, T) -> T) -> Option<T> {
-        match (self.now, self.before) {
-            (Some(now), Some(before)) => Some(better(now, before)),
-            (now, before) => now.or(before),
-        }
     }
 }
 

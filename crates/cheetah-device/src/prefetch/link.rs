@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::MIB;
+use crate::lately::Lately;
 
 /// Until something is fetched ahead: that of the network most people have, in bytes a second.
 const BANDWIDTH_UNKNOWN: u64 = 100 * MIB;
@@ -16,8 +17,6 @@ const TURNAROUND: Duration = Duration::from_millis(2);
 const REQUEST_COST: Duration = Duration::from_micros(10);
 /// Small requests that may usefully be under way at once.
 const DEPTH: u32 = 64;
-/// Samples after which an old rate is forgotten.
-const SAMPLES: u32 = 64;
 /// How often the round trip is measured while nothing but unaccounted requests go by.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
@@ -30,7 +29,7 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Link {
     delivered: u64,
     in_flight: u64,
-    rate: Largest,
+    rate: Lately<u64>,
     trip: Option<Trip>,
     /// Until something is measured.
     window_first: u64,
@@ -62,7 +61,7 @@ impl Sent {
 
 impl Link {
     pub(super) fn new(window_first: u64) -> Self {
-        Self { delivered: 0, in_flight: 0, rate: Largest::default(), trip: None, window_first }
+        Self { delivered: 0, in_flight: 0, rate: Lately::default(), trip: None, window_first }
     }
 
     /// Bytes on their way, of reads and fetches together.
@@ -86,7 +85,7 @@ impl Link {
         self.delivered = self.delivered.wrapping_add(sent.bytes);
         let took = now.saturating_sub(sent.at);
         let rate = u128::from(self.delivered.wrapping_sub(sent.delivered)) * 1_000_000_000 / took.as_nanos().max(1);
-        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), sent.ahead);
+        self.rate.note(u64::try_from(rate).unwrap_or(u64::MAX), sent.ahead, u64::max);
         if sent.alone {
             self.note_trip(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), sent.bytes, now);
         }
@@ -94,7 +93,7 @@ impl Link {
 
     /// Bytes a second.
     pub(super) fn bandwidth(&self) -> Option<u64> {
-        self.rate.value()
+        self.rate.best(u64::max)
     }
 
     fn note_trip(&mut self, took_ns: u64, bytes: u64, now: Duration) {
@@ -143,32 +142,4 @@ impl Link {
 
 fn bytes_in(bandwidth: u64, time: Duration) -> u64 {
     u64::try_from(u128::from(bandwidth) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
-}
-
-/// The largest of between the last [`SAMPLES`] and twice as many samples.
-#[derive(Default)]
-struct Largest {
-    now: Option<u64>,
-    before: Option<u64>,
-    samples: u32,
-}
-
-impl Largest {
-    /// Notes a sample; only one that `counts` makes old ones older.
-    fn note(&mut self, sample: u64, counts: bool) {
-        if counts && self.samples == SAMPLES {
-            (self.before, self.now, self.samples) = (self.now, None, 0);
-        }
-        self.samples += u32::from(counts);
-        self.now = self.now.max(Some(sample));
-    }
-
-    /// Whether there has been a sample that counts.
-    fn is_settled(&self) -> bool {
-        self.samples > 0 || self.before.is_some()
-    }
-
-    fn value(&self) -> Option<u64> {
-        self.now.max(self.before)
-    }
 }
