@@ -6,11 +6,12 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::pace::{Pace, Sent};
+use super::hint_window::HintWindow;
 use super::shelf::{FetchId, Finds, Found, Shelf};
 use super::stats::CacheStats;
 use super::wishes::Wishes;
 use super::{DEMAND_BYTES_MAX, GRAIN, Urgency};
+use crate::link_estimate::TrackedRequest;
 use crate::prefetch::chunk::Landing;
 use crate::{ByteRange, Data};
 
@@ -24,7 +25,7 @@ pub(super) struct Fetch {
     pub(super) range: ByteRange,
     wished: Option<Urgency>,
     landing: Arc<Landing>,
-    sent: Sent,
+    sent: TrackedRequest,
 }
 
 pub(super) type Fetches = SmallVec<[Fetch; 2]>;
@@ -54,7 +55,7 @@ pub(super) struct Engine {
     size: u64,
     shelf: Shelf,
     wishes: Wishes,
-    pace: Pace,
+    window: HintWindow,
     next_fetch: u64,
     /// Bytes on their way on account of hints.
     hinted: u64,
@@ -68,7 +69,7 @@ impl Engine {
             size,
             shelf: Shelf::new(budget),
             wishes: Wishes::default(),
-            pace: Pace::default(),
+            window: HintWindow::default(),
             next_fetch: 1,
             hinted: 0,
             stats: CacheStats::default(),
@@ -117,14 +118,14 @@ impl Engine {
         self.next_fetch += 1;
         self.hinted += if wished.is_some() { range.len } else { 0 };
         let landing = self.shelf.take_off(id, range, wished);
-        Fetch { id, range, wished, landing, sent: self.pace.send(range.len, now) }
+        Fetch { id, range, wished, landing, sent: self.window.sent(range.len, now) }
     }
 
     /// A fetch is over; with no data it failed, or was given up.
     pub(super) fn fetched(&mut self, fetch: &Fetch, data: Option<Data>, now: Duration) {
         // A device that sends less than it was asked for is broken; nothing of it is used.
         let data = data.filter(|data| data.len() == fetch.range.len);
-        self.pace.done(fetch.sent, data.is_some(), now);
+        self.window.finished(fetch.sent, data.is_some(), now);
         self.hinted -= if fetch.wished.is_some() { fetch.range.len } else { 0 };
         self.stats.failures += u64::from(data.is_none());
         self.shelf.land(fetch.id, fetch.range, data.clone(), &mut self.stats);
@@ -158,12 +159,12 @@ impl Engine {
     /// Starts what wishes there is room for on the link.
     pub(super) fn pump(&mut self, now: Duration, fetches: &mut Fetches) {
         while fetches.len() < FETCHES_MAX {
-            let Some((range, urgency)) = self.wishes.peek(self.pace.fetch_bytes()) else { return };
+            let Some((range, urgency)) = self.wishes.peek(self.window.fetch_bytes()) else { return };
             let absent = self.shelf.absent(range);
             let bytes: u64 = absent.iter().map(|part| part.len).sum();
-            let in_flight = self.pace.in_flight();
+            let in_flight = self.window.in_flight();
             // One at least may go along with what is read, or who never stops reading would stop them altogether.
-            if self.hinted > 0 && bytes > 0 && in_flight.saturating_add(bytes) > self.pace.room() {
+            if self.hinted > 0 && bytes > 0 && in_flight.saturating_add(bytes) > self.window.bytes(now) {
                 return;
             }
             for part in absent {
@@ -189,11 +190,12 @@ impl Engine {
     }
 
     pub(super) fn stats(&self) -> CacheStats {
+        let link = self.window.model().unwrap_or_default();
         CacheStats {
             held_bytes: self.shelf.weight(),
-            in_flight_bytes: self.pace.in_flight(),
-            bandwidth: self.pace.rate().unwrap_or(0),
-            round_trip_us: self.pace.time().map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX)),
+            in_flight_bytes: self.window.in_flight(),
+            bandwidth: link.bandwidth,
+            round_trip_us: u64::try_from(link.round_trip.as_micros()).unwrap_or(u64::MAX),
             ..self.stats
         }
     }

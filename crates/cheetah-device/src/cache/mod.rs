@@ -15,7 +15,7 @@
 //! # Hints
 //!
 //! [`Device::cache`] and [`Cache::bring`] ask for a range before it is read. Hints wait in queues, by [`Urgency`], and
-//! set out in small pieces while less is on its way than keeps the link busy (`pace`). So a read, which never waits in those queues, finds at
+//! set out in small pieces while less is on its way than keeps the link busy (`hint_window`). So a read, which never waits in those queues, finds at
 //! most one more round trip's worth of bytes before it. A hint that fails is nobody's error.
 //!
 //! # Right or not at all
@@ -27,11 +27,11 @@
 //! # The parts
 //!
 //! `engine` is the whole of it as a state machine that does no I/O and reads no clock; its parts are `shelf` and
-//! `wishes` and `pace`. This file, `shell`, `keeper` and `store` are what is thin around it.
+//! `wishes` and `hint_window`. This file, `shell`, `keeper` and `store` are what is thin around it.
 
 mod engine;
+mod hint_window;
 mod keeper;
-mod pace;
 mod shelf;
 mod shell;
 mod stats;

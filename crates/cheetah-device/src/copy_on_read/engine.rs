@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::copy_pacer::CopyPacer;
 use super::flights::{Aloft, Flight, FlightId, Flights, Stage};
-use super::pace::Pace;
 use super::suspects::{Suspects, next_unit};
 use super::{CopyOnReadConfig, FETCH_BYTES_MAX, GRAIN, Progress};
 use crate::coverage::State;
@@ -70,7 +70,7 @@ pub(super) struct Engine {
     flights: Flights,
     suspects: Suspects,
     waiting: BTreeMap<ReadId, ByteRange>,
-    pace: Pace,
+    pacer: CopyPacer,
     /// Where the background goes on.
     at: u64,
     next_id: u64,
@@ -116,7 +116,7 @@ impl Engine {
             flights: Flights::default(),
             suspects: Suspects::default(),
             waiting: BTreeMap::new(),
-            pace: Pace::new(),
+            pacer: CopyPacer::new(),
             at: 0,
             next_id: 0,
             dirty: false,
@@ -147,7 +147,7 @@ impl Engine {
                 self.demand(range, now, actions);
             }
         }
-        self.pace.give_way();
+        self.pacer.give_way();
         let id = ReadId(self.new_id());
         self.waiting.insert(id, range);
         Plan::Wait(id)
@@ -180,7 +180,7 @@ impl Engine {
         let Some(flight) = self.flights.get_mut(id) else { return };
         let Stage::Fetching(sent) = flight.stage else { return };
         let range = flight.range;
-        self.pace.done(sent, outcome.is_ok(), calm, now);
+        self.pacer.finished(sent, outcome.is_ok(), calm, now);
         match outcome {
             Ok(data) if data.len() == range.len => {
                 flight.stage = Stage::Writing(data.clone());
@@ -201,7 +201,7 @@ impl Engine {
     }
 
     fn source_answered(&mut self) {
-        self.pace.source_answered();
+        self.pacer.source_answered();
         self.progress.source_trouble = None;
     }
 
@@ -224,7 +224,7 @@ impl Engine {
     fn source_lost(&mut self, id: FlightId, error: Error, now: Duration, actions: &mut Actions) {
         let Some(flight) = self.flights.remove(id) else { return };
         self.give_up(&flight);
-        self.pace.source_failed(now);
+        self.pacer.source_failed(now);
         self.progress.source_trouble = Some(error.clone());
         for (read, _) in self.waiting_for(flight.range) {
             self.waiting.remove(&read);
@@ -248,12 +248,12 @@ impl Engine {
                 self.coverage.set(flight.range, State::Read);
                 self.progress.read += flight.range.len;
                 self.progress.drive_trouble = None;
-                self.pace.drive_answered();
+                self.pacer.drive_answered();
                 self.soil();
             }
             Err(error) => {
                 self.give_up(&flight);
-                self.pace.drive_failed(now);
+                self.pacer.drive_failed(now);
                 self.drive_refused(error, actions);
                 self.revisit(flight.range, now, actions);
             }
@@ -290,7 +290,7 @@ impl Engine {
     /// Time has passed, or something has happened: what can be started now is.
     pub(super) fn pump(&mut self, now: Duration, actions: &mut Actions) {
         while self.stopped.is_none() && self.flights.bytes() < self.config.memory_bytes {
-            let Some(bytes) = self.pace.next_request(now) else { break };
+            let Some(bytes) = self.pacer.next_request(now) else { break };
             let Some((range, unit)) = self.next_ahead(bytes) else { break };
             self.fetch(range, unit, true, now, actions);
         }
@@ -337,7 +337,7 @@ impl Engine {
             Recording::Idle(next) if self.dirty => Some(next),
             _ => None,
         };
-        let resumes = self.pace.resumes_at().filter(|_| self.stopped.is_none() && !self.progress.is_settled());
+        let resumes = self.pacer.resumes_at().filter(|_| self.stopped.is_none() && !self.progress.is_settled());
         // What is due already was started by the pump, or waits for something else to happen.
         ledger.into_iter().chain(resumes).filter(|at| *at > now).min()
     }
@@ -374,7 +374,7 @@ impl Engine {
 
     fn fetch(&mut self, range: ByteRange, unit: Option<u64>, ahead: bool, now: Duration, actions: &mut Actions) {
         let id = FlightId(self.new_id());
-        let sent = self.pace.send(range.len, ahead, now);
+        let sent = self.pacer.sent(range.len, ahead, now);
         self.asked.set(range, State::Read);
         self.flights.insert(Flight { id, range, unit, stage: Stage::Fetching(sent) });
         actions.push(Action::Fetch(id, range));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::pace::Sent;
+use super::copy_pacer::PacedRequest;
 use crate::{ByteRange, Data};
 
 /// Names a flight.
@@ -22,7 +22,7 @@ pub(super) struct Flight {
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The source was asked.
-    Fetching(Sent),
+    Fetching(PacedRequest),
     /// This came, and the drive is being given it. Readers are given it at once.
     Writing(Data),
 }

@@ -26,16 +26,16 @@
 //! # Who goes first
 //!
 //! What a reader waits for is sent at once; but it queues behind what is on its way already. So the background keeps
-//! what it has on its way small while anyone reads, and fills the link when nobody does (`pace`).
+//! what it has on its way small while anyone reads, and fills the link when nobody does (`copy_pacer`).
 //!
 //! # The parts
 //!
 //! `engine` is the whole of it as a state machine that does no I/O and reads no clock; its parts are `flights`,
-//! `suspects` and `pace`. This file and `shell` are what is thin around it.
+//! `suspects` and `copy_pacer`. This file and `shell` are what is thin around it.
 
+mod copy_pacer;
 mod engine;
 mod flights;
-mod pace;
 mod shell;
 #[cfg(test)]
 mod simulation;

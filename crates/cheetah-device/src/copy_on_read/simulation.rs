@@ -21,6 +21,7 @@ fn carrying(bytes: u64) -> Duration {
 struct Simulation {
     engine: Engine,
     now: Duration,
+    round_trip: Duration,
     /// When each answer is here.
     wire: VecDeque<(Duration, FlightId, ByteRange)>,
     free_at: Duration,
@@ -32,6 +33,7 @@ impl Simulation {
         let mut new = Self {
             engine: Engine::new(CopyOnReadConfig::new("evidence"), Coverage::new(size)),
             now: Duration::ZERO,
+            round_trip: ROUND_TRIP,
             wire: VecDeque::new(),
             free_at: Duration::ZERO,
             answered: Vec::new(),
@@ -48,8 +50,8 @@ impl Simulation {
                 match action {
                     Action::Fetch(id, range) => {
                         // Half a trip there; then its turn on the wire; then half a trip back.
-                        self.free_at = self.free_at.max(self.now + ROUND_TRIP / 2) + carrying(range.len + 100);
-                        self.wire.push_back((self.free_at + ROUND_TRIP / 2, id, range));
+                        self.free_at = self.free_at.max(self.now + self.round_trip / 2) + carrying(range.len + 100);
+                        self.wire.push_back((self.free_at + self.round_trip / 2, id, range));
                     }
                     Action::Write(id, ..) => self.engine.written(id, Ok(()), self.now, &mut more),
                     Action::Flush => self.engine.flushed(Ok(()), self.now, &mut more),
@@ -82,6 +84,13 @@ impl Simulation {
     fn sleep(&mut self, time: Duration) {
         let until = self.now + time;
         while self.arrive(until) {}
+    }
+
+    /// Bytes copied a second, over so many seconds from now.
+    fn copied_per_second(&mut self, seconds: u64) -> u64 {
+        let before = self.engine.progress().read;
+        self.sleep(Duration::from_secs(seconds));
+        (self.engine.progress().read - before) / seconds
     }
 
     /// How long a read waits.
@@ -137,10 +146,31 @@ fn no_read_waits_longer_than_for_the_background_under_way_and_its_own() {
 fn an_idle_link_is_filled() {
     let mut simulation = Simulation::new(4096 * MIB);
     simulation.sleep(Duration::from_secs(2));
-    let before = simulation.engine.progress().read;
-    simulation.sleep(Duration::from_secs(10));
-    let rate = (simulation.engine.progress().read - before) / 10;
+    let rate = simulation.copied_per_second(10);
     assert!(rate >= BANDWIDTH * 97 / 100, "{rate} bytes a second");
+}
+
+#[test]
+fn an_idle_link_is_filled_again_after_its_delay_has_risen() {
+    for round_trip_ms in [60, 200] {
+        let mut simulation = Simulation::new(65_536 * MIB);
+        simulation.sleep(Duration::from_secs(5));
+        simulation.round_trip = Duration::from_millis(round_trip_ms);
+        simulation.sleep(Duration::from_secs(45));
+        let rate = simulation.copied_per_second(40);
+        assert!(rate >= BANDWIDTH * 90 / 100, "{round_trip_ms} ms: {rate} bytes a second");
+    }
+}
+
+#[test]
+fn a_reader_waits_no_longer_for_the_queue_once_the_delay_has_fallen_again() {
+    let mut simulation = Simulation::new(65_536 * MIB);
+    simulation.round_trip = Duration::from_millis(200);
+    simulation.sleep(Duration::from_secs(45));
+    simulation.round_trip = ROUND_TRIP;
+    simulation.sleep(Duration::from_secs(45));
+    let first = simulation.read(60_000 * MIB);
+    assert!(first <= direct() + 2 * ROUND_TRIP + carrying(256 << 10), "{first:?}");
 }
 
 #[test]

@@ -8,10 +8,11 @@ use super::chunk::{FetchId, Landing};
 use super::cursor::CursorId;
 use super::cursors::Cursors;
 use super::hints::Hints;
-use super::link::{Link, Sent};
+use super::link_window::LinkWindow;
 use super::stats::PrefetchStats;
 use super::writes::{WriteId, Writes};
 use super::{MIB, PrefetchConfig};
+use crate::link_estimate::TrackedRequest;
 use crate::{ByteRange, Data};
 
 /// Fetches to start.
@@ -31,7 +32,7 @@ pub(super) struct Fetch {
     id: FetchId,
     owner: CursorId,
     landing: Arc<Landing>,
-    sent: Sent,
+    sent: TrackedRequest,
 }
 
 /// What became of a fetch.
@@ -53,7 +54,7 @@ pub(super) enum Plan {
     /// With this.
     Hit(Data),
     /// Piece by piece. What is missing is counted by the ticket, to be handed to [`Engine::demanded`].
-    Gather(Pieces, Sent),
+    Gather(Pieces, TrackedRequest),
 }
 
 /// See the module's essay.
@@ -61,7 +62,7 @@ pub(super) struct Engine {
     config: PrefetchConfig,
     cursors: Cursors,
     cache: Cache,
-    link: Link,
+    link: LinkWindow,
     writes: Writes,
     hints: Hints,
     next_fetch: u64,
@@ -75,7 +76,7 @@ impl Engine {
             config,
             cursors: Cursors::new(size),
             cache: Cache::new(config.budget_bytes),
-            link: Link::new(config.window_bytes_first),
+            link: LinkWindow::new(config.window_bytes_first),
             writes: Writes::default(),
             hints: Hints::default(),
             next_fetch: 1,
@@ -141,7 +142,7 @@ impl Engine {
         self.stats.waits += u64::from(waits);
         self.stats.misses += u64::from(missing > 0);
         if missing > 0 || waits {
-            return Plan::Gather(pieces, self.link.send(missing, false, now));
+            return Plan::Gather(pieces, self.link.sent(missing, now));
         }
         self.stats.hits += 1;
         let mut data = Data::new();
@@ -154,8 +155,8 @@ impl Engine {
     }
 
     /// What was missing of a read has come from the device (`crossed`), or was at hand, or has not come.
-    pub(super) fn demanded(&mut self, sent: Sent, crossed: bool, now: Duration) {
-        self.link.done(sent, crossed, now);
+    pub(super) fn demanded(&mut self, sent: TrackedRequest, crossed: bool, now: Duration) {
+        self.link.finished(sent, crossed, now);
     }
 
     /// A fetch is over.
@@ -173,7 +174,7 @@ impl Engine {
             }
             Outcome::GivenUp => None,
         };
-        self.link.done(fetch.sent, crossed && data.is_some(), now);
+        self.link.finished(fetch.sent, crossed && data.is_some(), now);
         self.cache.land(fetch.id, fetch.range, data.clone(), &mut self.stats);
         fetch.landing.land(data);
     }
@@ -197,11 +198,12 @@ impl Engine {
     }
 
     pub(super) fn stats(&self) -> PrefetchStats {
+        let link = self.link.model().unwrap_or_default();
         PrefetchStats {
             held_bytes: self.cache.held(),
             in_flight_bytes: self.cache.in_flight(),
-            bandwidth: self.link.bandwidth().unwrap_or(0),
-            round_trip_us: self.link.round_trip().map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX)),
+            bandwidth: link.bandwidth,
+            round_trip_us: u64::try_from(link.round_trip.as_micros()).unwrap_or(u64::MAX),
             streams: self.cursors.stats(),
             ..self.stats.clone()
         }
@@ -210,7 +212,7 @@ impl Engine {
     /// What the link has room for on behalf of a stream whose reads are up to `read_max` long. Whoever reads long
     /// runs at a time would, with less than two of them on the way, wait for the second half of each.
     fn room(&self, read_max: u64) -> u64 {
-        self.link.window().max(2 * read_max.min(READ_MAX))
+        self.link.bytes().max(2 * read_max.min(READ_MAX))
     }
 
     /// The largest window a stream may have now.
@@ -265,7 +267,7 @@ impl Engine {
         }
         while fetches.len() < FETCHES_MAX {
             let Some(range) = self.hints.peek() else { return };
-            match self.start(Hints::OWNER, range, self.link.window(), now, fetches) {
+            match self.start(Hints::OWNER, range, self.link.bytes(), now, fetches) {
                 Start::Done => self.hints.pop(range),
                 Start::LinkFull => return,
                 // By the time there is, the hint will be old.
@@ -282,7 +284,7 @@ impl Engine {
         }
         let bytes = absent.iter().map(|part| part.len).sum::<u64>();
         let in_flight = self.link.in_flight();
-        if in_flight > 0 && in_flight.saturating_add(bytes) > room {
+        if in_flight > 0 && (in_flight.saturating_add(bytes) > room || self.link.must_drain(now)) {
             return Start::LinkFull;
         }
         let cursors = &self.cursors;
@@ -293,7 +295,7 @@ impl Engine {
             let id = FetchId(self.next_fetch);
             self.next_fetch += 1;
             let landing = self.cache.take_off(id, owner, range);
-            fetches.push(Fetch { range, id, owner, landing, sent: self.link.send(range.len, true, now) });
+            fetches.push(Fetch { range, id, owner, landing, sent: self.link.sent(range.len, now) });
         }
         Start::Done
     }

@@ -45,7 +45,7 @@
 //! # The parts
 //!
 //! `engine` is the whole of it as a state machine that does no I/O and reads no clock; its parts are
-//! `cursors` (with `cursor` and `history`), `cache` (with `chunk`), `link`, `writes` and `hints`.
+//! `cursors` (with `cursor` and `history`), `cache` (with `chunk`), `link_window`, `writes` and `hints`.
 //! This file and `shell` are what is thin around it.
 
 mod cache;
@@ -55,7 +55,7 @@ mod cursors;
 mod engine;
 mod hints;
 mod history;
-mod link;
+mod link_window;
 mod shell;
 #[cfg(test)]
 mod simulation;

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::cache::{Piece, Pieces};
 use super::engine::{Engine, Fetch, Fetches, Outcome};
-use super::link::Sent;
 use super::stats::PrefetchStats;
 use super::writes::WriteId;
+use crate::link_estimate::TrackedRequest;
 use crate::{ByteRange, Data, DynDevice, Error, Io, Result};
 
 /// What the layer, the reads and the fetches under way share.
@@ -124,13 +124,13 @@ pub(super) async fn gather(mut demand: Demand<'_>, pieces: Pieces, flights: Flig
 /// A read's share of the link, given back when the read is over.
 pub(super) struct Demand<'a> {
     shared: &'a Arc<Shared>,
-    sent: Sent,
+    sent: TrackedRequest,
     /// It came from the device.
     crossed: bool,
 }
 
 impl<'a> Demand<'a> {
-    pub(super) fn new(shared: &'a Arc<Shared>, sent: Sent) -> Self {
+    pub(super) fn new(shared: &'a Arc<Shared>, sent: TrackedRequest) -> Self {
         Self { shared, sent, crossed: false }
     }
 }

@@ -8,9 +8,9 @@ use futures::FutureExt;
 
 use super::cache::{Piece, Pieces};
 use super::engine::{Engine, Fetch, Fetches, Outcome, Plan};
-use super::link::Sent;
 use super::stats::PrefetchStats;
 use super::{MIB, PrefetchConfig};
+use crate::link_estimate::TrackedRequest;
 use crate::{ByteRange, Data};
 
 /// Bytes around every answer: an NBD header and its share of Ethernet, IP and TCP.
@@ -151,7 +151,7 @@ struct Read {
     /// Answers of the device to come.
     demands: usize,
     pieces: Pieces,
-    sent: Option<Sent>,
+    sent: Option<TrackedRequest>,
 }
 
 impl Simulation {

@@ -8,9 +8,9 @@
 //! Reads that follow each other without a gap are a stream, in either direction, and none of this layer's business.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use cheetah_device::ByteRange;
+use cheetah_device::link_estimate::LinkModel;
 
 /// Places that are remembered.
 const PLACES_MAX: usize = 32;
@@ -23,22 +23,6 @@ const REACHES: usize = 5;
 const MEMORY: u32 = 16;
 /// Certainty.
 const ALWAYS: u32 = 1 << 16;
-
-/// The way to the device, as far as it is known; all zero if it is not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Link {
-    /// In bytes a second.
-    pub(super) bandwidth: u64,
-    pub(super) round_trip: Duration,
-}
-
-impl Link {
-    /// How many bytes it carries during one round trip.
-    fn bytes_in_flight(self) -> u64 {
-        let bytes = u128::from(self.bandwidth).saturating_mul(self.round_trip.as_nanos()) / 1_000_000_000;
-        u64::try_from(bytes).unwrap_or(u64::MAX)
-    }
-}
 
 /// See the module's essay.
 #[derive(Default)]
@@ -58,7 +42,7 @@ struct Side {
 impl Around {
     /// Somebody reads `range`; what to fetch around it, ahead and behind, if it has to be waited for. May be empty, and may
     /// go beyond the device.
-    pub(super) fn read(&mut self, range: ByteRange, link: Link) -> [ByteRange; 2] {
+    pub(super) fn read(&mut self, range: ByteRange, link: LinkModel) -> [ByteRange; 2] {
         let nothing = [ByteRange::new(range.end(), 0), ByteRange::new(range.offset, 0)];
         let (mut touched, mut whole) = (false, range);
         self.places.retain(|place| {
@@ -98,8 +82,8 @@ impl Side {
 
     /// How far to fetch in this direction: where what is likely to be saved exceeds the cost by most. Both are counted in
     /// bytes that the link could carry meanwhile.
-    fn reach(&self, link: Link) -> u64 {
-        let trip = u128::from(link.bytes_in_flight());
+    fn reach(&self, link: LinkModel) -> u64 {
+        let trip = u128::from(link.bandwidth_delay_product());
         let gain = |within: u32, reach: u64| {
             let saved = u64::try_from(trip * u128::from(within) / u128::from(ALWAYS)).unwrap_or(u64::MAX);
             saved.checked_sub(reach).filter(|gain| *gain > 0)
@@ -116,18 +100,20 @@ fn reaches() -> impl Iterator<Item = u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
-    const FAR: Link = Link { bandwidth: 125_000_000, round_trip: Duration::from_millis(40) };
+    const FAR: LinkModel = LinkModel { bandwidth: 125_000_000, round_trip: Duration::from_millis(40) };
 
     fn read(around: &mut Around, offset: u64) -> [ByteRange; 2] {
         around.read(ByteRange::new(offset, 4 * KIB), FAR)
     }
 
     /// Regions far from each other, in each of which somebody goes some steps.
-    fn walk(step: i64, link: Link) -> [ByteRange; 2] {
+    fn walk(step: i64, link: LinkModel) -> [ByteRange; 2] {
         let mut around = Around::default();
         let mut last = None;
         for region in 1..9u64 {
@@ -212,11 +198,11 @@ mod tests {
     fn what_takes_longer_than_it_saves_is_not_fetched() {
         let step = 300 * KIB as i64;
         assert_eq!(walk(step, FAR)[0].len, 512 * KIB);
-        let narrow = Link { bandwidth: 12_500_000, ..FAR };
+        let narrow = LinkModel { bandwidth: 12_500_000, ..FAR };
         assert_eq!(walk(step, narrow)[0].len, 0, "40 ms to save at most as many");
-        let near = Link { round_trip: Duration::from_micros(200), ..FAR };
+        let near = LinkModel { round_trip: Duration::from_micros(200), ..FAR };
         assert_eq!(walk(40 * KIB as i64, near)[0].len, 0);
-        assert_eq!(walk(step, Link::default())[0].len, 0, "nothing is known");
+        assert_eq!(walk(step, LinkModel::default())[0].len, 0, "nothing is known");
     }
 
     #[test]
@@ -231,7 +217,7 @@ mod tests {
     #[test]
     fn the_ends_of_the_world_are_no_trouble() {
         let mut around = Around::default();
-        let huge = Link { bandwidth: u64::MAX, round_trip: Duration::MAX };
+        let huge = LinkModel { bandwidth: u64::MAX, round_trip: Duration::MAX };
         for nth in 0..100u64 {
             let _ = around.read(ByteRange::new(nth * 70 * KIB, 4 * KIB), huge);
             let _ = around.read(ByteRange::new(u64::MAX - 4 * KIB - nth * 70 * KIB, 4 * KIB), huge);

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cheetah_device::ByteRange;
+use cheetah_device::link_estimate::LinkModel;
 
-use super::around::{Around, Link};
+use super::around::Around;
 use super::atlas::{Atlas, FileIndex, Order};
 use super::stream::{Streams, Touch};
 use crate::survey::WINDOW_BYTES;
@@ -67,7 +68,7 @@ impl Foreteller {
         range: ByteRange,
         starved: bool,
         account: Account,
-        link: Link,
+        link: LinkModel,
         mut hint: impl FnMut(ByteRange) -> u64,
     ) {
         let atlas = Arc::clone(&self.atlas);

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cheetah_device::cache::{Cache, Urgency};
+use cheetah_device::link_estimate::LinkModel;
 use cheetah_device::{ByteRange, Device};
 use parking_lot::Mutex;
 
-use super::around::Link;
 use super::atlas::Finds;
 use super::foreteller::{Account, Foreteller};
 use crate::survey::FileRuns;
@@ -73,8 +73,8 @@ impl Shared {
         }
         let next = stats.hinted[Urgency::Next as usize];
         let account = Account { demanded: stats.demanded_bytes, hinted: next.bytes, used: next.used_bytes };
-        let link = Link { bandwidth: stats.bandwidth, round_trip: Duration::from_micros(stats.round_trip_us) };
-        let link = if surveyed { link } else { Link::default() };
+        let link = LinkModel { bandwidth: stats.bandwidth, round_trip: Duration::from_micros(stats.round_trip_us) };
+        let link = if surveyed { link } else { LinkModel::default() };
         let device = ByteRange::new(0, self.cache.geometry().size);
         foreteller.read(range, starved, account, link, |hint| {
             let Some(hint) = hint.intersection(device) else { return 0 };

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cheetah_device::ByteRange;
+use cheetah_device::link_estimate::LinkModel;
 use proptest::prelude::*;
 use smallvec::smallvec;
 
-use super::around::Link;
 use super::atlas::{Atlas, Finds, Order};
 use super::foreteller::{Account, Foreteller};
 use crate::survey::{FileRuns, WINDOW_BYTES};
@@ -15,7 +15,7 @@ use crate::survey::{FileRuns, WINDOW_BYTES};
 const MIB: u64 = 1 << 20;
 const GRAIN: u64 = 4096;
 const DEVICE: ByteRange = ByteRange::new(0, 1 << 50);
-const LINK: Link = Link { bandwidth: 125_000_000, round_trip: Duration::from_millis(40) };
+const LINK: LinkModel = LinkModel { bandwidth: 125_000_000, round_trip: Duration::from_millis(40) };
 const DIRECTORIES: u64 = 20;
 const FILES_EACH: u64 = 50;
 
