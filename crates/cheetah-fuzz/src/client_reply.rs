@@ -1,0 +1,76 @@
+//! Replies of a hostile server: the client does not panic, and completes a read only with exactly the requested bytes.
+
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use cheetah_device::ByteRange;
+use cheetah_nbd::Method;
+use cheetah_nbd::client::inflight::{Answer, Ask, Inflight, Woken};
+use cheetah_nbd::client::receive::{Receiver, Target};
+use cheetah_nbd::handshake::BlockSizes;
+use cheetah_nbd::handshake::client::Agreement;
+use cheetah_nbd::proto::{Command, TransmissionFlags};
+use tokio::time::Instant;
+
+const ASKS: [(Command, u64, u64); 6] = [
+    (Command::Read, 0, 16),
+    (Command::Read, 4096, 600),
+    (Command::Read, 1 << 20, 40_000),
+    (Command::BlockStatus, 0, 4096),
+    (Command::Write, 0, 4096),
+    (Command::Flush, 0, 0),
+];
+
+/// Runs one input.
+pub fn run(data: &[u8]) {
+    let Some((choice, mut data)) = data.split_first() else { return };
+    let structured = choice & 1 == 0;
+    let agreement = Agreement {
+        size: 1 << 30,
+        flags: TransmissionFlags::ALL,
+        blocks: BlockSizes::default(),
+        structured,
+        allocation: structured.then_some(1),
+        packed: (choice & 1 == 0 && choice & 4 != 0).then_some(Method::Auto),
+        description: None,
+    };
+    let (mut receiver, mut table, mut input) = (Receiver::new(&agreement), Inflight::default(), BytesMut::new());
+    let now = Instant::now();
+    let cookies = ASKS.map(|(command, offset, len)| {
+        let ask = Ask { command, range: ByteRange::new(offset, len) };
+        table.insert(ask, now, now + Duration::from_secs(10))
+    });
+    if choice & 2 != 0 {
+        table.abandon(cookies[2]);
+    }
+    let at_once = usize::from(choice >> 2) * 100 + 1;
+    while !data.is_empty() {
+        let (len, direct) = match receiver.target(table.read_len_mean()) {
+            Target::Input(len_max) => {
+                let len = len_max.min(at_once).min(data.len());
+                input.extend_from_slice(&data[..len]);
+                (len, false)
+            }
+            Target::Payload(buffer, len_max) => {
+                let len = len_max.min(at_once).min(data.len());
+                buffer.extend_from_slice(&data[..len]);
+                (len, true)
+            }
+        };
+        data = &data[len..];
+        if direct {
+            receiver.received(len, &mut input);
+        }
+        if receiver.take(&mut input, &mut table, &mut Woken::new()).is_err() {
+            break;
+        }
+    }
+    for (cookie, (_, _, len)) in cookies.into_iter().zip(ASKS) {
+        if let Poll::Ready(Ok(Answer::Data(data))) = table.poll(cookie, Waker::noop()) {
+            assert_eq!(data.len(), len);
+        }
+    }
+    table.fail_all(&mut Woken::new());
+    assert!(table.is_empty());
+}

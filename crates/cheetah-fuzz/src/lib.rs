@@ -1,0 +1,40 @@
+//! Fuzz targets: one function per parser of untrusted bytes.
+//!
+//! A target takes any bytes and panics if the parser panics, breaks an invariant or exceeds its limits. `fuzz/` runs the
+//! targets under libFuzzer (`make fuzz`); `tests/random_input.rs` runs each on random input as part of the test suite.
+
+#![forbid(unsafe_code)]
+// Targets fail by panicking; their inputs are at most some MiB.
+#![allow(clippy::unwrap_used)]
+
+pub mod aff4;
+pub mod client_handshake;
+pub mod client_reply;
+pub mod custody;
+pub mod ewf;
+pub mod iscsi;
+pub mod partition_table;
+pub mod probe_reply;
+pub mod request;
+pub mod server_handshake;
+pub mod split;
+pub mod survey;
+
+/// A fuzz target: takes any input, and panics on a defect.
+pub type Target = fn(&[u8]);
+
+/// All targets, by name.
+pub const TARGETS: [(&str, Target); 12] = [
+    ("aff4", aff4::run),
+    ("client_handshake", client_handshake::run),
+    ("client_reply", client_reply::run),
+    ("custody", custody::run),
+    ("ewf", ewf::run),
+    ("iscsi", iscsi::run),
+    ("partition_table", partition_table::run),
+    ("probe_reply", probe_reply::run),
+    ("request", request::run),
+    ("server_handshake", server_handshake::run),
+    ("split", split::run),
+    ("survey", survey::run),
+];
