@@ -2,7 +2,7 @@
 //! not answer without bound.
 
 use bytes::BytesMut;
-use cheetah_iscsi::login::{Agreement, Discovery, Login, Step, Wish};
+use cheetah_iscsi::login::{Discovery, Login, LoginParameters, NegotiatedLogin, Step};
 use cheetah_iscsi::pdu::request::Numbers;
 use cheetah_iscsi::pdu::{Digests, Sequence};
 use cheetah_iscsi::scsi::{Capacity, Cdb, Standard, serial_number};
@@ -28,16 +28,17 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn agreement(digests: Digests) -> Agreement {
+fn agreement(digests: Digests) -> NegotiatedLogin {
     let sequence = Sequence { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 31 };
-    Agreement { digests, numbers: Numbers::default(), sequence }
+    NegotiatedLogin { digests, numbers: Numbers::default(), sequence }
 }
 
 fn log_in(data: &[u8], known: bool) {
     let credentials = known.then(|| Credentials { user: "ann".into(), password: Some(Password::new("secret")) });
-    let wish = Wish { initiator: "iqn.x:me".into(), target: Some("iqn.x:disk".into()), credentials, isid: ISID };
+    let parameters =
+        LoginParameters { initiator: "iqn.x:me".into(), target: Some("iqn.x:disk".into()), credentials, isid: ISID };
     let (mut input, mut out) = (BytesMut::from(data), BytesMut::new());
-    let mut login = Login::start(wish, &mut out);
+    let mut login = Login::start(parameters, &mut out);
     if let Ok(Step::Done(agreement)) = login.advance(&mut input, &mut out) {
         // What came with the end of the login is the session's.
         carry(Session::new(&agreement, 0, 8), &input, 999);

@@ -10,41 +10,41 @@ use futures::stream::{FuturesOrdered, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
+use crate::connection::{ConnectionError, IscsiConnection};
 use crate::inquiry::Inquiry;
-use crate::keeper::{Call, Keeper, Route};
-use crate::link::{Link, LinkError};
-use crate::login::{TARGETS_MAX, Wish};
+use crate::keeper::{Call, Keeper, UnitAddress};
+use crate::login::{LoginParameters, TARGETS_MAX};
 use crate::scsi::{self, Cdb, Sense, SenseKey, Unreadiness};
 use crate::session::Outcome;
 use crate::uri::IscsiUri;
 
-/// What this initiator is called, unless the URI says otherwise: a name under the domain that is sure to belong to nobody.
+/// The initiator's default name, under the reserved domain `invalid`.
 const NAME: &str = "iqn.2026-01.invalid.cheetah:initiator";
-/// The most commands under way.
+/// The maximum number of outstanding commands.
 const IN_FLIGHT_MAX: usize = 256;
-/// How often a command is repeated that the target aborted, or did not begin because it had something else to tell.
+/// The number of times a command is repeated after an abort or a unit attention.
 const REPEATS_MAX: u32 = 8;
-/// The pause before a busy target is asked again.
+/// The pause before a command to a busy target is repeated.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// A range is efficient to ask for from here on, in bytes, whatever the disk says.
+/// The preferred block size, in bytes, if the disk reports none that is usable.
 const BLOCK_PREFERRED_DEFAULT: u32 = 4096;
 
-/// What to connect to, and how.
+/// Configuration of a connection.
 #[derive(Debug, Clone)]
 pub struct IscsiConfig {
     /// The logical unit.
     pub uri: IscsiUri,
-    /// What to call it in errors and logs.
+    /// Its name in errors and logs.
     pub name: Arc<str>,
-    /// How long a read may get nowhere, on however many connections, before it fails with [`Error::Lost`]; and how long
-    /// connecting may take.
+    /// The time without progress, over any number of connections, after which a read fails with [`Error::Lost`]; also the
+    /// time limit for connecting.
     pub timeout: Duration,
-    /// The most commands under way at once: 1 to 256. The target may allow fewer.
+    /// The maximum number of outstanding commands: 1 to 256. The target may allow fewer.
     pub in_flight_max: usize,
 }
 
 impl IscsiConfig {
-    /// Up to 32 commands under way, and a timeout of 10 s.
+    /// Returns the default configuration: up to 32 outstanding commands, and a time-out of 10 s.
     pub fn new(uri: IscsiUri) -> Self {
         let name = uri.to_string().into();
         Self { uri, name, timeout: Duration::from_secs(10), in_flight_max: 32 }
@@ -55,7 +55,7 @@ impl IscsiConfig {
 pub struct Initiator {
     name: Arc<str>,
     inquiry: Inquiry,
-    /// The most blocks in one command.
+    /// The maximum number of blocks in one command.
     transfer_blocks_max: u32,
     in_flight_max: usize,
     timeout: Duration,
@@ -63,8 +63,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Connects, logs in, and asks what the logical unit is. The task that keeps the connection runs on the calling
-    /// runtime.
+    /// Connects, logs in and identifies the logical unit. The connection's task runs on the calling runtime.
     ///
     /// # Errors
     ///
@@ -72,27 +71,30 @@ impl Initiator {
     /// unit, the error lists the targets the host has.
     pub async fn connect(config: IscsiConfig) -> Result<Self> {
         let IscsiConfig { uri, name, timeout: limit, in_flight_max } = config;
-        let fail = |error: LinkError| cannot_connect(&name, &uri, &error);
-        let wish = Wish {
+        let fail = |error: ConnectionError| cannot_connect(&name, &uri, &error);
+        let parameters = LoginParameters {
             initiator: uri.initiator.clone().unwrap_or_else(|| NAME.to_owned()),
             target: uri.unit.as_ref().map(|unit| unit.target.clone()),
             credentials: uri.credentials.clone(),
             isid: isid().map_err(|error| fail(error.into()))?,
         };
         let Some(unit) = uri.unit.clone() else {
-            let asked = timeout(limit, Link::discover(&uri, wish)).await.unwrap_or(Err(LinkError::Silent(limit)));
-            return Err(fail(LinkError::Unusable(listing(&asked.map_err(fail)?))));
+            let asked = timeout(limit, IscsiConnection::discover(&uri, parameters))
+                .await
+                .unwrap_or(Err(ConnectionError::Silent(limit)));
+            return Err(fail(ConnectionError::Unusable(listing(&asked.map_err(fail)?))));
         };
         let in_flight_max = in_flight_max.clamp(1, IN_FLIGHT_MAX);
-        let route = Route { uri: uri.clone(), unit, wish, name: Arc::clone(&name), timeout: limit, in_flight_max };
-        let (link, identity) = route.open(limit).await.map_err(fail)?;
+        let route =
+            UnitAddress { uri: uri.clone(), unit, parameters, name: Arc::clone(&name), timeout: limit, in_flight_max };
+        let (connection, identity) = route.open(limit).await.map_err(fail)?;
         let (calls, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(Keeper::new(route, identity.clone(), receiver).keep(link));
+        tokio::spawn(Keeper::new(route, identity.clone(), receiver).keep(connection));
         let (inquiry, transfer_blocks_max) = (identity.inquiry, identity.transfer_blocks_max);
         Ok(Self { name, inquiry, transfer_blocks_max, in_flight_max, timeout: limit, calls })
     }
 
-    /// What the logical unit says of itself.
+    /// The properties the logical unit reports.
     pub fn inquiry(&self) -> &Inquiry {
         &self.inquiry
     }
@@ -103,7 +105,7 @@ impl Initiator {
         error
     }
 
-    /// Reads any range, by as many commands as it takes.
+    /// Reads any range, with as many commands as needed.
     async fn read_any(&self, range: ByteRange) -> Result<Data> {
         let block_bytes = u64::from(self.inquiry.block_bytes);
         let blocks = range.aligned_to(block_bytes);
@@ -111,7 +113,7 @@ impl Initiator {
         let mut under_way = FuturesOrdered::new();
         let mut data = Data::new();
         loop {
-            // What lies beyond would only wait in a longer queue.
+            // More would only lengthen the queue.
             while under_way.len() < self.in_flight_max
                 && let Some(piece) = pieces.next()
             {
@@ -124,7 +126,7 @@ impl Initiator {
         }
     }
 
-    /// Reads whole blocks by one command, for the sake of `wanted`, however often it has to be made.
+    /// Reads the blocks around `wanted` with one command, repeated as needed.
     async fn read_piece(&self, blocks: ByteRange, wanted: ByteRange) -> Result<Bytes> {
         let wanted = blocks.intersection(wanted).unwrap_or(blocks);
         let block_bytes = u64::from(self.inquiry.block_bytes);
@@ -138,19 +140,19 @@ impl Initiator {
             let outcome = self.call(cdb, len).await.map_err(|why| self.lost(wanted, why))?;
             let again = match outcome {
                 Outcome::Good(data) => return self.whole(data, blocks, wanted),
-                // Something went wrong on the way to right bytes.
+                // The target recovered from an error; the data is correct.
                 Outcome::Check(Sense { key: SenseKey::RecoveredError, deferred: false, .. }, data) => {
                     return self.whole(data, blocks, wanted);
                 }
                 outcome => self.judge(outcome, wanted)?,
             };
             match again {
-                Again::AtOnce(_) if repeats < REPEATS_MAX => repeats += 1,
-                Again::Later(_) if paused < self.timeout => {
+                Retry::AtOnce(_) if repeats < REPEATS_MAX => repeats += 1,
+                Retry::Later(_) if paused < self.timeout => {
                     paused += BUSY_PAUSE;
                     sleep(BUSY_PAUSE).await;
                 }
-                Again::AtOnce(why) | Again::Later(why) => return Err(self.lost(wanted, why.into())),
+                Retry::AtOnce(why) | Retry::Later(why) => return Err(self.lost(wanted, why.into())),
             }
         }
     }
@@ -162,7 +164,7 @@ impl Initiator {
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// The data, unless some is missing: that is the target's mistake, and nothing is made up in its place.
+    /// Returns the data, or an error if the target sent less than requested.
     fn whole(&self, data: Bytes, blocks: ByteRange, wanted: ByteRange) -> Result<Bytes> {
         if data.len() as u64 == blocks.len {
             return Ok(data);
@@ -171,26 +173,26 @@ impl Initiator {
         Err(self.lost(wanted, why.into()))
     }
 
-    /// What a read that went wrong means: an error, or another try.
-    fn judge(&self, outcome: Outcome, wanted: ByteRange) -> Result<Again> {
+    /// Interprets a failed read: an error, or another attempt.
+    fn judge(&self, outcome: Outcome, wanted: ByteRange) -> Result<Retry> {
         match outcome {
             Outcome::Check(sense, _) => self.judge_sense(sense, wanted),
-            Outcome::Status(status @ (scsi::BUSY | scsi::TASK_SET_FULL)) => Ok(Again::Later(scsi::status_text(status))),
+            Outcome::Status(status @ (scsi::BUSY | scsi::TASK_SET_FULL)) => Ok(Retry::Later(scsi::status_text(status))),
             Outcome::Status(scsi::RESERVATION_CONFLICT) => {
                 Err(self.failed(wanted, scsi::status_text(scsi::RESERVATION_CONFLICT), EPERM))
             }
             Outcome::Status(status) => Err(self.lost(wanted, scsi::status_text(status).into())),
             Outcome::Failed(code) => {
-                Ok(Again::AtOnce(format!("the command failed at the target (response {code:#04x})")))
+                Ok(Retry::AtOnce(format!("the command failed at the target (response {code:#04x})")))
             }
-            Outcome::Good(_) => Ok(Again::AtOnce("success".into())),
+            Outcome::Good(_) => Ok(Retry::AtOnce("success".into())),
         }
     }
 
-    fn judge_sense(&self, sense: Sense, wanted: ByteRange) -> Result<Again> {
+    fn judge_sense(&self, sense: Sense, wanted: ByteRange) -> Result<Retry> {
         let why = sense.to_string();
         if sense.deferred {
-            return Ok(Again::AtOnce(why));
+            return Ok(Retry::AtOnce(why));
         }
         match sense.key {
             SenseKey::MediumError => {
@@ -198,18 +200,18 @@ impl Initiator {
                 tracing::warn!("{}: {range} is unreadable: {why}", self.name);
                 Err(Error::Unreadable { device: Arc::clone(&self.name), range, why: why.into() })
             }
-            SenseKey::UnitAttention | SenseKey::AbortedCommand => Ok(Again::AtOnce(why)),
-            SenseKey::NotReady if sense.unreadiness() == Some(Unreadiness::Transient) => Ok(Again::Later(why)),
+            SenseKey::UnitAttention | SenseKey::AbortedCommand => Ok(Retry::AtOnce(why)),
+            SenseKey::NotReady if sense.unreadiness() == Some(Unreadiness::Transient) => Ok(Retry::Later(why)),
             SenseKey::NotReady => Err(self.lost(wanted, why.into())),
             SenseKey::IllegalRequest => Err(self.failed(wanted, why, EINVAL)),
             SenseKey::DataProtect => Err(self.failed(wanted, why, EPERM)),
-            // A hardware error, and whatever else is wrong with the target: nothing is known of the sectors, and calling
-            // them unreadable would be a statement about the evidence.
+            // Hardware and other target errors do not show that the sectors are unreadable, which would be a statement
+            // about the evidence.
             _ => Err(self.lost(wanted, why.into())),
         }
     }
 
-    /// The block that could not be read, where the target says which.
+    /// The unreadable block, if the target reports it.
     fn narrowed(&self, sense: &Sense, wanted: ByteRange) -> ByteRange {
         let block_bytes = u64::from(self.inquiry.block_bytes);
         let offset = sense.information.and_then(|lba| lba.checked_mul(block_bytes));
@@ -224,8 +226,8 @@ impl Initiator {
     }
 }
 
-/// A command is to be made once more, because of this.
-enum Again {
+/// A command is to be repeated, for this reason.
+enum Retry {
     AtOnce(String),
     Later(String),
 }
@@ -246,21 +248,21 @@ impl Device for Initiator {
     }
 }
 
-/// An identifier for our sessions that others are not likely to use: of the random kind (RFC 7143, 11.12.5).
+/// A random session identifier (RFC 7143, 11.12.5).
 fn isid() -> std::io::Result<[u8; 6]> {
     let mut isid = [0x80, 0, 0, 0, 0, 0];
     getrandom::fill(&mut isid[1..]).map_err(std::io::Error::other)?;
     Ok(isid)
 }
 
-/// One sentence for a connection that never was.
-fn cannot_connect(name: &str, uri: &IscsiUri, error: &LinkError) -> Error {
+/// The error for a failed first connection.
+fn cannot_connect(name: &str, uri: &IscsiUri, error: &ConnectionError) -> Error {
     let errno = match error {
-        LinkError::Io(error) => error.raw_os_error().unwrap_or(EIO),
+        ConnectionError::Io(error) => error.raw_os_error().unwrap_or(EIO),
         _ => EIO,
     };
     let why = match error {
-        LinkError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+        ConnectionError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             "nothing listens there (connection refused)".to_owned()
         }
         error => error.to_string(),
@@ -268,7 +270,7 @@ fn cannot_connect(name: &str, uri: &IscsiUri, error: &LinkError) -> Error {
     Error::Io { context: format!("{name}: connecting to {uri}").into(), why: why.into(), errno }
 }
 
-/// What to say to one who named no target.
+/// The error for a URI without a target, with the list of targets.
 fn listing(targets: &[String]) -> String {
     if targets.is_empty() {
         return "the URI names no target, and the host shows none".to_owned();

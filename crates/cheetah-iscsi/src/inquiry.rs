@@ -1,52 +1,52 @@
-//! Finding out what a logical unit is, and whether it is still the same one.
+//! Identifying a logical unit, and recognising it after a reconnection.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use crate::link::{Link, LinkError};
+use crate::connection::{ConnectionError, IscsiConnection};
 use crate::scsi::{self, BlockLimits, Capacity, Cdb, Sense, SenseKey, Standard, Unreadiness};
 use crate::session::Outcome;
 
-/// How often a command is repeated when the logical unit has something else to tell first.
+/// The number of times a command is repeated while the logical unit reports unit attentions instead.
 const ATTENTIONS_MAX: usize = 16;
-/// The pause before asking again whether the logical unit is ready.
+/// The pause between two readiness checks.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Sizes of blocks that are believed.
+/// The block sizes accepted as plausible.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 256..=65536;
-/// The most bytes a command reads. Large enough that commands cost nothing, small enough that a bad block takes little
-/// with it.
+/// The maximum number of bytes a command reads: large enough to make the cost of a command negligible, small enough that
+/// a bad block fails few others.
 const TRANSFER_LEN_MAX: u32 = 1 << 20;
 
-/// What a logical unit says of itself.
+/// The properties a logical unit reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inquiry {
-    /// Who made it.
+    /// The vendor.
     pub vendor: String,
-    /// What they call it.
+    /// The product name.
     pub product: String,
-    /// Which version of it.
+    /// The product revision.
     pub revision: String,
-    /// Its serial number (VPD page 0x80), where it has one.
+    /// The serial number (VPD page 0x80), if it has one.
     pub serial: Option<String>,
     /// Bytes in a logical block: 256 to 65536.
     pub block_bytes: u32,
-    /// Logical blocks; their bytes fit into 64 bits.
+    /// The number of logical blocks; their total size in bytes fits into 64 bits.
     pub blocks: u64,
     /// Bytes in a physical block: `block_bytes` or a multiple.
     pub physical_block_bytes: u32,
-    /// Whether the target has it write-protected; `None` where it does not say.
+    /// Whether the target write-protects it; `None` if the target does not report it.
     pub write_protected: Option<bool>,
 }
 
 impl Inquiry {
-    /// Bytes in all.
+    /// Returns the total size in bytes.
     pub fn size(&self) -> u64 {
         self.blocks.saturating_mul(self.block_bytes.into())
     }
 
-    /// How `other`, which should be this unit, differs from it: in size, identity, or blocks.
+    /// Describes the first difference to `other` in size, identity or block size; `None` if there is none.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         if self.size() != other.size() || self.block_bytes != other.block_bytes {
             let block = |unit: &Self| format!("{} blocks of {} bytes", unit.blocks, unit.block_bytes);
@@ -65,38 +65,39 @@ impl Inquiry {
     }
 }
 
-/// What was found out.
+/// A logical unit's properties and limits.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub inquiry: Inquiry,
-    /// The most blocks in one command; at least 1.
+    /// The maximum number of blocks in one command; at least 1.
     pub transfer_blocks_max: u32,
 }
 
-/// Asks a logical unit what it is.
-pub(crate) async fn identify(link: &mut Link) -> Result<Identity, LinkError> {
+/// Reads a logical unit's identity and limits.
+pub(crate) async fn identify(connection: &mut IscsiConnection) -> Result<Identity, ConnectionError> {
     let standard = Cdb::Inquiry { page: None, len: 96 };
-    let standard = required(link, &standard, 96, "INQUIRY").await?;
+    let standard = required(connection, &standard, 96, "INQUIRY").await?;
     let standard = Standard::parse(&standard).ok_or_else(|| unusable("what it says of itself is cut short"))?;
     if standard.qualifier != 0 {
         return Err(unusable("the target has no such logical unit; check the LUN"));
     }
     if !standard.has_blocks() {
-        return Err(LinkError::Unusable(format!(
+        return Err(ConnectionError::Unusable(format!(
             "the logical unit is no disk but a {}; check the LUN",
             standard.kind()
         )));
     }
-    until_ready(link).await?;
-    let capacity = capacity(link).await?;
-    let serial = optional(link, &Cdb::Inquiry { page: Some(0x80), len: 255 }, 255).await?;
-    let limits = optional(link, &Cdb::Inquiry { page: Some(0xB0), len: 64 }, 64).await?;
+    until_ready(connection).await?;
+    let capacity = capacity(connection).await?;
+    let serial = optional(connection, &Cdb::Inquiry { page: Some(0x80), len: 255 }, 255).await?;
+    let limits = optional(connection, &Cdb::Inquiry { page: Some(0xB0), len: 64 }, 64).await?;
     let mode = match standard.tells_write_protection() {
-        // Page 0x3F is all pages: no disk is without it. Only the header in front of them is of interest.
-        true => optional(link, &Cdb::ModeSense6 { page: 0x3F, len: 192 }, 192).await?,
+        // Page 0x3F requests all pages, so every disk supports it. Only the header before them is used.
+        true => optional(connection, &Cdb::ModeSense6 { page: 0x3F, len: 192 }, 192).await?,
         false => None,
     };
-    let inquiry = describe(standard, capacity, serial.as_deref(), mode.as_deref()).map_err(LinkError::Unusable)?;
+    let inquiry =
+        describe(standard, capacity, serial.as_deref(), mode.as_deref()).map_err(ConnectionError::Unusable)?;
     let limit = limits.as_deref().and_then(BlockLimits::parse).map_or(0, |limits| limits.transfer_blocks_max);
     let fits = TRANSFER_LEN_MAX / inquiry.block_bytes;
     let transfer_blocks_max = if limit == 0 { fits } else { fits.min(limit) };
@@ -128,14 +129,14 @@ fn describe(
     })
 }
 
-fn unusable(why: &str) -> LinkError {
-    LinkError::Unusable(why.to_owned())
+fn unusable(why: &str) -> ConnectionError {
+    ConnectionError::Unusable(why.to_owned())
 }
 
-/// Waits until the logical unit can be read, having told all it had to tell. How long is for the caller to limit.
-async fn until_ready(link: &mut Link) -> Result<(), LinkError> {
+/// Waits until the logical unit is ready and has reported its pending unit attentions. The caller sets the time limit.
+async fn until_ready(connection: &mut IscsiConnection) -> Result<(), ConnectionError> {
     loop {
-        match attended(link, &Cdb::TestUnitReady, 0).await? {
+        match attended(connection, &Cdb::TestUnitReady, 0).await? {
             Outcome::Good(_) => return Ok(()),
             Outcome::Check(sense, _) if sense.unreadiness() == Some(Unreadiness::Transient) => sleep(PAUSE).await,
             Outcome::Check(Sense { key: SenseKey::NoSense | SenseKey::RecoveredError, .. }, _) => return Ok(()),
@@ -144,12 +145,12 @@ async fn until_ready(link: &mut Link) -> Result<(), LinkError> {
     }
 }
 
-async fn capacity(link: &mut Link) -> Result<Capacity, LinkError> {
-    let long = optional(link, &Cdb::ReadCapacity16 { len: 32 }, 32).await?;
+async fn capacity(connection: &mut IscsiConnection) -> Result<Capacity, ConnectionError> {
+    let long = optional(connection, &Cdb::ReadCapacity16 { len: 32 }, 32).await?;
     if let Some(capacity) = long.as_deref().and_then(Capacity::parse16) {
         return Ok(capacity);
     }
-    let short = required(link, &Cdb::ReadCapacity10, 8, "READ CAPACITY(10)").await?;
+    let short = required(connection, &Cdb::ReadCapacity10, 8, "READ CAPACITY(10)").await?;
     let capacity = Capacity::parse10(&short).ok_or_else(|| unusable("its capacity is cut short"))?;
     if capacity.last_lba == u32::MAX.into() {
         return Err(unusable("the logical unit has too many blocks to say how many"));
@@ -157,18 +158,18 @@ async fn capacity(link: &mut Link) -> Result<Capacity, LinkError> {
     Ok(capacity)
 }
 
-/// What a command returns that every logical unit knows.
-async fn required(link: &mut Link, cdb: &Cdb, len: u32, name: &str) -> Result<Bytes, LinkError> {
-    match attended(link, cdb, len).await? {
+/// Runs a command that every logical unit supports, and returns its data.
+async fn required(connection: &mut IscsiConnection, cdb: &Cdb, len: u32, name: &str) -> Result<Bytes, ConnectionError> {
+    match attended(connection, cdb, len).await? {
         Outcome::Good(data) => Ok(data),
         other => Err(refused(name, &other)),
     }
 }
 
-/// What a command returns; `None` where the logical unit does not know it. Any other trouble is an error: a serial
-/// number that is merely not to be had now must not look as if there were none.
-async fn optional(link: &mut Link, cdb: &Cdb, len: u32) -> Result<Option<Bytes>, LinkError> {
-    match attended(link, cdb, len).await? {
+/// Runs a command and returns its data; `None` if the logical unit does not support it. Any other failure is an error: a
+/// serial number that cannot be read now must not pass for a missing one.
+async fn optional(connection: &mut IscsiConnection, cdb: &Cdb, len: u32) -> Result<Option<Bytes>, ConnectionError> {
+    match attended(connection, cdb, len).await? {
         Outcome::Good(data) => Ok(Some(data)),
         Outcome::Check(Sense { key: SenseKey::IllegalRequest, .. }, _) => Ok(None),
         Outcome::Status(scsi::CHECK_CONDITION) => Ok(None),
@@ -176,10 +177,10 @@ async fn optional(link: &mut Link, cdb: &Cdb, len: u32) -> Result<Option<Bytes>,
     }
 }
 
-/// Repeats a command while the logical unit tells other things instead of carrying it out.
-async fn attended(link: &mut Link, cdb: &Cdb, len: u32) -> Result<Outcome, LinkError> {
+/// Repeats a command while the logical unit reports unit attentions instead of executing it.
+async fn attended(connection: &mut IscsiConnection, cdb: &Cdb, len: u32) -> Result<Outcome, ConnectionError> {
     for _ in 0..ATTENTIONS_MAX {
-        match link.execute(cdb, len).await? {
+        match connection.execute(cdb, len).await? {
             Outcome::Check(sense, _) if sense.key == SenseKey::UnitAttention || sense.deferred => {}
             Outcome::Status(scsi::BUSY | scsi::TASK_SET_FULL) => sleep(PAUSE).await,
             outcome => return Ok(outcome),
@@ -188,8 +189,8 @@ async fn attended(link: &mut Link, cdb: &Cdb, len: u32) -> Result<Outcome, LinkE
     Err(unusable("the logical unit is busy, or has something else to tell, each time it is asked"))
 }
 
-fn refused(name: &str, outcome: &Outcome) -> LinkError {
-    LinkError::Unusable(match outcome {
+fn refused(name: &str, outcome: &Outcome) -> ConnectionError {
+    ConnectionError::Unusable(match outcome {
         Outcome::Check(sense, _) => format!("{name} failed: {sense}"),
         Outcome::Status(status) => format!("{name} failed: {}", scsi::status_text(*status)),
         Outcome::Failed(code) => format!("{name} failed at the target (response {code:#04x})"),

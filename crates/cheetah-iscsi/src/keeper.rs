@@ -1,9 +1,8 @@
-//! The task that keeps a logical unit's connection: sends commands, notices silence, and connects again.
+//! The task that owns a logical unit's connection: it sends commands, detects a silent target, and reconnects.
 //!
-//! Whether anything is still to be hoped for is judged by *progress*: the command that has waited longest returned
-//! something it had not returned before, or ended. While there is progress, commands wait as long as the link needs;
-//! once there has been none for the timeout, on however many connections, all that wait fail. So a slow link is no
-//! failure, and a target that answers everything but never right is one.
+//! Time-outs depend on *progress*: the oldest outstanding command returned new data or completed. With progress,
+//! commands wait as long as the connection needs. Without progress for the time-out, over any number of connections, all
+//! outstanding commands fail. A slow connection is therefore no failure, and a target that only sends wrong answers is one.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,77 +14,78 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
 
+use crate::connection::{ConnectionError, IscsiConnection};
 use crate::inquiry::{Identity, identify};
-use crate::link::{Link, LinkError};
-use crate::login::Wish;
+use crate::login::LoginParameters;
 use crate::scsi::Cdb;
 use crate::session::Outcome;
 use crate::uri::{IscsiUri, Unit};
 
-/// The first pause before connecting again; doubled each time.
+/// The first pause before a reconnection; it doubles with each attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest.
+/// The longest pause before a reconnection.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How to reach a logical unit, again if need be.
+/// The address of a logical unit and the parameters of its connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Route {
+pub(crate) struct UnitAddress {
     pub uri: IscsiUri,
     pub unit: Unit,
-    pub wish: Wish,
+    pub parameters: LoginParameters,
     pub name: Arc<str>,
     pub timeout: Duration,
     pub in_flight_max: usize,
 }
 
-impl Route {
-    /// Connects, logs in, and asks the logical unit what it is, all within `limit`.
-    pub async fn open(&self, limit: Duration) -> Result<(Link, Identity), LinkError> {
+impl UnitAddress {
+    /// Connects, logs in and identifies the logical unit, all within `limit`.
+    pub async fn open(&self, limit: Duration) -> Result<(IscsiConnection, Identity), ConnectionError> {
         let open = async {
-            let mut link = Link::open(&self.uri, self.wish.clone(), self.unit.lun, self.in_flight_max).await?;
-            let identity = identify(&mut link).await?;
-            Ok((link, identity))
+            let mut connection =
+                IscsiConnection::open(&self.uri, self.parameters.clone(), self.unit.lun, self.in_flight_max).await?;
+            let identity = identify(&mut connection).await?;
+            Ok((connection, identity))
         };
-        timeout(limit, open).await.unwrap_or(Err(LinkError::Silent(limit)))
+        timeout(limit, open).await.unwrap_or(Err(ConnectionError::Silent(limit)))
     }
 }
 
-/// A command that someone waits for.
+/// A command, and the channel for its outcome.
 pub(crate) struct Call {
     pub cdb: Cdb,
-    /// The most bytes it returns.
+    /// The maximum number of bytes it returns.
     pub len: u32,
-    /// How it ended, or why it will not.
+    /// Receives the outcome, or the reason for giving up.
     pub reply: oneshot::Sender<Result<Outcome, Arc<str>>>,
 }
 
-/// A call, and the most that any attempt at it has returned.
+/// A call, and the maximum number of bytes any attempt has returned.
 struct Pending {
     call: Call,
     best: usize,
 }
 
-/// Keeps the connection; see the module.
+/// The connection's task; see the module.
 pub(crate) struct Keeper {
-    route: Route,
+    route: UnitAddress,
     identity: Identity,
     calls: mpsc::UnboundedReceiver<Call>,
-    /// Not sent yet, in order.
+    /// Unsent calls, in order.
     queue: VecDeque<Pending>,
-    /// Sent, in order, with their tags.
+    /// In-flight calls, in order, with their tags.
     sent: VecDeque<(u32, Pending)>,
     progress_at: Instant,
-    /// What went wrong since there was progress.
+    /// The last failure since there was progress.
     why: Option<Arc<str>>,
     pause: Duration,
 }
 
-/// Why a connection is not carried on.
+/// The reason a connection ended.
 enum End {
-    /// Nobody needs it any more.
+    /// All callers are gone.
     Closed,
-    /// Another is needed.
-    Broken(LinkError),
+    /// It failed; a new one is needed.
+    Broken(ConnectionError),
 }
 
 enum Event {
@@ -95,7 +95,7 @@ enum Event {
 }
 
 impl Keeper {
-    pub fn new(route: Route, identity: Identity, calls: mpsc::UnboundedReceiver<Call>) -> Self {
+    pub fn new(route: UnitAddress, identity: Identity, calls: mpsc::UnboundedReceiver<Call>) -> Self {
         Self {
             route,
             identity,
@@ -108,23 +108,23 @@ impl Keeper {
         }
     }
 
-    /// Runs until nobody holds the other end of `calls`.
-    pub async fn keep(mut self, link: Link) {
-        let mut next = Some(link);
+    /// Runs until the other end of `calls` is dropped.
+    pub async fn keep(mut self, connection: IscsiConnection) {
+        let mut next = Some(connection);
         loop {
-            let link = match next.take() {
-                Some(link) => link,
+            let connection = match next.take() {
+                Some(connection) => connection,
                 None => match self.reopen().await {
-                    Some(link) => link,
+                    Some(connection) => connection,
                     None => return,
                 },
             };
-            match self.run(link).await {
+            match self.run(connection).await {
                 End::Closed => return,
                 End::Broken(why) => {
                     tracing::warn!("{}: connection lost: {why}", self.route.name);
                     self.why = Some(why.to_string().into());
-                    // What was under way comes first again.
+                    // Commands that were in flight are sent first.
                     while let Some((_, pending)) = self.sent.pop_back() {
                         self.queue.push_front(pending);
                     }
@@ -133,26 +133,26 @@ impl Keeper {
         }
     }
 
-    /// Carries one connection until it ends.
-    async fn run(&mut self, mut link: Link) -> End {
+    /// Serves one connection until it ends.
+    async fn run(&mut self, mut connection: IscsiConnection) -> End {
         let mut tick = self.ticker();
         let mut heard = Instant::now();
         loop {
-            self.submit(&mut link);
-            match self.next(&mut link, &mut tick).await {
+            self.submit(&mut connection);
+            match self.next(&mut connection, &mut tick).await {
                 Ok(Event::Call(None)) => {
-                    link.say_goodbye();
+                    connection.say_goodbye();
                     return End::Closed;
                 }
                 Ok(Event::Call(Some(call))) => self.enqueue(call),
                 Ok(Event::Received) => {
                     heard = Instant::now();
-                    if let Err(error) = self.settle(&mut link) {
+                    if let Err(error) = self.settle(&mut connection) {
                         return End::Broken(error);
                     }
                 }
                 Ok(Event::Tick) => {
-                    if let Err(error) = self.look_at_time(&mut link, heard) {
+                    if let Err(error) = self.look_at_time(&mut connection, heard) {
                         return End::Broken(error);
                     }
                 }
@@ -161,22 +161,22 @@ impl Keeper {
         }
     }
 
-    /// Waits for whatever happens first.
-    async fn next(&mut self, link: &mut Link, tick: &mut Interval) -> Result<Event, LinkError> {
+    /// Waits for the next event.
+    async fn next(&mut self, connection: &mut IscsiConnection, tick: &mut Interval) -> Result<Event, ConnectionError> {
         poll_fn(|cx| {
-            // Time first, or a stream of other answers could hide a command that is never answered.
+            // The timer first: a stream of other answers must not hide a command that is never answered.
             if tick.poll_tick(cx).is_ready() {
                 return Poll::Ready(Ok(Event::Tick));
             }
             if let Poll::Ready(call) = self.calls.poll_recv(cx) {
                 return Poll::Ready(Ok(Event::Call(call)));
             }
-            link.poll(cx).map_ok(|()| Event::Received)
+            connection.poll(cx).map_ok(|()| Event::Received)
         })
         .await
     }
 
-    /// Takes a call, and all others that are there: then they leave with one system call.
+    /// Queues a call and all others that are ready, so that one system call sends them.
     fn enqueue(&mut self, call: Call) {
         if self.queue.is_empty() && self.sent.is_empty() {
             self.progress_at = Instant::now();
@@ -187,34 +187,34 @@ impl Keeper {
         }
     }
 
-    /// Gives the session what there is room for.
-    fn submit(&mut self, link: &mut Link) {
-        while link.session.has_room()
+    /// Submits as many calls as the session has room for.
+    fn submit(&mut self, connection: &mut IscsiConnection) {
+        while connection.session.has_room()
             && let Some(pending) = self.queue.pop_front()
         {
-            // Whoever asked may have gone meanwhile.
+            // The caller may be gone.
             if !pending.call.reply.is_closed() {
-                let itt = link.session.submit(&pending.call.cdb, pending.call.len, &mut link.out);
+                let itt = connection.session.submit(&pending.call.cdb, pending.call.len, &mut connection.out);
                 self.sent.push_back((itt, pending));
             }
         }
     }
 
-    /// Hands out what came, and notices progress.
-    fn settle(&mut self, link: &mut Link) -> Result<(), LinkError> {
-        let ended = std::mem::take(&mut link.ended);
+    /// Delivers outcomes, and records progress.
+    fn settle(&mut self, connection: &mut IscsiConnection) -> Result<(), ConnectionError> {
+        let ended = std::mem::take(&mut connection.ended);
         let mut changed = None;
         for (itt, outcome) in ended {
             let Some(index) = self.sent.iter().position(|(sent, _)| *sent == itt) else { continue };
             if let Outcome::Check(sense, _) = &outcome
                 && sense.tells_of_change()
             {
-                // It stays among the sent, and is asked again once it is known what has changed.
-                changed = Some(LinkError::Unusable(format!("the logical unit may have changed: {sense}")));
+                // It stays in flight, and is repeated on the next connection if the unit is the same.
+                changed = Some(ConnectionError::Unusable(format!("the logical unit may have changed: {sense}")));
                 continue;
             }
             if let Some((_, pending)) = self.sent.remove(index) {
-                // It may be that nobody waits any more.
+                // The caller may be gone.
                 let _ = pending.call.reply.send(Ok(outcome));
             }
             if index == 0 {
@@ -222,7 +222,7 @@ impl Keeper {
             }
         }
         if let Some((itt, pending)) = self.sent.front_mut() {
-            let verified = link.session.verified(*itt);
+            let verified = connection.session.verified(*itt);
             if verified > pending.best {
                 pending.best = verified;
                 self.progressed();
@@ -237,23 +237,23 @@ impl Keeper {
         self.pause = Duration::ZERO;
     }
 
-    fn look_at_time(&mut self, link: &mut Link, heard: Instant) -> Result<(), LinkError> {
+    fn look_at_time(&mut self, connection: &mut IscsiConnection, heard: Instant) -> Result<(), ConnectionError> {
         if self.give_up() {
-            return Err(LinkError::Silent(self.route.timeout));
+            return Err(ConnectionError::Silent(self.route.timeout));
         }
         let quiet = heard.max(self.progress_at).elapsed();
         if !self.sent.is_empty() && quiet >= self.route.timeout / 2 {
-            // A dead connection: another one may still be made in time.
-            return Err(LinkError::Silent(quiet));
+            // The connection is dead, and half of the time-out is left for a new one.
+            return Err(ConnectionError::Silent(quiet));
         }
         if !self.sent.is_empty() && quiet >= self.route.timeout / 4 {
-            // A slow disk does not answer; a target that is there does.
-            link.session.ping(&mut link.out);
+            // A slow disk delays a command's answer, but a live target answers a ping.
+            connection.session.ping(&mut connection.out);
         }
         Ok(())
     }
 
-    /// Fails all that wait, if there was no progress for too long.
+    /// Fails all outstanding calls if there was no progress for the time-out.
     fn give_up(&mut self) -> bool {
         let waiting = !(self.queue.is_empty() && self.sent.is_empty());
         if !waiting || self.progress_at.elapsed() < self.route.timeout {
@@ -272,22 +272,22 @@ impl Keeper {
         }
     }
 
-    /// Connects again, however often it takes. `None` once nobody needs it any more.
-    async fn reopen(&mut self) -> Option<Link> {
+    /// Reconnects, with any number of attempts. `None` once all callers are gone.
+    async fn reopen(&mut self) -> Option<IscsiConnection> {
         loop {
             let pause = self.pause;
             self.pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
             self.watching(sleep(pause)).await?;
             let route = self.route.clone();
-            // With a short timeout whoever waits now is lost, but whoever comes later need not be.
+            // A short time-out fails the calls that wait now; an attempt may still succeed for later ones.
             match self.watching(route.open(route.timeout.max(PAUSE_MAX))).await? {
-                Ok((link, identity)) => match self.identity.inquiry.difference(&identity.inquiry) {
+                Ok((connection, identity)) => match self.identity.inquiry.difference(&identity.inquiry) {
                     None => {
                         tracing::info!("{}: connected again", self.route.name);
-                        return Some(link);
+                        return Some(connection);
                     }
                     Some(difference) => {
-                        link.say_goodbye();
+                        connection.say_goodbye();
                         self.refuse(&difference).await;
                         return None;
                     }
@@ -300,7 +300,7 @@ impl Keeper {
         }
     }
 
-    /// Runs `attempt` while taking calls, and failing those that wait too long. `None` if nobody calls any more.
+    /// Runs `attempt` while it accepts calls and fails overdue ones. `None` once all callers are gone.
     async fn watching<T>(&mut self, attempt: impl Future<Output = T>) -> Option<T> {
         let mut tick = self.ticker();
         let mut attempt = pin!(attempt);
@@ -319,7 +319,7 @@ impl Keeper {
         .await
     }
 
-    /// Fails everything from now on.
+    /// Fails all calls from now on.
     async fn refuse(&mut self, difference: &str) {
         let why: Arc<str> = format!("another logical unit answers in its place: {difference}").into();
         tracing::error!("{}: gone for good: {why}", self.route.name);
@@ -329,7 +329,7 @@ impl Keeper {
         }
     }
 
-    /// How often time is looked at: often enough that nothing outlives its timeout by much.
+    /// A timer fine enough that no call exceeds its time-out by much.
     fn ticker(&self) -> Interval {
         let mut tick = interval((self.route.timeout / 20).clamp(Duration::from_millis(1), Duration::from_millis(500)));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,19 +1,18 @@
-//! An iSCSI initiator that only reads: a logical unit of a target as a [`Device`](cheetah_device::Device).
+//! A read-only iSCSI initiator: a logical unit of a target as a [`Device`](cheetah_device::Device).
 //!
-//! There is no code in it that could write: the only commands that can be said are those of [`scsi::Cdb`], and no
-//! request ever announces data to be written.
+//! It contains no code that writes: [`scsi::Cdb`] has only commands that read, and no request announces outgoing data.
 //!
-//! From the bottom up: [`pdu`] puts headers, digests and texts on the wire; [`login`] and [`session`] are the
-//! initiator's side of the protocol (RFC 7143) as state machines that do no I/O; `link` moves bytes between them and a
-//! socket; `inquiry` asks the logical unit what it is; `keeper` is the task that keeps the connection and makes a new
-//! one when it is lost; [`Initiator`] cuts reads into commands, and judges what they return.
+//! From the bottom up: [`pdu`] encodes and decodes headers, digests and texts; [`login`] and [`session`] are the
+//! initiator's side of the protocol (RFC 7143) as state machines without I/O; `connection` moves bytes between them and a
+//! socket; `inquiry` identifies the logical unit; `keeper` is the task that owns the connection and reconnects;
+//! [`Initiator`] splits reads into commands and interprets their outcomes.
 
 #![forbid(unsafe_code)]
 
+mod connection;
 mod initiator;
 mod inquiry;
 mod keeper;
-mod link;
 pub mod login;
 pub mod pdu;
 pub mod scsi;

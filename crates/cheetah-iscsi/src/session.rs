@@ -1,75 +1,74 @@
-//! A session after its login: commands under way, and what the target says about them. No I/O.
+//! A session after its login: the outstanding commands and the target's responses. No I/O.
 //!
-//! With error recovery level 0, whatever goes wrong ends the session: a digest that does not match, a number out of
-//! sequence, a tag nobody gave out. The connection's keeper then opens another and asks again.
+//! At error recovery level 0 any fault ends the session: a digest mismatch, a number out of sequence, an unknown tag. The
+//! connection's keeper then opens another session and repeats the outstanding commands.
 //!
-//! Whatever a target sends, no more memory is taken than what the commands under way may return, plus
-//! [`OTHER_LEN_MAX`].
+//! Memory is bounded by the data that outstanding commands may return, plus [`OTHER_LEN_MAX`].
 
 use std::collections::HashMap;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::login::{Agreement, SEGMENT_LEN_MAX};
+use crate::login::{NegotiatedLogin, SEGMENT_LEN_MAX};
 use crate::pdu::request::{self, Numbers};
 use crate::pdu::{Digests, NO_TAG, Response, Sequence, Violation, frame, serial};
 use crate::scsi::{CHECK_CONDITION, Cdb, GOOD, Sense};
 
-/// Segments from here on are received straight into the memory that is handed up; smaller ones are cheaper to copy.
+/// The minimum length of a segment that is received straight into the memory handed up; copying smaller ones is cheaper.
 const DIRECT_LEN_MIN: usize = 16 << 10;
-/// Room behind what a command returns: digest and next header then come with the same system call.
+/// Spare room behind a command's data, so that one system call also receives the digest and the next header.
 const SURPLUS_LEN: usize = 256;
-/// What is received at once while large segments are expected: enough for a header, so that little is copied.
+/// Bytes received at once while large segments are expected: enough for a header, so that little is copied.
 const HEAD_LEN: usize = 4 << 10;
-/// What is received at once otherwise.
+/// Bytes received at once otherwise.
 const INPUT_LEN: usize = 256 << 10;
-/// The longest data segment of anything but what a command reads, in bytes.
+/// The maximum length of a data segment other than a command's data, in bytes.
 pub const OTHER_LEN_MAX: usize = 64 << 10;
-/// The most that is left to be sent, in bytes. Only a target that pings without end and reads no answers gets there.
+/// The maximum number of unsent bytes. Only a target that pings without reading the replies reaches it.
 const OUT_LEN_MAX: usize = 1 << 20;
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well. There may be less than was asked for; then so it is.
+    /// Success. The data may be shorter than requested.
     Good(Bytes),
-    /// With sense data, and whatever was read.
+    /// Sense data, and the data read before the error.
     Check(Sense, Bytes),
-    /// With another SCSI status, or one without sense data.
+    /// Another SCSI status, or a check condition without sense data.
     Status(u8),
-    /// It was not carried out; the target says why (RFC 7143, 11.4.3).
+    /// The target did not execute it, with its response code (RFC 7143, 11.4.3).
     Failed(u8),
 }
 
-/// Where the next bytes are to be received.
+/// The destination of the next received bytes.
 pub enum Target<'a> {
-    /// Into the input, at most so many bytes.
+    /// The input buffer, at most this number of bytes.
     Input(usize),
-    /// Into this buffer, at most so many bytes; then call [`Session::received`].
+    /// This buffer, at most this number of bytes; then call [`Session::received`].
     Payload(&'a mut BytesMut, usize),
 }
 
-/// A command under way.
+/// An outstanding command.
 #[derive(Debug, Default)]
 struct Task {
-    /// Bytes it may return.
+    /// The maximum number of bytes it returns.
     len: usize,
-    /// What has come. Data comes in order, as was agreed, so this is always a beginning of the whole.
+    /// The data received so far. Data arrives in order, as negotiated, so this is a prefix of the whole.
     data: BytesMut,
-    /// Those of them whose digest was compared.
+    /// The length of the prefix whose digest was checked.
     verified: usize,
-    /// The number of the next piece.
+    /// The sequence number of the next part.
     data_sn: u32,
 }
 
-/// A data segment of which some bytes are still to come.
+/// A data segment that is not yet complete.
 #[derive(Debug)]
 struct Segment {
     response: Response,
     missing: usize,
-    /// Where it begins in the task's data.
+    /// Its offset in the task's data.
     start: usize,
-    /// The content, unless it is a task's.
+    /// The content, unless it belongs to a task.
     other: BytesMut,
 }
 
@@ -89,8 +88,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// The session that was agreed on, for one logical unit, with at most `in_flight_max` commands under way.
-    pub fn new(agreement: &Agreement, lun: u16, in_flight_max: usize) -> Self {
+    /// Starts the negotiated session for one logical unit, with at most `in_flight_max` outstanding commands.
+    pub fn new(agreement: &NegotiatedLogin, lun: u16, in_flight_max: usize) -> Self {
         Self {
             digests: agreement.digests,
             lun: request::lun(lun),
@@ -105,22 +104,22 @@ impl Session {
         }
     }
 
-    /// Whether the target, and we, allow one more command under way.
+    /// Whether the target's window and our limit allow another command.
     pub fn has_room(&self) -> bool {
         self.tasks.len() < self.in_flight_max && !serial::after(self.numbers.cmd_sn, self.max_cmd_sn)
     }
 
-    /// Appends a command that returns at most `len` bytes to `out`; its tag. Call only while there is room.
+    /// Appends a command that returns at most `len` bytes to `out`, and returns its tag. Requires [`Session::has_room`].
     pub fn submit(&mut self, cdb: &Cdb, len: u32, out: &mut BytesMut) -> u32 {
         let itt = self.new_tag();
         frame::put(out, request::command(itt, self.lun, cdb, len, self.numbers), &[], self.digests);
         self.numbers.cmd_sn = self.numbers.cmd_sn.wrapping_add(1);
-        // A u32 fits into a usize; the target may return as much, but memory is taken as it comes.
+        // A u32 fits into a usize; memory is allocated only as data arrives.
         self.tasks.insert(itt, Task { len: len as usize, ..Task::default() });
         itt
     }
 
-    /// Appends a ping to `out`, unless one is under way.
+    /// Appends a ping to `out`, unless one is outstanding.
     pub fn ping(&mut self, out: &mut BytesMut) {
         if self.ping.is_none() {
             let itt = self.new_tag();
@@ -145,12 +144,12 @@ impl Session {
         }
     }
 
-    /// Bytes a command under way has returned so far, of which the digest, if there is one, was compared.
+    /// The number of bytes an outstanding command has returned whose digest, if any, was checked.
     pub fn verified(&self, itt: u32) -> usize {
         self.tasks.get(&itt).map_or(0, |task| task.verified)
     }
 
-    /// Where the next bytes should go.
+    /// The destination of the next received bytes.
     pub fn target(&mut self) -> Target<'_> {
         if let Some(Segment { response: Response::DataIn { itt, .. }, missing: missing @ DIRECT_LEN_MIN.., .. }) =
             &self.segment
@@ -165,7 +164,7 @@ impl Session {
         }
     }
 
-    /// `len` bytes were received into the payload's own buffer. What is not the payload's goes to `input`.
+    /// Records `len` bytes received into the payload's buffer. Bytes beyond the payload move to `input`.
     pub fn received(&mut self, len: usize, input: &mut BytesMut) {
         let Some(segment) = &mut self.segment else { return };
         let Response::DataIn { itt, .. } = segment.response else { return };
@@ -177,17 +176,17 @@ impl Session {
         task.data.truncate(end);
     }
 
-    /// Takes all it can out of `input`: commands that ended go to `ended`, answers to `out`.
+    /// Consumes complete PDUs from `input`: appends completed commands to `ended`, and replies to `out`.
     ///
     /// # Errors
     ///
-    /// If the session is over, for the reason given.
+    /// If the session ended, with the reason.
     pub fn take(
         &mut self,
         input: &mut BytesMut,
         out: &mut BytesMut,
         ended: &mut Vec<(u32, Outcome)>,
-    ) -> Result<(), Over> {
+    ) -> Result<(), SessionEnd> {
         loop {
             if self.segment.is_none() {
                 let Some(header) = frame::take_header(input, self.digests)? else { return Ok(()) };
@@ -205,7 +204,7 @@ impl Session {
         }
     }
 
-    /// Checks what can be checked before the data segment has come.
+    /// Checks a header before its data segment arrives.
     fn begin(&mut self, response: Response, len: usize) -> Result<Segment, Violation> {
         let mut start = 0;
         if let Response::DataIn { itt, data_sn, offset, .. } = response {
@@ -230,7 +229,7 @@ impl Session {
         Ok(Segment { response, missing: len, start, other: BytesMut::new() })
     }
 
-    /// Moves the segment's bytes from `input` to where they belong; whether they are all there, and right.
+    /// Moves the segment's bytes from `input` to their destination. Returns whether the segment is complete and correct.
     fn fill(&mut self, segment: &mut Segment, input: &mut BytesMut) -> Result<bool, Violation> {
         let (data, start) = match segment.response {
             Response::DataIn { itt, .. } => match self.tasks.get_mut(&itt) {
@@ -249,7 +248,12 @@ impl Session {
         Ok(frame::take_trailer(input, &data[start..], self.digests)?.is_some())
     }
 
-    fn complete(&mut self, segment: Segment, out: &mut BytesMut, ended: &mut Vec<(u32, Outcome)>) -> Result<(), Over> {
+    fn complete(
+        &mut self,
+        segment: Segment,
+        out: &mut BytesMut,
+        ended: &mut Vec<(u32, Outcome)>,
+    ) -> Result<(), SessionEnd> {
         match segment.response {
             Response::DataIn { itt, status, sequence, .. } => {
                 if let Some(task) = self.tasks.get_mut(&itt) {
@@ -274,7 +278,7 @@ impl Session {
                 ended.push((itt, outcome));
             }
             Response::NopIn { itt, ttt, lun, sequence } => {
-                // A ping of the target's uses up no status number.
+                // A target's ping consumes no status number.
                 self.note(sequence, itt != NO_TAG);
                 if itt != NO_TAG && self.ping.take() != Some(itt) {
                     return Err(stray(itt).into());
@@ -286,12 +290,12 @@ impl Session {
             Response::Async { event, vendor_code, sequence } => {
                 self.note(sequence, true);
                 match event {
-                    // Something a logical unit wants to tell, which commands will be told as well; vendors' own.
+                    // Sense data, which commands report as well; or vendor-specific.
                     0 | 255 => tracing::debug!("the target sends event {event}/{vendor_code}"),
-                    1 => return Err(Over::Asked("the target asks for a logout")),
-                    2 => return Err(Over::Asked("the target drops the connection")),
-                    3 => return Err(Over::Asked("the target drops all connections")),
-                    4 => return Err(Over::Asked("the target wants to negotiate anew")),
+                    1 => return Err(SessionEnd::Asked("the target asks for a logout")),
+                    2 => return Err(SessionEnd::Asked("the target drops the connection")),
+                    3 => return Err(SessionEnd::Asked("the target drops all connections")),
+                    4 => return Err(SessionEnd::Asked("the target wants to negotiate anew")),
                     event => return Err(Violation::new(format!("the unknown event {event}")).into()),
                 }
             }
@@ -308,8 +312,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes note of the target's numbers (RFC 7143, 4.2.2). Status numbers are not checked for gaps: what they count
-    /// ends a command, or tells of something, and a command that never ends is noticed.
+    /// Updates the target's numbers (RFC 7143, 4.2.2). Gaps in status numbers are not checked: a lost status leaves a
+    /// command outstanding, which the time-out detects.
     fn note(&mut self, sequence: Sequence, has_status: bool) {
         if has_status && !serial::after(self.numbers.exp_stat_sn, sequence.stat_sn) {
             self.numbers.exp_stat_sn = sequence.stat_sn.wrapping_add(1);
@@ -337,20 +341,20 @@ fn outcome(status: u8, data: Bytes, sense: Option<Sense>) -> Outcome {
     }
 }
 
-/// Sense data in the data segment of a SCSI response, behind its length (RFC 7143, 11.4.7).
+/// The sense data in the data segment of a SCSI response, after its length (RFC 7143, 11.4.7).
 fn sense(data: &[u8]) -> Option<Sense> {
     let (len, rest) = data.split_first_chunk()?;
     let len = usize::from(u16::from_be_bytes(*len)).min(rest.len());
     Sense::parse(&rest[..len])
 }
 
-/// Why a session is over.
+/// The reason a session ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Over {
-    /// The target makes no sense.
+pub enum SessionEnd {
+    /// The target violates the protocol.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// The target wants it so.
+    /// The target requests it.
     #[error("{0}")]
     Asked(&'static str),
 }

@@ -1,7 +1,7 @@
 //! Where a disk is: `iscsi://[user%password@]host[:port]/target/lun[?initiator=name]`, as libiscsi writes it.
 //!
-//! The first percent sign in what stands before the `@` ends the user's name. Everywhere after it, in the target and
-//! in the initiator, `%XX` stands for a byte, so a password may hold anything.
+//! The first percent sign before the `@` ends the user's name. In the password, the target and the initiator, `%XX`
+//! encodes a byte, so a password may hold any bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,12 +24,12 @@ pub struct IscsiUri {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// The target and the logical unit. `None` where only a host was given: such a URI can be used to ask the host what
-    /// targets it has, and for nothing else.
+    /// The target and the logical unit. `None` if the URI names only a host; such a URI can only list the host's
+    /// targets.
     pub unit: Option<Unit>,
-    /// Who logs in, where the target wants to know.
+    /// Credentials, if the target requires them.
     pub credentials: Option<Credentials>,
-    /// The initiator's name, for targets that only let some in.
+    /// The initiator's name, for targets that restrict access by name.
     pub initiator: Option<String>,
 }
 
@@ -42,12 +42,12 @@ pub struct Unit {
     pub lun: u16,
 }
 
-/// Who logs in, by CHAP.
+/// CHAP credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {
     /// The CHAP name.
     pub user: String,
-    /// The CHAP secret. `None` where the URI does not say; a target that asks for it then refuses the login.
+    /// The CHAP secret. `None` if the URI has none; a target that asks for it then refuses the login.
     pub password: Option<Password>,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// A text that is no iSCSI URI. Its message does not repeat the text, which may hold a password.
+/// The error for text that is not an iSCSI URI. Its message omits the text, which may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a usable iSCSI URI ({0}); write iscsi://[user%password@]host[:port]/target/lun")]
 pub struct BadUri(&'static str);
@@ -155,7 +155,7 @@ fn name_of(text: &str) -> Result<String, &'static str> {
     Ok(name)
 }
 
-/// Everything but the password.
+/// Formats everything but the password.
 impl fmt::Display for IscsiUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "iscsi://")?;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_people_write() {
+    fn common_spellings_are_parsed() {
         let iqn = "iqn.2001-04.com.example:disk";
         assert_eq!(format!("iscsi://san/{iqn}/1").parse(), Ok(uri("san", PORT, iqn, 1)));
         assert_eq!(format!("iscsi://10.0.0.1:860/{iqn}/0").parse(), Ok(uri("10.0.0.1", 860, iqn, 0)));

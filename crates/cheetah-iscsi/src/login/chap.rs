@@ -1,4 +1,4 @@
-//! CHAP (RFC 1994, as RFC 7143, 12.1.3, uses it): the target challenges, the initiator proves that it knows the secret.
+//! CHAP (RFC 1994, as used by RFC 7143, 12.1.3): the initiator proves its knowledge of the secret.
 
 use md5::{Digest, Md5};
 
@@ -10,7 +10,7 @@ pub const MD5: &str = "5";
 /// The longest challenge or response allowed, in bytes (RFC 7143, 12.1.3).
 const BINARY_LEN_MAX: usize = 1024;
 
-/// Proves that we know `secret`: the value of `CHAP_R`.
+/// Computes the response to a challenge: the value of `CHAP_R`.
 pub fn response(id: u8, secret: &[u8], challenge: &[u8]) -> String {
     let mut hash = Md5::new();
     hash.update([id]);
@@ -20,7 +20,7 @@ pub fn response(id: u8, secret: &[u8], challenge: &[u8]) -> String {
     format!("0x{digits}")
 }
 
-/// Reads a binary value: hexadecimal after `0x`, base64 after `0b` (RFC 7143, 6.1).
+/// Decodes a binary value: hexadecimal after `0x`, base64 after `0b` (RFC 7143, 6.1).
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub fn binary(text: &str) -> Result<Vec<u8>, Violation> {
     bytes.ok_or(Violation::new("a CHAP challenge that is not a binary value of 1 to 1024 bytes"))
 }
 
-/// An odd first digit stands for a byte of its own.
+/// With an odd number of digits, the first is a byte of its own.
 fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     if digits.len() > 2 * BINARY_LEN_MAX {
         return None;
@@ -65,7 +65,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
         count += 6;
         if count >= 8 {
             count -= 8;
-            // The next eight bits; those above were taken before.
+            // The next eight bits; higher ones were consumed before.
             bytes.push((bits >> count) as u8);
         }
     }

@@ -1,46 +1,46 @@
-//! Asking a host for its targets (RFC 7143, appendix C). No I/O.
+//! Discovery of a host's targets (RFC 7143, appendix C). No I/O.
 
 use bytes::BytesMut;
 
-use super::{Agreement, LoginError, SEGMENT_LEN_MAX, shown};
+use super::{LoginError, NegotiatedLogin, SEGMENT_LEN_MAX, shown};
 use crate::pdu::{NO_TAG, Response, Violation, frame, request, text};
 
-/// The most targets listed.
+/// The maximum number of targets listed.
 pub const TARGETS_MAX: usize = 256;
-/// The question's task tag.
+/// The request's task tag.
 const ITT: u32 = 1;
-/// The most PDUs the list may come in, which may be as short as one target each.
+/// The maximum number of PDUs in the list; a PDU may hold as little as one target.
 const ROUNDS_MAX: u32 = 1024;
 
-/// A question for targets under way, after the login.
+/// A discovery request, after the login.
 #[derive(Debug)]
 pub struct Discovery {
-    agreement: Agreement,
+    agreement: NegotiatedLogin,
     text: BytesMut,
     rounds: u32,
 }
 
 impl Discovery {
-    /// Appends the question to `out`.
-    pub fn start(agreement: Agreement, out: &mut BytesMut) -> Self {
+    /// Appends the request to `out`.
+    pub fn start(agreement: NegotiatedLogin, out: &mut BytesMut) -> Self {
         let mut question = BytesMut::new();
         text::put(&mut question, "SendTargets", "All");
         frame::put(out, request::text(ITT, NO_TAG, agreement.numbers), &question, agreement.digests);
         Self { agreement, text: BytesMut::new(), rounds: 0 }
     }
 
-    /// Takes what it can out of `input`, and appends what is to be sent to `out`. The targets' names, printable, once
-    /// they are all there.
+    /// Consumes complete PDUs from `input`, and appends replies to `out`. Returns the targets' names, made printable, once
+    /// the list is complete.
     ///
     /// # Errors
     ///
-    /// If the target does not answer what it was asked.
+    /// If the target answers anything else.
     pub fn advance(&mut self, input: &mut BytesMut, out: &mut BytesMut) -> Result<Option<Vec<String>>, LoginError> {
         while let Some((header, data)) = frame::take_plain(input, SEGMENT_LEN_MAX)? {
             self.rounds += 1;
             let (last, ttt, sequence) = match Response::parse(&header)? {
                 Response::Text { itt: ITT, last, ttt, sequence, .. } => (last, ttt, sequence),
-                // A ping; it is answered by going on.
+                // A ping; the next request answers it.
                 Response::NopIn { .. } if self.rounds < ROUNDS_MAX => continue,
                 _ => return Err(Violation::new("something else than a list of targets").into()),
             };

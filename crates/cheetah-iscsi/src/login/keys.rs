@@ -1,31 +1,30 @@
-//! What is negotiated about a session (RFC 7143, section 13): what is offered, and what answers are allowed.
+//! Negotiation of session parameters (RFC 7143, section 13): the offers, and the allowed answers.
 
 use bytes::BytesMut;
 
 use super::LoginError;
 use crate::pdu::{Digests, Violation, text};
 
-/// The longest data segment the target may send us, in bytes.
+/// The longest data segment the target may send, in bytes.
 pub const SEGMENT_LEN_MAX: usize = 256 << 10;
 
-/// How a key's value comes about.
+/// The rule that determines a key's value.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// The target chooses one of those offered.
+    /// The target chooses one of the offered values.
     Choice,
-    /// A number, not above the one offered, nor below this.
+    /// A number between this and the offered one.
     Minimum(u32),
-    /// Yes only if both say so; what is offered is No.
+    /// Yes only if both sides say Yes; the offer is No.
     And,
-    /// Yes if either says so; what is offered is Yes.
+    /// Yes if either side says Yes; the offer is Yes.
     Or,
-    /// Each says its own; the other takes note.
+    /// Each side declares its own value.
     Declared,
 }
 
-/// Keys, what is offered for them, and how they are decided. Digests are preferred to none, since nothing else between
-/// the target's memory and ours is sure to notice a flipped bit: TCP's sum is weak, and network cards and middle boxes
-/// make it anew.
+/// Keys, their offers and their rules. Digests are preferred to none, since nothing else between the target's memory and
+/// ours reliably detects a flipped bit: TCP's checksum is weak, and network cards and middleboxes recompute it.
 const OFFERS: [(&str, &str, Rule); 14] = [
     ("HeaderDigest", "CRC32C,None", Rule::Choice),
     ("DataDigest", "CRC32C,None", Rule::Choice),
@@ -43,7 +42,7 @@ const OFFERS: [(&str, &str, Rule); 14] = [
     ("DataSequenceInOrder", "Yes", Rule::Or),
 ];
 
-/// The only offers that make sense when all that is done is asking for targets.
+/// The offers for a discovery session.
 const DISCOVERY: [(&str, &str, Rule); 3] = [
     ("HeaderDigest", "None", Rule::Choice),
     ("DataDigest", "None", Rule::Choice),
@@ -58,7 +57,7 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// For a session that reads, or one that asks for targets.
+    /// Starts a negotiation for a normal or a discovery session.
     pub fn new(discovery: bool) -> Self {
         Self { discovery, digests: Digests::default() }
     }
@@ -72,14 +71,14 @@ impl Negotiation {
         self.offers().iter().for_each(|(key, value, _)| text::put(out, key, value));
     }
 
-    /// Takes note of the target's answer, or of what it says unasked; `out` gets what it is to be told in turn.
+    /// Handles the target's answer or unsolicited declaration; appends the reply, if any, to `out`.
     ///
     /// # Errors
     ///
-    /// If the answer is not one of those allowed.
+    /// If the answer is not allowed.
     pub fn take(&mut self, key: &str, value: &str, out: &mut BytesMut) -> Result<(), LoginError> {
         let Some((_, offered, rule)) = self.offers().iter().find(|(offer, ..)| *offer == key) else {
-            // TargetAlias and its like are said, not asked.
+            // TargetAlias and similar keys are declarations.
             let declared = ["TargetAlias", "TargetAddress", "TargetPortalGroupTag", "TargetName"].contains(&key);
             if !declared && !matches!(value, "NotUnderstood" | "Irrelevant" | "Reject") {
                 text::put(out, key, "NotUnderstood");
@@ -89,7 +88,7 @@ impl Negotiation {
         let number = || value.parse::<u32>().ok();
         let allowed = match rule {
             Rule::Choice => offered.split(',').any(|choice| choice == value),
-            // It does not matter to one who never writes, and who keeps nothing for a second connection.
+            // Irrelevant to an initiator that never writes and uses one connection.
             _ if matches!(value, "Irrelevant" | "Reject" | "NotUnderstood") => !is_needed(key),
             Rule::Minimum(least) => {
                 let most = offered.parse().unwrap_or(u32::MAX);
@@ -110,18 +109,18 @@ impl Negotiation {
         Ok(())
     }
 
-    /// What was agreed; a key the target does not mention has its default, which is no digest.
+    /// The negotiated parameters; an unmentioned key keeps its default, which is no digest.
     pub fn digests(&self) -> Digests {
         self.digests
     }
 }
 
-/// Whether reading relies on what the key promises.
+/// Whether reads depend on the key's value.
 fn is_needed(key: &str) -> bool {
     matches!(key, "DataPDUInOrder" | "DataSequenceInOrder" | "ErrorRecoveryLevel" | "MaxRecvDataSegmentLength")
 }
 
-/// A target's text, short and printable.
+/// Shortens a target's text and makes it printable.
 pub(super) fn shown(text: &str) -> String {
     let cut = text.chars().take(120).map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
     format!("'{cut}'")

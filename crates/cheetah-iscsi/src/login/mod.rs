@@ -1,4 +1,4 @@
-//! Logging in (RFC 7143, section 6.3): who we are, then what the session is like. No I/O.
+//! Login (RFC 7143, section 6.3): authentication, then session parameters. No I/O.
 
 mod chap;
 mod discovery;
@@ -14,63 +14,63 @@ use crate::pdu::request::{Numbers, Stage};
 use crate::pdu::{Digests, Response, Sequence, Violation, frame, request, text};
 use crate::uri::Credentials;
 
-/// The most PDUs a target may take for a login.
+/// The maximum number of PDUs a target may send during a login.
 const ROUNDS_MAX: u32 = 32;
 /// The longest data segment in a login, in bytes; RFC 7143, 13.12, says 8192.
 const LOGIN_SEGMENT_LEN_MAX: usize = text::TEXT_LEN_MAX;
 /// The login's task tag.
 const ITT: u32 = 0;
 
-/// What to log in as, and for what.
+/// Parameters of a login.
 #[derive(Debug, Clone)]
-pub struct Wish {
-    /// Our name.
+pub struct LoginParameters {
+    /// The initiator's name.
     pub initiator: String,
-    /// The target to read from; `None` to ask for the targets there are.
+    /// The target to read from; `None` for discovery.
     pub target: Option<String>,
-    /// For targets that want to know.
+    /// Credentials for targets that require them.
     pub credentials: Option<Credentials>,
-    /// The session's identifier on our side. A session with the same one, which a lost connection may have left, is
-    /// ended by the target.
+    /// The initiator's part of the session identifier. The target ends an older session with the same one, which a lost
+    /// connection may have left.
     pub isid: [u8; 6],
 }
 
-/// What was agreed.
+/// The result of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Agreement {
-    /// Digests on all PDUs from now on.
+pub struct NegotiatedLogin {
+    /// The digests on all following PDUs.
     pub digests: Digests,
-    /// The next command's number, and the next status expected.
+    /// The next command number, and the next expected status number.
     pub numbers: Numbers,
-    /// What the target said last about the commands it takes.
+    /// The target's latest command window.
     pub sequence: Sequence,
 }
 
-/// What to do next.
+/// The caller's next step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send what is in `out`, receive more, and call again.
+    /// Send `out`, receive more, and call again.
     Read,
-    /// Send what is in `out`; the login is over.
-    Done(Agreement),
+    /// Send `out`; the login is complete.
+    Done(NegotiatedLogin),
 }
 
-/// Why a login failed.
+/// The reason a login failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// The target refuses.
     #[error("the target refuses the login: {0}")]
     Refused(String),
-    /// The target sends us elsewhere.
+    /// The target redirects to another address.
     #[error("the target has moved to {0}; give that address instead")]
     Moved(String),
-    /// The target wants to know who we are, and the URI does not say.
+    /// The target requires authentication, and the URI has no credentials.
     #[error("the target asks for a user and a password; write iscsi://user%password@host/target/lun")]
     CredentialsMissing,
-    /// The target wants something this initiator cannot do.
+    /// The target requires an unsupported feature.
     #[error("the target insists on {0}, which is not supported")]
     Unsupported(String),
-    /// The target makes no sense.
+    /// The target violates the protocol.
     #[error(transparent)]
     Violation(#[from] Violation),
     /// The target closed the connection.
@@ -78,7 +78,7 @@ pub enum LoginError {
     Closed,
 }
 
-/// Where the security stage stands.
+/// State of the security stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Security {
     /// Methods were offered.
@@ -87,19 +87,19 @@ enum Security {
     Chap,
     /// Our response has been sent.
     Answered,
-    /// Nobody asks.
+    /// Not required.
     None,
 }
 
 /// The initiator's side of a login.
 #[derive(Debug)]
 pub struct Login {
-    wish: Wish,
+    parameters: LoginParameters,
     stage: Stage,
     security: Security,
     negotiation: Negotiation,
     offered: bool,
-    /// What came of a text that goes on in the next PDU.
+    /// The received part of a text that continues in the next PDU.
     text: BytesMut,
     exp_stat_sn: u32,
     rounds: u32,
@@ -107,10 +107,10 @@ pub struct Login {
 
 impl Login {
     /// Appends the first request to `out`.
-    pub fn start(wish: Wish, out: &mut BytesMut) -> Self {
-        let negotiation = Negotiation::new(wish.target.is_none());
+    pub fn start(parameters: LoginParameters, out: &mut BytesMut) -> Self {
+        let negotiation = Negotiation::new(parameters.target.is_none());
         let mut login = Self {
-            wish,
+            parameters,
             stage: Stage::Security,
             security: Security::Offered,
             negotiation,
@@ -120,17 +120,17 @@ impl Login {
             rounds: 0,
         };
         let mut keys = BytesMut::new();
-        text::put(&mut keys, "InitiatorName", &login.wish.initiator);
-        match &login.wish.target {
+        text::put(&mut keys, "InitiatorName", &login.parameters.initiator);
+        match &login.parameters.target {
             Some(target) => {
                 text::put(&mut keys, "SessionType", "Normal");
                 text::put(&mut keys, "TargetName", target);
             }
             None => text::put(&mut keys, "SessionType", "Discovery"),
         }
-        let chap = login.wish.credentials.is_some();
+        let chap = login.parameters.credentials.is_some();
         text::put(&mut keys, "AuthMethod", if chap { "CHAP,None" } else { "None" });
-        // With nothing to prove there is nothing to wait for.
+        // Without credentials the security stage can end at once.
         let next = if chap { None } else { Some(Stage::Operational) };
         login.send(next, &keys, out);
         login
@@ -138,14 +138,14 @@ impl Login {
 
     fn send(&mut self, next: Option<Stage>, keys: &[u8], out: &mut BytesMut) {
         let numbers = Numbers { cmd_sn: 0, exp_stat_sn: self.exp_stat_sn };
-        frame::put(out, request::login(self.wish.isid, ITT, self.stage, next, numbers), keys, Digests::default());
+        frame::put(out, request::login(self.parameters.isid, ITT, self.stage, next, numbers), keys, Digests::default());
     }
 
-    /// Takes what it can out of `input`, and appends what is to be sent to `out`.
+    /// Consumes complete PDUs from `input`, and appends replies to `out`.
     ///
     /// # Errors
     ///
-    /// If there will be no session.
+    /// If the login fails.
     pub fn advance(&mut self, input: &mut BytesMut, out: &mut BytesMut) -> Result<Step, LoginError> {
         while let Some((header, data)) = frame::take_plain(input, LOGIN_SEGMENT_LEN_MAX)? {
             self.rounds += 1;
@@ -158,13 +158,13 @@ impl Login {
                 return Err(Violation::new("something else than an answer to the login").into());
             };
             if class != 0 {
-                // A target that insists on CHAP and is offered nothing says no more than that.
-                if (class, detail) == (2, 1) && self.wish.credentials.is_none() {
+                // A target that requires CHAP answers an offer without it with only this status.
+                if (class, detail) == (2, 1) && self.parameters.credentials.is_none() {
                     return Err(LoginError::CredentialsMissing);
                 }
                 return Err(refusal(class, detail, &data));
             }
-            if itt != ITT || isid != self.wish.isid || Stage::from_bits(stage) != Some(self.stage) {
+            if itt != ITT || isid != self.parameters.isid || Stage::from_bits(stage) != Some(self.stage) {
                 return Err(Violation::new("an answer to another login").into());
             }
             self.exp_stat_sn = sequence.stat_sn.wrapping_add(1);
@@ -192,7 +192,7 @@ impl Login {
                     return Err(Violation::new("a session without an identifier").into());
                 }
                 let numbers = Numbers { cmd_sn: 0, exp_stat_sn: self.exp_stat_sn };
-                return Ok(Step::Done(Agreement { digests: self.negotiation.digests(), numbers, sequence }));
+                return Ok(Step::Done(NegotiatedLogin { digests: self.negotiation.digests(), numbers, sequence }));
             }
             if self.stage == Stage::Operational && !std::mem::replace(&mut self.offered, true) {
                 self.negotiation.offer(&mut answers);
@@ -213,7 +213,7 @@ impl Login {
     fn take_security(&mut self, pairs: &[(&str, &str)], answers: &mut BytesMut) -> Result<(), LoginError> {
         let value = |wanted: &str| pairs.iter().find(|(key, _)| *key == wanted).map(|(_, value)| *value);
         match self.security {
-            Security::Offered => match (value("AuthMethod"), &self.wish.credentials) {
+            Security::Offered => match (value("AuthMethod"), &self.parameters.credentials) {
                 (Some("None"), _) => self.security = Security::None,
                 (Some("CHAP"), Some(_)) => {
                     self.security = Security::Chap;
@@ -221,7 +221,7 @@ impl Login {
                 }
                 (Some("CHAP" | "Reject"), None) => return Err(LoginError::CredentialsMissing),
                 (Some(other), _) => return Err(LoginError::Unsupported(format!("AuthMethod={}", shown(other)))),
-                // Not a word about it yet, or (as some do who ask nobody) at all.
+                // Not answered yet; some targets without authentication never answer it.
                 (None, _) => {}
             },
             Security::Chap => {
@@ -233,7 +233,7 @@ impl Login {
                 };
                 let id = id.parse::<u8>().map_err(|_| Violation::new("CHAP with an identifier beyond a byte"))?;
                 let challenge = chap::binary(challenge)?;
-                let Some(Credentials { user, password: Some(password) }) = &self.wish.credentials else {
+                let Some(Credentials { user, password: Some(password) }) = &self.parameters.credentials else {
                     return Err(LoginError::CredentialsMissing);
                 };
                 text::put(answers, "CHAP_N", user);

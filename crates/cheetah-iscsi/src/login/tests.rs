@@ -5,13 +5,13 @@ use proptest::prelude::*;
 
 const ISID: [u8; 6] = [0x80, 1, 2, 3, 4, 5];
 
-fn wish(user: Option<(&str, &str)>) -> Wish {
+fn parameters(user: Option<(&str, &str)>) -> LoginParameters {
     let credentials =
         user.map(|(user, password)| Credentials { user: user.into(), password: Some(Password::new(password)) });
-    Wish { initiator: "iqn.x:me".into(), target: Some("iqn.x:disk".into()), credentials, isid: ISID }
+    LoginParameters { initiator: "iqn.x:me".into(), target: Some("iqn.x:disk".into()), credentials, isid: ISID }
 }
 
-/// What a target says: flags (bits of transit, more, stage, next) and keys.
+/// A target's response: flags (bits of transit, more, stage, next) and keys.
 type Said = (bool, bool, u8, u8, &'static [(&'static str, &'static str)]);
 
 fn pdu(said: &Said, stat_sn: u32) -> (Header, BytesMut) {
@@ -38,10 +38,10 @@ fn pdu(said: &Said, stat_sn: u32) -> (Header, BytesMut) {
 /// A request's flags and keys.
 type Sent = (u8, Vec<String>);
 
-/// Logs in at a target that says these things in turn; what came of it, and what was sent.
-fn log_in(wish: Wish, says: &[Said]) -> (Result<Step, LoginError>, Vec<Sent>) {
+/// Logs in at a target that sends these responses; returns the result and the PDUs sent.
+fn log_in(parameters: LoginParameters, says: &[Said]) -> (Result<Step, LoginError>, Vec<Sent>) {
     let (mut out, mut requests) = (BytesMut::new(), Vec::new());
-    let mut login = Login::start(wish, &mut out);
+    let mut login = Login::start(parameters, &mut out);
     let mut step = Ok(Step::Read);
     for (number, said) in says.iter().enumerate() {
         note(&mut out, &mut requests);
@@ -67,8 +67,8 @@ fn note(out: &mut BytesMut, requests: &mut Vec<Sent>) {
 const OPERATIONAL: Said = (true, false, 1, 3, &[("HeaderDigest", "CRC32C"), ("DataDigest", "None")]);
 
 #[test]
-fn without_credentials_two_rounds_are_enough() {
-    let (step, requests) = log_in(wish(None), &[(true, false, 0, 1, &[("AuthMethod", "None")]), OPERATIONAL]);
+fn a_login_without_credentials_takes_two_rounds() {
+    let (step, requests) = log_in(parameters(None), &[(true, false, 0, 1, &[("AuthMethod", "None")]), OPERATIONAL]);
     let Ok(Step::Done(agreement)) = step else { panic!("{step:?}") };
     assert_eq!(agreement.digests, Digests { header: true, data: false });
     assert_eq!((agreement.numbers.exp_stat_sn, agreement.sequence.max_cmd_sn), (2, 9));
@@ -82,7 +82,7 @@ fn without_credentials_two_rounds_are_enough() {
 #[test]
 fn chap_answers_the_challenge() {
     let (step, requests) = log_in(
-        wish(Some(("ann", "secret"))),
+        parameters(Some(("ann", "secret"))),
         &[
             (false, false, 0, 0, &[("TargetPortalGroupTag", "1"), ("AuthMethod", "CHAP")]),
             (false, false, 0, 0, &[("CHAP_A", "5"), ("CHAP_I", "1"), ("CHAP_C", "0x000102")]),
@@ -98,17 +98,17 @@ fn chap_answers_the_challenge() {
 }
 
 #[test]
-fn credentials_nobody_asks_for_are_not_sent() {
+fn unrequested_credentials_are_not_sent() {
     let says = [(false, false, 0, 0, &[("AuthMethod", "None")][..]), (true, false, 0, 1, &[]), OPERATIONAL];
-    let (step, requests) = log_in(wish(Some(("ann", "secret"))), &says);
+    let (step, requests) = log_in(parameters(Some(("ann", "secret"))), &says);
     assert!(matches!(step, Ok(Step::Done(_))), "{step:?}");
     assert!(!requests.iter().any(|(_, keys)| keys.iter().any(|key| key.starts_with("CHAP"))), "{requests:?}");
 }
 
 #[test]
-fn a_text_may_come_in_parts() {
+fn a_text_in_several_pdus_is_joined() {
     let (step, requests) = log_in(
-        wish(None),
+        parameters(None),
         &[
             (true, false, 0, 1, &[]),
             (false, true, 1, 0, &[("HeaderDigest", "CRC32C")]),
@@ -118,16 +118,16 @@ fn a_text_may_come_in_parts() {
     );
     let Ok(Step::Done(agreement)) = step else { panic!("{step:?}") };
     assert_eq!(agreement.digests, Digests { header: true, data: true });
-    // An empty request, without proposing to go on, asks for the other part.
+    // An empty request without the transit bit asks for the rest.
     assert_eq!(requests[2], (0x04, vec![]));
 }
 
 #[test]
-fn a_login_that_makes_no_sense_fails() {
+fn an_invalid_login_response_fails_the_login() {
     let chap = Some(("ann", "secret"));
     let challenged: Said = (false, false, 0, 0, &[("AuthMethod", "CHAP")]);
     for (user, says) in [
-        // Stages that were not asked for, or that lead nowhere.
+        // Stages that were not requested, or do not exist.
         (None, vec![(true, false, 0, 3, &[][..])]),
         (None, vec![(true, false, 0, 0, &[])]),
         (None, vec![(true, false, 1, 3, &[])]),
@@ -135,7 +135,7 @@ fn a_login_that_makes_no_sense_fails() {
         // Methods that were not offered.
         (None, vec![(false, false, 0, 0, &[("AuthMethod", "KRB5")])]),
         (None, vec![challenged]),
-        // CHAP that is none.
+        // Invalid CHAP.
         (chap, vec![challenged, (false, false, 0, 0, &[("CHAP_A", "7")])]),
         (chap, vec![challenged, (false, false, 0, 0, &[("CHAP_A", "5"), ("CHAP_I", "1")])]),
         (chap, vec![challenged, (false, false, 0, 0, &[("CHAP_I", "256"), ("CHAP_C", "0x00")])]),
@@ -143,21 +143,21 @@ fn a_login_that_makes_no_sense_fails() {
         (chap, vec![challenged, (true, false, 0, 1, &[])]),
         // Answers that were not offered.
         (None, vec![(true, false, 0, 1, &[]), (true, false, 1, 3, &[("DataDigest", "MD5")])]),
-        // No end.
+        // Endless login.
         (None, vec![(false, false, 0, 0, &[]); 40]),
         (None, vec![(false, true, 0, 0, &[("TargetAlias", "x")]); 40]),
     ] {
-        let (step, _) = log_in(wish(user), &says);
+        let (step, _) = log_in(parameters(user), &says);
         assert!(step.is_err(), "{says:?}: {step:?}");
     }
 }
 
-fn numbers() -> Agreement {
-    Agreement { digests: Digests::default(), numbers: Numbers::default(), sequence: Sequence::default() }
+fn numbers() -> NegotiatedLogin {
+    NegotiatedLogin { digests: Digests::default(), numbers: Numbers::default(), sequence: Sequence::default() }
 }
 
 #[test]
-fn a_list_of_targets_may_come_in_parts() {
+fn a_list_of_targets_in_several_pdus_is_joined() {
     let mut out = BytesMut::new();
     let mut discovery = Discovery::start(numbers(), &mut out);
     assert!(out.ends_with(b"SendTargets=All\0"));
@@ -166,7 +166,7 @@ fn a_list_of_targets_may_come_in_parts() {
     frame::put(&mut input, part(false, 7), b"TargetName=iqn.x:a\0TargetAddr", Digests::default());
     out.clear();
     assert_eq!(discovery.advance(&mut input, &mut out), Ok(None));
-    // It is asked to go on, with its own tag.
+    // The initiator requests the continuation, with the target's tag.
     assert_eq!(out[20..24], 7u32.to_be_bytes());
     frame::put(&mut input, part(true, NO_TAG), b"ess=1.2.3.4:3260,1\0TargetName=iqn.x:b\0", Digests::default());
     let targets = vec!["'iqn.x:a'".to_owned(), "'iqn.x:b'".to_owned()];
@@ -191,7 +191,7 @@ proptest! {
                 header[36] = 0;
             }
             let mut out = BytesMut::new();
-            let mut login = Login::start(wish(user.then_some(("a", "b"))), &mut out);
+            let mut login = Login::start(parameters(user.then_some(("a", "b"))), &mut out);
             let _ = login.advance(&mut BytesMut::from(&bytes[..]), &mut out);
             let _ = Discovery::start(numbers(), &mut out).advance(&mut BytesMut::from(&bytes[..]), &mut out);
         }
@@ -205,7 +205,7 @@ proptest! {
             frame::put(&mut wire, header, &text, Digests::default());
         }
         let mut out = BytesMut::new();
-        let mut login = Login::start(wish(None), &mut out);
+        let mut login = Login::start(parameters(None), &mut out);
         let (mut input, mut last) = (BytesMut::new(), None);
         for part in wire.chunks(cut) {
             input.extend_from_slice(part);

@@ -1,11 +1,11 @@
-//! Putting PDUs on the wire: padding and digests (RFC 7143, 11.1 and 11.2.3).
+//! Framing of PDUs: padding and digests (RFC 7143, 11.1 and 11.2.3).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crc_fast::{CrcAlgorithm, Digest};
 
 use super::{HEADER_LEN, Header, Violation};
 
-/// Which parts of a PDU are followed by a CRC32C.
+/// The parts of a PDU followed by a CRC32C.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Digests {
     /// After the header segments.
@@ -14,25 +14,25 @@ pub struct Digests {
     pub data: bool,
 }
 
-/// Bytes in a digest.
+/// The length of a digest, in bytes.
 pub const DIGEST_LEN: usize = 4;
 
-/// Bytes that bring `len` to a multiple of four.
+/// The padding that brings `len` to a multiple of four.
 pub const fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
 }
 
-/// The CRC32C of the parts, one after the other, as it is on the wire.
+/// The CRC32C of the concatenated parts, in wire order.
 pub fn digest(parts: &[&[u8]]) -> [u8; DIGEST_LEN] {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     parts.iter().filter(|part| !part.is_empty()).for_each(|part| digest.update(part));
-    // A 32-bit CRC fits. Its bytes go out lowest first (RFC 7143, 13.1 maps its bits to those of SCSI's polynomials).
+    // A 32-bit CRC fits. The lowest byte is sent first (RFC 7143, 13.1 maps its bits to those of SCSI's polynomials).
     (digest.finalize() as u32).to_le_bytes()
 }
 
 /// Appends a PDU, and sets the length in its header.
 pub fn put(out: &mut BytesMut, mut header: Header, data: &[u8], digests: Digests) {
-    // Everything this program sends is short; a test's target sends up to 256 KiB.
+    // The initiator's PDUs are short; a test's target sends up to 256 KiB.
     header.set_data_len(data.len() as u32);
     out.put_slice(&header.0);
     if digests.header {
@@ -47,8 +47,7 @@ pub fn put(out: &mut BytesMut, mut header: Header, data: &[u8], digests: Digests
     }
 }
 
-/// Takes the header of the next PDU, with what else stands before its data segment, from `input`. `None` if more of it
-/// is needed first.
+/// Consumes the next PDU's header, additional header segments and header digest from `input`. `None` if incomplete.
 ///
 /// # Errors
 ///
@@ -67,7 +66,7 @@ pub fn take_header(input: &mut BytesMut, digests: Digests) -> Result<Option<Head
     Ok(Some(header))
 }
 
-/// Takes what follows a data segment, padding and digest, from `input`, and compares. `None` if more is needed first.
+/// Consumes a data segment's padding and digest from `input`, and checks the digest. `None` if incomplete.
 ///
 /// # Errors
 ///
@@ -85,7 +84,7 @@ pub fn take_trailer(input: &mut BytesMut, data: &[u8], digests: Digests) -> Resu
     Ok(Some(()))
 }
 
-/// Takes a whole PDU without digests from `input`, if it is all there.
+/// Consumes a whole PDU without digests from `input`. `None` if incomplete.
 ///
 /// # Errors
 ///
@@ -134,7 +133,7 @@ mod tests {
             prop_assert_eq!(&segment[..], &data[..]);
             prop_assert_eq!(take_trailer(&mut input, &segment, digests), Ok(Some(())));
             prop_assert!(input.is_empty());
-            // Any flipped bit is noticed, where digests cover everything.
+            // With both digests any flipped bit is detected.
             if header && body {
                 let mut input = wire.clone();
                 let bit = flip % (input.len() * 8);

@@ -1,13 +1,13 @@
 //! The basic header segment (RFC 7143, 11.2.1).
 
-/// Bytes in a basic header segment.
+/// The length of a basic header segment, in bytes.
 pub const HEADER_LEN: usize = 48;
 
 /// A basic header segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header(pub [u8; HEADER_LEN]);
 
-/// What kind of PDU it is: those a reading initiator sends, and all a target may send.
+/// PDU types: those a read-only initiator sends, and all a target may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "named as in RFC 7143, 11.2.1.2")]
@@ -29,25 +29,25 @@ pub enum Opcode {
     Reject = 0x3F,
 }
 
-/// To be carried out at once, outside the order of commands.
+/// Flag: immediate delivery, outside the order of commands.
 const IMMEDIATE: u8 = 0x40;
 
 impl Header {
-    /// A header of zeros but for the opcode.
+    /// Makes a header that is zero except for the opcode.
     pub const fn new(opcode: Opcode) -> Self {
         let mut bytes = [0; HEADER_LEN];
         bytes[0] = opcode as u8;
         Self(bytes)
     }
 
-    /// The same, to be carried out at once.
+    /// Makes the same header for immediate delivery.
     #[must_use]
     pub const fn immediate(mut self) -> Self {
         self.0[0] |= IMMEDIATE;
         self
     }
 
-    /// Whether it is to be carried out at once.
+    /// Whether it is for immediate delivery.
     pub const fn is_immediate(&self) -> bool {
         self.0[0] & IMMEDIATE != 0
     }
@@ -57,17 +57,17 @@ impl Header {
         self.0[0] & 0x3F
     }
 
-    /// Bytes of additional header segments, at most 1020.
+    /// The length of the additional header segments, at most 1020 bytes.
     pub const fn ahs_len(&self) -> usize {
         self.0[4] as usize * 4
     }
 
-    /// Bytes in the data segment, without padding: less than 16 MiB.
+    /// The length of the data segment without padding: less than 16 MiB.
     pub const fn data_len(&self) -> usize {
         u32::from_be_bytes([0, self.0[5], self.0[6], self.0[7]]) as usize
     }
 
-    /// Sets the bytes in the data segment; what does not fit into 24 bits is lost.
+    /// Sets the length of the data segment, truncated to 24 bits.
     pub const fn set_data_len(&mut self, len: u32) {
         let [_, high, middle, low] = len.to_be_bytes();
         [self.0[5], self.0[6], self.0[7]] = [high, middle, low];

@@ -11,16 +11,16 @@ pub use self::frame::Digests;
 pub use self::header::{HEADER_LEN, Header, Opcode};
 pub use self::response::{Response, Sequence};
 
-/// The tag that stands for none (initiator task tags and target transfer tags alike).
+/// The reserved tag that means "none", for initiator task tags and target transfer tags.
 pub const NO_TAG: u32 = 0xFFFF_FFFF;
 
-/// What a target did that it must not do; the connection is of no use any more.
+/// A violation of the protocol by the target; the connection is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the target broke the protocol: {0}")]
 pub struct Violation(std::borrow::Cow<'static, str>);
 
 impl Violation {
-    /// Says what it did.
+    /// Describes the violation.
     pub fn new(what: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self(what.into())
     }

@@ -1,4 +1,4 @@
-//! The headers an initiator sends that only reads.
+//! Headers of a read-only initiator's PDUs.
 
 use super::{Header, NO_TAG, Opcode};
 use crate::scsi::Cdb;
@@ -13,9 +13,9 @@ const SIMPLE: u8 = 0x01;
 /// The numbers every request carries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// The command's number.
+    /// The command number.
     pub cmd_sn: u32,
-    /// The status expected next.
+    /// The next expected status number.
     pub exp_stat_sn: u32,
 }
 
@@ -25,14 +25,14 @@ impl Numbers {
     }
 }
 
-/// A logical unit's number as SCSI writes it (SAM-5, 4.7): peripheral device addressing up to 255, flat space beyond.
+/// Encodes a logical unit number (SAM-5, 4.7): peripheral device addressing up to 255, flat space addressing beyond.
 pub const fn lun(number: u16) -> [u8; 8] {
     let [high, low] = number.to_be_bytes();
     let method = if high == 0 { 0 } else { 0x40 };
     [method | (high & 0x3F), low, 0, 0, 0, 0, 0, 0]
 }
 
-/// A SCSI command that is to return at most `len` bytes (11.3). The bit that announces data to be written is never set.
+/// A SCSI command that returns at most `len` bytes (11.3). The write bit is never set.
 pub fn command(itt: u32, lun: [u8; 8], cdb: &Cdb, len: u32, numbers: Numbers) -> Header {
     let flags = FINAL | SIMPLE | if len > 0 { READ } else { 0 };
     let header = Header::new(Opcode::ScsiCommand).with(1, [flags]).with(8, lun);
@@ -40,7 +40,7 @@ pub fn command(itt: u32, lun: [u8; 8], cdb: &Cdb, len: u32, numbers: Numbers) ->
     numbers.on(header)
 }
 
-/// The answer to a target's ping (11.18): its tag and LUN come back.
+/// The reply to a target's ping (11.18), with its tag and LUN.
 pub fn pong(lun: [u8; 8], ttt: u32, numbers: Numbers) -> Header {
     nop_out(NO_TAG, lun, ttt, numbers)
 }
@@ -55,12 +55,12 @@ fn nop_out(itt: u32, lun: [u8; 8], ttt: u32, numbers: Numbers) -> Header {
     numbers.on(header.with(16, itt.to_be_bytes()).with(20, ttt.to_be_bytes()))
 }
 
-/// Asks for a session to be closed (11.14).
+/// A logout request (11.14).
 pub fn logout(itt: u32, numbers: Numbers) -> Header {
     numbers.on(Header::new(Opcode::LogoutRequest).immediate().with(1, [FINAL]).with(16, itt.to_be_bytes()))
 }
 
-/// A text request (11.10); `ttt` is that of the answer it goes on with.
+/// A text request (11.10); `ttt` is the tag of the response it continues.
 pub fn text(itt: u32, ttt: u32, numbers: Numbers) -> Header {
     let header = Header::new(Opcode::TextRequest).immediate().with(1, [FINAL]);
     numbers.on(header.with(16, itt.to_be_bytes()).with(20, ttt.to_be_bytes()))
@@ -70,11 +70,11 @@ pub fn text(itt: u32, ttt: u32, numbers: Numbers) -> Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// Who is there.
+    /// Security negotiation.
     Security = 0,
-    /// What the session is like.
+    /// Operational parameters.
     Operational = 1,
-    /// The login is over.
+    /// Full feature phase.
     FullFeature = 3,
 }
 

@@ -1,25 +1,25 @@
-//! The headers a target sends.
+//! Headers of a target's PDUs.
 
 use super::{Header, Opcode, Violation};
 
 /// The numbers every response carries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// The status's number, where it carries one.
+    /// The status number, if present.
     pub stat_sn: u32,
-    /// The command the target expects next.
+    /// The number of the next expected command.
     pub exp_cmd_sn: u32,
-    /// The last command it takes for now.
+    /// The highest command number the target accepts.
     pub max_cmd_sn: u32,
 }
 
-/// A response, taken apart. Fields this initiator has no use for are left out.
+/// A parsed response, without the fields this initiator ignores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields are named and described in RFC 7143, section 11")]
 pub enum Response {
     /// The end of a command (11.4).
     Scsi { itt: u32, response: u8, status: u8, sequence: Sequence },
-    /// A piece of what a command reads (11.7), with its status, if it is the last.
+    /// A part of a command's data (11.7); the last may carry the status.
     DataIn { itt: u32, status: Option<u8>, data_sn: u32, offset: u32, sequence: Sequence },
     /// A ping, or the answer to one (11.19).
     NopIn { itt: u32, ttt: u32, lun: [u8; 8], sequence: Sequence },
@@ -41,20 +41,20 @@ pub enum Response {
     Text { itt: u32, last: bool, more: bool, ttt: u32, sequence: Sequence },
     /// The end of a session (11.15).
     Logout { itt: u32, response: u8, sequence: Sequence },
-    /// Something happened (11.9).
+    /// An asynchronous message (11.9).
     Async { event: u8, vendor_code: u8, sequence: Sequence },
-    /// A request was not understood, or not wanted (11.17).
+    /// The rejection of a request (11.17).
     Reject { reason: u8, sequence: Sequence },
     /// The target wants data to write (11.8).
     ReadyToTransfer { itt: u32 },
 }
 
 impl Response {
-    /// Takes a header apart.
+    /// Parses a header.
     ///
     /// # Errors
     ///
-    /// If it is of a kind that no target has a reason to send to this initiator.
+    /// If a target never sends this type to a read-only initiator.
     pub fn parse(header: &Header) -> Result<Self, Violation> {
         let itt = header.itt();
         let flags = header.0[1];
@@ -103,7 +103,7 @@ impl Response {
         })
     }
 
-    /// The header a target sends for it, as a test needs it to play a target.
+    /// Encodes the header, for tests that play a target.
     pub fn header(&self) -> Header {
         let base = |opcode: Opcode, flags: u8, itt: u32, sequence: Sequence| {
             let header = Header::new(opcode).with(1, [flags]).with(16, itt.to_be_bytes());

@@ -1,6 +1,6 @@
-//! Serial numbers that wrap around (RFC 1982), as CmdSN and StatSN do.
+//! Serial number arithmetic (RFC 1982) for CmdSN and StatSN.
 
-/// Whether `a` comes after `b`.
+/// Whether `a` is later than `b`.
 pub const fn after(a: u32, b: u32) -> bool {
     a != b && a.wrapping_sub(b) < 1 << 31
 }

@@ -1,13 +1,13 @@
-//! `key=value` texts, as login and text PDUs carry them (RFC 7143, 6.1).
+//! The `key=value` texts of login and text PDUs (RFC 7143, 6.1).
 
 use bytes::{BufMut, BytesMut};
 
 use super::Violation;
 
-/// The longest text taken from a target, in bytes, whatever the number of PDUs it comes in.
+/// The maximum length of a text from a target, in bytes, over all its PDUs.
 pub const TEXT_LEN_MAX: usize = 64 << 10;
 
-/// The most pairs taken from a text.
+/// The maximum number of pairs in a text.
 const PAIRS_MAX: usize = 1024;
 
 /// Appends one pair.
@@ -18,7 +18,7 @@ pub fn put(out: &mut BytesMut, key: &str, value: &str) {
     out.put_u8(0);
 }
 
-/// Takes a text apart.
+/// Parses a text.
 ///
 /// # Errors
 ///

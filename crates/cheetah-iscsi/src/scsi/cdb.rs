@@ -1,29 +1,29 @@
-//! Command descriptor blocks: only those that read.
+//! Command descriptor blocks of the commands that read.
 
-/// A command. There is no way to say one that changes anything: neither the content nor the state of the device.
+/// A command. None of them changes the content or the state of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cdb {
-    /// Whether the logical unit can be read now (SPC-4, 6.47).
+    /// TEST UNIT READY: whether the logical unit can be read now (SPC-4, 6.47).
     TestUnitReady,
-    /// What the logical unit is; with `page`, one of its vital product data pages (SPC-4, 6.6).
+    /// INQUIRY: standard data, or with `page` one of the vital product data pages (SPC-4, 6.6).
     Inquiry {
         /// Page code.
         page: Option<u8>,
-        /// Most bytes to return.
+        /// Maximum number of bytes to return.
         len: u16,
     },
-    /// Mode pages (SPC-4, 6.13), without block descriptors; the header in front of them has the write-protect bit.
+    /// MODE SENSE (SPC-4, 6.13), without block descriptors; the header before the pages has the write-protect bit.
     ModeSense6 {
         /// Page code.
         page: u8,
-        /// Most bytes to return.
+        /// Maximum number of bytes to return.
         len: u8,
     },
     /// Number and length of blocks, up to 2^32 (SBC-3, 5.15). Returns 8 bytes.
     ReadCapacity10,
     /// Number and length of blocks (SBC-3, 5.16).
     ReadCapacity16 {
-        /// Most bytes to return.
+        /// Maximum number of bytes to return.
         len: u32,
     },
     /// Blocks within the first 2^32 (SBC-3, 5.11).
@@ -43,7 +43,7 @@ pub enum Cdb {
 }
 
 impl Cdb {
-    /// Reads `blocks` blocks from `lba`, by the oldest command that can: optical drives know no newer one.
+    /// Reads `blocks` blocks from `lba`, with the oldest command that can: optical drives support no newer one.
     pub fn read(lba: u64, blocks: u32) -> Self {
         match (u32::try_from(lba), u16::try_from(blocks)) {
             (Ok(lba), Ok(blocks)) if lba.checked_add(blocks.into()).is_some() => Self::Read10 { lba, blocks },
@@ -51,7 +51,7 @@ impl Cdb {
         }
     }
 
-    /// The command as it is sent, padded with zeros.
+    /// Encodes the command, padded with zeros.
     pub fn encode(&self) -> [u8; 16] {
         let mut cdb = [0; 16];
         match *self {
@@ -63,7 +63,7 @@ impl Cdb {
             // Byte 1: disable block descriptors.
             Self::ModeSense6 { page, len } => cdb[..5].copy_from_slice(&[0x1A, 0x08, page & 0x3F, 0, len]),
             Self::ReadCapacity10 => cdb[0] = 0x25,
-            // SERVICE ACTION IN(16), of which this is one.
+            // An action of SERVICE ACTION IN(16).
             Self::ReadCapacity16 { len } => {
                 cdb[..2].copy_from_slice(&[0x9E, 0x10]);
                 cdb[10..14].copy_from_slice(&len.to_be_bytes());
@@ -95,7 +95,7 @@ impl Cdb {
             Self::Read10 { lba: u32::MAX, blocks: u16::MAX },
             Self::Read16 { lba: u64::MAX, blocks: u32::MAX },
         ];
-        // A kind that is added must be added above as well.
+        // A new variant must be added above as well.
         for sample in &samples {
             match sample {
                 Self::TestUnitReady | Self::Inquiry { .. } | Self::ModeSense6 { .. } | Self::ReadCapacity10 => {}

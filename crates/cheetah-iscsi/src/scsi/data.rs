@@ -1,9 +1,9 @@
-//! What commands return. Everything may be cut short or wrong; what is not there is `None`.
+//! Parsers of the data that commands return. Data may be truncated or wrong; a missing field is `None`.
 
 /// Standard INQUIRY data (SPC-4, 6.6.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standard {
-    /// 0 where there is a device, 1 where there might be one, 3 where there can be none.
+    /// Peripheral qualifier: 0 with a device, 1 without one now, 3 if there can be none.
     pub qualifier: u8,
     /// Peripheral device type: 0 for a disk.
     pub device_type: u8,
@@ -16,7 +16,7 @@ pub struct Standard {
 }
 
 impl Standard {
-    /// Takes it apart; `None` if it is shorter than the standard's 36 bytes.
+    /// Parses the data; `None` if it is shorter than the standard's 36 bytes.
     pub fn parse(data: &[u8]) -> Option<Self> {
         let data = data.get(..36)?;
         Some(Self {
@@ -28,7 +28,7 @@ impl Standard {
         })
     }
 
-    /// What kind of device it is, in words.
+    /// The kind of device, in words.
     pub fn kind(&self) -> &'static str {
         match self.device_type {
             0x00 | 0x0E | 0x14 => "disk",
@@ -45,45 +45,45 @@ impl Standard {
         }
     }
 
-    /// Whether it has blocks that READ returns.
+    /// Whether READ applies to it.
     pub fn has_blocks(&self) -> bool {
         matches!(self.device_type, 0x00 | 0x05 | 0x07 | 0x0E | 0x14)
     }
 
-    /// Whether the write-protect bit means something: MMC has none for optical drives.
+    /// Whether the write-protect bit is defined; MMC does not define it for optical drives.
     pub fn tells_write_protection(&self) -> bool {
         matches!(self.device_type, 0x00 | 0x07 | 0x0E | 0x14)
     }
 }
 
-/// Printable ASCII without the blanks around it; anything else becomes a question mark.
+/// Trimmed printable ASCII; any other byte becomes a question mark.
 fn text(bytes: &[u8]) -> String {
     let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or(&[]);
     let shown = |byte: &u8| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '?' };
     bytes.iter().map(shown).collect::<String>().trim().to_owned()
 }
 
-/// The body of a vital product data page, if it is the page that was asked for (SPC-4, 7.8).
+/// The body of a vital product data page, if it is the requested page (SPC-4, 7.8).
 fn page(data: &[u8], code: u8) -> Option<&[u8]> {
     let (header, body) = data.split_first_chunk::<4>()?;
     let len = u16::from_be_bytes([header[2], header[3]]).into();
     (header[1] == code).then(|| &body[..body.len().min(len)])
 }
 
-/// The serial number in page 0x80 (SPC-4, 7.8.16); `None` where it is blank.
+/// The serial number in page 0x80 (SPC-4, 7.8.16); `None` if it is blank.
 pub fn serial_number(data: &[u8]) -> Option<String> {
     Some(text(page(data, 0x80)?)).filter(|serial| !serial.is_empty())
 }
 
-/// Page 0xB0 (SBC-3, 6.5.3), as far as it is about reading.
+/// The fields of page 0xB0 (SBC-3, 6.5.3) that concern reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockLimits {
-    /// The most blocks in one command; 0 where it does not say.
+    /// The maximum number of blocks in one command; 0 if not reported.
     pub transfer_blocks_max: u32,
 }
 
 impl BlockLimits {
-    /// Takes it apart.
+    /// Parses the page.
     pub fn parse(data: &[u8]) -> Option<Self> {
         let body = page(data, 0xB0)?;
         let transfer_blocks_max = u32::from_be_bytes(*body.get(4..)?.first_chunk()?);
@@ -91,26 +91,26 @@ impl BlockLimits {
     }
 }
 
-/// How many blocks there are.
+/// The number and size of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
-    /// The last block's address.
+    /// The address of the last block.
     pub last_lba: u64,
     /// Bytes in a logical block.
     pub block_bytes: u32,
-    /// A physical block has 2 to the power of this many logical blocks.
+    /// The base-2 logarithm of the number of logical blocks in a physical block.
     pub physical_exponent: u8,
 }
 
 impl Capacity {
-    /// Takes apart what READ CAPACITY(10) returns (SBC-3, 5.15.2). `last_lba` is 0xFFFFFFFF where there are more.
+    /// Parses the data of READ CAPACITY(10) (SBC-3, 5.15.2). `last_lba` is 0xFFFFFFFF on a larger device.
     pub fn parse10(data: &[u8]) -> Option<Self> {
         let (lba, rest) = data.split_first_chunk()?;
         let block_bytes = u32::from_be_bytes(*rest.first_chunk()?);
         Some(Self { last_lba: u32::from_be_bytes(*lba).into(), block_bytes, physical_exponent: 0 })
     }
 
-    /// Takes apart what READ CAPACITY(16) returns (SBC-3, 5.16.2).
+    /// Parses the data of READ CAPACITY(16) (SBC-3, 5.16.2).
     pub fn parse16(data: &[u8]) -> Option<Self> {
         let (lba, rest) = data.split_first_chunk()?;
         let block_bytes = u32::from_be_bytes(*rest.first_chunk()?);

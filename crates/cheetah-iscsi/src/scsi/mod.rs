@@ -1,4 +1,4 @@
-//! SCSI, as far as a reader needs it: commands, what they return, and what went wrong. No I/O.
+//! The part of SCSI that a reader needs: commands, returned data and sense data. No I/O.
 
 mod cdb;
 mod data;
@@ -10,11 +10,11 @@ pub use self::sense::{Sense, SenseKey, Unreadiness, status_text};
 
 /// The command succeeded.
 pub const GOOD: u8 = 0x00;
-/// The command failed, or something else is to be told; sense data says what.
+/// The command failed, or the unit has a condition to report; sense data has the details.
 pub const CHECK_CONDITION: u8 = 0x02;
-/// The logical unit is too busy for now.
+/// The logical unit is busy.
 pub const BUSY: u8 = 0x08;
-/// Someone else has reserved the logical unit.
+/// Another initiator has reserved the logical unit.
 pub const RESERVATION_CONFLICT: u8 = 0x18;
-/// Too many commands are under way.
+/// Too many commands are outstanding.
 pub const TASK_SET_FULL: u8 = 0x28;

@@ -1,21 +1,21 @@
-//! Sense data: what went wrong (SPC-4, 4.5).
+//! Sense data: the reason a command failed (SPC-4, 4.5).
 
 use std::fmt;
 
-/// What a logical unit says of a command that failed.
+/// The sense data of a failed command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sense {
-    /// The kind of trouble.
+    /// The sense key.
     pub key: SenseKey,
     /// Additional sense code and its qualifier.
     pub code: (u8, u8),
-    /// The INFORMATION field, where it is valid: for a medium error, the first block that could not be read.
+    /// The INFORMATION field, if valid: for a medium error, the first unreadable block.
     pub information: Option<u64>,
-    /// It is about an earlier command, not this one.
+    /// The error belongs to an earlier command.
     pub deferred: bool,
 }
 
-/// The kinds of trouble (SPC-4, table 48).
+/// Sense keys (SPC-4, table 48).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named as in the standard")]
 pub enum SenseKey {
@@ -32,12 +32,12 @@ pub enum SenseKey {
     Other(u8),
 }
 
-/// Why a logical unit is not ready.
+/// The reason a logical unit is not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadiness {
-    /// It will be, by itself.
+    /// It becomes ready by itself.
     Transient,
-    /// Something must be done first.
+    /// It needs an intervention.
     Lasting,
 }
 
@@ -60,7 +60,7 @@ impl SenseKey {
 }
 
 impl Sense {
-    /// Takes sense data apart, in fixed or descriptor format. `None` if it is neither, or too short to say anything.
+    /// Parses sense data in fixed or descriptor format. `None` if it is neither, or too short.
     pub fn parse(data: &[u8]) -> Option<Self> {
         let format = data.first()? & 0x7F;
         let deferred = format & 1 != 0;
@@ -82,12 +82,12 @@ impl Sense {
         }
     }
 
-    /// What was attached at the target has changed: size, identity, or which logical units there are (SPC-4, annex D).
+    /// Whether it reports a change at the target: of size, identity or the list of logical units (SPC-4, annex D).
     pub fn tells_of_change(&self) -> bool {
         self.key == SenseKey::UnitAttention && matches!(self.code, (0x28, _) | (0x2A, 0x09) | (0x3F, 0x03 | 0x0E))
     }
 
-    /// For a unit that is not ready: whether waiting helps.
+    /// For a unit that is not ready: whether it becomes ready by itself.
     pub fn unreadiness(&self) -> Option<Unreadiness> {
         match (self.key, self.code) {
             // Becoming ready; rebuild, format or self-test in progress; other operations in progress.

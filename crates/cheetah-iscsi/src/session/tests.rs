@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 fn session(digests: Digests, in_flight_max: usize) -> Session {
     let sequence = Sequence { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 63 };
-    Session::new(&Agreement { digests, numbers: Numbers::default(), sequence }, 3, in_flight_max)
+    Session::new(&NegotiatedLogin { digests, numbers: Numbers::default(), sequence }, 3, in_flight_max)
 }
 
-/// Gives the session what the target sent, `at_once` bytes at a time, wherever it wants them.
-fn feed(session: &mut Session, mut wire: &[u8], at_once: usize) -> Result<(Vec<(u32, Outcome)>, BytesMut), Over> {
+/// Feeds the session the target's bytes, at most `at_once` at a time.
+fn feed(session: &mut Session, mut wire: &[u8], at_once: usize) -> Result<(Vec<(u32, Outcome)>, BytesMut), SessionEnd> {
     let (mut input, mut out, mut ended) = (BytesMut::new(), BytesMut::new(), Vec::new());
     while !wire.is_empty() {
         let (len, direct) = match session.target() {
@@ -46,7 +46,7 @@ fn wire(pdus: &[(Header, &[u8])], digests: Digests) -> BytesMut {
     out
 }
 
-/// Where the tags of what was sent are.
+/// The task tags of the PDUs sent.
 fn tags(out: &BytesMut) -> Vec<(u8, u32)> {
     out.chunks(48).map(|header| (header[0] & 0x3F, u32::from_be_bytes(header[16..20].try_into().unwrap()))).collect()
 }
@@ -65,7 +65,7 @@ fn the_window_is_respected_and_moves() {
         let sequence = Sequence { stat_sn: itt, exp_cmd_sn: 64, max_cmd_sn };
         Response::Scsi { itt, response: 0, status: GOOD, sequence }.header()
     };
-    // A window that would shrink, or that makes no sense, is none.
+    // A shrinking or invalid window is ignored.
     for (itt, max_cmd_sn, room) in [(1, 10, false), (2, 62, false), (3, 63, false), (4, 64, true)] {
         feed(&mut session, &wire(&[(end(itt, max_cmd_sn), &[])], Digests::default()), 999).unwrap();
         assert_eq!(session.has_room(), room, "{max_cmd_sn}");
@@ -73,7 +73,7 @@ fn the_window_is_respected_and_moves() {
 }
 
 #[test]
-fn our_own_limit_is_respected() {
+fn the_configured_limit_is_respected() {
     let mut session = session(Digests::default(), 2);
     let mut out = BytesMut::new();
     while session.has_room() {
@@ -94,7 +94,7 @@ fn commands_carry_rising_numbers_and_pings_do_not() {
     assert_eq!(tags(&out), [(1, 1), (0, 2), (1, 3)]);
     assert_eq!(numbers, [0, 1, 1]);
     assert!(out[48] & 0x40 != 0 && out[0] & 0x40 == 0);
-    // The next ping goes out once this one was answered.
+    // The next ping is sent once this one is answered.
     let pong = Response::NopIn { itt: 2, ttt: NO_TAG, lun: [0; 8], sequence: sequence(0) }.header();
     feed(&mut session, &wire(&[(pong, &[])], Digests::default()), 999).unwrap();
     out.clear();
@@ -103,15 +103,15 @@ fn commands_carry_rising_numbers_and_pings_do_not() {
 }
 
 #[test]
-fn a_flood_of_pings_is_not_answered_without_end() {
+fn a_flood_of_pings_ends_the_session() {
     let mut session = session(Digests::default(), 9);
     let ping = Response::NopIn { itt: NO_TAG, ttt: 5, lun: [0; 8], sequence: sequence(0) }.header();
     let flood = wire(&vec![(ping, &[][..]); 50_000], Digests::default());
-    assert!(matches!(feed(&mut session, &flood, 1 << 20), Err(Over::Violation(_))));
+    assert!(matches!(feed(&mut session, &flood, 1 << 20), Err(SessionEnd::Violation(_))));
 }
 
 #[test]
-fn what_nobody_asked_for_ends_the_session() {
+fn an_unrequested_response_ends_the_session() {
     let text = Response::Text { itt: 1, last: true, more: false, ttt: NO_TAG, sequence: sequence(0) };
     let logout = Response::Logout { itt: 1, response: 0, sequence: sequence(0) };
     let other = Response::Scsi { itt: 77, response: 0, status: 0, sequence: sequence(0) };
@@ -120,7 +120,7 @@ fn what_nobody_asked_for_ends_the_session() {
         let mut session = session(Digests::default(), 9);
         session.submit(&Cdb::read(0, 1), 512, &mut BytesMut::new());
         let wire = wire(&[(response.header(), &[])], Digests::default());
-        assert!(matches!(feed(&mut session, &wire, 99), Err(Over::Violation(_))), "{response:?}");
+        assert!(matches!(feed(&mut session, &wire, 99), Err(SessionEnd::Violation(_))), "{response:?}");
     }
     let mut long = Header::new(Opcode::ScsiResponse);
     long.set_data_len((1 << 24) - 1);
@@ -146,7 +146,7 @@ fn read() -> impl Strategy<Value = Read> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the order in which a target sends pieces of different reads, and however they arrive.
+    /// Data of several reads may arrive in any order and in any pieces.
     #[test]
     fn reads_return_what_was_sent(
         reads in prop::collection::vec(read(), 1..8),
@@ -191,7 +191,7 @@ proptest! {
         prop_assert!(session.tasks.is_empty());
     }
 
-    /// A bit flipped on the way is never taken for data, where digests cover everything.
+    /// With digests on headers and data, a flipped bit never becomes data.
     #[test]
     fn a_flipped_bit_never_comes_through(len in 1usize..40_000, flip in any::<usize>(), at_once in 1usize..50_000) {
         let digests = Digests { header: true, data: true };

@@ -13,7 +13,7 @@ use crate::{connect, pattern, read};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn any_range_is_read_whatever_the_digests() {
+async fn any_range_is_read_with_any_digests() {
     let disk = pattern(5 << 20);
     for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
         let plan = Plan { digests: Digests { header, data }, ..Plan::new(&disk, |_| Act::Answer) };
@@ -44,7 +44,7 @@ async fn nothing_is_ever_written() {
 }
 
 #[tokio::test]
-async fn the_window_limits_what_is_under_way() {
+async fn the_window_limits_outstanding_commands() {
     let disk = pattern(8 << 20);
     let fake = Fake::start(Plan { window: 3, ..Plan::new(&disk, |_| Act::Answer) }).await;
     let device = connect(&fake.uri(), TIMEOUT).await.unwrap();
@@ -69,7 +69,7 @@ async fn once(act: Act) -> (Result<Vec<u8>, Error>, usize) {
 }
 
 #[tokio::test]
-async fn what_is_no_failure_is_none() {
+async fn a_separate_status_a_ping_and_a_recovered_error_are_no_failures() {
     for act in [Act::StatusApart, Act::AfterPing, Act::Recovered] {
         let (result, connections) = once(act.clone()).await;
         assert!(result.is_ok() && connections == 1, "{act:?}: {connections} connections");
@@ -77,7 +77,7 @@ async fn what_is_no_failure_is_none() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again() {
+async fn a_transient_condition_is_retried() {
     let attention = Act::Sense(6, (0x29, 0), None);
     let aborted = Act::Sense(0xB, (0x47, 0), None);
     let becoming_ready = Act::Sense(2, (4, 1), None);
@@ -88,7 +88,7 @@ async fn what_passes_is_tried_again() {
 }
 
 #[tokio::test]
-async fn whatever_breaks_the_protocol_is_answered_by_a_new_connection() {
+async fn a_protocol_violation_causes_a_reconnection() {
     for act in [
         Act::HangUpAfter(0),
         Act::HangUpAfter(1),
@@ -130,7 +130,7 @@ async fn a_medium_error_names_the_block() {
 }
 
 #[tokio::test]
-async fn other_errors_say_what_they_are() {
+async fn other_errors_name_their_cause() {
     for (act, expected, words) in [
         (Act::Sense(5, (0x21, 0), None), EINVAL, "address out of range"),
         (Act::Status(0x18), cheetah_device::error::EPERM, "reserved"),
@@ -157,7 +157,7 @@ async fn other_errors_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn a_refused_login_says_why() {
+async fn a_refused_login_names_the_reason() {
     for (status, words) in [
         ((1, 1), "has moved to '10.9.8.7:3260,1'"),
         ((2, 1), "asks for a user and a password"),

@@ -44,7 +44,7 @@ async fn a_target_whose_digests_are_always_wrong_is_lost() {
 }
 
 #[tokio::test]
-async fn a_target_that_hangs_up_again_and_again_gets_on_if_it_answers_a_little() {
+async fn a_target_that_hangs_up_repeatedly_is_used_while_it_makes_progress() {
     // One read a connection.
     let disk = pattern(4 << 20);
     let plan = Plan::new(&disk, |seen| if seen.number % 2 == 0 { Act::Answer } else { Act::HangUpAfter(3) });
@@ -76,7 +76,7 @@ async fn another_disk_in_its_place_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_at_once() {
+async fn a_refused_connection_fails_at_once() {
     // Taken, so that nobody else is given it, by one that does not listen.
     let held = tokio::net::TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -86,7 +86,7 @@ async fn nobody_there_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn readers_that_go_away_leave_the_rest_undisturbed() {
+async fn dropped_reads_do_not_disturb_others() {
     let disk = pattern(8 << 20);
     let fake = Fake::start(Plan::new(&disk, |_| Act::Answer)).await;
     let device = connect(&fake.uri(), PATIENCE).await.unwrap();

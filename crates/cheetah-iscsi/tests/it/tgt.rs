@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use cheetah_device::{ByteRange, Device};
 use cheetah_iscsi::Initiator;
-use cheetah_iscsi::login::{Agreement, Login, Step, Wish};
+use cheetah_iscsi::login::{Login, LoginParameters, NegotiatedLogin, Step};
 use cheetah_iscsi::pdu::Digests;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -104,8 +104,8 @@ impl Tgtd {
     }
 
     /// What comes of a login.
-    async fn log_in(&self) -> Agreement {
-        let wish = Wish {
+    async fn log_in(&self) -> NegotiatedLogin {
+        let parameters = LoginParameters {
             initiator: "iqn.2001-04.com.example:test".into(),
             target: Some(TARGET.into()),
             credentials: None,
@@ -113,7 +113,7 @@ impl Tgtd {
         };
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-        let mut login = Login::start(wish, &mut out);
+        let mut login = Login::start(parameters, &mut out);
         loop {
             stream.write_all_buf(&mut out).await.unwrap();
             assert_ne!(stream.read_buf(&mut input).await.unwrap(), 0);
@@ -160,7 +160,7 @@ async fn read_all_over(device: Initiator, content: Arc<[u8]>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_units_are_read_whole_and_all_over() {
+async fn two_units_are_read_whole_and_at_random() {
     let Some(tgtd) = Tgtd::start() else { return };
     tgtd.target();
     let content = pattern(24 << 20);
@@ -183,7 +183,7 @@ async fn two_units_are_read_whole_and_all_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn digests_are_used_where_the_target_has_them() {
+async fn digests_are_used_if_the_target_supports_them() {
     let Some(tgtd) = Tgtd::start() else { return };
     tgtd.target();
     for digest in ["HeaderDigest", "DataDigest"] {
@@ -196,7 +196,7 @@ async fn digests_are_used_where_the_target_has_them() {
 }
 
 #[tokio::test]
-async fn chap_lets_in_who_knows_the_secret() {
+async fn chap_admits_only_the_right_secret() {
     let Some(tgtd) = Tgtd::start() else { return };
     tgtd.target();
     let content = pattern(1 << 20);
@@ -220,7 +220,7 @@ async fn chap_lets_in_who_knows_the_secret() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said() {
+async fn a_missing_unit_is_named_in_the_error() {
     let Some(tgtd) = Tgtd::start() else { return };
     tgtd.target();
     tgtd.unit(1, &pattern(1 << 20), &[]);
@@ -238,7 +238,7 @@ async fn what_is_not_there_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_go_on_when_the_target_throws_us_out() {
+async fn reads_continue_after_the_target_drops_the_session() {
     let Some(tgtd) = Tgtd::start() else { return };
     tgtd.target();
     let content = pattern(16 << 20);

@@ -1,4 +1,4 @@
-//! A connection with a session on it: moves bytes between the socket and the state machines.
+//! A connection and its session: moves bytes between the socket and the state machines.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,44 +11,44 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::login::{Discovery, Login, LoginError, Step, Wish};
+use crate::login::{Discovery, Login, LoginError, LoginParameters, Step};
 use crate::scsi::Cdb;
-use crate::session::{Outcome, Over, Session, Target};
+use crate::session::{Outcome, Session, SessionEnd, Target};
 use crate::uri::IscsiUri;
 
-/// Dead peers are noticed after about this much silence.
+/// The silence after which the kernel detects a dead peer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Why there is no connection, or not any more.
+/// The reason a connection failed or ended.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LinkError {
+pub(crate) enum ConnectionError {
     /// The socket fails.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The target does not let us in.
+    /// The login failed.
     #[error(transparent)]
     Login(#[from] LoginError),
     /// The session ended.
     #[error(transparent)]
-    Over(#[from] Over),
-    /// The target hung up.
+    SessionEnd(#[from] SessionEnd),
+    /// The target closed the connection.
     #[error("the target closed the connection")]
     Closed,
-    /// The target, or the way to it, is dead.
+    /// The target, or the path to it, is dead.
     #[error("no answer for {0:?}")]
     Silent(Duration),
-    /// It can be talked to, but not read.
+    /// It is reachable, but unusable.
     #[error("{0}")]
     Unusable(String),
 }
 
 /// A connection and its session.
-pub(crate) struct Link {
+pub(crate) struct IscsiConnection {
     stream: TcpStream,
     pub session: Session,
     input: BytesMut,
     pub out: BytesMut,
-    /// Commands that ended; whoever polls empties it.
+    /// Completed commands; the caller of `poll` drains it.
     pub ended: Vec<(u32, Outcome)>,
 }
 
@@ -62,7 +62,7 @@ async fn dial(uri: &IscsiUri) -> io::Result<TcpStream> {
 }
 
 /// Sends `out`, and receives more into `input`.
-async fn exchange(stream: &mut TcpStream, input: &mut BytesMut, out: &mut BytesMut) -> Result<(), LinkError> {
+async fn exchange(stream: &mut TcpStream, input: &mut BytesMut, out: &mut BytesMut) -> Result<(), ConnectionError> {
     stream.write_all_buf(out).await?;
     input.reserve(8 << 10);
     match stream.read_buf(input).await? {
@@ -71,12 +71,17 @@ async fn exchange(stream: &mut TcpStream, input: &mut BytesMut, out: &mut BytesM
     }
 }
 
-impl Link {
+impl IscsiConnection {
     /// Connects and logs in.
-    pub async fn open(uri: &IscsiUri, wish: Wish, lun: u16, in_flight_max: usize) -> Result<Self, LinkError> {
+    pub async fn open(
+        uri: &IscsiUri,
+        parameters: LoginParameters,
+        lun: u16,
+        in_flight_max: usize,
+    ) -> Result<Self, ConnectionError> {
         let mut stream = dial(uri).await?;
         let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-        let mut login = Login::start(wish, &mut out);
+        let mut login = Login::start(parameters, &mut out);
         loop {
             exchange(&mut stream, &mut input, &mut out).await?;
             if let Step::Done(agreement) = login.advance(&mut input, &mut out)? {
@@ -86,11 +91,11 @@ impl Link {
         }
     }
 
-    /// Connects, and asks for the targets there are.
-    pub async fn discover(uri: &IscsiUri, wish: Wish) -> Result<Vec<String>, LinkError> {
+    /// Connects, and lists the targets.
+    pub async fn discover(uri: &IscsiUri, parameters: LoginParameters) -> Result<Vec<String>, ConnectionError> {
         let mut stream = dial(uri).await?;
         let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-        let mut login = Login::start(wish, &mut out);
+        let mut login = Login::start(parameters, &mut out);
         let agreement = loop {
             exchange(&mut stream, &mut input, &mut out).await?;
             if let Step::Done(agreement) = login.advance(&mut input, &mut out)? {
@@ -106,8 +111,8 @@ impl Link {
         }
     }
 
-    /// Has one command carried out; for the time before the link is kept by a task.
-    pub async fn execute(&mut self, cdb: &Cdb, len: u32) -> Result<Outcome, LinkError> {
+    /// Runs one command; used before the keeper owns the connection.
+    pub async fn execute(&mut self, cdb: &Cdb, len: u32) -> Result<Outcome, ConnectionError> {
         while !self.session.has_room() {
             poll_fn(|cx| self.poll(cx)).await?;
         }
@@ -120,11 +125,11 @@ impl Link {
         }
     }
 
-    /// Sends what the socket takes, and receives. Ready when something has been received and dealt with.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+    /// Sends and receives as far as the socket allows. Ready when something was received and processed.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         while !self.out.is_empty() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.out) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(LinkError::Closed)),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ConnectionError::Closed)),
                 Poll::Ready(Ok(len)) => self.out.advance(len),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Pending => break,
@@ -139,7 +144,7 @@ impl Link {
         };
         let len = ready!(pin!(self.stream.read_buf(&mut buffer.limit(len_max))).poll(cx))?;
         if len == 0 {
-            return Poll::Ready(Err(LinkError::Closed));
+            return Poll::Ready(Err(ConnectionError::Closed));
         }
         if direct {
             self.session.received(len, &mut self.input);
@@ -148,7 +153,7 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the target that we go. If the socket is full it will find out by itself.
+    /// Logs out, if the socket has room; otherwise the target notices the closed connection.
     pub fn say_goodbye(mut self) {
         self.session.logout(&mut self.out);
         let _ = self.stream.try_write(&self.out);
