@@ -1,14 +1,42 @@
 """The package as pip installs it from a checkout."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, program, run
+from conftest import PATIENCE_S, ROOT, program, run
 
 #: For building it, which only has to be done if something in it was changed after scripts/python-env.
 BUILD_S = 900
+
+
+def test_a_build_by_pip_leaves_the_target_directory_of_the_checkout_alone(tmp_path: Path) -> None:
+    cargo = program("cargo")
+    pytest.importorskip("maturin")
+    # A cargo that tells where it would build, and stops there.
+    pretended = tmp_path / "bin/cargo"
+    pretended.parent.mkdir()
+    pretended.write_text(
+        f"""#!/bin/sh
+case "$*" in
+    *metadata*) exec {cargo} "$@" ;;
+    *rustc* | *build*) printf %s "$CARGO_TARGET_DIR" >{tmp_path}/told; exit 1 ;;
+esac
+exec {cargo} "$@"
+"""
+    )
+    pretended.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CARGO_TARGET")}
+    environment["PATH"] = f"{pretended.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment["CARGO"] = str(pretended)
+    argv = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, ROOT / "python"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    told = tmp_path / "told"
+    assert done.returncode != 0 and told.exists(), done.stdout + done.stderr
+    assert told.read_text() and ROOT not in Path(told.read_text()).parents
+    assert not Path(told.read_text()).exists()
 
 
 @pytest.mark.timeout(BUILD_S)
@@ -17,6 +45,7 @@ def test_pip_installs_all_of_it_and_nothing_else(tmp_path: Path) -> None:
     pytest.importorskip("maturin")
     # As scripts/python-env builds it, so that it need not be built again.
     settings = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "MATURIN_PEP517_ARGS": "--profile dev"}
+    settings["CARGO_TARGET_DIR"] = str(ROOT / "target")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     flags = ("--quiet", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "--target", tmp_path)
     environment = os.environ | settings | {"PATH": path}
