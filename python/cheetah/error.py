@@ -1,12 +1,56 @@
-"""Why something cannot be opened."""
+"""The error that opening a source raises."""
+
+from typing import Any, Self
 
 
 class Error(OSError):
-    """A source cannot be opened, shared or closed. Its text is one sentence: what, where, and what to do.
+    """A source cannot be opened, shared or closed. Its text is one sentence: what, where, and what to do next.
 
-    `exit_code` is the one the command line has for it: 1 failed, 2 misused, 3 a problem with the evidence.
+    `exit_code` is that of the command line: 1 failed, 2 misused, 3 a problem with the evidence. Where the system refuses
+    the source's path, `errno` and `filename` are set, and the error is also a FileNotFoundError, PermissionError,
+    IsADirectoryError or NotADirectoryError.
     """
 
-    def __init__(self, sentence: str, exit_code: int = 1):
-        super().__init__(sentence)
+    def __new__(cls, sentence: str, exit_code: int = 1, errno: int | None = None, filename: str | None = None) -> Self:
+        """Chooses the class by `errno`, as OSError does."""
+        kind = _KINDS.get(type(OSError(errno, ""))) if cls is Error else None
+        words = (sentence,) if errno is None else (errno, sentence, filename)
+        return super().__new__(kind or cls, *words)
+
+    def __init__(self, sentence: str, exit_code: int = 1, errno: int | None = None, filename: str | None = None):
+        super().__init__()
         self.exit_code = exit_code
+        self._given = sentence, exit_code, errno, filename
+
+    def __str__(self) -> str:
+        return self._given[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Error, self._given
+
+
+class _NotFound(Error, FileNotFoundError):
+    pass
+
+
+class _NotPermitted(Error, PermissionError):
+    pass
+
+
+class _IsDirectory(Error, IsADirectoryError):
+    pass
+
+
+class _NotDirectory(Error, NotADirectoryError):
+    pass
+
+
+_KINDS: dict[type[OSError], type[Error]] = {
+    FileNotFoundError: _NotFound,
+    PermissionError: _NotPermitted,
+    IsADirectoryError: _IsDirectory,
+    NotADirectoryError: _NotDirectory,
+}
+for _kind in _KINDS.values():
+    # Tracebacks name the public class.
+    _kind.__name__ = _kind.__qualname__ = "Error"

@@ -37,7 +37,7 @@ impl Device {
     #[new]
     fn new(py: Python<'_>, source: &str, how: &How) -> PyResult<Self> {
         let opened = runtime::wait(py, Opened::open(source, how.access()))?;
-        let opened = opened.map_err(|error| failure::opening(&error))?;
+        let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         Ok(Self { opened: RwLock::new(Some(opened)), name, size, lost })
     }
@@ -71,7 +71,7 @@ impl Device {
         let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
         match opened {
             Some(opened) if runtime::is_here() => {
-                runtime::wait(py, opened.close())?.map_err(|error| failure::opening(&error))
+                runtime::wait(py, opened.close())?.map_err(|error| failure::closing(&error))
             }
             forked => {
                 runtime::discard(forked);

@@ -5,8 +5,24 @@ use pyo3::{PyErr, import_exception};
 
 import_exception!(cheetah.error, Error);
 
-/// A source that cannot be opened: `cheetah.Error`, with the exit code the command line has for it.
-pub fn opening(error: &cheetah_source::Error) -> PyErr {
+/// A source that cannot be opened: `cheetah.Error`, with the exit code of the command line. Where the system refuses the
+/// source's path, it also has the errno and the path, and so is a `FileNotFoundError` or the like.
+pub fn opening(source: &str, error: &cheetah_source::Error) -> PyErr {
+    let errno = refusal(source);
+    let path = errno.map(|_| source);
+    Error::new_err((error.to_string(), error.exit_code(), errno, path))
+}
+
+/// Why the system does not open a path.
+fn refusal(source: &str) -> Option<i32> {
+    if source.contains("://") {
+        return None;
+    }
+    std::fs::File::open(source.strip_prefix("raw:").unwrap_or(source)).err().and_then(|error| error.raw_os_error())
+}
+
+/// A source that cannot be closed in good order: `cheetah.Error`.
+pub fn closing(error: &cheetah_source::Error) -> PyErr {
     Error::new_err((error.to_string(), error.exit_code()))
 }
 

@@ -51,7 +51,7 @@ impl Share {
     #[new]
     fn new(py: Python<'_>, source: &str, socket: PathBuf, how: &How) -> PyResult<Self> {
         let opened = runtime::wait(py, Opened::open(source, how.access()))?;
-        let opened = opened.map_err(|error| failure::opening(&error))?;
+        let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         let uri = NbdUri { address: Address::Unix(socket.clone()), export: name.clone() }.to_string();
 
@@ -90,7 +90,7 @@ impl Share {
                 drop(stop);
                 // Should it have panicked, it serves nobody either.
                 let _ = runtime::wait(py, server)?;
-                runtime::wait(py, opened.close())?.map_err(|error| failure::opening(&error))
+                runtime::wait(py, opened.close())?.map_err(|error| failure::closing(&error))
             }
             forked => {
                 runtime::discard(forked);

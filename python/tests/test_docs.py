@@ -11,7 +11,7 @@ from conftest import ROOT, run
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
 
 #: What each must print, whatever else it does.
-PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "different pieces"]
+PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "letter.txt", "different pieces"]
 
 
 def test_there_is_something_to_expect_of_each() -> None:

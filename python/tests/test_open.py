@@ -1,9 +1,11 @@
 """What can be opened, and what it is like."""
 
+import errno
 import gzip
 import hashlib
 import io
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +95,21 @@ def test_a_source_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
         assert caught.value.exit_code == code, caught.value
         assert str(source) in str(caught.value) and "\n" not in str(caught.value)
         assert isinstance(caught.value, OSError)
+
+
+def test_a_path_the_system_refuses_is_the_error_python_has_for_it(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.raw"
+    for source in (missing, f"raw:{missing}", missing.with_suffix(".drive"), missing.with_suffix(".E01")):
+        with pytest.raises(FileNotFoundError) as caught:
+            cheetah.open(source)
+        assert isinstance(caught.value, cheetah.Error)
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(source))
+        assert str(missing.with_suffix("")) in str(caught.value) and "\n" not in str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, FileNotFoundError) and (again.errno, again.exit_code) == (errno.ENOENT, 1)
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        cheetah.open(tmp_path / "file/disk.raw")
 
 
 def test_misuse_is_refused(image: Path) -> None:
