@@ -60,8 +60,13 @@ def opened(settings: Settings) -> Iterator[Hub]:
     """What is behind a link is shared with this machine's workers, so that nothing crosses it twice. An image on this
     machine each of them opens for itself, which takes no detour; so do the workers of a cluster with whatever it
     is."""
-    if settings.scheduler is not None or _is_here(settings.source):
+    if _is_here(settings.source):
         yield Hub(settings.source, _last(settings.source))
+        return
+    if settings.scheduler is not None:
+        with cheetah.open(settings.source) as device:
+            name = device.name
+        yield Hub(settings.source, name)
         return
     with cheetah.share(settings.source, cache=_cache_bytes()) as share:
         yield Hub(share.uri, share.name, share.stats, share.lost)
