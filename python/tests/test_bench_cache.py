@@ -1,5 +1,7 @@
 """Cold and warm are measured, not believed."""
 
+import dataclasses
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ import pytest
 from bench_fakes import COPY, Fake, directories, measured
 from conftest import MIB
 
-from cheetah.bench.storage import cache, held
+from cheetah.bench.storage import cache, held, mounts, tool
 
 
 @pytest.fixture
@@ -35,6 +37,28 @@ def in_memory() -> Iterator[Path]:
     path.write_bytes(b"x" * MIB)
     yield path
     path.unlink()
+
+
+def test_on_fuse_each_file_that_was_written_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server behind FUSE does not hear of `syncfs`."""
+    files, programs, flushed = tmp_path / "files", tmp_path / "bin", tmp_path / "flushed"
+    (files / "deep").mkdir(parents=True)
+    programs.mkdir()
+    (programs / "sync").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >>{flushed}\n')
+    (programs / "sync").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    on = mounts.of(files)
+    assert on is not None and cache.flush_words(files, tmp_path / "since") == cache.SYNC
+    for name in ("old", "deep/old"):
+        (files / name).write_text("flushed before")
+        os.utime(files / name, (1e9, 1e9))
+    monkeypatch.setattr(mounts, "of", lambda path: dataclasses.replace(on, fs="fuse.sshfs"))
+    words = cache.flush_words(files, tmp_path / "since")
+    for name in ("new", "deep/new one"):
+        (files / name).write_text("written")
+    assert tool.run(words, files).exit_code == 0
+    told = flushed.read_text().splitlines()
+    assert told[0] == "--" and sorted(told[1:]) == ["./deep/new one", "./new"]
 
 
 def test_files_are_cold_and_warm_as_wanted(file: Path) -> None:

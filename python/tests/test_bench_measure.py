@@ -14,6 +14,7 @@ import pytest
 from bench_fakes import tmp_path as tmp_path
 from conftest import MIB, PATIENCE_S
 
+from cheetah.bench import fio
 from cheetah.bench.storage import counters, measure, quiet, reserve, tool
 from cheetah.bench.storage.counters import Counters
 from cheetah.bench.storage.sample import Outcome, Sample
@@ -218,6 +219,36 @@ def test_shares_are_of_the_time_between_two_readings() -> None:
     assert busy == {
         "tool": 0.7, "processors": 0.25, "stolen": 0.01, "device": 0.5, "io stalled": 0.25, "network": 0.8
     }  # fmt: skip
+
+
+def test_a_start_that_a_tool_tells_apart_is_left_out_of_the_shares() -> None:
+    """Of ten seconds on two processors the tool spent six, and four of processor time, on starting."""
+    before = Counters(100.0, 0, 0, 7.0, 1000, 0, 5000, {"io": 1.0}, {"eth0": (0, 0)})
+    after = Counters(110.0, 4096, 0, 11.0, 1600, 0, 7000, {"io": 3.0}, {"eth0": (10**8, 0)})
+    busy = counters.shares(before, after, 0.5, {"eth0": 125e6}, work_s=4.0, start_cpu_s=400 / counters.TICKS_PER_S)
+    assert busy == {
+        "tool": 0.5, "processors": 0.25, "stolen": 0.0, "device": 1.0, "io stalled": 0.5, "network": 0.2
+    }  # fmt: skip
+
+
+def test_the_start_of_fio_is_not_what_held_a_cell_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[float, float | None, float]] = []
+
+    def shares(
+        _before: Counters, _after: Counters, tool_share: float, _links: object, work_s: float, start_cpu_s: float
+    ) -> dict[str, float]:
+        seen.append((tool_share, work_s, start_cpu_s))
+        return {}
+
+    monkeypatch.setattr(counters, "shares", shares)
+    jobs = [{"job_runtime": 250, "usr_cpu": 8.0, "sys_cpu": 2.0}, {"job_runtime": 250, "usr_cpu": 0.0, "sys_cpu": 0.0}]
+    code = f"import json; x = sum(range(10**6)); print(json.dumps({{'jobs': {jobs}}}))"
+    sample, _ = measure.measure(BLANK, [Command(python(code))], Ready(tmp_path, None), PATIENCE_S, busy=fio.busy)
+    assert sample.outcome is Outcome.DONE, sample.problem
+    ((tool_share, work_s, start_cpu_s),) = seen
+    assert work_s == pytest.approx(0.5 + sample.flush_s) and sample.cpu_s is not None
+    work_cpu_s = min(0.025, sample.cpu_s)
+    assert tool_share == pytest.approx(work_cpu_s / work_s) and start_cpu_s == pytest.approx(sample.cpu_s - work_cpu_s)
 
 
 def test_a_machine_that_is_not_quiet_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,44 @@ def test_evidence_behind_a_loop_device_is_found(tmp_path: Path, case: Path, own_
             run("umount", bound)
 
 
+@pytest.fixture(name="bind")
+def _bind() -> Iterator[Callable[[Path, Path], None]]:
+    """Binds a directory to another path."""
+    as_root()
+    bound: list[Path] = []
+
+    def bind(source: Path, point: Path) -> None:
+        point.mkdir(parents=True)
+        run("mount", "--bind", source, point)
+        bound.append(point)
+
+    yield bind
+    for point in reversed(bound):
+        run("umount", point)
+
+
+def test_a_log_above_the_source_of_a_bind_mount_is_found(
+    tmp_path: Path, case: Path, bind: Callable[[Path, Path], None]
+) -> None:
+    (case / "scratch/deeper").mkdir(parents=True)
+    bind(case / "scratch", tmp_path / "bound")
+    assert safety.check(asked(tmp_path, tmp_path / "bound")) == []
+    log = case / "disk.E01.custody"
+    log.write_text("log")
+    for target in (tmp_path / "bound", tmp_path / "bound/deeper"):
+        assert str(log) in refused(asked(tmp_path, target))
+
+
+def test_a_log_above_a_bind_mount_is_found(tmp_path: Path, case: Path, bind: Callable[[Path, Path], None]) -> None:
+    (tmp_path / "fast/deeper").mkdir(parents=True)
+    bind(tmp_path / "fast", case / "scratch")
+    assert safety.check(asked(tmp_path, case / "scratch")) == []
+    log = case / "disk.E01.custody"
+    log.write_text("log")
+    for target in (case / "scratch", case / "scratch/deeper"):
+        assert str(log) in refused(asked(tmp_path, target))
+
+
 def test_a_partition_of_an_array_of_loop_devices_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As /sys has it; few machines that test can make such arrays."""
     block, devices = tmp_path / "class", tmp_path / "devices"

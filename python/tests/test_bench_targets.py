@@ -70,6 +70,25 @@ def test_what_a_link_points_to_stays(disk: Path) -> None:
     assert list(names(disk)) == ["theirs"]
 
 
+def test_nothing_is_made_where_another_user_could_replace_it(disk: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give a directory away")
+    theirs = disk / "theirs"
+    (theirs / "deeper").mkdir(parents=True)
+    os.chown(theirs, 65534, 65534)
+    for directory in (theirs, theirs / "deeper"):
+        with pytest.raises(BenchError, match="belongs to the user nobody"), work.Work(directory, disk):
+            pass
+    os.chown(theirs, 0, 0)
+    theirs.chmod(0o777)
+    with pytest.raises(BenchError, match="chmod \\+t"), work.Work(theirs, disk):
+        pass
+    assert list(names(theirs)) == ["deeper"]
+    theirs.chmod(0o1777)
+    with work.Work(theirs, disk) as made:
+        assert made.directory.is_dir()
+
+
 def test_it_is_gone_when_what_is_done_in_it_fails(disk: Path) -> None:
     with pytest.raises(ZeroDivisionError), directory(disk).enter(NEED) as ready:
         (ready.directory / "file").write_bytes(b"1")

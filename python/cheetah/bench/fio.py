@@ -90,6 +90,18 @@ def rate(printed: str) -> float | None:
     return float(side["bw_bytes"]) or None
 
 
+def busy(printed: str) -> tuple[float, float] | None:
+    """Seconds that the jobs in what fio printed ran for, and seconds of processor time they used; None where there is
+    no result. fio's own start, which takes longer than many a job, is in neither."""
+    answer = _first_json(printed)
+    jobs = answer.get("jobs") if answer else None
+    if not jobs:
+        return None
+    seconds = [job["job_runtime"] / 1e3 for job in jobs]
+    shares = [(job["usr_cpu"] + job["sys_cpu"]) / 100 for job in jobs]
+    return sum(seconds), sum(run * share for run, share in zip(seconds, shares, strict=True))
+
+
 def _first_json(printed: str) -> dict[str, Any] | None:
     """fio complains before and after it."""
     start = printed.find("{")

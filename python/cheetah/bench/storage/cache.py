@@ -7,11 +7,15 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cheetah.bench.storage import tool
+from cheetah.bench.storage import mounts, tool
 from cheetah.bench.units import MIB
 
 SYNC = ("sync", "-f", ".")
-"""The file system that it is started in."""
+"""Flushes the file system that it is started in."""
+SYNC_EACH = ("find", ".", "-xdev", "-type", "f", "-newer", "{since}", "-exec", "sync", "--", "{}", "+")
+"""Flushes each file changed after `since`. FUSE does not pass `syncfs` on to the server of, say, sshfs; it passes `fsync`."""
+TIMES_S = 2
+"""By how much older than now `since` is: a server may round times to seconds."""
 SYNC_LIMIT_S = 1800.0
 _DROP = "/proc/sys/vm/drop_caches"
 _WINDOW_BYTES = 256 * MIB
@@ -19,6 +23,18 @@ _WINDOW_BYTES = 256 * MIB
 _NOT_RESIDENT = bytes(range(0, 256, 2))
 """What `mincore` tells of a page: only the lowest bit has a meaning."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def flush_words(directory: Path, since: Path) -> tuple[str, ...]:
+    """Returns the command that brings to the far side all that was written in `directory` since now. On FUSE it needs a
+    file outside of the directory for its time: `since`."""
+    mount = mounts.of(directory)
+    if mount is None or mount.fs.partition(".")[0] != "fuse":
+        return SYNC
+    since.touch()
+    now = since.stat().st_mtime
+    os.utime(since, (now - TIMES_S, now - TIMES_S))
+    return tuple(word.format(since=since) if word == "{since}" else word for word in SYNC_EACH)
 
 
 def sync(directory: Path, limit_s: float = SYNC_LIMIT_S) -> None:
@@ -32,7 +48,7 @@ def sync(directory: Path, limit_s: float = SYNC_LIMIT_S) -> None:
 
 
 def flushed(one: tool.Tool, limit_s: float) -> tool.Ran:
-    """Has a tool with the words `SYNC` do that, and tells what it took."""
+    """Has a tool with such words do that, and tells what it took."""
     ran = one.run(limit_s)
     if ran.exit_code:
         raise OSError(errno.EIO, f"what was written could not be brought to the device: {ran.last_words}")

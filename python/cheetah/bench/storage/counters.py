@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SECTOR_BYTES = 512
 """In which the kernel counts, whatever the device has."""
 BUSY_SHARE = 0.8
@@ -55,28 +56,38 @@ def read(device: str | None) -> Counters:
     )
 
 
-def shares(before: Counters, after: Counters, tool_share: float, links: Mapping[str, float]) -> dict[str, float]:
+def shares(
+    before: Counters,
+    after: Counters,
+    tool_share: float,
+    links: Mapping[str, float],
+    work_s: float | None = None,
+    start_cpu_s: float = 0.0,
+) -> dict[str, float]:
     """How busy everything was between two readings, 0 to 1 each: "tool" of one processor (above 1 with several),
     "processors", "stolen", "device", "io stalled", "memory stalled", "network". What is not known is left out.
 
     `tool_share` is known better than from here; `links` says what each interface takes, in bytes a second each way.
+    `work_s`: how long the tool worked between the readings, if it spent the rest, and `start_cpu_s`, on starting.
     """
     elapsed_s = max(after.at_s - before.at_s, 1e-6)
+    work_s = min(max(work_s or elapsed_s, 1e-6), elapsed_s)
     told = {"tool": tool_share}
+    if ticks := (after.processors_total - before.processors_total) * work_s / elapsed_s:
+        told["processors"] = (after.processors_busy - before.processors_busy - start_cpu_s * TICKS_PER_S) / ticks
     if ticks := after.processors_total - before.processors_total:
-        told["processors"] = (after.processors_busy - before.processors_busy) / ticks
         told["stolen"] = (after.processors_stolen - before.processors_stolen) / ticks
     if before.device_busy_s is not None and after.device_busy_s is not None:
-        told["device"] = (after.device_busy_s - before.device_busy_s) / elapsed_s
+        told["device"] = (after.device_busy_s - before.device_busy_s) / work_s
     for what, stalled_s in after.stalled_s.items():
-        told[f"{what} stalled"] = (stalled_s - before.stalled_s.get(what, stalled_s)) / elapsed_s
+        told[f"{what} stalled"] = (stalled_s - before.stalled_s.get(what, stalled_s)) / work_s
     loads = [
         max(now - then for now, then in zip(after.network_bytes[name], before.network_bytes[name], strict=True)) / rate
         for name, rate in links.items()
         if rate and name in before.network_bytes and name in after.network_bytes
     ]
     if loads:
-        told["network"] = max(loads) / elapsed_s
+        told["network"] = max(loads) / work_s
     return {what: round(share if what == "tool" else min(max(share, 0.0), 1.0), 4) for what, share in told.items()}
 
 

@@ -99,6 +99,7 @@ def cleared(parents: Sequence[Path]) -> list[str]:
             said.append(f"{whose}, stays: it was made on {leftover.elsewhere}")
         elif leftover.process is None:
             try:
+                work.require_trusted(leftover.directory.parent)
                 clear(leftover)
                 said.append(f"{whose} that did not end well, was removed")
             except BenchError as error:

@@ -24,6 +24,10 @@ HARNESS_CPU_S = 0.05
 """Below this our own time says nothing."""
 
 
+FLUSHED = ".flushed"
+"""Beside the directory that is worked in, for its time."""
+
+
 class Abandoned(Exception):
     """A tool can neither go on nor be ended: its target is of no use any more."""
 
@@ -38,20 +42,23 @@ def measure(
     ready: Ready,
     limit_s: float,
     prepare: Callable[[Sample], Sample] = lambda sample: sample,
+    busy: Callable[[str], tuple[float, float] | None] = lambda printed: None,
 ) -> tuple[Sample, str]:
     """Runs the commands of a step and fills in the sample; returns what they printed, too. What goes wrong in them is
     its problem. `prepare` is called once all is ready for them: it brings the caches into the state that is wanted.
+    `busy` is the step's.
 
     Abandoned where a tool cannot be ended at the limit.
     """
     try:
         with contextlib.ExitStack() as stack:
             tools = [stack.enter_context(_tool(command, ready.directory)) for command in commands]
-            flush = stack.enter_context(tool.Tool(cache.SYNC, ready.directory))
+            words = cache.flush_words(ready.directory, ready.directory.parent / FLUSHED)
+            flush = stack.enter_context(tool.Tool(words, ready.directory))
             for one in (*tools, flush):
                 one.await_ready()
             blank = prepare(blank)
-            return _measured(blank, commands, tools, flush, ready, limit_s)
+            return _measured(blank, commands, tools, flush, ready, limit_s, busy)
     except _Bad as bad:
         sample = dataclasses.replace(blank, outcome=bad.outcome, problem=str(bad))
         if bad.abandoned:
@@ -66,6 +73,7 @@ def _measured(
     flush: tool.Tool,
     ready: Ready,
     limit_s: float,
+    busy: Callable[[str], tuple[float, float] | None],
 ) -> tuple[Sample, str]:
     ourselves, before = _Ourselves.now(), counters.read(ready.device)
     until_s = time.monotonic() + limit_s
@@ -73,12 +81,13 @@ def _measured(
     rans = [_run(command, one, until_s, limit_s, watch) for command, one in zip(commands, tools, strict=True)]
     flushed = _flush(flush, until_s)
     after, then = counters.read(ready.device), _Ourselves.now()
+    printed = "".join(ran.printed + ran.complaint for ran in rans)
     sample = dataclasses.replace(
-        _filled(blank, rans, flushed, before, after),
+        _filled(blank, rans, flushed, before, after, busy(printed)),
         harness_cpu_s=round(then.cpu_s - ourselves.cpu_s + sum(ran.harness_cpu_s for ran in [*rans, flushed]), 6),
         harness_bytes=then.moved_bytes - ourselves.moved_bytes,
     )
-    return _judged(sample), "".join(ran.printed + ran.complaint for ran in rans)
+    return _judged(sample), printed
 
 
 class _Bad(Exception):
@@ -136,13 +145,21 @@ def late_words(what: str, late: tool.Late) -> str:
 
 
 def _filled(
-    blank: Sample, rans: Sequence[tool.Ran], flush: tool.Ran, before: counters.Counters, after: counters.Counters
+    blank: Sample,
+    rans: Sequence[tool.Ran],
+    flush: tool.Ran,
+    before: counters.Counters,
+    after: counters.Counters,
+    worked: tuple[float, float] | None,
 ) -> Sample:
     tool_s = sum(ran.seconds for ran in rans)
     cpu_s = sum(ran.cpu_s for ran in rans)
     seconds = tool_s + flush.seconds
-    busy = counters.shares(before, after, cpu_s / seconds, counters.links())
-    told = seconds >= BOTTLENECK_S_MIN
+    # A tool that tells how long it worked has its start left out of what held it up.
+    work_s, work_cpu_s = (worked[0] + flush.seconds, min(worked[1], cpu_s)) if worked else (seconds, cpu_s)
+    links = counters.links()
+    busy = counters.shares(before, after, work_cpu_s / max(work_s, 1e-6), links, work_s, cpu_s - work_cpu_s)
+    told = work_s >= BOTTLENECK_S_MIN
     return dataclasses.replace(
         blank,
         outcome=Outcome.DONE,

@@ -1,5 +1,6 @@
 """What is mounted where, as the kernel tells it: /proc/self/mountinfo and /sys."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -15,6 +16,8 @@ class Mount:
     number: int
     device: str
     """ "major:minor"; 0:N where no block device stands behind it."""
+    root: Path
+    """The directory of the file system that is mounted: not "/" for a bind mount."""
     point: Path
     options: str
     fs: str
@@ -27,11 +30,11 @@ def table() -> list[Mount]:
     mounts = []
     for line in MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         left, _, right = line.partition(" - ")
-        number, _, device, _, point, options = left.split(" ")[:6]
+        number, _, device, root, point, options = left.split(" ")[:6]
         fs, source, more = (right.split(" ") + ["", ""])[:3]
         # The mount's own options, then those of the file system, each once.
         merged = ",".join(dict.fromkeys([*options.split(","), *more.split(",")]))
-        mounts.append(Mount(int(number), device, Path(_plain(point)), merged, fs, _plain(source)))
+        mounts.append(Mount(int(number), device, Path(_plain(root)), Path(_plain(point)), merged, fs, _plain(source)))
     return mounts
 
 
@@ -49,6 +52,23 @@ def of(path: Path) -> Mount | None:
         os.close(handle)
     match = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
     return next((mount for mount in table() if match and mount.number == int(match[1])), None)
+
+
+def aliases(path: Path, mount: Mount) -> list[tuple[Path, Mount]]:
+    """Returns the other paths under which `path`, which is on `mount`, can be reached, each with its mount: of a bind
+    mount, the directory that is bound."""
+    if not path.is_relative_to(mount.point):
+        return []
+    within = mount.root / path.relative_to(mount.point)
+    found = []
+    for other in table():
+        if other.device == mount.device and other.number != mount.number and within.is_relative_to(other.root):
+            alias = other.point / within.relative_to(other.root)
+            # Something else may be mounted over it.
+            with contextlib.suppress(OSError):
+                if os.path.samefile(alias, path):
+                    found.append((alias, other))
+    return found
 
 
 def at(point: Path) -> bool:

@@ -127,7 +127,7 @@ class Run:
         targets = [target for target in self._targets if target.name in wanted]
         around = entered(targets, need_bytes, lambda name: self._say("entering", target=name), self._warn)
         tools = {tool for step in self._steps for tool in step.tools}
-        with held.held([*tools, *cache.SYNC[:1]]), around as there, self._leaving():
+        with held.held([*tools, cache.SYNC[0], cache.SYNC_EACH[0]]), around as there, self._leaving():
             self._journal.tell({name: ready.about for name, ready in there.ready.items()}, remarks)
             for name, (outcome, why) in there.lost.items():
                 self._skip_target(name, outcome, why)

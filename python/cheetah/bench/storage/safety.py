@@ -1,7 +1,7 @@
 """Evidence is kept from harm: where a custody log is, or stands behind what is mounted, nothing is written unasked.
 
-What is looked at: all directories of a target, down to a limit; those above it, up to where its file system is mounted;
-and what its file system is on, through partitions, arrays, loop devices and FUSE: the drive, image or disk image there.
+What is looked at: all directories of a target, down to a limit; those above it, up to where its file system is mounted,
+also where that is bound to elsewhere; and what its file system is on, through partitions, arrays, loop devices and FUSE: the drive, image or disk image there.
 """
 
 import collections
@@ -79,22 +79,32 @@ def look(directory: Path) -> Looked:
 
 
 def _around(directory: Path, looked: Looked) -> None:
-    """In the directories above, and in what it all is on."""
+    """In the directories above, under every path that leads to it, and in what it all is on."""
     try:
         mount = mounts.of(directory)
     except OSError:
         return
-    for above in [directory, *directory.parents]:
+    _above(directory, directory, mount, looked)
+    if mount is None:
+        return
+    for alias, other in mounts.aliases(directory, mount):
+        _above(directory, alias, other, looked)
+    for file in behind(mount):
+        for log in _beside(file):
+            looked.evidence.append(f"{directory} is on {file}, which is evidence: {log} is its custody log")
+
+
+def _above(directory: Path, path: Path, mount: mounts.Mount | None, looked: Looked) -> None:
+    """In a directory, under one of its paths, and in those above it, up to where its file system is mounted. A bind
+    mount is passed: its directory may be one of a case on either side."""
+    for above in [path, *path.parents]:
         log = _directly(above)
-        if log and above != directory:
+        if log and above != path:
             looked.evidence.append(f"{directory} is in a folder with evidence: {log} is a custody log")
         elif log and not looked.evidence:
             looked.evidence.append(f"{directory} holds evidence: {log} is a custody log")
-        if mount is None or above == mount.point:
+        if mount is None or (above == mount.point and mount.root == Path("/")):
             break
-    for file in behind(mount) if mount else []:
-        for log in _beside(file):
-            looked.evidence.append(f"{directory} is on {file}, which is evidence: {log} is its custody log")
 
 
 def _existing(path: Path) -> Path:

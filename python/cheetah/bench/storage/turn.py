@@ -26,7 +26,7 @@ def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) 
         inputs = step.inputs(place)
         sample = dataclasses.replace(blank, warnings=tuple(step.warnings(place)))
         sample, printed = measure.measure(
-            sample, commands, ready, limit_s, lambda sample: _brought_into(sample, inputs, ready)
+            sample, commands, ready, limit_s, lambda sample: _brought_into(sample, inputs, ready), step.busy
         )
         sample = _judged(sample, step, place, printed)
     except NotReached as why:

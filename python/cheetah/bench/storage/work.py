@@ -3,8 +3,10 @@
 import contextlib
 import json
 import os
+import pwd
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import threading
@@ -37,6 +39,7 @@ class Work:
         self._count = 0
 
     def __enter__(self) -> Self:
+        require_trusted(self._parent)
         try:
             self.directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._parent))
             try:
@@ -90,6 +93,36 @@ class Work:
         process = Process(name, argv, self.path("log"))
         self.at_exit(process.stop)
         return process
+
+
+def require_trusted(directory: Path) -> None:
+    """BenchError where another user could rename what is made in a directory and put something else in its place: links,
+    through which this user, perhaps root, would write and remove elsewhere."""
+    for above in [directory.resolve(), *directory.resolve().parents]:
+        try:
+            status = above.stat()
+        except OSError as error:
+            raise BenchError(f"{above}: {error.strerror}") from error
+        if status.st_uid not in _trusted():
+            raise BenchError(
+                f"{above} belongs to the user {_user(status.st_uid)}, who could replace what is written there: run this as"
+                " that user, or name a directory of your own"
+            )
+        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            raise BenchError(
+                f"every user may replace what is written in {above}: `chmod +t {above}`, or name a directory of your own"
+            )
+
+
+def _trusted() -> set[int]:
+    """Users that may own a directory: root, this one, and the one who became root by sudo."""
+    return {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0"))}
+
+
+def _user(number: int) -> str:
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(number).pw_name
+    return str(number)
 
 
 @contextlib.contextmanager

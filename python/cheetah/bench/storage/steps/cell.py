@@ -82,6 +82,10 @@ class Cell(Base):
         """As fio has it."""
         return fio.rate(printed)
 
+    def busy(self, printed: str) -> tuple[float, float] | None:
+        """As fio has it."""
+        return fio.busy(printed)
+
     def warnings(self, place: Place) -> Sequence[str]:
         """How it is read and written where the page cache cannot be left out."""
         if takes_direct(place.directory):

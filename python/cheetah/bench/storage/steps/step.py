@@ -96,6 +96,10 @@ class Step(Protocol):
     def rate(self, printed: str) -> float | None:
         """Bytes a second, where the tool itself tells them in what it printed; None for all others."""
 
+    def busy(self, printed: str) -> tuple[float, float] | None:
+        """Seconds that the tool worked for, without its start, and the processor time it used in them, where the tool
+        tells in what it printed; None for all others."""
+
     def failure(self, place: Place, printed: str) -> str:
         """Why it has failed although its exit code was good, a sentence; "" where it has not. Asked after it, with what
         it printed: some tools do not tell otherwise."""
@@ -131,6 +135,10 @@ class Base:
 
     def rate(self, printed: str) -> float | None:
         """The tool tells none."""
+        return None
+
+    def busy(self, printed: str) -> tuple[float, float] | None:
+        """The tool tells nothing."""
         return None
 
     def failure(self, place: Place, printed: str) -> str:
