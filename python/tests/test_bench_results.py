@@ -10,7 +10,7 @@ import pytest
 
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError
-from cheetah.bench.figure import Figure, chance, drowned
+from cheetah.bench.figure import Figure, chance, overlap
 from cheetah.bench.results import Results
 from cheetah.bench.storage.sample import Outcome, Sample
 
@@ -147,17 +147,30 @@ def test_a_file_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch
         results.read(Path("/dev/zero"))
 
 
-def test_spreads_that_overlap_drown_a_difference() -> None:
-    assert drowned([1, 2, 3], [3, 4])
-    assert drowned([1, 10], [4, 5])
-    assert not drowned([1, 2, 3], [3.1, 4])
-    assert not drowned([5], [4])
+def test_csv_holds_nothing_that_a_spreadsheet_evaluates(tmp_path: Path) -> None:
+    names = ("=1+1", "+1", "-1", "@SUM(1)", "\t=1", "plain")
+    figure = Figure("node/rate", "=HYPERLINK(1)", "MiB/s", None, {name: [-1.5] for name in names})
+    part = {"part": "node", "title": "Node", "finished": results.now(), "figures": [figure.to_json()]}
+    results.write(tmp_path, Results({"kernel": "6"}, ["x"], [part]))
+    with open(tmp_path / "results.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["contender"] for row in rows] == ["'=1+1", "'+1", "'-1", "'@SUM(1)", "'\t=1", "plain"]
+    assert {row["what"] for row in rows} == {"'=HYPERLINK(1)"}
+    # A negative number is one.
+    assert {row["value"] for row in rows} == {"-1.5"}
+
+
+def test_ranges_that_touch_or_enclose_each_other_overlap() -> None:
+    assert overlap([1, 2, 3], [3, 4])
+    assert overlap([1, 10], [4, 5])
+    assert not overlap([1, 2, 3], [3.1, 4])
+    assert not overlap([5], [4])
 
 
 def test_few_rounds_differ_by_chance() -> None:
     def apart(order: tuple[int, ...]) -> bool:
         some = [place for place, of in enumerate(order) if of]
-        return not drowned(some, [place for place, of in enumerate(order) if not of])
+        return not overlap(some, [place for place, of in enumerate(order) if not of])
 
     for some, others in ((1, 1), (2, 2), (3, 3), (3, 4)):
         orders = set(itertools.permutations([1] * some + [0] * others))

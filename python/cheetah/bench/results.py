@@ -34,6 +34,8 @@ Part = dict[str, Any]
 """One part of a run. `part`, `title`, `finished`, `quick`, `rounds` and `figures` are what all have; `problem` is there
 where it was not measured. Storage has `targets`, `steps`, `samples` and `warnings` beside."""
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""The first characters of what a spreadsheet evaluates. White space is skipped by some before they look."""
 _SAMPLE_TEXTS = {"target", "step", "state", "outcome", "problem", "bottleneck", "busy", "warnings"}
 _SAMPLE_NUMBERS = [field.name for field in dataclasses.fields(Sample) if field.name not in _SAMPLE_TEXTS]
 _COLUMNS = ["part", "figure", "what", "contender", "round", "outcome", "value", "unit", "step", "state"]
@@ -98,8 +100,14 @@ def write_csv(out: Path, results: Results) -> None:
     writer = csv.DictWriter(table, _COLUMNS)
     writer.writeheader()
     for part in results.parts:
-        writer.writerows(_rows(part))
+        writer.writerows({name: _inert(value) for name, value in row.items()} for row in _rows(part))
     replace(out / CSV, table.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def _inert(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula: names of targets and messages of tools may come from others. A
+    number stays one."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _rows(part: Part) -> Iterator[dict[str, Any]]:
