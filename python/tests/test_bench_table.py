@@ -53,7 +53,7 @@ def test_what_was_not_measured_is_a_word_with_a_sentence() -> None:
     assert "hung¹" in text and "\n1  scalpel was not done after 3600 s, and was ended; --step-limit allows more" in text
     assert "skipped²" in text and "sorter is not installed" in text
     assert "1 of 3 repetitions: tar: exit code 2" in text
-    assert "≈1.02" in text and "≈ the spread drowns the difference" in text
+    assert "≈1.02" in text and "≈ the difference may be chance" in text
     assert text.count("caches cold") == text.count("caches warm") == 1
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from cheetah import sizes
 from cheetah.bench import results
-from cheetah.bench.figure import drowned
+from cheetah.bench.figure import overlap
 from cheetah.bench.results import Part
 from cheetah.bench.storage.sample import COLD, WARM, Outcome, Sample
 
@@ -22,13 +22,13 @@ _NUMBER = re.compile(r"\d[\d.,]*")
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """How many times as fast as the baseline: of the medians, and between which bounds by the slowest and the fastest of
-    either side. `drowned`: the spread drowns the difference. `once`: either was measured once, no spread is known."""
+    """The speed-up over the baseline: the ratio of the medians, and its bounds by the slowest and the fastest of either
+    side. `uncertain`: the difference may be chance. `once`: either side was measured once, so no spread is known."""
 
     value: float
     low: float
     high: float
-    drowned: bool
+    uncertain: bool
     once: bool
 
 
@@ -267,7 +267,7 @@ class Storage:
             above.median / below.median,
             min(above.values) / max(below.values),
             max(above.values) / min(below.values),
-            drowned(above.values, below.values),
+            overlap(above.values, below.values),
             min(len(above.values), len(below.values)) < 2,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
-from cheetah.bench.figure import Figure, drowned
+from cheetah.bench.figure import Figure, overlap
 from cheetah.bench.results import Part, Results, figures
 from cheetah.bench.sheet import NOTE_CHARS_MAX, Line, Sheet, by_chance, name, spread
 from cheetah.bench.units import MIB
@@ -63,7 +63,7 @@ class Row:
             return Verdict.ONLY_B
         if not self.b:
             return Verdict.ONLY_A
-        if drowned(self.a, self.b):
+        if overlap(self.a, self.b):
             return Verdict.SAME
         if min(len(self.a), len(self.b)) < 2:
             return Verdict.ONCE

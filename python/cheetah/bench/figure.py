@@ -75,8 +75,8 @@ class Figure:
         return cls(**value)
 
 
-def drowned(some: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether the spread drowns the difference: what was measured of the one overlaps with what was of the other."""
+def overlap(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether the ranges of two sets of samples overlap: then a difference may be chance."""
     return min(some) <= max(others) and min(others) <= max(some)
 
 

@@ -17,9 +17,9 @@ NAME_CHARS_MAX = 60
 NOTE_CHARS_MAX = 400
 RECORD_MAX_BYTES = MIB
 """Of the matrix, a terminal gets the smallest records and the largest up to this, on the largest file."""
-DROWNED = "≈"
+UNCERTAIN = "≈"
 LEGEND = {
-    "drowned": f"{DROWNED} the spread drowns the difference: the repetitions overlap with those of the baseline",
+    "uncertain": f"{UNCERTAIN} the difference may be chance: the repetitions overlap with those of the baseline",
     "once": "measured once: no spread is known, so a difference may be chance",
     "spread": "± half of the way from the fastest repetition to the slowest, of the median",
 }
@@ -64,8 +64,8 @@ def name(text: str) -> str:
 
 
 def ratio_text(ratio: Ratio) -> str:
-    """1.95, or ≈1.02 where the spread drowns it."""
-    return f"{DROWNED if ratio.drowned and not ratio.once else ''}{ratio.value:.2f}"
+    """1.95, or ≈1.02 where the difference may be chance."""
+    return f"{UNCERTAIN if ratio.uncertain and not ratio.once else ''}{ratio.value:.2f}"
 
 
 def value_text(cell: Cell, value: float) -> str:
@@ -128,9 +128,9 @@ def _sheet(
         if any(ratios):
             lines.append(Line("Speed up", tuple(ratio_text(one) if one else "" for one in ratios), "speed up"))
         for one in ratios:
-            if one and (one.once or one.drowned):
-                legend[LEGEND["once" if one.once else "drowned"]] = None
-        if any(one and not one.once and not one.drowned for one in ratios):
+            if one and (one.once or one.uncertain):
+                legend[LEGEND["once" if one.once else "uncertain"]] = None
+        if any(one and not one.once and not one.uncertain for one in ratios):
             legend.update(dict.fromkeys(by_chance(_pairs(storage, cells))))
     numbered = [f"{number}  {plain(sentence, NOTE_CHARS_MAX)}" for number, sentence in notes.items()]
     return Sheet(title, tuple(heads), tuple(lines), (*legend, *numbered))
@@ -147,7 +147,7 @@ def _pairs(storage: Storage, cells: Sequence[Cell]) -> Iterator[tuple[int, int]]
     """How often a cell and that of the baseline were measured, where a difference is told."""
     for cell in cells:
         ratio = storage.ratio(cell)
-        if ratio and not ratio.once and not ratio.drowned:
+        if ratio and not ratio.once and not ratio.uncertain:
             yield len(cell.values), len(storage.cell(cell.step, cell.state, storage.baseline).values)
 
 

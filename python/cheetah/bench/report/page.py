@@ -83,7 +83,7 @@ def _storage(part: Part) -> Json:
     tables, cells = storage.tables(), list(storage.cells())
     grids = storage.grids()
     few = sum(len(grid.steps(storage)) for grid in grids) <= FEW_CELLS
-    warnings, drowned = remarks.beside(part["warnings"])
+    warnings, uncertain = remarks.beside(part["warnings"])
     timed = list(dict.fromkeys(step for table in tables for step in table.steps))
     return {
         "part": part,
@@ -93,7 +93,7 @@ def _storage(part: Part) -> Json:
         "missing": remarks.all(True),
         "odd": remarks.all(False),
         "warnings": warnings,
-        "drowned": drowned,
+        "uncertain": uncertain,
         "measured": sum(bool(cell.values) for cell in cells),
         "asked": len(cells),
         "samples": sum(len(cell.samples) for cell in cells),

@@ -9,7 +9,8 @@ from cheetah.bench.notes import example
 TARGETS_MAX = 6
 EXCEPT_FROM = 3
 """With more targets than that, all but one are called so."""
-DROWNS = "the spread drowns the difference"
+CHANCE = ("may be chance", "the spread drowns the difference")
+"""What warnings about small differences say, and said in earlier versions."""
 
 
 @dataclasses.dataclass
@@ -78,16 +79,16 @@ class Remarks:
         return [remark for remark in self._found.values() if remark.missing == missing]
 
     def beside(self, warnings: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Of the run's own warnings those that say more than the remarks do; and those about a difference that the spread
-        drowns, which are many, and which tables mark."""
+        """Returns the run's own warnings that say more than the remarks; and those about differences that may be chance,
+        which are many, and which tables mark."""
         problem, known = self._problem, [text for remark in self._found.values() for text in remark.texts]
         rest = [
             said
             for said in dict.fromkeys(warnings)
             if said != problem and not any(said.endswith(sentence) for sentence in known)
         ]
-        drowned = [said for said in rest if DROWNS in said]
-        return [said for said in rest if DROWNS not in said], drowned
+        uncertain = [said for said in rest if any(words in said for words in CHANCE)]
+        return [said for said in rest if said not in uncertain], uncertain
 
     def _note(self, storage: Storage, cell: Cell, note: Note) -> None:
         remark = self._found.setdefault(note.kind, Remark(len(self._found) + 1, not cell.values))

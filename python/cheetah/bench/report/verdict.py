@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from cheetah.bench.cells import Cell, Ratio, Storage, Table
-from cheetah.bench.figure import CHANCE_MAX, Figure, chance, drowned
+from cheetah.bench.figure import CHANCE_MAX, Figure, chance, overlap
 from cheetah.bench.report.number import Number, Piece, Sentence
 from cheetah.page.units import clock
 from cheetah.page.visible import plain
@@ -71,7 +71,7 @@ def won(storage: Storage, steps: Sequence[str], state: str) -> list[Won]:
         if len(cells) > 1:
             best = max if cells[0].is_rate else min
             first = best(cells, key=lambda cell: cell.median)
-            beside = [cell for cell in cells if cell is not first and drowned(first.values, cell.values)]
+            beside = [cell for cell in cells if cell is not first and overlap(first.values, cell.values)]
             made.append(Won(step, first, tuple(beside), all(len(cell.values) > 1 for cell in cells)))
     return made
 
@@ -100,7 +100,7 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
         )
     if first[leader] * 2 > len(found):
         return (f"{_name(leader)} was the fastest in {first[leader]} of {of_steps}, caches {tables[0].state}.",)
-    return (f"No target was the fastest in most of {of_steps}; {_name(leader)} was in {first[leader]}.",)
+    return (f"No clear winner: {_name(leader)} was fastest in {first[leader]} of {of_steps}.",)
 
 
 def _of_table(storage: Storage, table: Table) -> Sentence:
@@ -145,7 +145,7 @@ def _tied(storage: Storage, tied: Sequence[Won]) -> Sentence:
     """Where nobody can be told to be the fastest, and among whom."""
     if not tied:
         return ()
-    begin = "The spread drowns who is the fastest in "
+    begin = "No clear winner in "
     if len(tied) <= TIED_MAX:
         named = [(f"{_title(storage, one.step)} ({_names([one.first, *one.beside])})",) for one in tied]
         return (begin, *_listed(named), ". ")
@@ -176,7 +176,7 @@ def _slower(storage: Storage, table: Table, target: str) -> list[Sentence]:
     for step in table.steps:
         cell = storage.cell(step, table.state, target)
         ratio = storage.ratio(cell)
-        if ratio and not ratio.drowned and not ratio.once and ratio.value < 1:
+        if ratio and not ratio.uncertain and not ratio.once and ratio.value < 1:
             made.append((f"{_title(storage, step)} (", _ratio(cell, ratio), ")"))
     return made
 

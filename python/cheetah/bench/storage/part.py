@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cheetah.bench import results
-from cheetah.bench.figure import Figure, drowned
+from cheetah.bench.figure import Figure, overlap
 from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.settings import Settings
 from cheetah.bench.storage.steps import Step, described
@@ -70,10 +70,10 @@ def _of_figures(figures: Sequence[Figure]) -> Iterator[str]:
     for figure in figures:
         base = figure.samples.get(figure.baseline or "")
         for name, values in figure.samples.items():
-            if base and name != figure.baseline and len(base) > 1 and len(values) > 1 and drowned(values, base):
+            if base and name != figure.baseline and len(base) > 1 and len(values) > 1 and overlap(values, base):
                 yield (
-                    f"{figure.what}: the spread drowns the difference between {name} ({_spread(values)}) and "
-                    f"{figure.baseline} ({_spread(base)} {figure.unit})"
+                    f"{figure.what}: the difference between {name} ({_spread(values)}) and {figure.baseline} "
+                    f"({_spread(base)} {figure.unit}) may be chance"
                 )
 
 
