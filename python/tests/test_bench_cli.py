@@ -110,6 +110,16 @@ def test_results_are_not_put_among_evidence(
     assert pretended.measured == ["node"]
 
 
+def test_an_unknown_part_is_refused_before_evidence_is_looked_for(
+    pretended: Pretended, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "case.raw.custody").touch()
+    assert main(["foo", "--out", str(tmp_path / "out")]) == 2
+    assert "there is no part 'foo'; there are storage, compare, report, node" in capsys.readouterr().err
+    assert main(["trasnfer", "--out", str(tmp_path / "out")]) == 2
+    assert "a similar part exists: 'transfer'" in capsys.readouterr().err
+
+
 def test_all_that_is_interrupted_keeps_what_it_has(pretended: Pretended, tmp_path: Path) -> None:
     pretended.problems = {"node": KeyboardInterrupt()}
     assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 1

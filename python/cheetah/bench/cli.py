@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from cheetah import options
 from cheetah.bench import checkout, compare, machine, results, verbs
 from cheetah.bench.checkout import Checkout, Choice
 from cheetah.bench.failure import BenchError, Misuse, Refused
@@ -19,16 +20,10 @@ from cheetah.bench.storage.settings import Settings
 from cheetah.page.visible import plain
 
 OUT = "cheetah-bench"
-LINE_CHARS_MAX = 4000
 ALL = "--all"
 DEFAULT_TARGETS = (".", "ram:stripe:64KiB@local:3")
-_USAGE = """cheetah bench storage TARGET… [OPTIONS]     which storage makes forensic work fast
-       cheetah bench PART [OPTIONS]                a part of a checkout: node, drive, transfer, triage, probe, …
-       cheetah bench --all [TARGET…] [OPTIONS]     storage and every part, in one report
-       cheetah bench compare A.json B.json         two runs beside each other
-       cheetah bench report DIR                    renders the report of a run again
-
-`cheetah bench storage --help` and the like say more."""
+PACKAGE = "cheetah.bench"
+VERBS = ("storage", "compare", "report")
 _STORAGE: Part = {"part": "storage", "title": "Storage"}
 _SOURCES: Part = {"part": "sources", "title": "What is measured with a checkout"}
 
@@ -45,15 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         return _complain(str(error), REFUSED, as_json)
     except (BenchError, OSError) as error:
-        return _complain(str(error), FAILED, as_json)
+        return _complain(options.sentence(error), FAILED, as_json)
     except KeyboardInterrupt:
-        return _complain("interrupted; everything it had started is ended", FAILED, as_json)
+        return _complain("interrupted; all that the run had started has been stopped", FAILED, as_json)
 
 
 def _do(words: list[str]) -> int:
     first = words[0] if words else ""
     if first in ("-h", "--help"):
-        print(f"usage: {_USAGE}")
+        print(options.page(PACKAGE), end="")
         return 0
     if ALL in words:
         return _all([word for word in words if word != ALL])
@@ -64,7 +59,7 @@ def _do(words: list[str]) -> int:
     if first == "report":
         return _report(words[1:])
     if not first or first.startswith("-"):
-        raise Misuse(f"say what to measure\nusage: {_USAGE}")
+        raise Misuse(f"name what to measure, for instance storage and a target\n\n{options.usage(PACKAGE)}")
     return _part(first, words[1:])
 
 
@@ -79,44 +74,49 @@ def _storage(words: list[str]) -> int:
 def _part(name: str, words: list[str]) -> int:
     from cheetah.bench.storage import safety
 
-    parser = _parser(f"cheetah bench {name}", "A part of the project's own benchmark, measured in a checkout of it.")
+    parser = _parser(f"cheetah bench {name}")
     _add_part_options(parser)
-    parser.add_argument("--beside-evidence", action="store_true", help="put the results into a folder with evidence")
-    options, rest = parser.parse_known_args(words)
-    if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}; targets are for `cheetah bench storage`")
-    safety.check_out(Settings((), "", options.out, beside_evidence=options.beside_evidence))
-    measuring = Checkout(checkout.find(options.sources))
+    parser.add_argument("--beside-evidence", action="store_true")
+    given = parser.parse(words)
+    measuring = Checkout(checkout.find(given.sources))
+    part = _known(name, measuring)
+    safety.check_out(Settings((), "", given.out, beside_evidence=given.beside_evidence))
+    gathered = Gathered(given.out, ["cheetah", "bench", name, *words], _machine())
+    with _kept(gathered):
+        _measure_part(gathered, measuring, part, _choice(given))
+    return gathered.finish(given.json)
+
+
+def _known(name: str, measuring: Checkout) -> Part:
+    """Returns the part of that name. Misuse where there is none."""
     parts = measuring.parts()
     part = parts.get(checkout.NAMES.get(name, name))
     if part is None:
-        known = ", ".join([*parts, *checkout.NAMES])
-        raise Misuse(f"there is no part {name} in {measuring.root}; there are storage, {known}")
-    gathered = Gathered(options.out, ["cheetah", "bench", name, *words], _machine())
-    with _kept(gathered):
-        _measure_part(gathered, measuring, part, _choice(options))
-    return gathered.finish(options.json)
+        known = [*VERBS, *parts, *checkout.NAMES]
+        tip = options.similar("part", name, known) or f"there are {', '.join(dict.fromkeys(known))}"
+        raise Misuse(f"there is no part '{name}'; {tip}")
+    return part
 
 
 def _all(words: list[str]) -> int:
     from cheetah.bench.storage import safety
 
-    parser = _parser("cheetah bench --all", "Storage and every part, in one report; options of storage go to storage.")
+    parser = _parser("cheetah bench --all")
     _add_part_options(parser)
-    options, rest = parser.parse_known_args(words)
-    flags = [f"--{name}" for name in ("quick", "full", "json") if getattr(options, name)]
-    if options.rounds and not any(word.startswith("--repetitions") for word in rest):
-        flags += ["--repetitions", str(options.rounds)]
-    settings = _storage_settings([*rest, "--out", str(options.out), *flags], DEFAULT_TARGETS)
+    given, rest = parser.parse_known(words)
+    flags = [f"--{name}" for name in ("quick", "full", "json") if getattr(given, name)]
+    if given.rounds and not any(word.startswith("--repetitions") for word in rest):
+        flags += ["--repetitions", str(given.rounds)]
+    settings = _storage_settings([*rest, "--out", str(given.out), *flags], DEFAULT_TARGETS)
     safety.check_out(settings)
-    gathered = Gathered(options.out, ["cheetah", "bench", ALL, *words], _machine())
+    gathered = Gathered(given.out, ["cheetah", "bench", ALL, *words], _machine())
     with _kept(gathered):
         try:
             _measure_storage(gathered, settings)
         except (BenchError, OSError) as error:
             gathered.failed(_STORAGE, str(error), REFUSED if isinstance(error, Refused) else FAILED)
-        _measure_parts(gathered, options)
-    return gathered.finish(options.json)
+        _measure_parts(gathered, given)
+    return gathered.finish(given.json)
 
 
 def _storage_settings(words: list[str], default_targets: Sequence[str] = ()) -> Settings:
@@ -148,10 +148,10 @@ def _measure_storage(gathered: Gathered, settings: Settings) -> None:
         raise KeyboardInterrupt
 
 
-def _measure_parts(gathered: Gathered, options: argparse.Namespace) -> None:
+def _measure_parts(gathered: Gathered, given: argparse.Namespace) -> None:
     """Every part but storage, which has been measured; one that fails does not keep the others from being."""
     try:
-        measuring = Checkout(checkout.find(options.sources))
+        measuring = Checkout(checkout.find(given.sources))
         parts = [part for part in measuring.parts().values() if part["part"] != _STORAGE["part"]]
     except BenchError as error:
         gathered.failed(_SOURCES, str(error))
@@ -159,7 +159,7 @@ def _measure_parts(gathered: Gathered, options: argparse.Namespace) -> None:
     gathered.forget(_SOURCES["part"])
     for index, part in enumerate(parts):
         try:
-            _measure_part(gathered, measuring, part, _choice(options))
+            _measure_part(gathered, measuring, part, _choice(given))
         except KeyboardInterrupt:
             for later in parts[index + 1 :]:
                 gathered.failed(later, "interrupted before it was its turn")
@@ -189,53 +189,51 @@ def _kept(gathered: Gathered) -> Iterator[None]:
 
 
 def _compare(words: list[str]) -> int:
-    parser = _parser("cheetah bench compare", "Two runs beside each other: what became faster, what slower.")
-    parser.add_argument("a", metavar="A.json", type=Path, help="a results.json, or the folder of a run")
-    parser.add_argument("b", metavar="B.json", type=Path, help="the one that is held against it")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    options = parser.parse_args(words)
-    found = compare.compare(results.read(options.a), results.read(options.b))
-    if options.json:
-        print(json.dumps({"a": str(options.a), "b": str(options.b), **found.to_json()}))
+    parser = _parser("cheetah bench compare")
+    parser.add_argument("a", metavar="A.json", type=Path)
+    parser.add_argument("b", metavar="B.json", type=Path)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse(words)
+    found = compare.compare(results.read(given.a), results.read(given.b))
+    if given.json:
+        print(json.dumps({"a": str(given.a), "b": str(given.b), **found.to_json()}))
     else:
         from cheetah.bench import table
 
-        print(f"A  {options.a}\nB  {options.b}\n")
+        print(f"A  {plain(str(given.a))}\nB  {plain(str(given.b))}\n")
         table.draw([found.sheet()])
     return 0
 
 
 def _report(words: list[str]) -> int:
-    parser = _parser("cheetah bench report", "Renders report.html and results.csv of a run again.")
-    parser.add_argument("out", metavar="DIR", type=Path, help="the folder of the run")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    options = parser.parse_args(words)
-    found = results.read(options.out)
-    out = options.out if options.out.is_dir() else options.out.parent
+    parser = _parser("cheetah bench report")
+    parser.add_argument("out", metavar="DIR", type=Path)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse(words)
+    found = results.read(given.out)
+    out = given.out if given.out.is_dir() else given.out.parent
     results.write_csv(out, found)
     path = render(found, out)
-    print(json.dumps({"report": str(path)}) if options.json else path)
+    print(json.dumps({"report": str(path)}) if given.json else path)
     return 0
 
 
-def _parser(name: str, about: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(prog=name, description=about, allow_abbrev=False)
+def _parser(name: str) -> options.Parser:
+    return options.Parser(PACKAGE, name)
 
 
-def _add_part_options(parser: argparse.ArgumentParser) -> None:
+def _add_part_options(parser: options.Parser) -> None:
     extent = parser.add_mutually_exclusive_group()
-    extent.add_argument("--quick", action="store_true", help="short and small: shows that it works, not how fast")
-    extent.add_argument("--full", action="store_true", help="every cell of what is otherwise a selection: hours")
-    parser.add_argument("--rounds", metavar="N", type=_count, help="times each is measured (5; quick 3)")
-    parser.add_argument("--sources", metavar="DIR", type=Path, help="the checkout of Cheetah to measure with")
-    parser.add_argument(
-        "--out", metavar="DIR", type=_folder, default=_folder(OUT), help=f"folder for the results ({OUT})"
-    )
-    parser.add_argument("--json", action="store_true", help="the end as JSON")
+    extent.add_argument("--quick", action="store_true")
+    extent.add_argument("--full", action="store_true")
+    parser.add_argument("--rounds", metavar="N", type=_count)
+    parser.add_argument("--sources", metavar="DIR", type=Path)
+    parser.add_argument("--out", metavar="DIR", type=_folder, default=_folder(OUT))
+    parser.add_argument("--json", action="store_true")
 
 
-def _choice(options: argparse.Namespace) -> Choice:
-    return Choice(quick=options.quick, full=options.full, rounds=options.rounds)
+def _choice(given: argparse.Namespace) -> Choice:
+    return Choice(quick=given.quick, full=given.full, rounds=given.rounds)
 
 
 def _folder(text: str) -> Path:
@@ -244,7 +242,7 @@ def _folder(text: str) -> Path:
 
 def _count(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 1000:
-        raise argparse.ArgumentTypeError(f"{text} is no number of rounds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds: write 1 to 1000")
     return int(text)
 
 
@@ -261,9 +259,7 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 
 def _complain(sentence: str, code: int, as_json: bool) -> int:
-    for line in f"error: {sentence}".splitlines():
-        text = line.strip(" ")
-        print(" " * line.index(text) + plain(text, LINE_CHARS_MAX), file=sys.stderr)
+    options.complain(sentence)
     if as_json:
-        print(json.dumps({"error": sentence, "exit_code": code}))
+        options.answer(sentence, code)
     return code

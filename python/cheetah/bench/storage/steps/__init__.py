@@ -1,5 +1,6 @@
 """The steps, in the order in which an examiner takes them."""
 
+from cheetah import options
 from cheetah.bench.failure import Misuse
 from cheetah.bench.storage.settings import Settings
 from cheetah.bench.storage.steps.carving import carvers
@@ -26,8 +27,9 @@ def steps(settings: Settings) -> list[Step]:
         return every
     for wanted in settings.steps:
         if not any(_is(step, wanted) for step in every):
-            known = ", ".join(dict.fromkeys(step.key.partition("/")[0] for step in every))
-            raise Misuse(f"there is no step {wanted}; there are {known}")
+            known = list(dict.fromkeys(step.key.partition("/")[0] for step in every))
+            tip = options.similar("step", wanted, known) or f"there are {', '.join(known)}"
+            raise Misuse(f"there is no step '{wanted}'; {tip}")
     chosen = {step.key for step in every if any(_is(step, wanted) for wanted in settings.steps)}
     for step in reversed(every):
         if step.key in chosen:

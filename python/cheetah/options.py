@@ -1,0 +1,103 @@
+"""Command-line parsing with the errors of Cheetah's other verbs: one sentence, a suggestion, the usage."""
+
+import argparse
+import difflib
+import importlib.resources
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from cheetah.page.visible import plain
+
+MISUSED = 2
+LINE_CHARS_MAX = 4000
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help is the page `help.txt` of a package, which the Rust command line prints as well.
+
+    An unknown option is refused with the most similar known one. Options cannot be abbreviated: a script must not
+    change its meaning when an option is added.
+    """
+
+    def __init__(self, package: str, prog: str):
+        super().__init__(prog=prog, allow_abbrev=False)
+        self._package = package
+        self._as_json = False
+
+    def format_help(self) -> str:
+        """Returns the help page."""
+        return page(self._package)
+
+    def format_usage(self) -> str:
+        """Returns the page's first paragraph."""
+        return usage(self._package)
+
+    def parse(self, words: Sequence[str], intermixed: bool = False) -> argparse.Namespace:
+        """Parses a command line; ends the process with exit code 2 where it makes no sense. `intermixed`: positional
+        arguments may stand between options."""
+        given, unknown = self.parse_known(words, intermixed)
+        if unknown:
+            self.unexpected(unknown[0])
+        return given
+
+    def parse_known(self, words: Sequence[str], intermixed: bool = False) -> tuple[argparse.Namespace, list[str]]:
+        """Does the same, and returns the arguments that are not this parser's."""
+        self._as_json = "--json" in words
+        return self.parse_known_intermixed_args(words) if intermixed else self.parse_known_args(words)
+
+    def unexpected(self, argument: str) -> NoReturn:
+        """Refuses an argument, and suggests a known option that is similar."""
+        name = argument.partition("=")[0]
+        known = [option for action in self._actions for option in action.option_strings]
+        tip = similar("argument", name, known) if name.startswith("-") else ""
+        self._refuse(f"unexpected argument '{argument}' found", tip)
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with exit code 2 and argparse's sentence."""
+        self._refuse(message.removeprefix("argument "))
+
+    def _refuse(self, sentence: str, tip: str = "") -> NoReturn:
+        more = f"\n\n  tip: {tip}" if tip else ""
+        complain(f"{sentence}{more}\n\n{self.format_usage()}\nFor more information, try '--help'.")
+        if self._as_json:
+            answer(f"{sentence}; {tip}" if tip else sentence, MISUSED)
+        sys.exit(MISUSED)
+
+
+def similar(what: str, wrong: str, known: Iterable[str]) -> str:
+    """Returns "a similar WHAT exists: 'NAME'" for the known name most like `wrong`, or an empty string."""
+    found = difflib.get_close_matches(wrong, known, 1)
+    return f"a similar {what} exists: '{found[0]}'" if found else ""
+
+
+def page(package: str) -> str:
+    """Returns the help page of a package."""
+    return importlib.resources.files(package).joinpath("help.txt").read_text(encoding="utf-8")
+
+
+def usage(package: str) -> str:
+    """Returns the first paragraph of a help page."""
+    return page(package).partition("\n\n")[0] + "\n"
+
+
+def sentence(error: Exception) -> str:
+    """Returns what went wrong, without the errno that Python puts before it."""
+    if isinstance(error, OSError) and error.strerror and not hasattr(error, "exit_code"):
+        return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+def complain(text: str) -> None:
+    """Prints an error to stderr. Control characters are shown as codes: a path, an export's name or a tool's message may
+    come from the evidence."""
+    for line in f"error: {text}".splitlines():
+        body = line.lstrip(" ")
+        print(" " * (len(line) - len(body)) + plain(body, LINE_CHARS_MAX), file=sys.stderr)
+
+
+def answer(text: str, code: int) -> None:
+    """Prints an error to stdout, as JSON."""
+    print(json.dumps({"error": text, "exit_code": code}))
