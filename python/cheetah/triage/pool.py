@@ -238,7 +238,7 @@ def _work(pipe: Connection, reads: Any, uri: str, settings: Settings, do: Doer) 
 
 def attempt(task: Task, worker: Any) -> Result:
     """Does a task; what goes wrong in it is a problem of the result and not the end of the worker."""
-    from cheetah.triage.worker import perform
+    from cheetah.triage.perform import perform
 
     try:
         return perform(task, worker)

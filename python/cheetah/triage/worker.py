@@ -1,4 +1,4 @@
-"""What a worker process keeps between its tasks, and the one function that does a task."""
+"""The state that a worker process keeps between its tasks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import pytsk3
 
 from cheetah.triage.image import Image, Source
 from cheetah.triage.settings import Settings
-from cheetah.triage.task import Problem, Result, Task, Volume
+from cheetah.triage.task import Volume
 
 
 class Worker:
@@ -59,39 +59,6 @@ class Worker:
         self._file_systems.clear()
         self._images.clear()
         self.source.close()
-
-
-def perform(task: Task, worker: Worker) -> Result:
-    """Does a task. What cannot be read is in the result; an exception is a fault of ours, or of the worker's
-    machine."""
-    worker.begin()
-    match task.stage:
-        case "volumes":
-            from cheetah.triage import volumes
-
-            result = volumes.find(worker)
-        case "glimpse":
-            from cheetah.triage import glimpse
-
-            result = glimpse.look(worker, task)
-        case "listing":
-            from cheetah.triage import walk
-
-            result = walk.listing(worker, task)
-        case "content":
-            from cheetah.triage import content
-
-            result = content.analyse(worker, task.entries())
-        case "unallocated":
-            from cheetah.triage import unallocated
-
-            start, length = task.what
-            result = unallocated.scan(worker, task.volume, start, length)
-    if task.stage in ("volumes", "listing"):
-        for offset, length, why in worker.take_unreadable():
-            result.problems.append(Problem(task.stage, f"could not be read: {why}", task.volume, None, offset, length))
-    result.gone = worker.has_lost_its_source()
-    return result
 
 
 def open_source(uri: str) -> Source:
