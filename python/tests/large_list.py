@@ -8,7 +8,7 @@ import sys
 import numpy as np
 from triage_many import Memory
 
-from cheetah.triage import hashset, hashtext
+from cheetah.triage.content import hashset, hashtext
 
 # What is in memory at a time is less than it is otherwise, as the list is.
 hashtext._CHUNK_BYTES = hashset._PIECE_BYTES = 1 << 20

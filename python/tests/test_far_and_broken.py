@@ -14,8 +14,8 @@ from triage_images import made as made
 from triage_listing import Listed, by_fls
 
 import cheetah
-from cheetah.triage import run
-from cheetah.triage.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub import run
+from cheetah.triage.hub.run import DONE, EVIDENCE, Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
 

@@ -15,8 +15,8 @@ from browser import rendered
 from triage_hands import Alone
 from triage_listing import by_fls
 
-from cheetah.triage import run
-from cheetah.triage.run import DONE, Run
+from cheetah.triage.hub import run
+from cheetah.triage.hub.run import DONE, Run
 from cheetah.triage.settings import Settings
 
 Row = dict[str, Any]

@@ -15,8 +15,8 @@ import triage_images
 from conftest import PATIENCE_S
 from triage_listing import by_fls
 
-from cheetah.triage import hub
-from cheetah.triage.run import DONE, Run
+from cheetah.triage.hub import shared_source
+from cheetah.triage.hub.run import DONE, Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
 
@@ -64,7 +64,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     """A scheduler, without workers yet."""
     pytest.importorskip("distributed")
     for limit in ("CONNECT_S", "WORKERS_S"):
-        monkeypatch.setattr(f"cheetah.triage.cluster.{limit}", PATIENCE_S)
+        monkeypatch.setattr(f"cheetah.triage.workers.cluster.{limit}", PATIENCE_S)
     folder = tmp_path / "cluster"
     folder.mkdir()
     made = Cluster(folder)
@@ -93,7 +93,7 @@ def test_a_cluster_finds_what_one_machine_finds_and_may_lose_a_worker(cluster: C
 
 def test_a_scheduler_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("cheetah.triage.cluster.CONNECT_S", 1)
+    monkeypatch.setattr("cheetah.triage.workers.cluster.CONNECT_S", 1)
     image = tmp_path / "image.raw"
     image.write_bytes(os.urandom(1 << 16))
     with pytest.raises(OSError, match="no Dask scheduler answers at tcp://127.0.0.1:1"):
@@ -106,13 +106,13 @@ def test_a_worker_that_has_another_source_at_the_same_place_is_refused(
     image = tmp_path / "image.raw"
     image.write_bytes(os.urandom(1 << 16))
     cluster.worker()
-    identity = hub.identity
+    identity = shared_source.identity
 
     def other(uri: str, name: str) -> dict[str, Any]:
         found = identity(uri, name)
         return {**found, "samples": [*found["samples"][:-1], "another"]}
 
-    monkeypatch.setattr(hub, "identity", other)
+    monkeypatch.setattr(shared_source, "identity", other)
     with pytest.raises(OSError, match="has another source than where this began"):
         Run(Settings(str(image), str(tmp_path / "out"), scheduler=cluster.address), lambda event: None).go()
 
@@ -123,7 +123,7 @@ def test_lists_and_versions_have_to_be_the_same_everywhere(tmp_path: Path) -> No
     image.write_bytes(bytes(1 << 16))
     words.write_text("one\n")
     settings = Settings(str(image), str(tmp_path / "out"), keywords=(str(words),))
-    from cheetah.triage.cluster import Terms
+    from cheetah.triage.workers.cluster import Terms
 
     terms = Terms.of(str(image), settings)
     assert terms.different(Terms.of(str(image), settings)) is None

@@ -11,7 +11,8 @@ import yara_x
 from conftest import MIB, noise, program, run
 from triage_worker import Raw, entries, fat, icat, worker
 
-from cheetah.triage import content, pieces, unallocated
+from cheetah.triage.content import analysis, unallocated
+from cheetah.triage.reading import salvage
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Entry, Result
 
@@ -26,7 +27,7 @@ def rows(result: Result) -> dict[int, dict[str, Any]]:
 def test_hashes_are_those_of_icat_and_rows_come_in_the_order_of_the_batch(ntfs: Path, ext4: Path) -> None:
     for image, fs in ((ntfs, "ntfs"), (ext4, "ext4")):
         batch = [one for one in entries(image).values() if "$BadClus" not in one.path]
-        result = content.analyse(worker(image, fs), batch)
+        result = analysis.analyse(worker(image, fs), batch)
         assert result.rows is not None and result.rows.column("row").to_pylist() == [one.row for one in batch]
         assert not result.problems
         found = rows(result)
@@ -46,7 +47,7 @@ def test_every_file_of_a_real_ntfs_volume_has_the_hash_that_icat_gives(
     if not run(program("fls"), image):
         pytest.skip("needs an image with one file system")
     batch = [one for one in entries(image).values() if "$BadClus" not in one.path]
-    for row in rows(content.analyse(worker(image, "ntfs"), batch)).values():
+    for row in rows(analysis.analyse(worker(image, "ntfs"), batch)).values():
         entry = next(one for one in batch if one.row == row["row"])
         if row["sha256"] is not None:
             assert row["sha256"] == hashlib.sha256(icat(image, entry)).hexdigest(), entry.path
@@ -65,7 +66,7 @@ def test_a_stream_beside_the_file_is_read_for_itself(tmp_path: Path) -> None:
     run(program("ntfscp"), "-f", "-q", "-N", "payload", image, tmp_path / "hidden.exe", "host.txt")
     found = entries(image)
     batch = [found["/host.txt"], found["/host.txt:payload"]]
-    host, stream = rows(content.analyse(worker(image, "ntfs"), batch)).values()
+    host, stream = rows(analysis.analyse(worker(image, "ntfs"), batch)).values()
     assert (host["type"], stream["type"]) == ("text", "pe")
     assert stream["md5"] == hashlib.md5((tmp_path / "hidden.exe").read_bytes()).hexdigest()
 
@@ -85,7 +86,7 @@ def stick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_deleted_file_is_hashed_as_long_as_nobody_else_owns_its_clusters(stick: Path) -> None:
     found = entries(stick)
     gone = next(one for path, one in found.items() if path.endswith("ONE.JPG"))
-    (row,) = rows(content.analyse(worker(stick, "fat16"), [gone])).values()
+    (row,) = rows(analysis.analyse(worker(stick, "fat16"), [gone])).values()
     assert row["sha1"] == hashlib.sha1(JPEG + b"gone").hexdigest()
     assert "deleted" in row["why"] and row["type"] == "jpeg"
 
@@ -98,16 +99,16 @@ def test_a_deleted_file_whose_clusters_have_a_new_owner_has_no_hash(stick: Path,
     (tmp_path / "NEW.BIN").write_bytes(noise(200_000, 9))
     # mtools fills what is free from the front, once it is told nothing of where it stopped.
     run(program("mcopy"), "-i", image, tmp_path / "NEW.BIN", "::NEW.BIN")
-    tools = content.Tools.of(worker(image, "fat16"))
+    tools = analysis.Tools.of(worker(image, "fat16"))
     taken = [one for one in deleted if _in_use(tools, image, one)]
     if not taken:
         pytest.skip("mtools wrote elsewhere")
-    for row in rows(content.analyse(worker(image, "fat16"), taken)).values():
+    for row in rows(analysis.analyse(worker(image, "fat16"), taken)).values():
         assert (row["read_state"], row["sha1"], row["type"]) == ("skipped", None, None)
         assert "belong to other files now" in row["why"]
 
 
-def _in_use(tools: content.Tools, image: Path, entry: Entry) -> int:
+def _in_use(tools: analysis.Tools, image: Path, entry: Entry) -> int:
     where = image.read_bytes().find(JPEG)
     assert where > 0
     words = run(program("istat"), image, entry.address).partition("Sectors:")[2].split()
@@ -136,7 +137,7 @@ def test_a_deleted_file_of_which_nobody_can_tell_yet_whose_clusters_it_has_is_no
     gone = next(one for path, one in found.items() if path.endswith("ONE.JPG"))
     source = NoTable(stick)
     one = worker(stick, "fat16", source)
-    result = content.analyse(one, [gone, found["/KEPT.JPG"]])
+    result = analysis.analyse(one, [gone, found["/KEPT.JPG"]])
     lost, kept = rows(result).values()
     assert (lost["read_state"], lost["sha256"], lost["type"]) == ("unreadable", None, None)
     assert lost["why"].endswith("could not be read: the disk is busy")
@@ -144,7 +145,7 @@ def test_a_deleted_file_of_which_nobody_can_tell_yet_whose_clusters_it_has_is_no
     assert (problem.path, problem.sentence) == (gone.path, lost["why"]) and problem.offset in TABLE
     assert kept["read_state"] == "whole"
     source.fails = False
-    result = content.analyse(one, [gone])
+    result = analysis.analyse(one, [gone])
     (row,) = rows(result).values()
     assert row["sha1"] == hashlib.sha1(JPEG + b"gone").hexdigest() and not result.problems
 
@@ -153,7 +154,7 @@ def test_what_cannot_be_read_is_said_and_never_hashed(stick: Path) -> None:
     found = entries(stick)
     where = stick.read_bytes().find(JPEG)
     source = Raw(stick, (where + 19_968, where + 20_480))
-    result = content.analyse(worker(stick, "fat16", source), [found["/KEPT.JPG"], found["/LIAR.TXT"]])
+    result = analysis.analyse(worker(stick, "fat16", source), [found["/KEPT.JPG"], found["/LIAR.TXT"]])
     lost, other = rows(result).values()
     assert lost["read_state"] == "partial" and lost["sha256"] is None and lost["md5"] is None
     assert "the disk has a bad sector" in lost["why"]
@@ -168,7 +169,7 @@ def test_a_file_beside_a_bad_sector_is_whole(tmp_path: Path) -> None:
     where = image.read_bytes().find(noise(20_000, 2))
     source = Raw(image, (where + 5000, where + 5512))
     found = entries(image)
-    result = content.analyse(worker(image, "fat16", source), [found["/A.BIN"], found["/B.BIN"], found["/C.BIN"]])
+    result = analysis.analyse(worker(image, "fat16", source), [found["/A.BIN"], found["/B.BIN"], found["/C.BIN"]])
     before, lost, behind = rows(result).values()
     assert before["sha1"] == hashlib.sha1(noise(20_000, 1)).hexdigest()
     assert behind["sha1"] == hashlib.sha1(noise(20_000, 3)).hexdigest()
@@ -185,18 +186,18 @@ def test_the_readable_rest_of_a_damaged_file_is_searched(tmp_path: Path) -> None
     keywords = tmp_path / "words.txt"
     keywords.write_text("hering\n")
     source = Raw(image, (where + MIB, where + MIB + 512))
-    result = content.analyse(worker(image, "fat16", source, keywords=(str(keywords),)), [entries(image)["/BIG.BIN"]])
+    result = analysis.analyse(worker(image, "fat16", source, keywords=(str(keywords),)), [entries(image)["/BIG.BIN"]])
     (row,) = rows(result).values()
     assert (row["read_state"], row["hits"], row["md5"]) == ("partial", 2, None)
-    assert row["bytes_read"] == 3 * MIB - pieces.LEAST_BYTES
-    assert f"{pieces.LEAST_BYTES} of its {3 * MIB} bytes could not be read" in row["why"]
+    assert row["bytes_read"] == 3 * MIB - salvage.LEAST_BYTES
+    assert f"{salvage.LEAST_BYTES} of its {3 * MIB} bytes could not be read" in row["why"]
     (finding,) = [one for one in result.findings if one.kind == "keyword"]
     assert finding.offset == 105 and "2 matches" in finding.detail
 
 
 def test_of_a_file_above_the_limit_only_the_beginning_is_read(tmp_path: Path) -> None:
     image = fat(tmp_path / "large.raw", {"LARGE.JPG": JPEG + bytes(2 * MIB)})
-    result = content.analyse(worker(image, "fat16", max_file=2 * MIB), [entries(image)["/LARGE.JPG"]])
+    result = analysis.analyse(worker(image, "fat16", max_file=2 * MIB), [entries(image)["/LARGE.JPG"]])
     (row,) = rows(result).values()
     assert (row["read_state"], row["type"], row["sha1"], row["bytes_read"]) == (
         "partial",
@@ -216,7 +217,7 @@ def test_a_file_that_lies_and_one_that_is_wanted_are_findings_and_a_known_one_is
     batch = [found["/LIAR.TXT"], gone]
     wanted.write_text(hashlib.md5(JPEG + b"gone").hexdigest() + "\n")
     lists: dict[str, Any] = {"wanted": (str(wanted),), "hashes": ("sha256",)}
-    result = content.analyse(worker(stick, "fat16", **lists), batch)
+    result = analysis.analyse(worker(stick, "fat16", **lists), batch)
     liar, deleted = rows(result).values()
     assert liar["type_mismatch"] and not deleted["type_mismatch"]
     assert (liar["wanted"], deleted["wanted"]) == (None, "wanted.txt")
@@ -225,7 +226,7 @@ def test_a_file_that_lies_and_one_that_is_wanted_are_findings_and_a_known_one_is
     assert max(result.findings, key=lambda one: one.score).kind == "wanted-hash"
 
     known.write_text(hashlib.sha1(JPEG).hexdigest() + "\n")
-    result = content.analyse(worker(stick, "fat16", known=(str(known),)), batch)
+    result = analysis.analyse(worker(stick, "fat16", known=(str(known),)), batch)
     liar, _ = rows(result).values()
     assert liar["known"] and not liar["type_mismatch"] and not result.findings
 
@@ -240,7 +241,7 @@ def test_a_list_or_a_rule_that_is_no_good_is_an_error_before_anything_is_read(tm
     (tmp_path / "rule").write_text("rule {")
     for option, name in (("known", "list"), ("wanted", "list"), ("yara", "rule")):
         with pytest.raises(ValueError, match=r"list, line 1: |rule: these YARA rules"):
-            content.prepare(dataclasses.replace(Settings(source="", out=""), **{option: (str(tmp_path / name),)}))
+            analysis.prepare(dataclasses.replace(Settings(source="", out=""), **{option: (str(tmp_path / name),)}))
 
 
 class _Endless:
@@ -260,10 +261,10 @@ def test_where_a_rule_takes_too_long_keywords_are_found_and_it_is_said_and_tried
     (tmp_path / "endless.yar").write_text("rule Endless { condition: true }")
     lists = {"keywords": (str(tmp_path / "words"),), "yara": (str(tmp_path / "endless.yar"),)}
     one = worker(stick, "fat16", **lists)
-    engine = content.Tools.of(one).engine
+    engine = analysis.Tools.of(one).engine
     assert engine is not None
     engine._scanner = _Endless()
-    result = content.analyse(one, [entries(stick)["/KEPT.JPG"]])
+    result = analysis.analyse(one, [entries(stick)["/KEPT.JPG"]])
     (row,) = rows(result).values()
     assert (row["read_state"], row["hits"]) == ("whole", 1) and "YARA rules were not tried to the end" in row["why"]
     (problem,) = result.problems
@@ -285,7 +286,7 @@ def test_what_says_where_a_file_is_and_cannot_be_read_is_that_files_problem_and_
     blocks = run(program("debugfs"), "-R", "stat /large", image)
     where = int(blocks.partition("(DIND):")[2].partition(",")[0]) * 1024
     one = worker(image, "ext2", Raw(image, (where, where + 1024)))
-    result = content.analyse(one, [found["/large"], found["/last"]])
+    result = analysis.analyse(one, [found["/large"], found["/last"]])
     large, last = rows(result).values()
     assert (large["read_state"], large["sha256"]) == ("unreadable", None)
     assert large["why"] == "its metadata could not be read: the disk has a bad sector"
@@ -327,13 +328,13 @@ def test_a_file_with_several_names_is_read_once_and_judged_by_each(linked: Path)
     names = [one for one in names if not one.path.startswith("/$")]
     apart = {}
     for one in names:
-        alone = content.analyse(worker(linked, "ext4"), [one])
+        alone = analysis.analyse(worker(linked, "ext4"), [one])
         apart.update(rows(alone))
-    assert rows(content.analyse(worker(linked, "ext4"), names)) == apart
+    assert rows(analysis.analyse(worker(linked, "ext4"), names)) == apart
     names = [one for one in names if one.path != "/other.jpg"]
     once, source = Counted(linked, place), Counted(linked, place)
-    content.analyse(worker(linked, "ext4", once), names[:1])
-    together = content.analyse(worker(linked, "ext4", source), names)
+    analysis.analyse(worker(linked, "ext4", once), names[:1])
+    together = analysis.analyse(worker(linked, "ext4", source), names)
     assert source.reads == once.reads > 0
     odd = {one.path: apart[one.row]["type_mismatch"] for one in names}
     assert odd["/a.txt"] and not odd["/picture.jpg"]
@@ -344,14 +345,14 @@ def test_a_file_with_several_names_is_read_once_and_judged_by_each(linked: Path)
 def test_rules_that_ask_for_names_are_asked_for_each(linked: Path, tmp_path: Path) -> None:
     (tmp_path / "names.yar").write_text('rule named { condition: filename == "copy" }')
     names = [one for one in entries(linked).values() if one.path in ("/picture.jpg", "/a.txt", "/copy")]
-    result = content.analyse(worker(linked, "ext4", yara=(str(tmp_path / "names.yar"),)), names)
+    result = analysis.analyse(worker(linked, "ext4", yara=(str(tmp_path / "names.yar"),)), names)
     assert [one.path for one in result.findings if one.kind == "yara"] == ["/copy"]
 
 
 def test_what_cannot_be_read_of_a_file_is_said_of_each_of_its_names(linked: Path) -> None:
     place = linked.read_bytes().find(JPEG[20_000:21_000])
     names = [one for one in entries(linked).values() if one.path in ("/picture.jpg", "/a.txt", "/other.jpg")]
-    result = content.analyse(worker(linked, "ext4", Raw(linked, (place, place + 512))), names)
+    result = analysis.analyse(worker(linked, "ext4", Raw(linked, (place, place + 512))), names)
     states = {one.path: rows(result)[one.row]["read_state"] for one in names}
     assert states == {"/picture.jpg": "partial", "/a.txt": "partial", "/other.jpg": "whole"}
     assert {one.path for one in result.problems} == {"/picture.jpg", "/a.txt"}

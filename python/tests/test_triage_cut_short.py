@@ -11,8 +11,8 @@ import triage_worker
 from conftest import MIB, noise
 from triage_hands import Alone
 
-from cheetah.triage import run
-from cheetah.triage.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub import run
+from cheetah.triage.hub.run import DONE, EVIDENCE, Run
 from cheetah.triage.settings import Settings
 
 

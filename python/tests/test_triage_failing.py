@@ -11,11 +11,12 @@ from triage_hands import Alone
 from triage_listing import Listed, by_fls
 
 import cheetah
-from cheetah.triage import hub, plan, run, worker
-from cheetah.triage.image import Source
-from cheetah.triage.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub import plan, run, shared_source
+from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.reading.image import Source
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
+from cheetah.triage.workers import worker
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_a_large_part_that_cannot_be_read_does_not_stop_the_run(
 ) -> None:
     open_source = failing(range(9 << 20, 16 << 20), [])
     monkeypatch.setattr(worker, "open_source", open_source)
-    monkeypatch.setattr(hub, "open_source", open_source)
+    monkeypatch.setattr(shared_source, "open_source", open_source)
     code, summary = Run(searching, lambda event: None).go()
     assert (code, summary["complete"]) == (EVIDENCE, True)
     lost = [one for one in summary["problems"] if one["stage"] == "unallocated"]
@@ -151,7 +152,7 @@ def test_a_source_that_is_gone_stops_the_run_and_all_is_searched_when_it_goes_on
     gone = [False]
     open_source = failing(range(24 << 20), [], lambda: gone[0])
     monkeypatch.setattr(worker, "open_source", open_source)
-    monkeypatch.setattr(hub, "open_source", open_source)
+    monkeypatch.setattr(shared_source, "open_source", open_source)
 
     def tell(event: Event) -> None:
         gone[0] = event.stage == "unallocated"
@@ -177,7 +178,7 @@ def test_what_could_not_be_read_does_not_keep_a_later_run_from_what_was_never_tr
     stages = [""]
     bad = range(9 << 20, 24 << 20)
     monkeypatch.setattr(worker, "open_source", failing(bad, tried, lambda: stages[-1] == "unallocated"))
-    monkeypatch.setattr(hub.Hub, "answers", lambda self: False)
+    monkeypatch.setattr(shared_source.Hub, "answers", lambda self: False)
     furthest = []
     for _ in range(2):
         assert Run(searching, lambda event: stages.append(event.stage)).go()[0] == EVIDENCE

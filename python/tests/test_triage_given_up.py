@@ -11,8 +11,9 @@ from conftest import run as program_run
 from triage_hands import Alone
 from triage_listing import by_fls
 
-from cheetah.triage import run, walk
-from cheetah.triage.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub import run
+from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.listing import walk
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Task
 

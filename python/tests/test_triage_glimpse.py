@@ -15,11 +15,12 @@ from conftest import MIB, noise, program, run
 from triage_hands import Alone
 from triage_worker import Raw, worker
 
-from cheetah.triage import glimpse, record, walk
-from cheetah.triage.run import DONE, Run
+from cheetah.triage.filesystem import mft_record
+from cheetah.triage.hub.run import DONE, Run
+from cheetah.triage.listing import mft_preview, walk
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event, Finding, Result, Task
-from cheetah.triage.worker import Worker
+from cheetah.triage.workers.worker import Worker
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +54,9 @@ def looker(image: Path, words: Path, source: Any = None) -> Worker:
 
 def looks(one: Worker) -> Iterator[Result]:
     """All tasks of a glimpse, as each hands on the next."""
-    tasks = [glimpse.first_task(0)]
+    tasks = [mft_preview.first_task(0)]
     while tasks:
-        result = glimpse.look(one, tasks.pop())
+        result = mft_preview.look(one, tasks.pop())
         tasks += result.tasks
         yield result
 
@@ -87,15 +88,15 @@ def test_a_path_is_told_as_far_as_it_is_known(words: Path, tmp_path: Path) -> No
 def test_a_task_hands_on_the_next_until_there_is_something(
     many: Path, words: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(glimpse, "FIRST_BYTES", 4096)
-    monkeypatch.setattr(glimpse, "TASK_BYTES_MAX", 16384)
-    monkeypatch.setattr(glimpse, "PIECE_BYTES", 2048)
+    monkeypatch.setattr(mft_preview, "FIRST_BYTES", 4096)
+    monkeypatch.setattr(mft_preview, "TASK_BYTES_MAX", 16384)
+    monkeypatch.setattr(mft_preview, "PIECE_BYTES", 2048)
     one = looker(many, words)
     results = list(looks(one))
     assert [len(result.findings) for result in results] == [0] * (len(results) - 1) + [1]
     assert len(results) > 3
     assert [result.findings[0] for result in results[-1:]] == listed(one)
-    monkeypatch.setattr(glimpse, "MFT_BYTES_MAX", 20_000)
+    monkeypatch.setattr(mft_preview, "MFT_BYTES_MAX", 20_000)
     assert not any(result.findings for result in looks(one))
 
 
@@ -127,7 +128,7 @@ class Flipped:
 def test_whatever_the_bytes_are_nothing_is_raised(many: Path, words: Path) -> None:
     whole = many.read_bytes()
     one = looker(many, words)
-    found = glimpse.find(one.source.pread, one.volumes[0])
+    found = mft_preview.find(one.source.pread, one.volumes[0])
     assert found is not None
     start = found.runs[0][0]
     chance = random.Random(42)
@@ -145,21 +146,21 @@ def test_whatever_the_bytes_are_nothing_is_raised(many: Path, words: Path) -> No
 
 def test_records_of_noise_are_none_or_make_no_trouble(many: Path, words: Path) -> None:
     one = looker(many, words)
-    mft = glimpse.find(one.source.pread, one.volumes[0])
+    mft = mft_preview.find(one.source.pread, one.volumes[0])
     assert mft is not None
     good = mft.read(64 * mft.record_bytes, mft.record_bytes)
     assert good[:4] == b"FILE"
     chance = random.Random(7)
     for length in range(0, len(good), 3):
-        record.parse(good[:length])
+        mft_record.parse(good[:length])
         damaged = bytearray(good)
         for _ in range(20):
             damaged[4 + chance.randrange(len(good) - 4)] = chance.choice((0, 1, 127, 128, 255))
-        parsed = record.parse(bytes(damaged))
-        for attribute in record.attributes(bytes(damaged)):
+        parsed = mft_record.parse(bytes(damaged))
+        for attribute in mft_record.attributes(bytes(damaged)):
             assert len(attribute.runs()) <= 4096 and attribute.size() >= 0 and len(attribute.content(100)) <= 100
         assert parsed is None or all(len(name.text) <= 255 for name in parsed.names)
-    assert record.parse(b"FILE") is None and record.parse(noise(1024, 1)) is None
+    assert mft_record.parse(b"FILE") is None and mft_record.parse(noise(1024, 1)) is None
 
 
 class GlimpseFirst(Alone):
@@ -178,7 +179,7 @@ def triage(image: Path, out: Path, words: Path, hands: Callable[..., Any] | None
     if hands is None:
         assert Run(settings, events.append).go()[0] == DONE
     else:
-        with mock.patch("cheetah.triage.run._hands", hands):
+        with mock.patch("cheetah.triage.hub.run._hands", hands):
             assert Run(settings, events.append).go()[0] == DONE
     return events
 
@@ -204,7 +205,7 @@ def test_what_goes_wrong_in_it_is_no_problem(
     def fail(worker: Worker, task: Task) -> Result:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(glimpse, "look", fail)
+    monkeypatch.setattr(mft_preview, "look", fail)
     events = triage(many, tmp_path / "out", words, GlimpseFirst)
     assert next(event for event in events if event.stage == "ranking").findings == 1
 
@@ -226,8 +227,8 @@ def test_a_single_worker_takes_no_glimpse(many: Path, words: Path, tmp_path: Pat
 def test_a_volume_cannot_send_it_elsewhere(many: Path, words: Path) -> None:
     one = looker(many, words)
     volume = one.volumes[0]
-    found = glimpse.find(one.source.pread, volume)
+    found = mft_preview.find(one.source.pread, volume)
     assert found is not None
     # The MFT would be behind the end of so short a volume.
     short = dataclasses.replace(volume, length=found.runs[0][0])
-    assert glimpse.find(one.source.pread, short) is None
+    assert mft_preview.find(one.source.pread, short) is None

@@ -13,7 +13,7 @@ from triage_images import made as made
 from triage_listing import Listed, at_random, by_fls
 
 import cheetah
-from cheetah.triage import walk
+from cheetah.triage.listing import walk
 
 
 @pytest.mark.parametrize("name", MADE)

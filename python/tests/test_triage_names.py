@@ -11,8 +11,9 @@ import triage_images
 from conftest import noise, program, run
 from triage_hands import Alone
 
-from cheetah.triage import names, scan, walk
-from cheetah.triage.run import DONE, FAILED, Run
+from cheetah.triage.content import scan
+from cheetah.triage.hub.run import DONE, FAILED, Run
+from cheetah.triage.listing import name_search, walk
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
 
@@ -76,7 +77,7 @@ def test_a_keyword_in_a_name_is_found_once(image: Path, words: Path, tmp_path: P
 def test_a_file_with_a_keyword_in_its_name_scores_more_and_is_read_first(
     image: Path, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cheetah.triage.plan.QUICK_FILES", 1)
+    monkeypatch.setattr("cheetah.triage.hub.plan.QUICK_FILES", 1)
     triage(image, tmp_path / "out", words, quick=True)
     rows = {row["path"]: row for row in pq.read_table(tmp_path / "out/files.parquet").to_pylist()}
     assert [path for path, row in rows.items() if row["read_state"] == "whole"] == ["/home/ann/Passwords.txt"]
@@ -106,7 +107,7 @@ def test_what_a_listing_found_that_is_of_no_use_does_not_count(
 ) -> None:
     undisturbed = triage(image, tmp_path / "plain", words)
     monkeypatch.setattr(walk, "ENTRIES_FIRST", 4)
-    monkeypatch.setattr("cheetah.triage.run._hands", lambda uri, settings: Alone(uri, settings))
+    monkeypatch.setattr("cheetah.triage.hub.run._hands", lambda uri, settings: Alone(uri, settings))
     # So few directories are allowed that the volume is taken for a tangle, and listed anew.
     monkeypatch.setattr(walk, "is_tangled", lambda directories, inodes: directories > 2)
     events: list[Event] = []
@@ -136,7 +137,7 @@ def rows(*entries: tuple[str, int, int | None, str]) -> dict[str, list[Any]]:
 
 
 def test_rows_of_one_name_are_one_finding() -> None:
-    looked = names.Names(scan.Engine(["password", "zone"]), 0)
+    looked = name_search.Names(scan.Engine(["password", "zone"]), 0)
     named = looked.look(
         rows(
             ("5-48-2", 5, 48, "/a/Passwords.txt"),
@@ -165,14 +166,14 @@ def test_rows_of_one_name_are_one_finding() -> None:
 @pytest.mark.parametrize("count", [1, 999, 1000, 5000])
 def test_more_names_than_the_engine_counts_at_once_are_all_found(count: int) -> None:
     called = [f"IMG_{number}.jpg".encode() if number % 2 else b"Ae img_" * 9 for number in range(count)]
-    found = list(names.find(scan.Engine(["img_", "jpg"]), called))
+    found = list(name_search.find(scan.Engine(["img_", "jpg"]), called))
     assert sorted(number for number, _, word in found if word == "img_") == list(range(count))
     assert sorted(number for number, _, word in found if word == "jpg") == list(range(1, count, 2))
     assert {place for number, place, word in found if word == "img_" and not number % 2} == {3}
 
 
 def test_a_million_names_are_no_matter() -> None:
-    looked = names.Names(scan.Engine(["img_", "password"]), 0)
+    looked = name_search.Names(scan.Engine(["img_", "password"]), 0)
     other = rows(*((str(number), number, None, f"/f/file{number}") for number in range(8192)))
     pictures = rows(*((str(number), number, None, f"/f/IMG_{number}.jpg") for number in range(8192)))
     for columns in itertools.chain(itertools.repeat(other, 115), itertools.repeat(pictures, 8)):
@@ -180,8 +181,8 @@ def test_a_million_names_are_no_matter() -> None:
     looked.look(rows(("1", 1, None, "/f/password")))
     *pictures_found, last_picture, password = looked.findings()
     assert password.path == "/f/password"
-    assert len(pictures_found) + 1 == names.FINDINGS_MAX
-    assert f"{8 * 8192 - names.FINDINGS_MAX} more names" in last_picture.detail
+    assert len(pictures_found) + 1 == name_search.FINDINGS_MAX
+    assert f"{8 * 8192 - name_search.FINDINGS_MAX} more names" in last_picture.detail
     assert not any("more" in one.detail for one in pictures_found)
 
 
@@ -192,6 +193,6 @@ def test_a_search_that_takes_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -
         raise scan.TooLong("bytes 0 to 9 were not searched", [])
 
     monkeypatch.setattr(engine, "scan", give_up)
-    looked = names.Names(engine, 0)
+    looked = name_search.Names(engine, 0)
     assert looked.look(rows(("1", 1, None, "/password"))) == [None]
     assert looked.trouble is not None and "bytes 0 to 9" in looked.trouble

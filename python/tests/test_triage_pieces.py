@@ -7,13 +7,14 @@ import pytest
 from conftest import MIB, noise
 from triage_worker import Raw, entries, fat, worker
 
-from cheetah.triage import content, image, pieces, unallocated
+from cheetah.triage.content import analysis, unallocated
+from cheetah.triage.reading import image, salvage
 
 KIB = 1 << 10
 WORD = b"Rosenkohl"
 
 
-def of(bad: list[tuple[int, int]], end: int) -> tuple[list[pieces.Piece], int]:
+def of(bad: list[tuple[int, int]], end: int) -> tuple[list[salvage.Piece], int]:
     """The pieces of a disk with bad ranges, and how many reads failed."""
     failed = 0
 
@@ -24,7 +25,7 @@ def of(bad: list[tuple[int, int]], end: int) -> tuple[list[pieces.Piece], int]:
             return None
         return bytes(length)
 
-    found = list(pieces.of(read, 0, end))
+    found = list(salvage.of(read, 0, end))
     assert [piece.offset for piece in found] == [0, *(piece.offset + piece.length for piece in found[:-1])]
     assert sum(piece.length for piece in found) == end
     return found, failed
@@ -34,8 +35,8 @@ def test_of_many_bad_sectors_far_from_each_other_only_they_are_lost() -> None:
     chance = random.Random(3)
     bad = [(place, place + 512) for place in (chance.randrange(64 * MIB // 512) * 512 for _ in range(100))]
     found, _ = of(bad, 64 * MIB)
-    lost = {piece.offset // pieces.LEAST_BYTES for piece in found if piece.content is None}
-    assert lost == {first // pieces.LEAST_BYTES for first, _ in bad}
+    lost = {piece.offset // salvage.LEAST_BYTES for piece in found if piece.content is None}
+    assert lost == {first // salvage.LEAST_BYTES for first, _ in bad}
     assert not any(piece.given_up for piece in found)
 
 
@@ -74,7 +75,7 @@ def at(stick: Path, what: bytes) -> int:
 def test_a_file_with_many_bad_sectors_is_read_but_for_these(stick: Path) -> None:
     where = at(stick, b"this is the file")
     bad = [(where + 128 * KIB * number, where + 128 * KIB * number + 512) for number in range(25)]
-    result = content.analyse(worker(stick, "fat16", Raw(stick, *bad)), [entries(stick)["/BIG.BIN"]])
+    result = analysis.analyse(worker(stick, "fat16", Raw(stick, *bad)), [entries(stick)["/BIG.BIN"]])
     assert result.rows is not None
     (row,) = result.rows.to_pylist()
     assert (row["read_state"], row["bytes_read"], row["sha256"]) == ("partial", 4 * MIB - 25 * 4 * KIB, None)
@@ -85,7 +86,7 @@ def test_a_file_with_many_bad_sectors_is_read_but_for_these(stick: Path) -> None
 def test_of_a_file_what_was_given_up_is_told_from_what_failed(stick: Path) -> None:
     where = at(stick, b"this is the file")
     source = Raw(stick, (where + MIB, where + 3 * MIB))
-    result = content.analyse(worker(stick, "fat16", source), [entries(stick)["/BIG.BIN"]])
+    result = analysis.analyse(worker(stick, "fat16", source), [entries(stick)["/BIG.BIN"]])
     assert result.rows is not None
     (row,) = result.rows.to_pylist()
     assert (row["read_state"], row["bytes_read"]) == ("partial", 2 * MIB)
@@ -101,8 +102,8 @@ def test_a_file_that_nobody_asked_the_source_for_is_not_called_unreadable(
     one = worker(stick, "fat16", Raw(stick, (where, where + 4 * MIB)))
     monkeypatch.setattr(image, "GONE_S", -1.0)
     batch = [entries(stick)["/BIG.BIN"]]
-    content.analyse(one, batch)
-    result = content.analyse(one, batch)
+    analysis.analyse(one, batch)
+    result = analysis.analyse(one, batch)
     assert result.rows is not None and result.problems
     (row,) = result.rows.to_pylist()
     assert row["read_state"] == "unread" and "may be readable" in row["why"]

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cheetah.triage import plan
+from cheetah.triage.hub import plan
 from cheetah.triage.settings import Settings
-from cheetah.triage.store import LISTING, Rows, Writer
+from cheetah.triage.tables.store import LISTING, Rows, Writer
 from cheetah.triage.task import Entry
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import triage_tasks
 
-from cheetah.triage.pool import Pool
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Entry, Result, Task
+from cheetah.triage.workers.pool import Pool
 
 pytestmark = pytest.mark.steady
 
@@ -42,7 +42,7 @@ def test_a_dead_workers_task_is_done_by_another(pool: Pool, tmp_path: Path) -> N
 
 
 def test_what_kills_every_worker_is_given_up_and_the_rest_is_done(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cheetah.triage.pool.ATTEMPTS", 2)
+    monkeypatch.setattr("cheetah.triage.workers.pool.ATTEMPTS", 2)
     tasks = [told("work", 1), told("die"), told("hang"), told("work", 2)]
     found = results(pool, *tasks)
     assert [found[task].failed for task in tasks] == [False, True, True, False]

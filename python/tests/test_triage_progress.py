@@ -6,8 +6,8 @@ import json
 import pytest
 
 from cheetah.telling import Json
-from cheetah.triage import progress
-from cheetah.triage.progress import Plain, words
+from cheetah.triage.hub import progress
+from cheetah.triage.hub.progress import Plain, words
 from cheetah.triage.task import Event, Finding
 
 FOUND = Finding(200, 0, "keyword", "gun", "", "7", "/home/\x1b[2Jjoe/le\u202etter.txt")

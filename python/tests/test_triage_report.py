@@ -14,9 +14,10 @@ import pytest
 import triage_data
 from browser import rendered
 
-from cheetah.triage import report, summary
-from cheetah.triage.store import FILES, FINDINGS
-from cheetah.triage.summary import Unallocated
+from cheetah.triage import report
+from cheetah.triage.report import summary
+from cheetah.triage.report.summary import Unallocated
+from cheetah.triage.tables.store import FILES, FINDINGS
 
 Json = dict[str, Any]
 

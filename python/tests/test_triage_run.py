@@ -20,10 +20,10 @@ import triage_images
 from conftest import PATIENCE_S, program, run
 from triage_listing import by_fls
 
-from cheetah.triage import timeline
-from cheetah.triage.folder import Misuse
-from cheetah.triage.run import DONE, FAILED, Run
+from cheetah.triage.hub.folder import Misuse
+from cheetah.triage.hub.run import DONE, FAILED, Run
 from cheetah.triage.settings import Settings
+from cheetah.triage.tables import timeline
 from cheetah.triage.task import Event
 
 TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
@@ -185,7 +185,7 @@ def test_another_source_or_other_settings_are_refused(
     with pytest.raises(Misuse, match="changed since"):
         triage(changed, undisturbed, keywords)
     with monkeypatch.context() as patch:
-        patch.setattr("cheetah.triage.run.deciding", lambda: {"yara-x": "0.1"})
+        patch.setattr("cheetah.triage.hub.run.deciding", lambda: {"yara-x": "0.1"})
         with pytest.raises(Misuse, match="other settings .versions."):
             triage(image, undisturbed, keywords)
     (tmp_path / "taken").mkdir()
@@ -210,7 +210,7 @@ def test_a_damaged_part_is_made_again(image: Path, keywords: Path, undisturbed: 
 def test_a_quick_look_lists_all_and_reads_the_best(
     image: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cheetah.triage.plan.QUICK_FILES", 10)
+    monkeypatch.setattr("cheetah.triage.hub.plan.QUICK_FILES", 10)
     code, summary = Run(Settings(str(image), str(tmp_path / "out"), quick=True, workers=1), lambda event: None).go()
     assert (code, summary["verdict"]) == (DONE, "quick")
     assert (tmp_path / "out/bodyfile.txt").read_bytes() == (undisturbed / "bodyfile.txt").read_bytes()
@@ -223,7 +223,7 @@ def test_a_quick_look_lists_all_and_reads_the_best(
 def test_how_far_ranking_and_the_tables_are_is_told_in_rows(
     image: Path, keywords: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_lines: int
 ) -> None:
-    monkeypatch.setattr("cheetah.triage.teller.TELL_S", 0)
+    monkeypatch.setattr("cheetah.triage.hub.stage_progress.TELL_S", 0)
     monkeypatch.setattr(timeline, "PART_LINES", part_lines)
     told: list[Event] = []
     triage(image, tmp_path / "out", keywords, told.append, quick=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cheetah.triage import scan
+from cheetah.triage.content import scan
 
 RULES = [
     (

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cheetah.triage import score
-from cheetah.triage.store import FILES
+from cheetah.triage.ranking import score
+from cheetah.triage.tables.store import FILES
 
 DAY = 86400
 SEIZED = 20_000 * DAY

@@ -15,10 +15,13 @@ from triage_hands import Alone
 from triage_listing import by_fls
 
 import cheetah
-from cheetah.triage import hub, image, run, teller, walk, worker
-from cheetah.triage.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub import run, shared_source, stage_progress
+from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.listing import walk
+from cheetah.triage.reading import image
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
+from cheetah.triage.workers import worker
 
 TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
 TIMEOUT_S = 0.4
@@ -89,14 +92,14 @@ def server(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(
         cheetah, "share", lambda uri, **how: share(uri, cache=0, foresight=False, prefetch=0, timeout_s=TIMEOUT_S)
     )
-    for module in (worker, hub):
+    for module in (worker, shared_source):
         monkeypatch.setattr(module, "open_source", lambda uri: opened(uri, timeout_s=TIMEOUT_S))
     monkeypatch.setattr(image, "GONE_S", TIMEOUT_S)
-    monkeypatch.setattr(hub, "PROBE_S", TIMEOUT_S)
+    monkeypatch.setattr(shared_source, "PROBE_S", TIMEOUT_S)
     monkeypatch.setattr(walk, "ENTRIES_FIRST", 20)
     monkeypatch.setattr(walk, "ENTRIES_MAX", 20)
     monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
-    monkeypatch.setattr(teller, "TELL_S", 0.0)
+    monkeypatch.setattr(stage_progress, "TELL_S", 0.0)
     made = Server(source, tmp_path)
     yield made
     made.die()

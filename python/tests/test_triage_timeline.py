@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import program, run
 
-from cheetah.triage import timeline
-from cheetah.triage.store import FILES
+from cheetah.triage.tables import timeline
+from cheetah.triage.tables.store import FILES
 
 MARKS = (" (deleted)", " (deleted-realloc)")
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from cheetah.triage import extensions, places, types
-from cheetah.triage.signatures import HEAD_BYTES
+from cheetah.triage.content import extensions, types
+from cheetah.triage.content.signatures import HEAD_BYTES
+from cheetah.triage.ranking import folder_kinds
 
 
 def name(data: bytes) -> str | None:
@@ -219,4 +220,4 @@ def test_what_a_deleted_file_holds_is_called_a_lie_only_if_it_is_something_else(
 )
 def test_programs_where_they_do_not_belong(path: str, data: bytes, odd: bool) -> None:
     found = types.recognise(data, len(data))
-    assert found is not None and (places.misplaced(path, found) is not None) == odd
+    assert found is not None and (folder_kinds.misplaced(path, found) is not None) == odd

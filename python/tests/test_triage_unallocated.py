@@ -9,7 +9,9 @@ import pytsk3
 from conftest import MIB, noise, program, run
 from triage_worker import Raw, fat, worker
 
-from cheetah.triage import allocation, content, plan, scan, unallocated
+from cheetah.triage.content import analysis, scan, unallocated
+from cheetah.triage.filesystem import allocation
+from cheetah.triage.hub import plan
 from cheetah.triage.task import Finding, Volume
 
 WORD = "Rosenkohl"
@@ -61,7 +63,7 @@ def test_the_free_blocks_are_those_that_others_find(tmp_path: Path, kind: str) -
     block = int(pytsk3.FS_Info(pytsk3.Img_Info(str(image))).info.block_size)
     theirs = free_by_dumpe2fs(image) if kind.startswith("ext") else free_by_blkls(image)
     size = image.stat().st_size
-    found = content.Tools.of(worker(image, kind.partition("-")[0])).maps.of(0)
+    found = analysis.Tools.of(worker(image, kind.partition("-")[0])).maps.of(0)
     ours = {place // block for start, length in found.free(0, size) for place in range(start, start + length, block)}
     # The last sectors, where they are less than a cluster, are not offered.
     assert ours <= theirs and len(theirs - ours) <= (1 if kind == "fat12" else 0)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cheetah.triage.store import FILES, FINDINGS
-from cheetah.triage.summary import Facts, Unallocated
+from cheetah.triage.report.summary import Facts, Unallocated
+from cheetah.triage.tables.store import FILES, FINDINGS
 from cheetah.triage.task import Problem, Volume
 
 CHUNK_ROWS = 20_000

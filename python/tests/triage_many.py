@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from cheetah.triage import store
+from cheetah.triage.tables import store
 
 # What is in memory at a time is less than it is otherwise, as the number of files is.
 store.BATCH_ROWS = 1024
 
-from cheetah.triage import run, timeline  # noqa: E402
+from cheetah.triage.hub import run  # noqa: E402
 from cheetah.triage.settings import Settings  # noqa: E402
-from cheetah.triage.store import CONTENT, LISTING  # noqa: E402
+from cheetah.triage.tables import timeline  # noqa: E402
+from cheetah.triage.tables.store import CONTENT, LISTING  # noqa: E402
 from cheetah.triage.task import Place, Result, Task, Volume  # noqa: E402
 
 TASK_ROWS = 2000

@@ -14,7 +14,7 @@ from cheetah.error import Error
 from cheetah.triage.settings import HASHES, MAX_FILE_BYTES, Settings
 
 if TYPE_CHECKING:
-    from cheetah.triage.hub import Hub
+    from cheetah.triage.hub.shared_source import Hub
 
 _LISTS = ("known", "wanted", "keywords", "yara")
 FAILED, MISUSED = 1, 2
@@ -27,25 +27,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     # Imports take a while, above all with cold caches. Meanwhile the workers import theirs, and the source is opened.
     if settings.scheduler is None:
-        from cheetah.triage import pool
+        from cheetah.triage.workers import pool
 
         pool.prepare()
-    from cheetah.triage import hub
+    from cheetah.triage.hub import shared_source
 
-    with hub.opening(settings) as opened:
+    with shared_source.opening(settings) as opened:
         return _triage(settings, words, opened)
 
 
 def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]") -> int:
     """Runs the triage of a source that is being opened."""
-    from cheetah.triage import content, progress
-    from cheetah.triage.folder import Misuse
-    from cheetah.triage.run import Run
+    from cheetah.triage.content import analysis
+    from cheetah.triage.hub import progress
+    from cheetah.triage.hub.folder import Misuse
+    from cheetah.triage.hub.run import Run
 
     try:
         with progress.shown(json_lines=settings.json) as tell:
             try:
-                content.prepare(settings, progress.of_lists(tell))
+                analysis.prepare(settings, progress.of_lists(tell))
             except ValueError as error:
                 raise Misuse(str(error)) from error
             code, summary = Run(settings, tell, ["cheetah", "triage", *words], opened).go()

@@ -12,10 +12,10 @@ from typing import Any
 from markupsafe import Markup
 
 from cheetah.page import document, units
-from cheetah.triage import summary as figures
 from cheetah.triage.report import charts, kinds, verdict
+from cheetah.triage.report import summary as figures
 from cheetah.triage.report.bins import main_span
-from cheetah.triage.tally import OTHERS, STATES
+from cheetah.triage.report.statistics import OTHERS, STATES
 
 # Rows of the table of findings; all of them are in findings.parquet.
 ROWS_MAX = 500

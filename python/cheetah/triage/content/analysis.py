@@ -1,0 +1,287 @@
+"""What is in files: one pass over the bytes of each gives hashes, type and hits.
+
+The files of a batch are read in the order in which they lie on the disk, so that reads go forward, and a file with
+several names (hard links) once for all of them; their rows come in the order of the batch. A file whose bytes were
+not all read has no hash. A deleted file is read as long as the file system says that its clusters are free: what they
+hold is then probably its own, which its row says. Slack is not read."""
+
+import collections.abc
+import dataclasses
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+import pytsk3
+
+from cheetah.triage.content import extensions, hashset, scan, types
+from cheetah.triage.content.signatures import HEAD_BYTES, Type
+from cheetah.triage.filesystem import allocation, allocation_maps
+from cheetah.triage.listing import name_search
+from cheetah.triage.ranking import folder_kinds, score
+from cheetah.triage.reading.reader import Opened, Reader, reason
+from cheetah.triage.settings import Settings
+from cheetah.triage.tables.store import CONTENT
+from cheetah.triage.task import Content, Entry, Finding, Problem, Result
+from cheetah.triage.workers.worker import Worker
+
+_STREAMS = frozenset(
+    int(kind) for kind in (
+        pytsk3.TSK_FS_ATTR_TYPE_DEFAULT, pytsk3.TSK_FS_ATTR_TYPE_NTFS_DATA, pytsk3.TSK_FS_ATTR_TYPE_HFS_DATA,
+    )
+)  # fmt: skip
+# Runs of one file that are looked at, to see whether others own them by now.
+_RUNS_MAX = 1 << 20
+
+
+class Tools:
+    """What a worker compiles and opens once: rules, lists, and which blocks are free."""
+
+    def __init__(self, worker: Worker):
+        settings = worker.settings
+        self.engine = scan.load(settings.keywords, settings.yara) if settings.yara else name_search.engine(worker)
+        self.known = hashset.open_lists(settings.known)
+        self.wanted = hashset.open_lists(settings.wanted)
+        self.asks_for_names = self.engine is not None and self.engine.asks_for_names
+        """Whether a file that has several names is another one under each, as there are rules that ask for them."""
+        needed = hashset.algorithms([*self.known, *self.wanted]) | set(settings.hashes)
+        self.algorithms = tuple(name for name in ("md5", "sha1", "sha256") if name in needed)
+        self.maps = allocation_maps.Maps(worker)
+
+    @classmethod
+    def of(cls, worker: Worker) -> "Tools":
+        """The worker's own, made at its first task. To be asked for once in each."""
+        if "tools" not in worker.keep:
+            worker.keep["tools"] = cls(worker)
+        found = worker.keep["tools"]
+        assert isinstance(found, cls)
+        found.maps.begin()
+        return found
+
+
+def prepare(settings: Settings, progress: hashset.Progress | None = None) -> None:
+    """Compiles all rules and opens all lists, which brings those that are text into the form in which workers ask
+    them. Once, before there are workers: a ValueError names the file that is no good, and the line."""
+    try:
+        scan.load(settings.keywords, settings.yara)
+        hashset.open_lists([*settings.known, *settings.wanted], progress)
+    except OSError as error:
+        raise ValueError(f"{error.filename or 'a list'} cannot be used: {error.strerror or error}") from error
+
+
+def analyse(worker: Worker, entries: list[Entry]) -> Result:
+    """Reads a batch of files."""
+    tools = Tools.of(worker)
+    result = Result()
+    contents: dict[int, Content] = {}
+    opened = []
+    for entry in entries:
+        one = _open(worker, tools, entry, result)
+        if isinstance(one, Content):
+            contents[entry.row] = one
+        else:
+            opened.append(one)
+    read: Read | None = None
+    for one in sorted(opened, key=lambda one: (one.entry.volume, one.first, one.entry.stream, one.entry.row)):
+        if read is None or read.stream != one.entry.stream or tools.asks_for_names:
+            read = _read(tools, one, worker)
+            result.bytes_read += read.reader.bytes_read
+        contents[one.entry.row], found = _judge(tools, one, read)
+        result.findings.extend(found)
+        _problems(one.entry, read.reader.unreadable, result)
+        if read.unsearched:
+            # With a place, so that it is tried again when the run goes on.
+            place = worker.volumes[one.entry.volume].start + one.first
+            sentence = f"the file was not searched for everything: {read.unsearched}"
+            result.problems.append(Problem("content", sentence, one.entry.volume, one.entry.path, place))
+    rows = [vars(contents[entry.row]) for entry in entries]
+    result.rows = pa.Table.from_pylist(rows, schema=CONTENT)
+    return result
+
+
+def _problems(entry: Entry, unreadable: list[tuple[int, int, str]], result: Result) -> None:
+    for offset, length, why in unreadable:
+        sentence = f"a part of the file could not be read: {why}"
+        result.problems.append(Problem("content", sentence, entry.volume, entry.path, offset, length))
+
+
+def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened | Content:
+    """The stream of an entry, or why there is nothing to read."""
+    if entry.deleted and entry.allocated:
+        return Content(entry.row, "skipped", "deleted, and its place among the metadata belongs to another file now")
+    failed: OSError | None = None
+    attribute, size, runs = None, 0, []
+    try:
+        system = worker.file_system(entry.volume)
+        # What could not be read when it was opened is no matter of this file, and was said with the volumes.
+        worker.take_unreadable()
+        file = system.open_meta(inode=entry.inode)
+        attribute = _attribute(file, entry)
+        size = int(attribute.info.size) if attribute is not None else 0
+        runs = _runs(attribute, worker.volumes[entry.volume].block_size)
+    except OSError as error:
+        failed = error
+    # The Sleuth Kit may leave out what it cannot read, and say nothing.
+    unreadable = worker.take_unreadable()
+    if failed is not None or unreadable:
+        _problems(entry, unreadable, result)
+        why = f"its metadata could not be read: {reason(unreadable, failed)}"
+        return Content(entry.row, "unreadable", why)
+    if attribute is None:
+        return Content(entry.row, "skipped", "its metadata names no content")
+    flags = int(attribute.info.flags)
+    one = Opened(entry, file, size, runs[0][0] if runs else 0, bool(flags & int(pytsk3.TSK_FS_ATTR_ENC)))
+    if entry.deleted or not entry.allocated:
+        try:
+            _judge_deleted(tools, one, runs)
+        except allocation_maps.Unreadable as error:
+            # It may be another file's content, and so is not hashed before that is known.
+            why = f"whether its clusters are still its own could not be read: {error}"
+            result.problems.append(Problem("content", why, entry.volume, entry.path, error.offset, error.length))
+            return Content(entry.row, "unreadable", why)
+    if one.skip:
+        return Content(entry.row, "skipped", one.skip)
+    return one
+
+
+def _attribute(file: pytsk3.File, entry: Entry) -> Any:
+    """The stream that an entry means; without a number, the one that every file system but NTFS has alone."""
+    for attribute in file:
+        kind, number = int(attribute.info.type), int(attribute.info.id)
+        if (kind, number) == (entry.attr_type, entry.attr_id) or (entry.attr_type is None and kind in _STREAMS):
+            return attribute
+    return None
+
+
+def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
+    """Start and length, in bytes of the volume, of what is stored; holes and placeholders left out."""
+    runs: list[tuple[int, int]] = []
+    if attribute is None or not int(attribute.info.flags) & int(pytsk3.TSK_FS_ATTR_NONRES):
+        return runs
+    for run in attribute:
+        if not int(run.flags) & (int(pytsk3.TSK_FS_ATTR_RUN_FLAG_SPARSE) | int(pytsk3.TSK_FS_ATTR_RUN_FLAG_FILLER)):
+            runs.append((int(run.addr) * block_size, int(run.len) * block_size))
+        if len(runs) == _RUNS_MAX:
+            break
+    return runs
+
+
+def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> None:
+    """Whether what its metadata names can still be its content. allocation_maps.Unreadable where that could not be read."""
+    if one.size and not runs and one.entry.attr_type is None:
+        one.skip = "deleted, and where its content was is no longer known, or another file's by now"
+        return
+    if not runs:
+        one.note = "deleted; its content is kept in its metadata" if one.size else None
+        return
+    try:
+        found = tools.maps.of(one.entry.volume)
+    except allocation.Unknown as error:
+        one.note = f"deleted; its content may be another file's by now: {error}"
+        return
+    taken = sum(found.in_use(start, length) for start, length in runs)
+    total = sum(-(-length // found.unit) for _, length in runs)
+    if taken:
+        one.skip = f"deleted, and {min(taken, total)} of its {total} clusters belong to other files now"
+    else:
+        one.note = "deleted; its clusters are free, but may have been used by others in between"
+
+
+@dataclasses.dataclass
+class Read:
+    """What was found in a stream, whatever it is called."""
+
+    stream: tuple[int, ...]
+    reader: Reader
+    head: bytes
+    hashes: dict[str, bytes]
+    known: bool
+    hits: list[scan.Hit]
+    unsearched: str | None
+    """What in it was not searched, and why."""
+    in_pieces: bool
+
+
+def _read(tools: Tools, one: Opened, worker: Worker) -> Read:
+    """All of a stream."""
+    reader = Reader(one, worker, worker.settings.max_file)
+    digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
+    searched = scan.Stream(tools.engine) if tools.engine is not None and one.size else None
+    if searched is not None and tools.engine is not None:
+        tools.engine.name(one.entry.path)
+    head = b""
+    for offset, piece in reader.pieces():
+        if len(head) == offset < HEAD_BYTES:
+            head += piece[: HEAD_BYTES - offset]
+        if reader.complete:
+            for digest in digests.values():
+                digest.update(piece)
+        if searched is not None:
+            searched.feed(piece, offset)
+    hashes: dict[str, bytes] = {name: digest.digest() for name, digest in digests.items()} if reader.complete else {}
+    known = any(one_list.contains([hashes.get(one_list.algorithm)])[0] for one_list in tools.known)
+    if searched is None or known:
+        return Read(one.entry.stream, reader, head, hashes, known, [], None, in_pieces=False)
+    hits = searched.finish()
+    return Read(one.entry.stream, reader, head, hashes, known, hits, searched.trouble, searched.in_pieces)
+
+
+def _judge(tools: Tools, one: Opened, read: Read) -> tuple[Content, list[Finding]]:
+    """What a stream is under one of its names."""
+    reader, head, hashes = read.reader, read.head, read.hashes
+    wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)
+    whys = [why for why in (reader.why(), read.unsearched, one.note) if why]
+    found = None if one.size and not head else types.EFS if one.encrypted else types.recognise(head, one.size)
+    trusted = not one.entry.deleted and reader.complete
+    odd = None if read.known or one.encrypted else extensions.mismatch(one.entry.extension, found, head, trusted)
+    content = Content(
+        one.entry.row,
+        reader.state(),
+        "; ".join(whys) or None,
+        md5=_hex(hashes, "md5"),
+        sha1=_hex(hashes, "sha1"),
+        sha256=_hex(hashes, "sha256"),
+        type=found.name if found else None,
+        mime=found.mime if found else None,
+        type_mismatch=odd is not None,
+        known=read.known,
+        wanted=wanted,
+        hits=sum(max(1, len(hit.offsets)) for hit in read.hits),
+        bytes_read=reader.bytes_read,
+    )
+    return content, list(_findings(one.entry, content, found, odd, read.hits, read.in_pieces))
+
+
+def _findings(
+    entry: Entry, content: Content, found: Type | None, odd: str | None, hits: list[scan.Hit], in_pieces: bool
+) -> collections.abc.Iterator[Finding]:
+    """What is worth a look about a file."""
+
+    def finding(kind: str, rule: str, detail: str, offset: int | None = None, excerpt: str | None = None) -> Finding:
+        points = score.of_finding(kind, entry.path, entry.deleted)
+        return Finding(points, entry.volume, kind, rule, detail, entry.address, entry.path, offset, excerpt)
+
+    if content.wanted is not None:
+        digest = content.sha256 or content.sha1 or content.md5
+        yield finding("wanted-hash", content.wanted, f"its hash is in the list {content.wanted}: {digest}")
+    for hit in hits:
+        offset = hit.offsets[0] if hit.offsets else None
+        yield finding(hit.kind, hit.rule, hit.detail(in_pieces), offset, hit.excerpts[0] if hit.excerpts else None)
+    if odd is not None:
+        yield finding("mismatch", f".{entry.extension}", odd)
+    if found is None or content.known:
+        return
+    if found.family == "encrypted":
+        yield finding("encrypted", found.name, _ENCRYPTED.get(found.name, f"its content is encrypted ({found.name})"))
+    place = folder_kinds.misplaced(entry.path, found)
+    if place is not None:
+        yield finding("misplaced", found.name, place)
+
+
+_ENCRYPTED = {
+    "random": "nothing tells what it is, and its bytes look random: perhaps an encrypted container",
+    "efs": "it is encrypted by the file system (EFS); its hashes are of the bytes as they are stored",
+}
+
+
+def _hex(hashes: dict[str, bytes], name: str) -> str | None:
+    return hashes[name].hex() if name in hashes else None

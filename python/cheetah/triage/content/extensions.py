@@ -1,0 +1,109 @@
+"""What files of an extension are expected to be, and which of those that are not are worth a look.
+
+A mismatch that means nothing costs an examiner more than one that is missed, so: an extension that is not here expects
+nothing; a picture may be any picture, a film any film; and a text may be anything but what people hide behind one.
+"""
+
+from cheetah.triage.content.signatures import Type
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+# What somebody might hide behind another name.
+_HIDDEN = frozenset(("image", "video", "audio", "document", "archive", "executable", "encrypted", "mail", "disk"))
+
+_TEXT = words(
+    "txt log ini cfg conf inf csv tsv md htm html xhtml css js mjs json xml xsl xsd svg yml yaml toml c h cc cpp hpp cs"
+    " java py rb pl php sh bash bat cmd ps1 vbs reg sql tex srt properties"
+)
+
+# Families that go by each other's names: players and viewers do not care.
+_FAMILIES: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        words("jpg jpeg jpe jfif png gif bmp dib webp tif tiff heic heif avif psd jp2"), frozenset(("image",))
+    ),
+    **dict.fromkeys(words("ico cur"), frozenset(("image",))),
+    **dict.fromkeys(words("mp4 m4v mov avi mkv webm wmv asf flv mpg mpeg vob 3gp"), frozenset(("video", "audio"))),
+    **dict.fromkeys(words("mp3 wav flac ogg oga m4a wma aac amr aif aiff mid"), frozenset(("audio", "video"))),
+    **dict.fromkeys(words("exe dll sys ocx cpl scr drv efi mui"), frozenset(("executable",))),
+    **dict.fromkeys(words("so ko"), frozenset(("executable", "text"))),
+    **dict.fromkeys(words("ttf otf ttc woff woff2"), frozenset(("font",))),
+}
+
+# Types by name. Office programs keep old extensions for new formats and the other way round.
+_NAMES: dict[str, frozenset[str]] = {
+    extension: words(names)
+    for extensions, names in (
+        ("pdf", "pdf"),
+        ("doc dot", "doc ole docx rtf html xml text eml wordperfect ooxml-encrypted"),
+        ("xls xlt", "xls ole xlsx html xml text ooxml-encrypted"),
+        ("ppt pps", "ppt ole pptx ooxml-encrypted"),
+        ("docx docm dotx", "docx zip ole ooxml-encrypted"),
+        ("xlsx xlsm xltx", "xlsx zip ole ooxml-encrypted"),
+        ("pptx pptm ppsx", "pptx zip ole ooxml-encrypted"),
+        ("odt ods odp odg", "odt ods odp odg zip"),
+        ("rtf", "rtf text"),
+        ("epub", "epub zip"),
+        ("zip", "zip zip-encrypted docx xlsx pptx vsdx odt ods odp odg epub jar apk xps ipa"),
+        ("jar war ear", "jar zip apk"),
+        ("apk", "apk jar zip"),
+        ("7z", "7z"),
+        ("rar", "rar rar-encrypted"),
+        ("gz tgz", "gzip"),
+        ("bz2 tbz tbz2", "bzip2"),
+        ("xz txz", "xz"),
+        ("zst", "zstd"),
+        ("tar", "tar gzip bzip2 xz"),
+        ("cab", "cab"),
+        ("msi msp", "msi ole"),
+        ("pst ost", "pst ost"),
+        ("msg", "msg ole"),
+        ("eml", "eml mbox text html"),
+        ("evtx", "evtx"),
+        ("lnk", "lnk"),
+        ("pf", "prefetch"),
+        ("sqlite sqlite3", "sqlite"),
+        ("mdb", "mdb accdb"),
+        ("accdb", "accdb mdb"),
+        ("pcap", "pcap pcapng"),
+        ("pcapng", "pcapng pcap"),
+        ("e01", "e01"),
+        ("vhdx", "vhdx"),
+        ("qcow2", "qcow"),
+        ("chm", "chm"),
+        ("class", "java-class"),
+    )
+    for extension in words(extensions)
+}
+
+# Without their signature these are damaged, encrypted or something else.
+_STRICT = words("jpg jpeg png gif pdf docx xlsx pptx exe dll sys zip 7z rar gz")
+
+
+def mismatch(extension: str, found: Type | None, head: bytes = b"", trusted: bool = True) -> str | None:
+    """Why a file does not look like its extension, or None if it does or nothing can be said. `extension` is without
+    its dot. `trusted` is False where the content may be another file's by now (deleted files): then it takes a
+    signature."""
+    extension = extension.lower()
+    if found is not None and (found.name in ("empty", "appledouble") or (found.name == "random" and not trusted)):
+        return None
+    if found is None:
+        strict = extension in _STRICT and trusted and any(head[:512])
+        return f"its name ends in .{extension}, but it does not begin as such a file does" if strict else None
+    if not _odd(extension, found):
+        return None
+    return f"its name ends in .{extension}, but its content is {found.name}"
+
+
+def _odd(extension: str, found: Type) -> bool:
+    if extension in _TEXT:
+        # "svg" and "html" are of the family "text", old mail and PostScript are text as well.
+        return found.family in _HIDDEN and found.name not in ("rtf", "eml", "mbox", "pgp", "postscript")
+    if extension in _FAMILIES:
+        return found.family not in _FAMILIES[extension] and (found.family in _HIDDEN or extension in _STRICT)
+    if extension in _NAMES and found.name not in _NAMES[extension]:
+        return found.family in _HIDDEN or extension in _STRICT
+    return False

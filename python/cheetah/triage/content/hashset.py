@@ -1,0 +1,293 @@
+"""Lists of hashes: what is known and set aside, and what is wanted.
+
+A list is looked up as sorted records of 16, 20 or 32 bytes (MD5, SHA-1, SHA-256), mapped into memory: tens of millions
+cost one pass over them to open and a few page faults to ask. Texts are brought into that form once, by `hashtext`, and
+kept in a cache. `docs/hash-lists.md` says what lists may look like.
+"""
+
+import collections.abc
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import tempfile
+import typing
+
+import numpy as np
+import numpy.typing as npt
+
+from cheetah.triage.content import hashtext
+
+ALGORITHMS = {16: "md5", 20: "sha1", 32: "sha256"}
+# Bytes that are looked at to tell text from records.
+_LOOK_BYTES = 4096
+# Bytes that are checked, converted or sorted at once.
+_PIECE_BYTES = 32 << 20
+# Fewer records may be sorted by chance, whatever their length is taken to be.
+_SURE_BYTES = 1024
+_DIGEST_PIECE_BYTES = 1 << 20
+# Of a conversion, how much reading the text is; the rest is sorting.
+_READING_PART = 0.8
+_VERSION = 2
+
+Progress = collections.abc.Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class HashList:
+    """A list that can be asked. `records` is a file of sorted records; it pickles, and is mapped when first asked."""
+
+    name: str
+    algorithm: str
+    records: str
+    count: int
+
+    def contains(self, digests: collections.abc.Sequence[bytes | None]) -> list[bool]:
+        """For each of these digests (of this list's algorithm; None where there is none) whether it is in the list."""
+        width = _width(self.algorithm)
+        asked = [place for place, digest in enumerate(digests) if digest is not None]
+        answer = [False] * len(digests)
+        if not asked or not self.count:
+            return answer
+        records = _mapped(self.records, width)
+        needles = np.frombuffer(b"".join(digests[place] or b"" for place in asked), dtype=f"S{width}")
+        places = np.minimum(np.searchsorted(records, needles), len(records) - 1)
+        for place, found in zip(asked, (records[places] == needles).tolist(), strict=True):
+            answer[place] = found
+        return answer
+
+
+def open_lists(
+    paths: collections.abc.Iterable[str], progress: Progress | None = None, cache: str | None = None
+) -> list[HashList]:
+    """Opens lists, and converts those that are text and not in the cache yet. ValueError says which file and line is no
+    good; `progress` hears bytes done and bytes in all, of one list after the other: of its text while it is converted, of
+    its records while those that are there are checked."""
+    return [_open(path, progress or (lambda done, total: None), cache or cache_dir()) for path in paths]
+
+
+def algorithms(lists: collections.abc.Iterable[HashList]) -> set[str]:
+    """Which hashes must be made to ask these."""
+    return {one.algorithm for one in lists}
+
+
+def cache_dir() -> str:
+    """Where converted lists are kept: `$XDG_CACHE_HOME/cheetah/hashes`."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "cheetah", "hashes")
+
+
+def _open(path: str, progress: Progress, cache: str) -> HashList:
+    """From the cache, if the file is the one that was seen then (same path, size and time of modification), and the
+    records are what they were: a list that lost some would only seem to know fewer files."""
+    status = os.stat(path)
+    asked = f"{_VERSION}\0{os.path.realpath(path)}\0{status.st_size}\0{status.st_mtime_ns}"
+    stem = os.path.join(cache, hashlib.sha256(os.fsencode(asked)).hexdigest()[:32])
+    try:
+        with open(stem + ".json", encoding="utf-8") as file:
+            found = json.load(file)
+        records = stem + ".records" if found["converted"] else path
+        if _digest(records, progress) == found["digest"]:
+            return HashList(os.path.basename(path), found["algorithm"], records, found["count"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    _make_private(cache)
+    with open(path, "rb") as file:
+        is_text = _is_text(file.read(_LOOK_BYTES))
+    if is_text:
+        records = stem + ".records"
+        algorithm, count = _convert(path, records, progress)
+        _maps.pop(records, None)
+    else:
+        records = path
+        algorithm, count = _checked(path, status.st_size, progress)
+    entry = {
+        "path": os.path.realpath(path),
+        "algorithm": algorithm,
+        "count": count,
+        "converted": is_text,
+        "digest": _digest(records, lambda done, total: None),
+    }
+    # The entry comes last, so that it never names what is not there yet.
+    _write(stem + ".json", json.dumps(entry).encode())
+    return HashList(os.path.basename(path), algorithm, records, count)
+
+
+def _make_private(cache: str) -> None:
+    """The folder of the cache, for nobody else: its lists say what a case is about."""
+    os.makedirs(cache, mode=0o700, exist_ok=True)
+    with contextlib.suppress(PermissionError):
+        os.chmod(cache, 0o700)
+
+
+def _digest(path: str, progress: Progress) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        done, total = 0, os.fstat(file.fileno()).st_size
+        while piece := file.read(_DIGEST_PIECE_BYTES):
+            found.update(piece)
+            done += len(piece)
+            progress(done, max(done, total))
+    return found.hexdigest()
+
+
+def _is_text(start: bytes) -> bool:
+    """Records have bytes in them that no list in text has."""
+    return not any(byte < 9 or 13 < byte < 32 for byte in start)
+
+
+def _write(path: str, content: bytes) -> None:
+    # This is for its owner alone from the beginning.
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    _replace(file.name, path)
+
+
+def _replace(written: str, path: str) -> None:
+    """Gives what was written its name, durably."""
+    os.replace(written, path)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _width(algorithm: str) -> int:
+    return next(width for width, name in ALGORITHMS.items() if name == algorithm)
+
+
+_maps: dict[str, npt.NDArray[np.bytes_]] = {}
+
+
+def _mapped(path: str, width: int) -> npt.NDArray[np.bytes_]:
+    if path not in _maps:
+        _maps[path] = np.memmap(path, dtype=f"S{width}", mode="r")
+    return _maps[path]
+
+
+def _checked(path: str, size: int, progress: Progress) -> tuple[str, int]:
+    """A file of records: how long they are, which is the length in which they are sorted."""
+    fitting = [width for width in ALGORITHMS if size % width == 0 and _sorted(path, size, width, 1 << 16, progress)]
+    if 16 in fitting and 32 in fitting and size >= _SURE_BYTES:
+        # Every other record of a sorted list is sorted as well; halves of records are not.
+        fitting.remove(32)
+    if len(fitting) > 1:
+        raise ValueError(
+            f"{path}: it is not clear whether these are {' or '.join(ALGORITHMS[one] for one in fitting)} "
+            "records. Give such a short list as text, one hash a line."
+        )
+    if not fitting or not _sorted(path, size, fitting[0], size, progress):
+        raise ValueError(
+            f"{path}: this is no text, and no sorted file of records of 16, 20 or 32 bytes either. Sort it, or "
+            "give the hashes as text, one a line."
+        )
+    return ALGORITHMS[fitting[0]], size // fitting[0]
+
+
+def _sorted(path: str, size: int, width: int, upto: int, progress: Progress) -> bool:
+    """Whether the first `upto` bytes are ascending records of this width."""
+    last = b""
+    with open(path, "rb") as file:
+        done = 0
+        while done < min(size, upto):
+            piece = file.read(_PIECE_BYTES // width * width)
+            if not piece:
+                break
+            records = np.frombuffer(piece[: len(piece) // width * width], dtype=f"S{width}")
+            if bytes(records[0]).ljust(width, b"\0") < last or not bool(np.all(records[:-1] <= records[1:])):
+                return False
+            last = bytes(records[-1]).ljust(width, b"\0")
+            done += len(piece)
+            progress(min(done, size), size)
+    return True
+
+
+def _convert(path: str, records: str, progress: Progress) -> tuple[str, int]:
+    """Text into sorted records, each once. Hashes are spread over files by their first byte, and each file is sorted:
+    what is in memory at a time is a 256th of the list, if it is a list of hashes."""
+
+    def reading(done: int, total: int) -> None:
+        progress(int(done * _READING_PART), total)
+
+    def sorting(part: float) -> None:
+        total = os.path.getsize(path)
+        progress(int(total * (_READING_PART + (1 - _READING_PART) * part)), total)
+
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(records)) as scratch:
+        spread: _Spread | None = None
+        for hashes in hashtext.read(path, reading):
+            spread = spread or _Spread(scratch, hashes.shape[1])
+            spread.add(hashes)
+        if spread is None:
+            raise ValueError(f"{path}: there is no hash in this list.")
+        whole = os.path.join(scratch, "records")
+        count = spread.sort_into(whole, sorting)
+        _replace(whole, records)
+    return ALGORITHMS[spread.width], count
+
+
+class _Spread:
+    """Hashes in 256 files, by their first byte."""
+
+    def __init__(self, scratch: str, width: int):
+        self.width = width
+        self._paths = [os.path.join(scratch, f"{first:02x}") for first in range(256)]
+        self._waiting: list[npt.NDArray[np.uint8]] = []
+        self._waiting_bytes = 0
+
+    def add(self, hashes: npt.NDArray[np.uint8]) -> None:
+        """Some hashes, one in each row."""
+        self._waiting.append(hashes)
+        self._waiting_bytes += hashes.nbytes
+        if self._waiting_bytes > 2 * _PIECE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        hashes = np.concatenate(self._waiting) if self._waiting else np.empty((0, self.width), np.uint8)
+        self._waiting, self._waiting_bytes = [], 0
+        order = np.argsort(hashes[:, 0], kind="stable")
+        hashes = hashes[order]
+        ends = np.searchsorted(hashes[:, 0], np.arange(256), side="right").tolist()
+        start = 0
+        for path, end in zip(self._paths, ends, strict=True):
+            if end > start:
+                with open(path, "ab") as file:
+                    file.write(hashes[start:end].data)
+            start = end
+
+    def sort_into(self, target: str, sorting: collections.abc.Callable[[float], None]) -> int:
+        """Writes all of them, sorted, each once; returns how many there are. `sorting` hears which part is done."""
+        self._write()
+        count = 0
+        with open(target, "wb", opener=_for_owner) as file:
+            for number, path in enumerate(self._paths, 1):
+                sorting(number / len(self._paths))
+                if not os.path.exists(path):
+                    continue
+                hashes = _unique(np.fromfile(path, dtype=np.uint8).reshape(-1, self.width))
+                os.remove(path)
+                file.write(typing.cast(typing.Any, hashes.data))
+                count += len(hashes)
+            file.flush()
+            os.fsync(file.fileno())
+        return count
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _unique(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Sorted, each once. The first eight bytes as a number sort fast; where they are the same, all bytes decide."""
+    keys = np.ascontiguousarray(hashes[:, :8]).view(">u8").ravel().astype(np.uint64)
+    order = np.argsort(keys)
+    hashes, keys = hashes[order], keys[order]
+    if np.any(keys[:-1] == keys[1:]):
+        width = hashes.shape[1]
+        whole = np.unique(np.ascontiguousarray(hashes).view(f"S{width}").ravel())
+        return np.ascontiguousarray(whole).view(np.uint8).reshape(-1, width)
+    return np.ascontiguousarray(hashes)

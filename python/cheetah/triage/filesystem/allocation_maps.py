@@ -1,0 +1,95 @@
+"""Which blocks of the volumes are in use, as a worker reads it: of each volume once, if that succeeds.
+
+That it cannot be told (`allocation.Unknown`) stays so. What could not be read is another matter: it may be readable
+later, so it is kept for the rest of a task only, which spares a source with a bad sector a try for each file.
+"""
+
+import pytsk3
+
+from cheetah.triage.filesystem import allocation
+from cheetah.triage.reading import salvage
+from cheetah.triage.reading.reader import reason
+from cheetah.triage.workers.worker import Worker
+
+BITMAP_INODE = 6
+"""Where an NTFS has its $Bitmap."""
+
+
+class Unreadable(Exception):
+    """Which blocks are free could not be read: why, in a sentence's end. `offset` and `length` are where, in bytes of
+    the image."""
+
+    def __init__(self, offset: int, length: int, why: str):
+        super().__init__(why)
+        self.offset = offset
+        self.length = length
+
+
+class Maps:
+    """The volumes' allocations, for one worker."""
+
+    def __init__(self, worker: Worker):
+        self._worker = worker
+        self._known: dict[int, allocation.Allocation | allocation.Unknown] = {}
+        self._failed: dict[int, Unreadable] = {}
+
+    def begin(self) -> None:
+        """The beginning of a task: what could not be read before is worth another try."""
+        self._failed.clear()
+
+    def of(self, volume: int) -> allocation.Allocation:
+        """Which blocks of a volume are in use. allocation.Unknown where that cannot be told, Unreadable where it could
+        not be read."""
+        if volume in self._failed:
+            raise self._failed[volume].with_traceback(None)
+        if volume not in self._known:
+            try:
+                self._known[volume] = self._read(volume)
+            except allocation.Unknown as error:
+                self._known[volume] = error
+            except Unreadable as error:
+                self._failed[volume] = error
+                raise
+        found = self._known[volume]
+        if isinstance(found, allocation.Unknown):
+            # Or it would collect where it was raised, time after time, with all that was at hand there.
+            raise found.with_traceback(None)
+        return found
+
+    def _read(self, volume: int) -> allocation.Allocation:
+        worker = self._worker
+        found = worker.volumes[volume]
+
+        def read(offset: int, length: int) -> bytes:
+            worker.beat()
+            try:
+                return worker.image().pread(found.start + offset, length)
+            except OSError as error:
+                raise Unreadable(found.start + offset, length, error.strerror or str(error)) from error
+
+        return allocation.of(found.fs, found.length, read, lambda most: self._bitmap(volume, most))
+
+    def _bitmap(self, volume: int, most: int) -> bytes:
+        """The first bytes of an NTFS's $Bitmap, `most` at most. Where reads failed, what The Sleuth Kit has of it may
+        be zeros, and zeros are free clusters."""
+        worker = self._worker
+        failed: OSError | None = None
+        content = b""
+        worker.take_unreadable()
+        try:
+            content = _content(worker.file_system(volume), most)
+        except OSError as error:
+            failed = error
+        unreadable = worker.take_unreadable()
+        if unreadable:
+            raise Unreadable(*unreadable[-1])
+        if failed is not None:
+            raise allocation.Unknown(f"the file system's record of its free blocks is damaged: {reason([], failed)}")
+        return content
+
+
+def _content(file_system: pytsk3.FS_Info, most: int) -> bytes:
+    file = file_system.open_meta(inode=BITMAP_INODE)
+    size = min(int(file.info.meta.size), most)
+    step = salvage.PIECE_BYTES
+    return b"".join(file.read_random(place, min(step, size - place)) for place in range(0, size, step))

@@ -1,0 +1,109 @@
+"""The times in an NTFS file's $FILE_NAME: which of its names The Sleuth Kit takes them from, and what they are.
+
+`fls -m` prints a second line for each file, with the times of the last name it met that is not a DOS name. pytsk3 does
+not hand these times out, so they are read from the attribute.
+"""
+
+import struct
+
+import pytsk3
+
+from cheetah.triage.filesystem.mft_record import attributes, fixed_up
+
+STANDARD_NAME = pytsk3.TSK_FS_ATTR_TYPE_NTFS_FNAME
+ATTRIBUTE_LIST = pytsk3.TSK_FS_ATTR_TYPE_NTFS_ATTRLIST
+_FNAME, _ATTRLIST = int(STANDARD_NAME), int(ATTRIBUTE_LIST)
+_DOS = 2
+_FIXED_BYTES = 66
+_TO_1970 = 116_444_736_000_000_000
+_RECORDS_MAX = 256
+_ATTRIBUTE_LIST_MAX = 1 << 20
+
+Times = tuple[int, int, int, int]
+NONE: Times = (0, 0, 0, 0)
+
+
+def seconds(filetime: int) -> int:
+    """A Windows time as seconds since 1970; 0 where it is before that, or after what 32 bits hold."""
+    if filetime < _TO_1970:
+        return 0
+    since = (filetime - _TO_1970) // 10_000_000
+    return since if since <= 0xFFFFFFFF else 0
+
+
+def times_of(file_system: pytsk3.FS_Info, file: pytsk3.File, attributes: list[tuple[int, int]]) -> tuple[int, Times]:
+    """The id of the attribute the times are from (0 where there is none), and access, modification, change and birth.
+
+    `attributes` are the file's, as (type, id), in The Sleuth Kit's order.
+    """
+    if any(kind == _ATTRLIST for kind, _ in attributes):
+        found = _from_records(file_system, file, attributes)
+        if found is not None:
+            return found
+    for kind, number in reversed(attributes):
+        if kind == _FNAME:
+            try:
+                content = file.read_random(0, _FIXED_BYTES, STANDARD_NAME, number)
+            except OSError:
+                continue
+            if len(content) == _FIXED_BYTES and content[65] != _DOS:
+                return number, _times(content)
+    return 0, NONE
+
+
+def _times(content: bytes) -> Times:
+    birth, modified, changed, accessed = struct.unpack_from("<4Q", content, 8)
+    return seconds(accessed), seconds(modified), seconds(changed), seconds(birth)
+
+
+def _from_records(
+    file_system: pytsk3.FS_Info, file: pytsk3.File, attributes: list[tuple[int, int]]
+) -> tuple[int, Times] | None:
+    """For a file of several records: attributes in its further records have other ids in The Sleuth Kit than on disk,
+    and it is the one on disk that it remembers. So the records themselves are read."""
+    number = next(number for kind, number in attributes if kind == _ATTRLIST)
+    try:
+        table = file_system.open_meta(inode=0)
+        size = _record_size(table)
+        content = file.read_random(0, _ATTRIBUTE_LIST_MAX, ATTRIBUTE_LIST, number)
+        base = file.info.meta.addr
+        found = None
+        for record in [base, *_further_records(content, base)]:
+            for one in _names_in(table.read_random(record * size, size)):
+                found = one
+    except (OSError, struct.error):
+        return None
+    return found
+
+
+def _record_size(table: pytsk3.File) -> int:
+    """Bytes in a record, as the first of them says."""
+    return int(struct.unpack_from("<I", table.read_random(0, 48), 28)[0])
+
+
+def _further_records(content: bytes, base: int) -> list[int]:
+    """The records that an attribute list names, besides the base one, in its order."""
+    records: list[int] = []
+    offset = 0
+    while offset + 26 <= len(content):
+        length = struct.unpack_from("<H", content, offset + 4)[0]
+        record = struct.unpack_from("<Q", content, offset + 16)[0] & 0xFFFFFFFFFFFF
+        if length == 0:
+            break
+        if record not in (base, 0) and record not in records and len(records) < _RECORDS_MAX:
+            records.append(record)
+        offset += length
+    return records
+
+
+def _names_in(record: bytes) -> list[tuple[int, Times]]:
+    """The names in a record that are not DOS names: attribute id on disk, and times."""
+    if record[:4] != b"FILE":
+        return []
+    names: list[tuple[int, Times]] = []
+    for one in attributes(fixed_up(record)):
+        if one.kind == _FNAME and one.resident:
+            content = one.content(_FIXED_BYTES)
+            if len(content) == _FIXED_BYTES and content[65] != _DOS:
+                names.append((one.number, _times(content)))
+    return names

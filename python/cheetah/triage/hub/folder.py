@@ -1,0 +1,80 @@
+"""The folder of a result: what belongs in it, whose it is, and whether a run may go on in it."""
+
+import fcntl
+import json
+import pathlib
+import shutil
+from typing import IO, Any
+
+from cheetah.durable import replace
+from cheetah.triage.hub.shared_source import is_same
+
+GUARD = "triage.json"
+JOURNAL = "journal.jsonl"
+PARTS = "parts"
+LOCK = ".lock"
+OUTPUTS = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "summary.json", "report.html")
+VERSION = 2
+
+
+class Misuse(Exception):
+    """The command makes no sense as given: one sentence."""
+
+
+class Folder:
+    """A result's folder, locked while a run is under way in it."""
+
+    def __init__(self, path: str, fresh: bool = False):
+        self.path = pathlib.Path(path)
+        ours = (self.path / GUARD).exists()
+        if self.path.exists() and not ours and any(one.name != LOCK for one in self.path.iterdir()):
+            raise Misuse(f"{path} is not empty and holds no triage; name another folder")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = self._locked()
+        if fresh and ours:
+            self._clear()
+
+    def _locked(self) -> IO[str]:
+        file = open(self.path / LOCK, "w", encoding="ascii")  # noqa: SIM115 - as long as the run
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise Misuse(f"another triage is under way in {self.path}; wait for it, or name another folder") from None
+        return file
+
+    def _clear(self) -> None:
+        for name in (JOURNAL, *OUTPUTS, GUARD):
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.path / PARTS, ignore_errors=True)
+
+    def bind(self, identity: dict[str, Any], binding: dict[str, Any]) -> bool:
+        """Makes the folder that of this source and these settings; says whether it was so already. Another's is
+        misuse."""
+        wanted = {"version": VERSION, "source": identity, "settings": binding}
+        guard = self.path / GUARD
+        if not guard.exists():
+            replace(guard, json.dumps(wanted, indent=1).encode() + b"\n")
+            return False
+        try:
+            found = json.loads(guard.read_bytes())
+        except ValueError:
+            raise Misuse(f"{guard} cannot be read; --fresh starts over") from None
+        if found.get("version") != VERSION:
+            raise Misuse(f"{self.path} was made by another version of this program; --fresh starts over")
+        if not is_same(found["source"], identity):
+            raise Misuse(
+                f"{self.path} holds the triage of another source ({found['source'].get('name')}), or of one that has "
+                "changed since; name another folder, or start over with --fresh"
+            )
+        if found["settings"] != binding:
+            different = sorted(name for name in binding if found["settings"].get(name) != binding[name])
+            raise Misuse(
+                f"{self.path} holds a triage with other settings ({', '.join(different)}); use the same, name another "
+                "folder, or start over with --fresh"
+            )
+        return True
+
+    def close(self) -> None:
+        """Lets others have it."""
+        self._lock.close()

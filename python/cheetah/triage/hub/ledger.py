@@ -1,0 +1,103 @@
+"""What is done of a run, stage by stage: by its own workers, and by earlier runs of the same."""
+
+import collections
+from collections.abc import Callable, Iterable, Iterator
+
+from cheetah.triage.hub.journal import Done, Journal
+from cheetah.triage.listing import walk
+from cheetah.triage.task import Result, Task, Volume
+
+STAGES = ("volumes", "listing", "content", "unallocated")
+
+
+class Ledger:
+    """The tasks of which the result is made. `submit` has a task done, first if it says so; `forget` hears of a volume
+    whose listing is begun anew."""
+
+    def __init__(self, journal: Journal, submit: Callable[[Task, bool], None], forget: Callable[[int], None]):
+        self.done: dict[str, dict[str, Done]] = {stage: {} for stage in STAGES}
+        self.first_tasks: list[Task] = []
+        """Those that the listing begins with."""
+        self.bytes_read = 0
+        self.searched_bytes = 0
+        """Of unallocated space."""
+        self._journal = journal
+        self._submit = submit
+        self._forget = forget
+        self._volumes: tuple[Volume, ...] = ()
+        self._listed: collections.defaultdict[int, dict[str, int]] = collections.defaultdict(dict)
+
+    def begin_listing(self, volumes: tuple[Volume, ...]) -> list[Task]:
+        """The first tasks of a listing of these volumes."""
+        self._volumes = volumes
+        self.first_tasks = [walk.first_task(volume.index, volume.root_inode) for volume in volumes if volume.fs]
+        return self.first_tasks
+
+    def to_do(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """Those that are not done yet; what an earlier run could not read comes last, so that each run gets on."""
+        again: list[Task] = []
+        for task in tasks:
+            if self._is_known(task):
+                continue
+            if task.id in self._journal.known:
+                again.append(task)
+            else:
+                yield task
+        yield from again
+
+    def add(self, task: Task, result: Result) -> tuple[Done, bool]:
+        """Keeps what has come of a task. Whether it is a part of the result."""
+        done = self._journal.add(task, result)
+        return done, self._take(task, done)
+
+    def is_listed(self, volume: int) -> bool:
+        """Whether any part of a volume's listing is there."""
+        return bool(self._listed.get(volume))
+
+    def rows(self, stage: str) -> int:
+        """How many rows the tasks of a stage have brought."""
+        return sum(one.row_count for one in self.done.get(stage, {}).values())
+
+    def all(self) -> list[Done]:
+        """What is done, of all stages."""
+        return [one for stage in self.done.values() for one in stage.values()]
+
+    def _is_known(self, task: Task) -> bool:
+        """Takes what a task has brought in an earlier run."""
+        done = self._journal.find(task)
+        if done is not None:
+            self._take(task, done)
+        return done is not None
+
+    def _take(self, task: Task, done: Done) -> bool:
+        """Counts a task as done, and sees to it that what it handed back gets done. Whether it is a part of the
+        result."""
+        if task.stage == "listing" and self._is_tangled(task, done):
+            return False
+        self.done[task.stage][task.id] = done
+        self.bytes_read += done.bytes_read
+        self.searched_bytes += task.what[1] if task.stage == "unallocated" else 0
+        for further in done.tasks:
+            if not self._is_known(further):
+                self._submit(further, further.stage == "listing" and walk.is_of_orphans(further))
+        return True
+
+    def _is_tangled(self, task: Task, done: Done) -> bool:
+        """Whether a task is of no use, as its volume has directories with several names: then one task alone lists it
+        anew, each directory once. That depends on the volume, and not on which task is done first."""
+        if walk.is_once(task):
+            return False
+        listed = self._listed[task.volume]
+        listed[task.id] = done.directories
+        volume = self._volumes[task.volume]
+        if not walk.is_tangled(sum(listed.values()), volume.inodes):
+            return False
+        alone = walk.first_task(volume.index, volume.root_inode, once=True)
+        if alone not in self.first_tasks:
+            self.first_tasks = [alone if one.volume == volume.index else one for one in self.first_tasks]
+            for known in listed:
+                self.done["listing"].pop(known, None)
+            self._forget(volume.index)
+            if not self._is_known(alone):
+                self._submit(alone, True)
+        return True

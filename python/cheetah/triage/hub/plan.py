@@ -1,0 +1,162 @@
+"""Which files are read, in which order and in which batches; and why the others are not."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cheetah.triage.settings import QUICK_FILES, Settings
+from cheetah.triage.tables.store import Rows
+from cheetah.triage.task import Entry, Task, Volume
+
+BATCH_FILES = 128
+BATCH_BYTES = 16 << 20
+NAMES_MAX = 1024
+"""The names of a file are in one batch, so that it is read once, up to so many files and names."""
+FIRST_BATCHES = 8
+FIRST_BATCH_FILES = 16
+"""The first few batches are small, so that what ranks highest is known soon."""
+PEEK_FILES, PEEK_BYTES = 8, 1 << 20
+"""What is read of a listing before it is whole: files of each task, and how large they may be."""
+PEEKS_MAX = 8
+"""How many such looks there are."""
+UNALLOCATED_BYTES = 32 << 20
+"""What one task searches of what belongs to no file."""
+COLUMNS = (
+    "volume", "address", "path", "name", "kind", "deleted", "allocated", "size",
+    "inode", "attr_type", "attr_id", "extension",
+)  # fmt: skip
+_DATA, _BAD_CLUSTERS = 128, "8-128-"
+
+REALLOCATED = "its metadata belongs to another file by now"
+PRETENDED = "it stands for the volume as a whole"
+NOT_RANKED = "not among the files ranked highest, which are all that a quick look reads"
+GIVEN_UP = "reading it failed; see the problems"
+NOT_REACHED = "the run ended before it"
+
+Mask = npt.NDArray[np.bool_]
+
+
+def has_content(rows: pa.RecordBatch) -> Mask:
+    """Which rows are streams that could be read: regular files, and on NTFS each of their streams."""
+    attribute = pc.fill_null(rows.column("attr_type"), -1).to_numpy(zero_copy_only=False)
+    regular = pc.equal(rows.column("kind"), "r").to_numpy(zero_copy_only=False)
+    mask: Mask = (attribute == _DATA) | (regular & (attribute == -1))
+    return mask
+
+
+def skipped(rows: pa.RecordBatch) -> list[str | None]:
+    """Why a row that has content is not read, None where it is."""
+    realloc = pc.and_(rows.column("deleted"), rows.column("allocated")).to_pylist()
+    bad = pc.and_(
+        pc.starts_with(rows.column("address"), _BAD_CLUSTERS), pc.ends_with(rows.column("path"), "/$BadClus:$Bad")
+    ).to_pylist()
+    return [REALLOCATED if one else PRETENDED if other else None for one, other in zip(realloc, bad, strict=True)]
+
+
+class Order:
+    """The files to read, the most promising first; of equal rank, as they are listed, which is about as they lie. A
+    file with several names comes where the most promising of them does, all of them together."""
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._rows: list[npt.NDArray[np.int64]] = []
+        self._ranks: list[npt.NDArray[np.int32]] = []
+        self._streams: list[npt.NDArray[np.uint64]] = []
+        self._count = 0
+
+    def add(self, rows: pa.RecordBatch, ranks: pa.Array) -> None:
+        """Adds the next rows of the listing."""
+        wanted = has_content(rows) & np.array([why is None for why in skipped(rows)], bool)
+        places = np.flatnonzero(wanted)
+        self._rows.append(places + self._count)
+        self._ranks.append(ranks.to_numpy(zero_copy_only=False).astype(np.int32)[places])
+        self._streams.append(_streams(rows)[places])
+        self._count += rows.num_rows
+
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Row numbers, best first; all that are to be read."""
+        rows = np.concatenate(self._rows) if self._rows else np.zeros(0, np.int64)
+        ranks = np.concatenate(self._ranks) if self._ranks else np.zeros(0, np.int32)
+        streams = np.concatenate(self._streams) if self._streams else np.zeros(0, np.uint64)
+        best = np.lexsort((rows, -ranks.astype(np.int64)))
+        if self._settings.quick:
+            best = best[:QUICK_FILES]
+        _, first, which = np.unique(streams[best], return_index=True, return_inverse=True)
+        return rows[best[np.argsort(first[which], kind="stable")]]
+
+
+def _streams(rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """A number for each row that names of one stream share. That others share it too costs nothing but their place in
+    the order."""
+    numbers = np.zeros(rows.num_rows, np.uint64)
+    for name in ("volume", "inode", "attr_type", "attr_id"):
+        column = pc.fill_null(rows.column(name), 0).to_numpy(zero_copy_only=False).astype(np.uint64)
+        numbers = (numbers ^ column) * np.uint64(0x9E3779B97F4A7C15)
+    return numbers
+
+
+def content_tasks(listing: Rows, order: npt.NDArray[np.int64], settings: Settings) -> Iterator[Task]:
+    """Batches of files to read, each of one volume."""
+    batch: list[Entry] = []
+    total = made = 0
+    rows = iter(order)
+    for row, found in zip(order, listing.take(rows), strict=True):
+        entry = _entry(int(row), found)
+        if batch and batch[-1].stream == entry.stream and len(batch) < NAMES_MAX:
+            batch.append(entry)
+            continue
+        cost = min(entry.size, settings.max_file)
+        files_max = FIRST_BATCH_FILES if made < FIRST_BATCHES else BATCH_FILES
+        if batch and (len(batch) >= files_max or total + cost > BATCH_BYTES or batch[0].volume != entry.volume):
+            yield Task.of_entries(batch[0].volume, batch)
+            batch, total, made = [], 0, made + 1
+        batch.append(entry)
+        total += cost
+    if batch:
+        yield Task.of_entries(batch[0].volume, batch)
+
+
+def _entry(row: int, found: dict[str, Any]) -> Entry:
+    return Entry(
+        row, found["volume"], found["address"], found["inode"], found["attr_type"], found["attr_id"], found["size"],
+        found["path"], found["name"], found["extension"], found["deleted"], found["allocated"],
+    )  # fmt: skip
+
+
+def peek(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task | None:
+    """A look at the most promising few of some rows of a listing that is still being made, so that somebody who
+    watches sees something soon. They are read again in their turn."""
+    best: list[tuple[int, dict[str, Any]]] = []
+    for batch in rows.to_batches():
+        size = batch.column("size").to_numpy(zero_copy_only=False)
+        mask = has_content(batch) & (size > 0) & (size <= PEEK_BYTES)
+        mask &= np.array([why is None for why in skipped(batch)], bool)
+        rank = ranks(batch).to_numpy(zero_copy_only=False)
+        places = np.flatnonzero(mask & (rank > 0))
+        places = places[np.argsort(-rank[places], kind="stable")][:PEEK_FILES]
+        best += [
+            (int(rank[place]), one) for place, one in zip(places, batch.take(pa.array(places)).to_pylist(), strict=True)
+        ]
+    best.sort(key=lambda one: -one[0])
+    entries = [_entry(-1, row) for _, row in best[:PEEK_FILES]]
+    return Task.of_entries(entries[0].volume, entries) if entries else None
+
+
+def unallocated_tasks(volumes: tuple[Volume, ...], size: int) -> Iterator[Task]:
+    """Ranges of all that is not a file's: within the file systems, what is between them, and what is not understood.
+    Where file systems overlap, what each of them calls free is searched."""
+    end = 0
+    for volume in sorted((one for one in volumes if one.fs), key=lambda one: one.start):
+        yield from _ranges(-1, end, volume.start)
+        yield from _ranges(volume.index, volume.start, volume.start + volume.length)
+        end = max(end, volume.start + volume.length)
+    yield from _ranges(-1, end, size)
+
+
+def _ranges(volume: int, start: int, end: int) -> Iterator[Task]:
+    for begin in range(start, end, UNALLOCATED_BYTES):
+        yield Task("unallocated", volume, (begin, min(UNALLOCATED_BYTES, end - begin)))

@@ -1,0 +1,326 @@
+"""The stages of a triage, in their order: volumes, listing, ranking, content, unallocated, report."""
+
+import contextlib
+import dataclasses
+import datetime
+import itertools
+import pathlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from cheetah.triage.filesystem import volumes
+from cheetah.triage.hub import plan, shared_source
+from cheetah.triage.hub.folder import JOURNAL, PARTS, Folder
+from cheetah.triage.hub.journal import Done, Journal
+from cheetah.triage.hub.ledger import Ledger
+from cheetah.triage.hub.preview import Early
+from cheetah.triage.hub.stage_progress import Tell, Teller
+from cheetah.triage.hub.top_findings import Latest
+from cheetah.triage.listing import assemble
+from cheetah.triage.ranking import score
+from cheetah.triage.report import coverage, summary
+from cheetah.triage.settings import Settings
+from cheetah.triage.tables import merge, timeline
+from cheetah.triage.tables.store import Parts, Rows
+from cheetah.triage.task import Problem, Result, Task, Volume
+from cheetah.triage.versions import deciding, versions
+from cheetah.triage.workers.pool import Pool
+
+FRUITLESS_MAX = 4
+"""After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
+still answers."""
+DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
+
+
+class Hands(Protocol):
+    """Whoever does tasks: `pool.Pool`, `cluster.Cluster`."""
+
+    volumes: tuple[Volume, ...]
+    lost: int
+
+    @property
+    def workers(self) -> int:
+        """How many tasks they can do at once."""
+
+    def submit(self, task: Task, first: bool = False) -> None:
+        """Has a task done."""
+
+    def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
+        """What comes of them."""
+
+    def close(self) -> None:
+        """Ends them."""
+
+
+class Stopped(Exception):
+    """Going on makes no sense: one sentence."""
+
+
+class Run:
+    """One run. `tell` hears how it goes; `command` is the command line, for the report; `opened` waits for the source,
+    where somebody has begun to open it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tell: Tell,
+        command: Iterable[str] = (),
+        opened: Callable[[], shared_source.Hub] | None = None,
+    ):
+        self._settings = settings
+        self._tell = tell
+        self._command = tuple(command)
+        self._opened = opened
+        self._started = _now()
+        self._began_s = time.monotonic()
+        self._volumes: tuple[Volume, ...] = ()
+        self._size = 0
+        self._reached: list[str] = []
+        self._fruitless = 0
+        self._doubtful = False
+        """Whether something could not be read in this stage."""
+        self._last_problem = "a task was given up"
+        self._ended = False
+        self._complete = False
+        self._stopped: Problem | None = None
+        """Why it is not complete, where that is nobody's wish."""
+        self._latest = Latest()
+        self._shared: shared_source.Hub
+        self._hands: Hands
+        self._early: Early
+        self._journal: Journal
+        self._ledger: Ledger
+        self._parts: Parts
+        self._teller: Teller
+
+    def go(self) -> tuple[int, dict[str, Any]]:
+        """Does it; returns the exit code and the summary. OSError where the source cannot be opened, Misuse for what
+        makes no sense."""
+        folder = Folder(self._settings.out, self._settings.fresh)
+        with contextlib.ExitStack() as stack:
+            stack.callback(folder.close)
+            opened = self._opened or stack.enter_context(shared_source.opening(self._settings))
+            return self._in(folder, opened())
+
+    def _in(self, folder: Folder, shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
+        with contextlib.ExitStack() as stack:
+            # Workers take a while to start; meanwhile the source is looked at.
+            self._hands = _hands(shared.uri, self._settings)
+            stack.callback(self._hands.close)
+            identity = shared_source.identity(shared.uri, shared.name)
+            self._size = identity["size"]
+            self._shared = shared
+            folder.bind(identity, {**self._settings.binding(), "versions": deciding()})
+            self._parts = Parts(folder.path / PARTS)
+            self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
+            stack.callback(self._journal.close)
+            self._ledger = Ledger(self._journal, self._hands.submit, self._latest.forget)
+            self._teller = Teller(self._tell, self._ledger, self._latest, self._began_s)
+            self._early = Early(self._latest, self._hands.submit, self._ledger.is_listed)
+            try:
+                self._stages(folder.path)
+                self._ended = True
+            except KeyboardInterrupt:
+                pass
+            except Stopped as stop:
+                self._stopped = Problem(self._reached[-1], str(stop))
+        return self._finish(folder.path, identity, shared)
+
+    def _stages(self, out: pathlib.Path) -> None:
+        self._stage("volumes", [volumes.task()])
+        (found,) = self._ledger.done["volumes"].values()
+        if found.failed:
+            raise Stopped(found.problems[0].sentence)
+        self._volumes = self._hands.volumes = tuple(found.volumes)
+        first_tasks = self._ledger.begin_listing(self._volumes)
+        glimpses = self._early.glimpses(self._volumes if self._settings.keywords and self._hands.workers > 1 else ())
+        self._stage("listing", itertools.chain(first_tasks, glimpses))
+        given_up = sum(one.failed for one in self._ledger.done["listing"].values())
+        if given_up:
+            sentence = f"the listing is not whole: {given_up} of its parts were given up, with all that is in them"
+            self._stopped = Problem("listing", sentence)
+        self._latest.settle()
+        order = self._rank(out)
+        self._teller.totals["content"] = len(order)
+        listing = Rows(self._parts.path("listing"), plan.COLUMNS)
+        self._stage("content", plan.content_tasks(listing, order, self._settings))
+        if self._searches():
+            ranges = list(plan.unallocated_tasks(self._volumes, self._size))
+            self._teller.totals["unallocated"] = sum(task.what[1] for task in ranges)
+            self._stage("unallocated", ranges)
+
+    def _searches(self) -> bool:
+        """Whether there is anything to look for in what belongs to no file."""
+        settings = self._settings
+        return settings.unallocated and not settings.quick and bool(settings.keywords or settings.yara)
+
+    def _stage(self, stage: str, tasks: Iterable[Task]) -> None:
+        """Has all tasks of a stage done, those they hand back too, except those that are done already."""
+        self._reached.append(stage)
+        self._doubtful = False
+        self._teller.of(stage, always=True)
+        for item in self._hands.results(self._ledger.to_do(tasks)):
+            nothing_yet = not self._latest.best()
+            if item is not None:
+                self._bring(*item)
+            # The first that is found is told at once.
+            self._teller.of(stage, always=nothing_yet and bool(self._latest.best()))
+        self._journal.sync()
+        if self._doubtful:
+            # There may be nothing left to try only because nothing could be read.
+            self._must_answer()
+        self._teller.of(stage, always=True)
+
+    def _bring(self, task: Task, result: Result) -> None:
+        """Takes what has come of a task."""
+        if self._early.takes(task, result):
+            return
+        done, counts = self._ledger.add(task, result)
+        if counts:
+            self._latest.keep(result.findings)
+        self._watch(task, result, done)
+        if task.stage == "listing":
+            self._early.peek(result)
+
+    def _watch(self, task: Task, result: Result, done: Done) -> None:
+        """Stops where the source is gone. What is done is kept. A source of which a large part cannot be read is not
+        gone."""
+        brought = done.row_count if task.stage == "listing" else result.bytes_read
+        fruitless = result.gone or result.failed or (done.unreadable and not brought)
+        self._fruitless = self._fruitless + 1 if fruitless else 0
+        self._doubtful |= fruitless or done.unreadable
+        if result.problems:
+            self._last_problem = result.problems[-1].sentence
+        if result.gone or self._fruitless > FRUITLESS_MAX * self._hands.workers:
+            self._must_answer()
+
+    def _must_answer(self) -> None:
+        """Asks the source whether it is still there."""
+        self._fruitless = 0
+        if not self._shared.answers():
+            raise Stopped(f"the source does not answer any more; the last problem: {self._last_problem}")
+
+    def _rank(self, out: pathlib.Path) -> np.ndarray:
+        """Puts the listing together, and the files into the order in which they are read."""
+        self._reached.append("ranking")
+        self._teller.begin_rows("ranking")
+        self._assemble(out)
+        order = plan.Order(self._settings)
+        activity = score.Activity.of(self._ranked())
+        for rows in self._ranked():
+            order.add(rows, score.rank(rows, activity))
+        return order.rows()
+
+    def _ranked(self) -> Iterator[pa.RecordBatch]:
+        """The listing, and how far it is gone through is told."""
+        for rows in Rows(self._parts.path("listing")).batches():
+            yield rows
+            self._teller.went_through(len(rows))
+
+    def _assemble(self, out: pathlib.Path) -> bool:
+        """Writes the listing and the bodyfile, which has its name only if it is whole."""
+        listing = assemble.Listing(self._parts, self._ledger.done["listing"], self._ledger.first_tasks)
+        # Until there is a ranking, what could not be read may be missing because the source was gone.
+        whole = listing.is_whole() and "ranking" in self._reached
+        bodyfile, other = out / "bodyfile.txt", out / "bodyfile.unfinished.txt"
+        if not whole:
+            bodyfile, other = other, bodyfile
+        listing.write(self._parts.path("listing"), bodyfile, self._teller.went_through)
+        other.unlink(missing_ok=True)
+        return whole
+
+    def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
+        """Makes the tables, the summary and the report of what there is."""
+        self._latest.settle()
+        self._teller.begin_rows("merging")
+        self._complete = self._assemble(out) and self._ended
+        listing = Rows(self._parts.path("listing"))
+        why = plan.NOT_REACHED if not self._ended else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
+        contents = self._ledger.done["content"].values()
+        aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
+        more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._teller.went_through)
+        aside.remove()
+        done = self._ledger.all()
+        self._teller.findings = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
+        timeline.write(out / "files.parquet", out / "timeline.parquet", self._teller.went_through)
+        self._teller.of("report", always=True)
+        facts = self._facts(identity, shared, done)
+        told = summary.write(out, facts)
+        _report(out)
+        self._teller.of("done", always=True)
+        if not self._ended and not self._stopped:
+            return FAILED, told
+        unread = not self._complete or any(one.unreadable or one.failed for one in done)
+        unread |= any(problem.stage == "listing" for problem in facts.problems)
+        return EVIDENCE if unread else DONE, told
+
+    def _facts(self, identity: dict[str, Any], shared: shared_source.Hub, done: list[Done]) -> summary.Facts:
+        # Tasks may have the same to say.
+        problems = list({problem for one in done for problem in one.problems})
+        problems.sort(key=_problem_order)
+        if self._stopped:
+            problems.insert(0, self._stopped)
+        ranges = list(plan.unallocated_tasks(self._volumes, self._size)) if self._searches() else []
+        searched = self._ledger.done["unallocated"]
+        settings = dataclasses.asdict(self._settings)
+        del (
+            settings["out"],
+            settings["source"],
+            settings["fresh"],
+            settings["json"],
+            settings["workers"],
+            settings["scheduler"],
+        )
+        return summary.Facts(
+            source={"name": identity["name"], "size": identity["size"], "uri": self._settings.source},
+            volumes=self._volumes,
+            started=self._started,
+            ended=_now(),
+            complete=self._complete,
+            settings=settings,
+            tool_versions=versions(),
+            command=self._command,
+            problems=problems,
+            stages=self._progress(ranges),
+            bytes_read=sum(one.bytes_read for one in self._ledger.done["content"].values()),
+            link=shared.stats(),
+            lost=shared.lost,
+            unallocated=coverage.unallocated(ranges, searched, problems) if ranges else summary.Unallocated(),
+        )
+
+    def _progress(self, ranges: list[Task]) -> dict[str, tuple[int, int]]:
+        """What is done of each stage that was reached, of all it takes: tasks, or of content, files."""
+        done = self._ledger.done
+        stages = {
+            "volumes": coverage.tasks([volumes.task()], done["volumes"]),
+            "listing": coverage.listing(self._ledger.first_tasks, done["listing"]),
+            "content": coverage.files(done["content"].values(), self._teller.totals.get("content", 0)),
+            "unallocated": coverage.tasks(ranges, done["unallocated"]),
+        }
+        return {stage: progress for stage, progress in stages.items() if stage in self._reached}
+
+
+def _hands(uri: str, settings: Settings) -> Hands:
+    if settings.scheduler is not None:
+        from cheetah.triage.workers.cluster import Cluster
+
+        return Cluster(settings.scheduler, uri, settings)
+    return Pool(uri, settings, settings.workers)
+
+
+def _report(out: pathlib.Path) -> None:
+    from cheetah.triage import report
+
+    report.write(out)
+
+
+def _problem_order(problem: Problem) -> tuple[str, int, str, int, str]:
+    return problem.stage, problem.volume, problem.path or "", problem.offset or 0, problem.sentence
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,81 @@
+"""A listing put together from what the tasks brought, in the order of `fls`.
+
+Nothing is sorted: each task knows where the rows of what it left to others belong. In memory are a few parts at a time.
+"""
+
+import collections
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import pyarrow as pa
+
+from cheetah.triage.hub.journal import Done, rows_of
+from cheetah.triage.tables.store import LISTING, Parts, Writer
+from cheetah.triage.task import Task
+
+PARTS_HELD = 32
+
+
+class Listing:
+    """The listings of all volumes, in order, from the tasks they began with. `done` is by task."""
+
+    def __init__(self, parts: Parts, done: Mapping[str, Done], first_tasks: Iterable[Task]):
+        self._parts = parts
+        self._done = done
+        self._first_tasks = list(first_tasks)
+        self._held: collections.OrderedDict[str, pa.Table] = collections.OrderedDict()
+
+    def is_whole(self) -> bool:
+        """Whether all that was left to other tasks was done."""
+        left = list(self._first_tasks)
+        while left:
+            done = self._done.get(left.pop().id)
+            if done is None or done.failed:
+                return False
+            left.extend(done.tasks)
+        return True
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows, in order, those of tasks that are not done left out."""
+        for task in self._first_tasks:
+            yield from self._of_start(task, 0)
+
+    def _of_start(self, task: Task, start: int) -> Iterator[pa.Table]:
+        done = self._done.get(task.id)
+        if done is None or start >= len(done.starts):
+            return
+        row = done.starts[start]
+        end = done.starts[start + 1] if start + 1 < len(done.starts) else done.row_count
+        for place in done.places:
+            if place.within == start:
+                yield from self._rows(done, row, place.row)
+                row = place.row
+                yield from self._of_start(done.tasks[place.task], place.start)
+        yield from self._rows(done, row, end)
+
+    def _rows(self, done: Done, begin: int, end: int) -> Iterator[pa.Table]:
+        if begin >= end:
+            return
+        table = self._held.get(done.id)
+        if table is None:
+            table = self._parts.read(rows_of(done.id))
+        self._held[done.id] = table
+        self._held.move_to_end(done.id)
+        if len(self._held) > PARTS_HELD:
+            self._held.popitem(last=False)
+        yield table.slice(begin, end - begin)
+
+    def write(
+        self, rows_path: pathlib.Path, bodyfile_path: pathlib.Path, wrote: Callable[[int], None] = lambda rows: None
+    ) -> None:
+        """Writes the rows as one file for `store.Rows`, and the bodyfile. `wrote` hears of so many more rows."""
+        writer = Writer(rows_path, LISTING)
+        partial = bodyfile_path.with_suffix(".partial")
+        with open(partial, "wb") as bodyfile:
+            for table in self.tables():
+                writer.write(table)
+                for chunk in table.column("line").chunks:
+                    bodyfile.writelines(line + b"\n" for line in chunk.to_pylist())
+                wrote(table.num_rows)
+        writer.close()
+        partial.replace(bodyfile_path)

@@ -1,0 +1,306 @@
+"""Directories, as `fls -r -m /` lists them: the same entries, in the same order, with the same lines.
+
+What the rules below say, and no more, is what tsk_fs_dir_walk and tsk_fs_fls do.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytsk3
+
+from cheetah.triage.filesystem import mft_file_name
+from cheetah.triage.listing import bodyfile, name_search
+from cheetah.triage.listing.subtree import Left, Start
+from cheetah.triage.reading.image import Image
+from cheetah.triage.reading.reader import reason
+from cheetah.triage.tables.store import LISTING
+from cheetah.triage.task import Problem
+
+TANGLES_MAX = 100
+"""How many directories with a second name are told of, for each volume."""
+PACK_ROWS = 8192
+DEPTH_MAX = 128
+PATH_BYTES_MAX = 4096
+"""Where The Sleuth Kit stops to descend."""
+
+_ALLOC, _UNALLOC = 1, 2
+_META_DIR, _META_LNK, _META_VIRT_DIR = 2, 6, 11
+_DIR_METAS = (_META_DIR, _META_VIRT_DIR)
+_NAME_UNDEF, _NAME_DIR, _NAME_VIRT_DIR = 0, 3, 11
+_DESCEND_NAMES = (_NAME_UNDEF, _NAME_DIR, _NAME_VIRT_DIR)
+_DATA, _INDEX_ROOT, _FILE_NAME = 128, 144, 48
+_DOTS = (b".", b"..")
+_FIRST, _LATER, _LAST = (
+    (b"users", b"documents and settings", b"home", b"programdata"),
+    (b"windows", b"$orphan"),
+    (
+        b"pagefile",
+        b"hiberfil",
+    ),
+)
+_FAT_TYPES = tuple(
+    int(kind)
+    for kind in (
+        pytsk3.TSK_FS_TYPE_FAT12,
+        pytsk3.TSK_FS_TYPE_FAT16,
+        pytsk3.TSK_FS_TYPE_FAT32,
+        pytsk3.TSK_FS_TYPE_EXFAT,
+    )
+)
+
+
+class Lister:
+    """Lists directories into rows, until there are `entries_max` of them; then only what it was told to."""
+
+    def __init__(self, image: Image, file_system: pytsk3.FS_Info, volume: int, entries_max: int):
+        self._image = image
+        self._fs = file_system
+        self._volume = volume
+        self._entries_max = entries_max
+        self._entries = 0
+        info = file_system.info
+        self._root = int(info.root_inum)
+        self._orphans = int(info.last_inum)
+        kind = int(info.ftype)
+        self._ntfs = kind == int(pytsk3.TSK_FS_TYPE_NTFS)
+        self._fat = kind in _FAT_TYPES
+        self._rows: list[tuple[Any, ...]] = []
+        self._tables: list[pa.Table] = []
+        self.count = self.directories = 0
+        self.once: set[int] | None = None
+        """The directories that were met, if each is to be listed only once."""
+        self.names: name_search.Names | None = None
+        """What looks for keywords in names, if there are any."""
+        self._tangles = 0
+        self._starts = 0
+        self.left: list[Left] = []
+        self.problems: list[Problem] = []
+
+    def table(self) -> pa.Table:
+        """The rows."""
+        self._pack()
+        return pa.concat_tables(self._tables)
+
+    def _pack(self) -> None:
+        """Makes a table of the rows there are; as Python's objects they take several times the room."""
+        columns: list[Sequence[Any]] = list(zip(*self._rows, strict=True)) if self._rows else [()] * len(LISTING)
+        if self.names is not None:
+            named = self.names.look(dict(zip(LISTING.names, columns, strict=True)))
+            columns[LISTING.get_field_index("named")] = named
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, LISTING, strict=True)]
+        self._tables.append(pa.table(arrays, schema=LISTING))
+        self._rows = []
+
+    def start(self, start: Start) -> None:
+        """Lists one of the task's starts, or leaves it over where there are enough entries already."""
+        if self._entries >= self._entries_max:
+            self._leave(start)
+        else:
+            self._open_above(start)
+            self.directory(start)
+        self._starts += 1
+
+    def _leave(self, start: Start) -> None:
+        self.left.append(Left(self._starts, self.count, start))
+
+    def _open_above(self, start: Start) -> None:
+        """FAT has no addresses of parents: The Sleuth Kit searches the whole volume for the parent of a directory
+        unless it has met it on the way down. So it is shown the way."""
+        if self._fat and not start.orphan:
+            for inode in (self._root, *start.above[:-1]):
+                with contextlib.suppress(OSError):
+                    self._fs.open_dir(inode=inode)
+
+    def directory(self, start: Start) -> None:
+        """Lists a directory and what is below it."""
+        self.directories += 1
+        try:
+            directory = self._fs.open_dir(inode=start.inode)
+        except OSError as error:
+            self._problem(start.path, f"the directory could not be listed: {reason([], error)}")
+            self._unreadable(start.path)
+            return
+        self._unreadable(start.path)
+        for file in _by_priority(directory) if start.inode == self._root else directory:
+            if len(self._rows) >= PACK_ROWS:
+                self._pack()
+            row = len(self._rows)
+            name, meta, file = self._with_meta(file)
+            self._lines(name, meta, file, start)
+            self._entries += 1
+            self._unreadable(start.path + (name.name or b""), row)
+            below = self._below(name, meta, start)
+            if below is None:
+                continue
+            if len(start.above) >= DEPTH_MAX or PATH_BYTES_MAX < len(below.path):
+                self._problem(
+                    below.path,
+                    "deeper than The Sleuth Kit goes: nothing below it is listed, nor the rest of its directory",
+                )
+                return
+            if self.once is not None:
+                if self._is_new(below):
+                    self.directory(below)
+            elif below.orphan != start.orphan or self._entries >= self._entries_max and not below.orphan:
+                self._leave(below)
+            else:
+                self.directory(below)
+
+    def _is_new(self, below: Start) -> bool:
+        """Whether a directory is met for the first time; says it where it is not."""
+        assert self.once is not None
+        new = below.inode not in self.once
+        self.once.add(below.inode)
+        if not new:
+            self._tangles += 1
+            if self._tangles <= TANGLES_MAX:
+                self._problem(
+                    below.path, "the directory is listed under another name already: nothing below it is listed"
+                )
+        return new
+
+    def _with_meta(self, file: pytsk3.File) -> tuple[pytsk3.TSK_FS_NAME, pytsk3.TSK_FS_META | None, pytsk3.File]:
+        """An entry's name and metadata. pytsk3 leaves out metadata whose sequence number is not the name's, also
+        where it is the deleted file's that the name means; the walk of The Sleuth Kit does not."""
+        name, meta = file.info.name, file.info.meta
+        address = name.meta_addr
+        if meta is not None or not (address or int(name.flags) & _ALLOC):
+            return name, meta, file
+        try:
+            alone = self._fs.open_meta(inode=address)
+        except OSError:
+            return name, None, file
+        meta = alone.info.meta
+        if self._ntfs and address != self._orphans:
+            sequence = meta.seq
+            if int(meta.flags) & _UNALLOC and sequence > 0:
+                sequence -= 1
+            if name.meta_seq != sequence:
+                return name, None, file
+        return name, meta, alone
+
+    def _lines(
+        self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, file: pytsk3.File, start: Start
+    ) -> None:
+        """The lines of one entry: on NTFS one for each stream, index and name; elsewhere one."""
+        text = name.name or b""
+        if not self._ntfs or meta is None:
+            if text not in _DOTS:
+                self._line(name, meta, start)
+            return
+        attributes = [(int(info.type), info.id, info.name, info.size) for info in (one.info for one in file)]
+        times: tuple[int, mft_file_name.Times] | None = None
+        printed = False
+        for kind, number, stream, size in attributes:
+            if kind == _DATA:
+                printed = True
+                if int(meta.type) != _META_DIR or len(text) != 2 or text[:1] != b".":
+                    self._line(name, meta, start, kind, number, stream, size)
+            elif kind == _INDEX_ROOT:
+                printed = True
+                if text not in _DOTS:
+                    self._line(name, meta, start, kind, number, None if stream == b"$I30" else stream, size)
+            elif kind == _FILE_NAME and text not in _DOTS:
+                if times is None:
+                    times = mft_file_name.times_of(self._fs, file, [one[:2] for one in attributes])
+                if number == times[0]:
+                    self._line(name, meta, start, kind, number, None, size, times[1])
+        if not printed:
+            self._line(name, meta, start)
+
+    def _line(
+        self,
+        name: pytsk3.TSK_FS_NAME,
+        meta: pytsk3.TSK_FS_META | None,
+        start: Start,
+        kind: int | None = None,
+        number: int | None = None,
+        stream: bytes | None = None,
+        size: int | None = None,
+        times: mft_file_name.Times | None = None,
+    ) -> None:
+        """One row and its line. Attribute, stream, size and times are of the entry as a whole unless given."""
+        own = name.name or b""
+        if stream is not None:
+            own += b":" + stream
+        own = bodyfile.sane(own)
+        path = bodyfile.sane(start.path) + own
+        deleted = bool(int(name.flags) & _UNALLOC)
+        meta_type = bits = uid = gid = 0
+        allocated = False
+        shown = path + b" ($FILE_NAME)" if kind == _FILE_NAME else path
+        if meta is None:
+            size, times = 0, mft_file_name.NONE
+        else:
+            meta_type, bits, uid, gid = int(meta.type), int(meta.mode), meta.uid, meta.gid
+            allocated = bool(int(meta.flags) & _ALLOC)
+            if meta_type == _META_LNK and meta.link is not None:
+                shown += b" -> " + meta.link
+            if size is None:
+                size = meta.size
+            if times is None:
+                times = (meta.atime, meta.mtime, meta.ctime, meta.crtime)
+        if deleted:
+            shown += b" (deleted-realloc)" if allocated else b" (deleted)"
+        inode = name.meta_addr
+        address = str(inode) if kind is None else f"{inode}-{kind}-{number}"
+        mode = bodyfile.mode(meta_type, bits)
+        letter = bodyfile.name_letter(int(name.type))
+        line = bodyfile.line(shown, address, letter, mode, uid, gid, size, times)
+        own_text = own.decode("utf-8", "backslashreplace")
+        atime, mtime, ctime, crtime = times
+        self._rows.append((
+            self._volume, address, "/" + path.decode("utf-8", "backslashreplace"), own_text, mode[0], letter, deleted,
+            start.orphan, allocated, size, mtime, atime, ctime, crtime, mode, uid, gid, inode, kind, number,
+            _extension(own_text) if stream is None else "", None, None, line,
+        ))  # fmt: skip
+        self.count += 1
+
+    def _below(self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, start: Start) -> Start | None:
+        """The directory that an entry is, if it is one to descend into."""
+        if meta is None or int(meta.type) not in _DIR_METAS or int(name.type) not in _DESCEND_NAMES:
+            return None
+        flags = int(name.flags)
+        if not flags & _ALLOC and not (flags & _UNALLOC and int(meta.flags) & _UNALLOC):
+            return None
+        text, inode = name.name or b"", name.meta_addr
+        if text in _DOTS or inode in start.above:
+            return None
+        return Start(inode, start.path + text + b"/", (*start.above, inode), start.orphan or inode == self._orphans)
+
+    def _problem(self, path: bytes, sentence: str, offset: int | None = None, length: int | None = None) -> None:
+        shown = "/" + bodyfile.sane(path).decode("utf-8", "backslashreplace")
+        self.problems.append(Problem("listing", sentence, self._volume, shown, offset, length))
+
+    def _unreadable(self, path: bytes, row: int | None = None) -> None:
+        """Notes reads that failed since it was last called, and that the rows from `row` on (of those that are not
+        packed yet) may be wrong for it."""
+        if not self._image.unreadable:
+            return
+        failed = self._image.take_unreadable()
+        for offset, length, why in failed:
+            self._problem(path, f"metadata could not be read: {why}", offset, length)
+        if row is not None:
+            place, why = LISTING.get_field_index("why"), f"its metadata could not be read: {failed[0][2]}"
+            self._rows[row:] = [(*one[:place], why, *one[place + 1 :]) for one in self._rows[row:]]
+
+
+def _by_priority(directory: pytsk3.Directory) -> list[pytsk3.File]:
+    """The Sleuth Kit lists the root with people's folders first, the system's and orphans late, swap files last."""
+    files = list(directory)
+
+    def rank(file: pytsk3.File) -> int:
+        name = (file.info.name.name or b"").lower()
+        if name.startswith(_FIRST):
+            return 0
+        return 2 if name.startswith(_LATER) else 3 if name.startswith(_LAST) else 1
+
+    return sorted(files, key=rank)
+
+
+def _extension(name: str) -> str:
+    """What is behind the last dot, in lower case; nothing for names that only begin with one."""
+    stem, dot, extension = name.rpartition(".")
+    return extension.lower() if dot and stem else ""

@@ -1,0 +1,128 @@
+"""The stream of one file, read from its beginning to its end."""
+
+import collections.abc
+import dataclasses
+import re
+from typing import Any
+
+import pytsk3
+
+from cheetah.triage.reading import salvage
+from cheetah.triage.reading.image import GONE
+from cheetah.triage.task import Entry
+from cheetah.triage.workers.worker import Worker
+
+_INSIDE = re.compile(r"\A\w+: \([\w.]+:\d+\) ")
+"""Where in its own code pytsk3 noticed an error, which it says first."""
+
+
+@dataclasses.dataclass
+class Opened:
+    """A file's stream, ready to be read."""
+
+    entry: Entry
+    file: pytsk3.File
+    size: int
+    first: int
+    """Where its first run is, in bytes of the volume: what reads are ordered by."""
+    encrypted: bool
+    skip: str | None = None
+    """Why its content is not its own any more."""
+    note: str | None = None
+
+
+class Reader:
+    """Reads a stream from its beginning to its end. `complete` says, at any time, that nothing is missing so far."""
+
+    def __init__(self, one: Opened, worker: Worker, max_bytes: int):
+        self._one = one
+        self._worker = worker
+        self._end = min(one.size, max_bytes)
+        self._max_bytes = max_bytes
+        self._lost = 0
+        self._given_up = 0
+        self._tried = False
+        self._error = ""
+        self.bytes_read = 0
+        self._noted: list[tuple[int, int, str]] = []
+        self.unreadable: list[tuple[int, int, str]] = []
+        """What the source could not give: offset and length in the image, and why; the smallest pieces that were
+        tried."""
+
+    @property
+    def complete(self) -> bool:
+        """All that was to be read so far was read, and it will be read to the end."""
+        return not self._lost and not self._given_up and self._end == self._one.size
+
+    def pieces(self) -> collections.abc.Iterator[tuple[int, bytes]]:
+        """Offset and bytes, ascending. What cannot be read is left out."""
+        for offset, length, content, given_up in salvage.of(self._read, 0, self._end):
+            if content is not None:
+                self.bytes_read += length
+                yield offset, content
+                continue
+            if given_up or self._error == GONE:
+                self._given_up += length
+            else:
+                self._lost += length
+            # Of what is given up, the failures that led to it are noted already.
+            self._keep_noted([] if given_up else self._noted)
+
+    def _keep_noted(self, noted: list[tuple[int, int, str]]) -> None:
+        """Neighbours that are lost for the same reason are one range."""
+        for offset, length, why in noted:
+            last, last_length, last_why = self.unreadable[-1] if self.unreadable else (-1, 0, "")
+            if (last + last_length, last_why) == (offset, why):
+                self.unreadable[-1] = (last, last_length + length, why)
+            else:
+                self.unreadable.append((offset, length, why))
+
+    def _read(self, offset: int, length: int) -> bytes | None:
+        """All of these bytes, or None and `_error`."""
+        entry = self._one.entry
+        # The Sleuth Kit may go on after an error of the source, with zeros: only what the source says counts.
+        failed: OSError | None = None
+        piece = b""
+        try:
+            if entry.attr_type is None:
+                piece = self._one.file.read_random(offset, length)
+            else:
+                piece = self._one.file.read_random(offset, length, entry.attr_type, entry.attr_id)
+        except OSError as error:
+            failed = error
+        unreadable = self._worker.take_unreadable()
+        if not unreadable and failed is None and len(piece) == length:
+            return bytes(piece)
+        self._error = reason(unreadable, failed)
+        self._tried |= not unreadable or any(why != GONE for _, _, why in unreadable)
+        # The last is what was tried alone.
+        self._noted = unreadable[-1:]
+        return None
+
+    def state(self) -> Any:
+        """The row's read_state."""
+        if self.complete:
+            return "whole"
+        return "partial" if self.bytes_read else "unreadable" if self._tried else "unread"
+
+    def why(self) -> str | None:
+        """What is missing."""
+        said = []
+        if self._lost:
+            said.append(f"{self._lost} of its {self._one.size} bytes could not be read: {self._error}")
+        if self._given_up:
+            said.append(f"{self._given_up} bytes were given up after many failures, and may be readable: {self._error}")
+        if said:
+            return "; ".join(said)
+        if self._end != self._one.size:
+            return f"larger than the limit of {self._max_bytes} bytes: only its first {self._end} bytes were read"
+        return None
+
+
+def reason(unreadable: list[tuple[int, int, str]], error: OSError | None) -> str:
+    """What the source said; else what The Sleuth Kit said."""
+    if unreadable:
+        return unreadable[-1][2]
+    if error is None:
+        return "the file ends before its size says"
+    return _INSIDE.sub("", error.strerror or str(error), count=1)

@@ -1,0 +1,241 @@
+"""summary.json: the figures of a run, from its tables and from what the run itself knows.
+
+Both tables are read a batch of rows at a time. The same tables and facts give the same bytes.
+"""
+
+import collections.abc
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cheetah.durable import replace
+from cheetah.page.visible import decoded
+from cheetah.triage.report.statistics import COLUMNS, DAY_S, SIZE_EDGES, Tally
+from cheetah.triage.task import Problem, Volume
+
+VERSION = 1
+BATCH_ROWS = 1 << 16
+# What is to be looked at first: this many files, made of so many of the first findings.
+TOP_MAX = 50
+GROUPED_MAX = 5000
+REASONS_PER_FILE_MAX = 12
+EXTENSIONS_MAX = 100
+TYPES_MAX = 200
+PROBLEMS_MAX = 1000
+
+_FINDING = ("score", "volume", "address", "path", "offset", "kind", "rule", "detail", "excerpt")
+_FILE = (
+    "volume", "address", "path", "size", "mtime", "atime", "ctime", "crtime", "deleted", "orphan", "allocated",
+    "md5", "sha1", "sha256", "type", "extension", "type_mismatch", "known", "wanted", "score", "read_state", "why",
+)  # fmt: skip
+
+Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unallocated:
+    """What belongs to no file, in bytes. `wanted` says whether it was to be searched at all."""
+
+    wanted: bool = False
+    bytes: int = 0
+    searched: int = 0
+    unreadable: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What the run knows and its tables do not. Times are UTC, RFC 3339."""
+
+    source: Json
+    """`name`, `size` in bytes and `uri`; `hashes` of the whole, name to hex, where an image has them or they were made."""
+    volumes: collections.abc.Sequence[Volume]
+    started: str
+    ended: str
+    complete: bool
+    """Whether every stage that was asked for was done to its end."""
+    settings: Json = dataclasses.field(default_factory=dict)
+    tool_versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    command: collections.abc.Sequence[str] = ()
+    """The command line, a word each."""
+    problems: collections.abc.Sequence[Problem] = ()
+    stages: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """Of each stage, how many of its tasks are done, of how many that are known; of content, files."""
+    bytes_read: int = 0
+    """Bytes of files that were read."""
+    link: Json = dataclasses.field(default_factory=dict)
+    """What the share counts: `source_bytes` over the link, and whatever else."""
+    unallocated: Unallocated = Unallocated()
+    lost: collections.abc.Sequence[str] = ()
+    """Sentences on what the source itself has lost."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether only the files ranked highest were to be read."""
+        return bool(self.settings.get("quick"))
+
+
+def write(out: str | os.PathLike[str], facts: Facts) -> Json:
+    """Writes summary.json beside the tables in the folder `out`, and returns what is in it."""
+    folder = pathlib.Path(out)
+    summary = summarise(folder / "files.parquet", folder / "findings.parquet", facts)
+    text = json.dumps(summary, indent=1, ensure_ascii=True) + "\n"
+    replace(folder / "summary.json", text.encode("ascii"))
+    return summary
+
+
+def summarise(files: pathlib.Path, findings: pathlib.Path, facts: Facts) -> Json:
+    """The figures. A table that is not there, as that of a run which stopped early, counts as empty."""
+    tally = Tally(int(facts.source.get("size") or 0), _seconds(facts.ended))
+    for batch in batches(files, COLUMNS):
+        tally.add(batch)
+    kinds, total = _count_kinds(findings)
+    tally.counts["findings"] = total
+    return {
+        "version": VERSION,
+        "complete": facts.complete,
+        "verdict": verdict(facts, tally),
+        "source": facts.source,
+        "started": facts.started,
+        "ended": facts.ended,
+        "command": list(facts.command),
+        "settings": facts.settings,
+        "tool_versions": facts.tool_versions,
+        "volumes": [_volume(one, tally) for one in facts.volumes],
+        "counts": dict(sorted(tally.counts.items())),
+        "bytes": {
+            "files": tally.bytes,
+            "deleted": tally.bytes_deleted,
+            "read": facts.bytes_read,
+            "unread": tally.states["unread"]["bytes"] + tally.states["skipped"]["bytes"],
+            "unreadable": tally.states["unreadable"]["bytes"],
+        },
+        "coverage": _coverage(facts, tally),
+        "types": tally.types.ranked(TYPES_MAX),
+        "type_bytes": tally.type_bytes.ranked(TYPES_MAX),
+        "mismatches": tally.mismatches.ranked(TYPES_MAX),
+        "extensions": tally.extensions.ranked(EXTENSIONS_MAX),
+        "activity": _activity(tally),
+        "undated": {name: tally.undated[name] for name in ("files", "unset", "before_1970", "future", "midnight")},
+        "hours": [tally.hours[day * 24 : day * 24 + 24].tolist() for day in range(7)],
+        "sizes": [
+            {"from": edge, "files": int(tally.sizes[bar]), "deleted": int(tally.sizes_deleted[bar])}
+            for bar, edge in enumerate(SIZE_EDGES)
+        ],
+        "findings": kinds,
+        "top": _with_files(_top(findings), files),
+        "problems": [dataclasses.asdict(problem) for problem in facts.problems[:PROBLEMS_MAX]],
+        "problems_total": len(facts.problems),
+    }
+
+
+def verdict(facts: Facts, tally: Tally) -> str:
+    """In one word: "stopped" before its end, a "quick" look, done but with "gaps", or "whole"."""
+    if not facts.complete:
+        return "stopped"
+    if facts.quick:
+        return "quick"
+    missing = sum(tally.states[state]["files"] for state in ("partial", "unreadable", "unread", "skipped"))
+    missing += facts.unallocated.unreadable + len(facts.lost) + len(facts.problems)
+    foreign = any(not volume.fs for volume in facts.volumes)
+    return "gaps" if missing or foreign or not facts.unallocated.wanted or not facts.volumes else "whole"
+
+
+def batches(path: pathlib.Path, columns: collections.abc.Sequence[str]) -> collections.abc.Iterator[pa.RecordBatch]:
+    """A table a batch at a time; nothing where there is none."""
+    if not path.exists():
+        return
+    with pq.ParquetFile(path, pre_buffer=False) as table:
+        yield from table.iter_batches(batch_size=BATCH_ROWS, columns=list(columns), use_threads=False)
+
+
+def first_findings(path: pathlib.Path, most: int) -> list[Json]:
+    """The first findings, which are those with the highest scores; texts as `visible.decoded` has them."""
+    rows: list[Json] = []
+    for batch in batches(path, _FINDING):
+        rows += _records(batch.slice(0, most - len(rows)))
+        if len(rows) >= most:
+            break
+    return rows
+
+
+def _records(batch: pa.RecordBatch) -> list[Json]:
+    """Rows as dictionaries, also where a text is no UTF-8."""
+    columns: dict[str, list[Any]] = {}
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if pa.types.is_string(column.type):
+            columns[name] = [None if one is None else decoded(one) for one in column.cast(pa.binary()).to_pylist()]
+        else:
+            columns[name] = column.to_pylist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _count_kinds(findings: pathlib.Path) -> tuple[Json, int]:
+    kinds: dict[str, int] = collections.Counter()
+    for batch in batches(findings, ("kind",)):
+        for pair in batch.column("kind").value_counts().to_pylist():
+            kinds[pair["values"] or ""] += pair["counts"]
+    return dict(sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0]))), sum(kinds.values())
+
+
+def _top(findings: pathlib.Path) -> list[Json]:
+    """The first findings, those of one file together, in the order of the best of each."""
+    groups: dict[tuple[Any, ...], Json] = {}
+    for row in first_findings(findings, GROUPED_MAX):
+        place = {name: row[name] for name in ("volume", "address", "path")}
+        key = tuple(place.values()) if row["address"] is not None else (row["volume"], None, row["offset"])
+        offset = row["offset"] if row["address"] is None else None
+        group = groups.setdefault(key, {"score": row["score"], **place, "offset": offset, "findings": 0, "why": []})
+        group["findings"] += 1
+        if len(group["why"]) < REASONS_PER_FILE_MAX:
+            group["why"].append({name: row[name] for name in ("score", "offset", "kind", "rule", "detail", "excerpt")})
+    return list(groups.values())[:TOP_MAX]
+
+
+def _with_files(top: list[Json], files: pathlib.Path) -> list[Json]:
+    """The same with what is known of each file, from one more pass over the table."""
+    wanted = {(one["volume"], one["address"], one["path"]): one for one in top if one["address"] is not None}
+    addresses = pa.array(sorted({address for _, address, _ in wanted}), pa.string())
+    for batch in batches(files, _FILE) if wanted else ():
+        for row in _records(batch.filter(pc.is_in(batch.column("address"), value_set=addresses))):
+            one = wanted.get((row["volume"], row["address"], row["path"]))
+            if one is not None:
+                one.setdefault("file", {name: row[name] for name in _FILE[3:]})
+    return top
+
+
+def _volume(volume: Volume, tally: Tally) -> Json:
+    return {**dataclasses.asdict(volume), **dataclasses.asdict(tally.volumes[volume.index])}
+
+
+def _coverage(facts: Facts, tally: Tally) -> Json:
+    return {
+        "files": tally.states,
+        "reasons": tally.reasons.ranked(20),
+        "not_understood": [volume.index for volume in facts.volumes if not volume.fs],
+        "unallocated": dataclasses.asdict(facts.unallocated),
+        "stages": {name: {"done": done, "total": total} for name, (done, total) in facts.stages.items()},
+        "link": facts.link,
+        "lost": list(facts.lost),
+    }
+
+
+def _activity(tally: Tally) -> dict[str, int]:
+    first = datetime.date(1970, 1, 1)
+    return {
+        (first + datetime.timedelta(days=int(day))).isoformat(): int(tally.days[day]) for day in tally.days.nonzero()[0]
+    }
+
+
+def _seconds(moment: str) -> int:
+    return int(datetime.datetime.fromisoformat(moment).timestamp())
+
+
+__all__ = ["DAY_S", "Facts", "Unallocated", "batches", "first_findings", "summarise", "verdict", "write"]

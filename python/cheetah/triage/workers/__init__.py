@@ -1,0 +1,1 @@
+"""The processes and machines that perform tasks."""

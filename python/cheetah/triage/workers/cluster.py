@@ -1,0 +1,245 @@
+"""Workers of a Dask cluster: the same work, on more than one machine.
+
+Each worker opens the source itself, so a drive's nodes are read by all of them directly, and what a run's lists and
+rules are has to lie at the same paths on every machine. Dask finds out that a worker is gone and has its tasks done
+by others; a task that several workers did not survive becomes a problem of the result, as in a pool.
+
+A result is of one source, searched for one set of things by one version of the programs: a worker whose own differ
+ends the run. A worker that has read nothing for `HANG_S` ends itself, and its task is done by another.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import faulthandler
+import queue
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import distributed  # type: ignore[import-untyped,unused-ignore]
+from distributed.scheduler import KilledWorker
+
+from cheetah.triage.hub import shared_source
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Result, Task, Volume
+from cheetah.triage.versions import deciding
+from cheetah.triage.workers.pool import ATTEMPTS, HANG_S, LOOK_S, attempt, lost
+
+CONNECT_S = 5
+WORKERS_S = 30.0
+"""How long to wait for the first worker, and for one to come back where all have gone."""
+TASKS_A_WORKER = 3
+"""Tasks under way for each thread of a worker, so that it need not wait for the next."""
+
+Future: TypeAlias = Any
+
+_mine = threading.local()
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What has to be the same wherever a part of the work is done."""
+
+    source: dict[str, Any]
+    binding: dict[str, Any]
+    versions: dict[str, str]
+
+    @classmethod
+    def of(cls, uri: str, settings: Settings) -> "Terms":
+        """Those of this machine. OSError where the source or a list is not to be had."""
+        return cls(shared_source.identity(uri, uri), settings.binding(), deciding())
+
+    def different(self, other: "Terms") -> str | None:
+        """What is not the same: a word or two."""
+        if not shared_source.is_same(self.source, other.source):
+            return "source"
+        for name, value in self.binding.items():
+            if other.binding.get(name) != value:
+                return f"--{name}" if name in ("known", "wanted", "keywords", "yara") else name
+        changed = [name for name in self.versions if other.versions.get(name) != self.versions[name]]
+        return f"version of {', '.join(changed)}" if changed else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """What a worker says that must not do a task: one sentence."""
+
+    sentence: str
+
+
+class Refused(OSError):
+    """A worker may not take part."""
+
+
+class Watch:
+    """Ends a worker's process when it has not read for `HANG_S`, also where a library hangs that lets no Python run."""
+
+    def __init__(self) -> None:
+        self._since_s = 0.0
+
+    def __call__(self) -> None:
+        """A read."""
+        if time.monotonic() - self._since_s > HANG_S / 60:
+            self.begin()
+
+    def begin(self) -> None:
+        """Starts the time anew."""
+        self._since_s = time.monotonic()
+        faulthandler.dump_traceback_later(HANG_S, exit=True, file=sys.__stderr__ or sys.stderr)
+
+
+class Cluster:
+    """The workers behind the scheduler at that address. OSError where there are none."""
+
+    def __init__(self, scheduler: str, uri: str, settings: Settings):
+        try:
+            connect: Any = distributed.Client
+            self._client = connect(scheduler, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            raise OSError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+        self._uri = uri
+        self._settings = settings
+        self._terms = Terms.of(uri, settings)
+        self._run = secrets.token_hex(8)
+        self._queue: collections.deque[Task] = collections.deque()
+        self._under_way: dict[Future, Task] = {}
+        self._endings: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        self._tries: collections.Counter[str] = collections.Counter()
+        self.volumes: tuple[Volume, ...] = ()
+        self.lost = 0
+        self.workers = self._count()
+        self._alone_since: float | None = None
+        until = time.monotonic() + WORKERS_S
+        while not self.workers:
+            if time.monotonic() > until:
+                self._client.close()
+                raise OSError(
+                    f"the Dask scheduler at {scheduler} has no workers; start some with `dask worker {scheduler}`"
+                )
+            time.sleep(0.1)
+            self.workers = self._count()
+
+    def submit(self, task: Task, first: bool = False) -> None:
+        """Has a task done, sooner than all others if it is to be `first`."""
+        if first:
+            self._queue.appendleft(task)
+        else:
+            self._queue.append(task)
+
+    def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
+        """As `pool.Pool.results`."""
+        tasks = iter(more)
+        while True:
+            self._give_out(tasks)
+            if not self._under_way:
+                if self._queue:
+                    continue
+                return
+            ended = self._ended()
+            for future in ended:
+                if (result := self._result(future)) is not None:
+                    yield result
+            if not ended:
+                self._watch()
+                yield None
+
+    def close(self) -> None:
+        """Lets go of the cluster, which stays; what is under way there is dropped."""
+        with contextlib.suppress(OSError, TimeoutError):
+            self._client.cancel(list(self._under_way), force=True)
+        self._under_way.clear()
+        self._client.close()
+
+    def _count(self) -> int:
+        """Threads of all workers."""
+        return sum(self._client.nthreads().values())
+
+    def _give_out(self, tasks: Iterator[Task]) -> None:
+        while len(self._under_way) < TASKS_A_WORKER * max(1, self.workers):
+            task = None if self._queue else next(tasks, None)
+            if task is None:
+                if not self._queue:
+                    return
+                task = self._queue.popleft()
+            self._tries[task.id] += 1
+            future = self._client.submit(
+                _work, task, self.volumes, self._uri, self._settings, self._run, self._terms,
+                key=f"cheetah-{self._run}-{task.stage}-{task.id}-{self._tries[task.id]}", pure=False,
+            )  # fmt: skip
+            self._under_way[future] = task
+            future.add_done_callback(self._endings.put)
+
+    def _ended(self) -> list[Future]:
+        """Those that have come to an end, after waiting for one a while."""
+        ended: list[Future] = []
+        with contextlib.suppress(queue.Empty):
+            ended.append(self._endings.get(timeout=LOOK_S))
+            while True:
+                ended.append(self._endings.get_nowait())
+        return [future for future in ended if future in self._under_way]
+
+    def _result(self, future: Future) -> tuple[Task, Result] | None:
+        """What came of a task; None where it is to be done again."""
+        task = self._under_way.pop(future)
+        try:
+            result: Result | Refusal = future.result()
+            if isinstance(result, Refusal):
+                raise Refused(result.sentence)
+            return task, result
+        except Refused:
+            raise
+        except KilledWorker:
+            why = "its worker died, several times"
+        except distributed.CancelledError:
+            why = "the scheduler dropped it"
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+        self.lost += 1
+        if self._tries[task.id] < ATTEMPTS:
+            self._queue.appendleft(task)
+            return None
+        return task, lost(task, why)
+
+    def _watch(self) -> None:
+        """Notes workers that come and go. Without any for long, nothing will ever come."""
+        self.workers = self._count()
+        if self.workers:
+            self._alone_since = None
+            return
+        now = time.monotonic()
+        self._alone_since = self._alone_since or now
+        if now - self._alone_since > WORKERS_S:
+            raise OSError("all workers of the Dask cluster are gone; start some, and the same command goes on")
+
+
+def _work(
+    task: Task, volumes: tuple[Volume, ...], uri: str, settings: Settings, run: str, terms: Terms
+) -> Result | Refusal:
+    """Runs at a worker; each of its threads has the source open once for each run."""
+    from cheetah.triage.workers.worker import Worker
+
+    kept: tuple[str, Any, Watch] | None = getattr(_mine, "kept", None)
+    if kept is None or kept[0] != run:
+        if kept is not None:
+            kept[1].close()
+        _mine.kept = None
+        try:
+            if different := terms.different(Terms.of(uri, settings)):
+                return Refusal(f"the worker on {socket.gethostname()} has another {different} than where this began")
+            watch = Watch()
+            kept = (run, Worker(uri, settings, beat=watch), watch)
+        except OSError as error:
+            return lost(task, f"the source could not be opened: {error}")
+        _mine.kept = kept
+    _, worker, watch = kept
+    worker.volumes = volumes
+    watch.begin()
+    try:
+        return attempt(task, worker)
+    finally:
+        faulthandler.cancel_dump_traceback_later()

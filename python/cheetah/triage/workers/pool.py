@@ -1,0 +1,247 @@
+"""Worker processes on this machine.
+
+They are forked from a process that has imported what they need (`stem`), so that this is done once, and while the hub
+does the same for itself. Each has a pipe to the hub. A worker that dies, or that has neither read nor answered for `HANG_S`, has its task done
+again by another, in a process of its own; a task that `ATTEMPTS` workers did not survive becomes a problem of the
+result.
+"""
+
+import collections
+import contextlib
+import ctypes
+import dataclasses
+import multiprocessing
+import multiprocessing.connection
+import multiprocessing.forkserver
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any
+
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Place, Problem, Result, Task, Volume
+
+ATTEMPTS = 3
+HANG_S = 300.0
+LOOK_S = 1.0
+"""How often the hub looks whether workers get on, and whoever runs it gets a turn."""
+ENDING_S = 2.0
+_PR_SET_PDEATHSIG = 1
+
+Doer = Callable[[Task, Any], Result]
+
+
+@dataclasses.dataclass
+class _Hand:
+    """A worker process, as the hub sees it."""
+
+    process: ForkServerProcess
+    pipe: Connection
+    reads: Any
+    """How often it has read, in memory shared with it."""
+    task: Task | None = None
+    since: float = 0.0
+    seen: int = -1
+    ready: bool = False
+
+
+def prepare() -> None:
+    """Starts what workers are forked from, if it is not there yet. It gets on while the caller does something else."""
+    _context()
+    multiprocessing.forkserver.ensure_running()
+
+
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["cheetah.triage.workers.preload"])
+    return context
+
+
+class Pool:
+    """`workers` processes that do tasks on the source at `uri`, with `do`. `volumes` is to be set once they are
+    known."""
+
+    def __init__(self, uri: str, settings: Settings, workers: int = 0, hang_s: float = HANG_S, do: Doer | None = None):
+        self._do = do or attempt
+        self._context = _context()
+        self._uri = uri
+        self._settings = settings
+        self._hang_s = hang_s
+        self._queue: collections.deque[Task] = collections.deque()
+        self._attempts: collections.Counter[str] = collections.Counter()
+        self.volumes: tuple[Volume, ...] = ()
+        self.lost = 0
+        """How many workers have died or were ended."""
+        self._failed_starts = 0
+        self._hands = [self._hire() for _ in range(workers or os.cpu_count() or 1)]
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        return len(self._hands)
+
+    def submit(self, task: Task, first: bool = False) -> None:
+        """Has a task done, sooner than all others if it is to be `first`."""
+        if first:
+            self._queue.appendleft(task)
+        else:
+            self._queue.append(task)
+
+    def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
+        """Results, as they come, of what was submitted, and then of `more`, which is asked for only as workers fall
+        idle. None now and then, while nothing comes. Ends when all is done."""
+        tasks = iter(more)
+        while True:
+            self._give_out(tasks)
+            if not any(hand.task for hand in self._hands) and not self._queue:
+                return
+            yield from self._collect()
+
+    def close(self) -> None:
+        """Ends the workers, also in the midst of their tasks."""
+        for hand in self._hands:
+            hand.pipe.close()
+            hand.process.terminate()
+        for hand in self._hands:
+            hand.process.join(ENDING_S)
+            if hand.process.is_alive():
+                hand.process.kill()
+                hand.process.join()
+        self._hands = []
+
+    def _hire(self) -> _Hand:
+        ours, theirs = self._context.Pipe()
+        reads = self._context.RawValue(ctypes.c_uint64, 0)
+        arguments = (theirs, reads, self._uri, self._settings, self._do)
+        process = self._context.Process(target=_work, args=arguments, name="cheetah-triage", daemon=True)
+        process.start()
+        theirs.close()
+        return _Hand(process, ours, reads)
+
+    def _give_out(self, tasks: Iterator[Task]) -> None:
+        for hand in self._hands:
+            if hand.task is not None:
+                continue
+            if (task := self._next(tasks)) is None:
+                return
+            hand.task, hand.since, hand.seen = task, time.monotonic(), -1
+            # A worker that is gone is found by `_collect`.
+            with contextlib.suppress(OSError):
+                hand.pipe.send((task, self.volumes))
+
+    def _next(self, tasks: Iterator[Task]) -> Task | None:
+        if not self._queue and (task := next(tasks, None)) is not None:
+            return task
+        # Whoever makes the tasks may have submitted some meanwhile.
+        return self._queue.popleft() if self._queue else None
+
+    def _collect(self) -> Iterator[tuple[Task, Result] | None]:
+        """What has come, waiting for it a while."""
+        ready = multiprocessing.connection.wait([hand.pipe for hand in self._hands], LOOK_S)
+        for number, hand in enumerate(self._hands):
+            if hand.pipe in ready:
+                try:
+                    answer = hand.pipe.recv()
+                except (EOFError, OSError):
+                    yield from self._replace(number, "its worker died")
+                    continue
+                if answer is None:
+                    hand.ready = True
+                elif hand.task is not None:
+                    task, hand.task = hand.task, None
+                    yield task, answer
+            elif hand.task is not None and self._hangs(hand):
+                yield from self._replace(number, f"its worker did nothing for {self._hang_s:.0f} s")
+        if not ready:
+            yield None
+
+    def _hangs(self, hand: _Hand) -> bool:
+        """Whether it has neither read nor answered for too long."""
+        now = time.monotonic()
+        if hand.reads.value != hand.seen:
+            hand.seen, hand.since = hand.reads.value, now
+        return now - hand.since > self._hang_s
+
+    def _replace(self, number: int, why: str) -> Iterator[tuple[Task, Result]]:
+        """Another worker for one that is of no use any more, whose task is done again, unless that was tried often."""
+        hand = self._hands[number]
+        task = hand.task
+        hand.pipe.close()
+        hand.process.kill()
+        hand.process.join()
+        self.lost += 1
+        if not hand.ready:
+            self._failed_starts += 1
+            if self._failed_starts >= ATTEMPTS * len(self._hands):
+                raise OSError(f"worker processes end before they begin (exit status {hand.process.exitcode})")
+        self._hands[number] = self._hire()
+        if task is None:
+            return
+        self._attempts[task.id] += 1
+        if self._attempts[task.id] < ATTEMPTS:
+            self._queue.appendleft(task)
+        else:
+            yield task, lost(task, f"{why}, {ATTEMPTS} times")
+
+
+def lost(task: Task, why: str) -> Result:
+    """The result of a task that could not be done. One file or directory that ends workers takes no
+    others with it."""
+    if task.stage == "content" and len(task.what) > 1:
+        return Result(tasks=[Task("content", task.volume, (one,)) for one in task.what], failed=True)
+    if task.stage == "listing" and len(task.what) > 1:
+        # Each start alone, in the place that it has in this task.
+        alone = [Task("listing", task.volume, (one,)) for one in task.what]
+        places = [Place(number, 0, number, 0) for number in range(len(alone))]
+        return Result(tasks=alone, places=places, starts=[0] * len(alone), failed=True)
+    path = None
+    if task.stage == "listing":
+        path = "/" + task.what[0][1].rstrip("/")
+    elif task.stage == "content":
+        path = task.entries()[0].path
+    return Result(problems=[Problem(task.stage, f"a task was given up: {why}", task.volume, path)], failed=True)
+
+
+def end_with_parent() -> None:
+    """Has the kernel end this process when its parent ends, however that comes about."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _work(pipe: Connection, reads: Any, uri: str, settings: Settings, do: Doer) -> None:
+    """A worker's life."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+
+    def beat() -> None:
+        reads.value += 1
+
+    from cheetah.triage.workers.worker import Worker
+
+    worker: Worker | None = None
+    with contextlib.suppress(EOFError, OSError):
+        pipe.send(None)
+        while True:
+            task, volumes = pipe.recv()
+            try:
+                worker = worker or Worker(uri, settings, beat=beat)
+                worker.volumes = volumes
+                result = do(task, worker)
+            except OSError as error:
+                result = lost(task, f"the source could not be opened: {error}")
+            pipe.send(result)
+
+
+def attempt(task: Task, worker: Any) -> Result:
+    """Does a task; what goes wrong in it is a problem of the result and not the end of the worker."""
+    from cheetah.triage.workers.perform import perform
+
+    try:
+        return perform(task, worker)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return lost(task, f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})")

@@ -1,0 +1,68 @@
+"""The state that a worker process keeps between its tasks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytsk3
+
+from cheetah.triage.reading.image import Image, Source
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Volume
+
+
+class Worker:
+    """A worker's belongings. `keep` is for the stages: compiled rules, opened lists, by a name of theirs.
+
+    `beat` is called at every read, so that somebody can see that this worker is getting on.
+    """
+
+    def __init__(
+        self, uri: str, settings: Settings, volumes: Sequence[Volume] = (), beat: Callable[[], None] = lambda: None
+    ):
+        self.uri = uri
+        self.settings = settings
+        self.volumes = volumes
+        self.keep: dict[str, Any] = {}
+        self.source = open_source(uri)
+        self.beat = beat
+        self._images: dict[int, Image] = {}
+        self._file_systems: dict[int, pytsk3.FS_Info] = {}
+
+    def image(self, sector_size: int = 512) -> Image:
+        """The source for pytsk3."""
+        if sector_size not in self._images:
+            self._images[sector_size] = Image(self.source, sector_size, self.beat, near="://" not in self.uri)
+        return self._images[sector_size]
+
+    def file_system(self, volume: int) -> pytsk3.FS_Info:
+        """The file system of that volume, opened once. OSError where it cannot be opened."""
+        if volume not in self._file_systems:
+            self._file_systems[volume] = pytsk3.FS_Info(self.image(), offset=self.volumes[volume].start)
+        return self._file_systems[volume]
+
+    def begin(self) -> None:
+        """The beginning of a task."""
+        for image in self._images.values():
+            image.begin()
+
+    def take_unreadable(self) -> list[tuple[int, int, str]]:
+        """What none of its images could read, since they were last asked."""
+        return [one for image in self._images.values() for one in image.take_unreadable()]
+
+    def has_lost_its_source(self) -> bool:
+        """Whether, in this task, it gave up asking a source that answers nothing."""
+        return any(image.gone for image in self._images.values())
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        self.keep.clear()
+        self._file_systems.clear()
+        self._images.clear()
+        self.source.close()
+
+
+def open_source(uri: str) -> Source:
+    """Opens what the hub shares, or the source itself."""
+    import cheetah
+
+    return cheetah.open(uri)
