@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from cheetah.bench.process import run
-from cheetah.bench.storage import filesystem
+from cheetah.bench.storage.targets import filesystem
 
 
 def ext4_on(scratch, path):

@@ -15,7 +15,7 @@ from cheetah.bench import results
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
-from cheetah.bench.storage import image
+from cheetah.bench.storage.run import image
 from cheetah.bench.storage.settings import Extent, Settings
 from cheetah.bench.storage.steps import need_bytes, steps
 from cheetah.bench.units import MIB

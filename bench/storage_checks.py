@@ -9,10 +9,11 @@ from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
 from cheetah.bench.rounds import interleave
-from cheetah.bench.storage import turn, words
-from cheetah.bench.storage.directory import DirectoryTarget, Room
-from cheetah.bench.storage.sample import COLD, WARM, Outcome, Sample
+from cheetah.bench.storage.measurement.sample import COLD, WARM, Outcome, Sample
+from cheetah.bench.storage.options import syntax
+from cheetah.bench.storage.run import turn
 from cheetah.bench.storage.steps import Place
+from cheetah.bench.storage.targets.directory import DirectoryTarget, Room
 from cheetah.bench.units import MIB
 
 OURS, BY_HAND = "cheetah bench", "by hand"
@@ -59,7 +60,7 @@ def times(step, ready, place, rounds, state):
 def rates(step, ready, place, rounds):
     """fio's rate, both ways, each on a file of its own."""
     _, operation, *sizes = step.key.split("/")
-    size_bytes, record_bytes = map(words.size, sizes)
+    size_bytes, record_bytes = map(syntax.size, sizes)
     file = place.directory / "by-hand.dat"
     argv = ["fio", "--name=hand", f"--filename={file}", f"--size={size_bytes}", f"--bs={record_bytes}", *FIO[operation],
             "--ioengine=psync", "--thread", "--direct=1", "--output-format=json"]

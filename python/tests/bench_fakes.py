@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage.progress import Event
-from cheetah.bench.storage.run import run
+from cheetah.bench.storage.run.progress import Event
+from cheetah.bench.storage.run.runner import run
 from cheetah.bench.storage.settings import Settings, TargetSpec
 from cheetah.bench.storage.steps import Base, Command, Place, Step
-from cheetah.bench.storage.target import Ready, Target
+from cheetah.bench.storage.targets.target import Ready, Target
 
 IMAGE_BYTES = 1 << 20
 MEMORY_BYTES = 256 << 20

@@ -11,7 +11,8 @@ import pytest
 from bench_fakes import COPY, Fake, directories, measured
 from conftest import MIB
 
-from cheetah.bench.storage import cache, held, mounts, tool
+from cheetah.bench.storage.measurement import cache, pinned, tool
+from cheetah.bench.storage.targets import mounts
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_a_cache_that_stays_is_a_warning_in_the_sample(tmp_path: Path, in_memory
 
 def test_a_programs_own_pages_stay(file: Path) -> None:
     file.chmod(0o700)
-    with held.held([str(file)]):
+    with pinned.pinned([str(file)]):
         cache.make_cold([file])
         assert cache.resident_share([file]) == 1.0
     cache.make_cold([file])

@@ -9,7 +9,7 @@ import pytest
 from conftest import PATIENCE_S
 
 from cheetah.bench.failure import Misuse
-from cheetah.bench.storage import command, words
+from cheetah.bench.storage.options import command, syntax
 from cheetah.bench.storage.settings import DrivePlan, Extent, Settings, TargetSpec
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -138,18 +138,18 @@ def test_the_exit_code_tells(given: list[str], code: int) -> None:
     [("0", 0), ("4096", 4096), ("64KiB", 64 * KIB), ("64k", 64 * KIB), ("3 MiB", 3 * MIB), ("2G", 2 * GIB)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert words.size(text) == size
+    assert syntax.size(text) == size
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200)])
 def test_durations(text: str, seconds: float) -> None:
-    assert words.duration(text) == seconds
+    assert syntax.duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5MiB", "64KB!", "KiB", "١", "9" * 30, "nan"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(Misuse, match="no size"):
-        words.size(text)
+        syntax.size(text)
 
 
 def test_settings_that_samples_depend_on_are_bound(tmp_path: Path) -> None:

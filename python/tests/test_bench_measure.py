@@ -15,11 +15,11 @@ from bench_fakes import tmp_path as tmp_path
 from conftest import MIB, PATIENCE_S
 
 from cheetah.bench import fio
-from cheetah.bench.storage import counters, measure, quiet, reserve, tool
-from cheetah.bench.storage.counters import Counters
-from cheetah.bench.storage.sample import Outcome, Sample
+from cheetah.bench.storage.measurement import counters, measure, quiet, reserve, tool
+from cheetah.bench.storage.measurement.counters import Counters
+from cheetah.bench.storage.measurement.sample import Outcome, Sample
 from cheetah.bench.storage.steps import Command
-from cheetah.bench.storage.target import Ready
+from cheetah.bench.storage.targets.target import Ready
 
 BLANK = Sample("here", "work", "cold", 1, Outcome.DONE)
 SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"

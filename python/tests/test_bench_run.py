@@ -20,10 +20,12 @@ from conftest import PATIENCE_S, program, run
 from cheetah import telling
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
-from cheetah.bench.storage import cache, entered, progress, quiet, tool
-from cheetah.bench.storage.progress import Event
-from cheetah.bench.storage.run import GO_ON
+from cheetah.bench.storage.measurement import cache, quiet, tool
+from cheetah.bench.storage.run import progress
+from cheetah.bench.storage.run.progress import Event
+from cheetah.bench.storage.run.runner import GO_ON
 from cheetah.bench.storage.steps import Command, Place
+from cheetah.bench.storage.targets import active
 
 FAILS = "import sys; sys.exit('no good')"
 HANGS = "import time; time.sleep(600)"
@@ -146,7 +148,7 @@ def test_a_target_that_does_not_answer_is_left_out_and_the_rest_goes_on(
         pytest.skip(f"cannot mount here: {error}")
     monkeypatch.setattr(tool, "TERM_S", 0.2)
     monkeypatch.setattr(tool, "KILL_S", 0.5)
-    monkeypatch.setattr(entered, "LEAVE_S", 0.5)
+    monkeypatch.setattr(active, "LEAVE_S", 0.5)
     freezes = f"import subprocess\nsubprocess.run(['fsfreeze', '-f', {str(frozen)!r}])\nopen('more', 'w')"
     targets = [Directory(frozen), *directories(tmp_path, "other")]
 
@@ -362,7 +364,7 @@ def test_samples_of_two_kinds_are_not_mixed(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(Misuse, match=r"states was \[\"cold\"\] and is \[\"warm\"\]"):
         measured(tmp_path, targets, steps, resume=True, states=("warm",))
     with monkeypatch.context() as patch, pytest.raises(Misuse, match=r"kernel was .* and is \"another\""):
-        patch.setattr("cheetah.bench.storage.run._machine", lambda: {"host": os.uname().nodename, "kernel": "another"})
+        patch.setattr("cheetah.bench.storage.run.runner._machine", lambda: {"host": os.uname().nodename, "kernel": "another"})
         measured(tmp_path, targets, steps, resume=True)
     (tmp_path / "source.raw").write_bytes(b"another")
     with pytest.raises(Misuse, match="image_bytes"):

@@ -14,9 +14,11 @@ from conftest import MIB, PATIENCE_S, run
 
 from cheetah.bench import verbs
 from cheetah.bench.failure import Refused
-from cheetah.bench.storage import command, filesystem, mounts, safety, work
-from cheetah.bench.storage.prepare import prepare
+from cheetah.bench.storage.options import command
+from cheetah.bench.storage.run import safety
+from cheetah.bench.storage.run.prepare import prepare
 from cheetah.bench.storage.settings import Settings
+from cheetah.bench.storage.targets import filesystem, mounts, work
 
 
 @pytest.fixture(name="case")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cheetah.bench.failure import Misuse
-from cheetah.bench.storage import sweep, words
+from cheetah.bench.storage.options import sweep, syntax
 from cheetah.bench.storage.settings import TargetSpec
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -21,7 +21,7 @@ SOME = [keys for length in range(len(VALUES) + 1) for keys in itertools.combinat
 
 
 def expanded(targets: list[str], *sweeps: str) -> list[TargetSpec]:
-    return list(sweep.expand([words.target(word) for word in targets], sweep.parse(sweeps))[0])
+    return list(sweep.expand([syntax.target(word) for word in targets], sweep.parse(sweeps))[0])
 
 
 def names(targets: list[str], *sweeps: str) -> list[str]:

@@ -14,11 +14,12 @@ from conftest import MIB, PATIENCE_S, program, run
 
 from cheetah.bench import tree
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage import filesystem, image, leftover, mounts, ram, work
-from cheetah.bench.storage.directory import DirectoryTarget, Room
-from cheetah.bench.storage.ram import DriveTarget
+from cheetah.bench.storage.run import image
 from cheetah.bench.storage.settings import DrivePlan, Extent, Settings
-from cheetah.bench.storage.target import Missing, Target
+from cheetah.bench.storage.targets import filesystem, leftover, mounts, ram_drive, work
+from cheetah.bench.storage.targets.directory import DirectoryTarget, Room
+from cheetah.bench.storage.targets.ram_drive import DriveTarget
+from cheetah.bench.storage.targets.target import Missing, Target
 
 NEED = 16 * MIB
 
@@ -259,7 +260,7 @@ def test_a_drive_of_a_run_that_was_killed_is_said_and_cleared_away(own_tmp: Path
     assert process.stdout
     ready = Path(process.stdout.readline().strip())
     assert ready.is_dir()
-    (said,) = leftover.others([ram.parent(), own_tmp])
+    (said,) = leftover.others([ram_drive.parent(), own_tmp])
     assert str(own_tmp / "out") in said and f"process {process.pid}," in said
     assert leftover.cleared([own_tmp]) == []
     assert ready.is_dir(), "what is in use stays"

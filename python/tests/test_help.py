@@ -12,7 +12,7 @@ from conftest import PATIENCE_S
 
 from cheetah import options
 from cheetah.bench import cli as bench
-from cheetah.bench.storage import command
+from cheetah.bench.storage.options import command
 from cheetah.triage import cli as triage
 
 

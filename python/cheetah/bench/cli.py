@@ -72,7 +72,7 @@ def _storage(words: list[str]) -> int:
 
 
 def _part(name: str, words: list[str]) -> int:
-    from cheetah.bench.storage import safety
+    from cheetah.bench.storage.run import safety
 
     parser = _parser(f"cheetah bench {name}")
     _add_part_options(parser)
@@ -99,7 +99,7 @@ def _known(name: str, measuring: Checkout) -> Part:
 
 
 def _all(words: list[str]) -> int:
-    from cheetah.bench.storage import safety
+    from cheetah.bench.storage.run import safety
 
     parser = _parser("cheetah bench --all")
     _add_part_options(parser)
@@ -121,7 +121,8 @@ def _all(words: list[str]) -> int:
 
 def _storage_settings(words: list[str], default_targets: Sequence[str] = ()) -> Settings:
     """What storage is to be measured, and how; Misuse where that makes no sense, before anything is done."""
-    from cheetah.bench.storage import command, journal
+    from cheetah.bench.storage.options import command
+    from cheetah.bench.storage.run import journal
 
     settings = command.parse(words, default_targets)
     if not settings.resume and journal.remembered(settings.out):
@@ -132,18 +133,18 @@ def _storage_settings(words: list[str], default_targets: Sequence[str] = ()) -> 
 
 
 def _measure_storage(gathered: Gathered, settings: Settings) -> None:
-    from cheetah.bench.storage import prepare, progress, run
+    from cheetah.bench.storage.run import prepare, progress, runner
     from cheetah.bench.storage.steps import steps
 
     with progress.shown(settings.json) as tell:
         prepared = prepare.prepare(settings, lambda sentence: tell(progress.Event("note", said=sentence)))
         # Asked now: whatever becomes of the image meanwhile, there are results.
         image = {"image": str(prepared.image), "image_bytes": prepared.image.stat().st_size}
-        code, part = run.run(settings, tell, prepared.targets, steps(settings), prepared.image, prepared.need_bytes)
-    interrupted = run.GO_ON in part["warnings"]
+        code, part = runner.run(settings, tell, prepared.targets, steps(settings), prepared.image, prepared.need_bytes)
+    interrupted = runner.GO_ON in part["warnings"]
     part["warnings"] = [*prepared.warnings, *part["warnings"]]
     part["settings"] = {**settings.binding(), **image}
-    gathered.add({**part, "problem": run.GO_ON} if interrupted else part, code=code)
+    gathered.add({**part, "problem": runner.GO_ON} if interrupted else part, code=code)
     if interrupted:
         raise KeyboardInterrupt
 

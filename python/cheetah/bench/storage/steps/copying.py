@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cheetah.bench.storage import mounts
 from cheetah.bench.storage.steps.step import Base, Command, NotReached, Place
+from cheetah.bench.storage.targets import mounts
 
 
 class Copy(Base):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cheetah import options
 from cheetah.bench.failure import BenchError, Misuse
-from cheetah.bench.storage import sweep, words
-from cheetah.bench.storage.sample import COLD
+from cheetah.bench.storage.measurement.sample import COLD
+from cheetah.bench.storage.options import sweep, syntax
 from cheetah.bench.storage.settings import REPETITIONS, STATES, STEP_LIMIT_S, Extent, Settings
 from cheetah.bench.storage.steps import steps
 
@@ -23,9 +23,9 @@ def parse(command_line: Sequence[str], default_targets: Sequence[str] = ()) -> S
     if not texts:
         raise Misuse("say where to measure: a directory, or a drive to make, as in ram:stripe:64KiB@node1,node2")
     for text in given.name:
-        if not words.target(text)[1]:
+        if not syntax.target(text)[1]:
             raise Misuse(f"--name {text}: say NAME=TARGET")
-    targets, first = sweep.expand([words.target(text) for text in texts], sweep.parse(given.sweep))
+    targets, first = sweep.expand([syntax.target(text) for text in texts], sweep.parse(given.sweep))
     settings = Settings(
         targets=targets,
         baseline=_baseline(given.baseline, [target.name for target in targets], first),
@@ -35,7 +35,7 @@ def parse(command_line: Sequence[str], default_targets: Sequence[str] = ()) -> S
         repetitions=_repetitions(given.repetitions),
         states=_states(given.states),
         extent=Extent.QUICK if given.quick else Extent.FULL if given.full else Extent.NORMAL,
-        step_limit_s=words.duration(given.step_limit),
+        step_limit_s=syntax.duration(given.step_limit),
         resume=given.resume,
         beside_evidence=given.beside_evidence,
         json=given.json,

@@ -11,7 +11,7 @@ from typing import Any
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run
-from cheetah.bench.storage import mounts, work
+from cheetah.bench.storage.targets import mounts, work
 
 MARKER_BYTES_MAX = 64 << 10
 PATIENCE_S = 40.0

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from cheetah.bench.failure import Misuse
-from cheetah.bench.storage import words
+from cheetah.bench.storage.options import syntax
 from cheetah.bench.storage.settings import TargetSpec
 from cheetah.bench.units import iec
 
@@ -14,11 +14,11 @@ TARGETS_MAX = 100
 Value = int | str
 
 _PARSE: dict[str, Callable[[str], Value]] = {
-    "layout": words.layout,
-    "unit": words.unit,
-    "nodes": words.count,
-    "fs": words.file_system,
-    "readahead": words.readahead,
+    "layout": syntax.layout,
+    "unit": syntax.unit,
+    "nodes": syntax.count,
+    "fs": syntax.file_system,
+    "readahead": syntax.readahead,
 }
 """In the order in which they are applied: whether a unit says anything depends on the layout."""
 

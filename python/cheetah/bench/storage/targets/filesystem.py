@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run, search_path
-from cheetah.bench.storage import mounts
-from cheetah.bench.storage.target import Missing
+from cheetah.bench.storage.targets import mounts
+from cheetah.bench.storage.targets.target import Missing
 from cheetah.bench.units import GIB, MIB, iec
 from cheetah.bench.verbs import Holder
 

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cheetah.bench.storage import mounts, tool
+from cheetah.bench.storage.measurement import tool
+from cheetah.bench.storage.targets import mounts
 from cheetah.bench.units import MIB
 
 SYNC = ("sync", "-f", ".")

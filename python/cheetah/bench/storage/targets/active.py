@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage.sample import Outcome
-from cheetah.bench.storage.target import Missing, Ready, Target
+from cheetah.bench.storage.measurement.sample import Outcome
+from cheetah.bench.storage.targets.target import Missing, Ready, Target
 
 LEAVE_S = 60.0
 """For taking down a target that does not answer: the results are not to wait for it."""
@@ -17,7 +17,7 @@ _FAILURES = (BenchError, OSError, subprocess.SubprocessError)
 
 
 @dataclasses.dataclass
-class Entered:
+class ActiveTargets:
     """The targets of a run."""
 
     ready: dict[str, Ready] = dataclasses.field(default_factory=dict)
@@ -35,12 +35,12 @@ class Entered:
 
 
 @contextlib.contextmanager
-def entered(
+def activated(
     targets: Sequence[Target], need_bytes: int, tell: Callable[[str], None], warn: Callable[[str], None]
-) -> Iterator[Entered]:
+) -> Iterator[ActiveTargets]:
     """Makes them ready; one that cannot be is left out. `tell` hears the name of each before; `warn`, what could not be
     taken down."""
-    found = Entered()
+    found = ActiveTargets()
     with contextlib.ExitStack() as stack:
         for target in targets:
             tell(target.name)
@@ -53,7 +53,7 @@ def entered(
 
 
 @contextlib.contextmanager
-def _one(target: Target, need_bytes: int, warn: Callable[[str], None], among: Entered) -> Iterator[Ready]:
+def _one(target: Target, need_bytes: int, warn: Callable[[str], None], among: ActiveTargets) -> Iterator[Ready]:
     """One that does not keep the others from being taken down."""
     inside = target.enter(need_bytes)
     ready = inside.__enter__()

@@ -15,7 +15,7 @@ _EVERYONES = (Path("/etc/ld.so.cache"),)
 
 
 @contextlib.contextmanager
-def held(programs: Iterable[str]) -> Iterator[None]:
+def pinned(programs: Iterable[str]) -> Iterator[None]:
     """Keeps these, and the libraries that they are linked with, in memory. One that is not there, or that does not tell
     its libraries, as a script, is nobody's fault: it is read again each time, wherever it lies.
 

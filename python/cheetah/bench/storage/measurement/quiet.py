@@ -2,7 +2,7 @@
 
 import time
 
-from cheetah.bench.storage import counters
+from cheetah.bench.storage.measurement import counters
 
 LOOK_S = 1.0
 """How long is looked before a run."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from cheetah.bench import verbs
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage import filesystem, mounts
-from cheetah.bench.storage.directory import free
 from cheetah.bench.storage.settings import DrivePlan
-from cheetah.bench.storage.target import Missing, Ready
-from cheetah.bench.storage.work import Work, uninterrupted
+from cheetah.bench.storage.targets import filesystem, mounts
+from cheetah.bench.storage.targets.directory import free
+from cheetah.bench.storage.targets.target import Missing, Ready
+from cheetah.bench.storage.targets.work import Work, uninterrupted
 from cheetah.bench.units import GIB, MIB, iec
 
 # Of the machine's memory this stays for the tools and for what is cached.

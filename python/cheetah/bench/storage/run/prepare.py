@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage import image, leftover, ram, safety
-from cheetah.bench.storage.directory import DirectoryTarget, Room, require_space
-from cheetah.bench.storage.ram import DriveTarget
+from cheetah.bench.storage.run import image, safety
 from cheetah.bench.storage.settings import Settings, TargetSpec
 from cheetah.bench.storage.steps import need_bytes
-from cheetah.bench.storage.target import Target
+from cheetah.bench.storage.targets import leftover, ram_drive
+from cheetah.bench.storage.targets.directory import DirectoryTarget, Room, require_space
+from cheetah.bench.storage.targets.ram_drive import DriveTarget
+from cheetah.bench.storage.targets.target import Target
 from cheetah.bench.units import MIB
 
 # The journal, the results and the report.
@@ -34,7 +35,7 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     """Refused because of evidence, BenchError where the run cannot begin. Whatever has to be said on the way, `say`
     hears. Nothing is written to a target yet."""
     warnings = safety.check(settings)
-    places = [*(target.directory for target in settings.targets if target.directory), settings.out, ram.parent()]
+    places = [*(target.directory for target in settings.targets if target.directory), settings.out, ram_drive.parent()]
     warnings += leftover.others(places)
     for sentence in [*warnings, *leftover.cleared(places)]:
         say(sentence)

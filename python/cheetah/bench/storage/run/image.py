@@ -8,11 +8,11 @@ from pathlib import Path
 
 from cheetah.bench import tree
 from cheetah.bench.process import run
-from cheetah.bench.storage import filesystem
-from cheetah.bench.storage.directory import require_space
 from cheetah.bench.storage.settings import Extent, Settings
-from cheetah.bench.storage.target import Missing
-from cheetah.bench.storage.work import Work
+from cheetah.bench.storage.targets import filesystem
+from cheetah.bench.storage.targets.directory import require_space
+from cheetah.bench.storage.targets.target import Missing
+from cheetah.bench.storage.targets.work import Work
 from cheetah.bench.units import GIB, KIB, MIB, iec
 
 SIZES = {Extent.QUICK: 64 * MIB, Extent.NORMAL: 256 * MIB, Extent.FULL: GIB}

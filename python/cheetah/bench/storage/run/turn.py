@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cheetah.bench.storage import cache, measure, tool
-from cheetah.bench.storage.sample import COLD, Outcome, Sample
+from cheetah.bench.storage.measurement import cache, measure, tool
+from cheetah.bench.storage.measurement.sample import COLD, Outcome, Sample
 from cheetah.bench.storage.steps.step import NotReached, Place, Skipped, Step
-from cheetah.bench.storage.target import Ready
+from cheetah.bench.storage.targets.target import Ready
 from cheetah.bench.units import MIB
 
 RESIDENT_SHARE_MAX = 0.01

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import Process
-from cheetah.bench.storage import mounts
+from cheetah.bench.storage.targets import mounts
 
 PREFIX = "cheetah-bench-"
 MARKER = "made-by-cheetah-bench.json"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage import filesystem, mounts
-from cheetah.bench.storage.target import Ready
-from cheetah.bench.storage.work import Work
+from cheetah.bench.storage.targets import filesystem, mounts
+from cheetah.bench.storage.targets.target import Ready
+from cheetah.bench.storage.targets.work import Work
 from cheetah.bench.units import MIB
 
 # What directories, journals and small files of ours take besides.

@@ -4,7 +4,7 @@ much, and the disk may be the one that the system is on."""
 import os
 from collections.abc import Callable
 
-from cheetah.bench.storage.target import Ready
+from cheetah.bench.storage.targets.target import Ready
 from cheetah.bench.units import GIB, MIB
 
 SIZE_MIN_BYTES = 4 * GIB

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cheetah.bench.failure import Refused
-from cheetah.bench.storage import mounts, work
 from cheetah.bench.storage.settings import Settings
+from cheetah.bench.storage.targets import mounts, work
 
 SUFFIX = ".custody"
 BLOCK = Path("/sys/class/block")

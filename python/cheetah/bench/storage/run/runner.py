@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from cheetah.bench.rounds import in_turns
-from cheetah.bench.storage import cache, held, measure, part, quiet, turn
-from cheetah.bench.storage.entered import Entered, entered
-from cheetah.bench.storage.journal import Journal
-from cheetah.bench.storage.progress import Event, Tell
-from cheetah.bench.storage.sample import COLD, Outcome, Sample
+from cheetah.bench.storage.measurement import cache, measure, pinned, quiet
+from cheetah.bench.storage.measurement.sample import COLD, Outcome, Sample
+from cheetah.bench.storage.run import part, turn
+from cheetah.bench.storage.run.journal import Journal
+from cheetah.bench.storage.run.progress import Event, Tell
 from cheetah.bench.storage.settings import Settings
 from cheetah.bench.storage.steps import NotReached, Place, Step
-from cheetah.bench.storage.target import Ready, Target
+from cheetah.bench.storage.targets.active import ActiveTargets, activated
+from cheetah.bench.storage.targets.target import Ready, Target
 
 DONE, FAILED = 0, 1
 NOT_ALL_DROPPED = (
@@ -125,9 +126,9 @@ class Run:
             self._say("note", said=remark)
         wanted = {one.target for one in self._left}
         targets = [target for target in self._targets if target.name in wanted]
-        around = entered(targets, need_bytes, lambda name: self._say("entering", target=name), self._warn)
+        around = activated(targets, need_bytes, lambda name: self._say("entering", target=name), self._warn)
         tools = {tool for step in self._steps for tool in step.tools}
-        with held.held([*tools, cache.SYNC[0], cache.SYNC_EACH[0]]), around as there, self._leaving():
+        with pinned.pinned([*tools, cache.SYNC[0], cache.SYNC_EACH[0]]), around as there, self._leaving():
             self._journal.tell({name: ready.about for name, ready in there.ready.items()}, remarks)
             for name, (outcome, why) in there.lost.items():
                 self._skip_target(name, outcome, why)
@@ -164,7 +165,7 @@ class Run:
                 said.add(one.key[:3])
                 self._journal.add(Sample(*one.key, outcome, why))
 
-    def _take(self, one: _Turn, there: Entered) -> None:
+    def _take(self, one: _Turn, there: ActiveTargets) -> None:
         """Has a turn, whatever comes of it."""
         self._say_of("measuring", one)
         began_s = time.monotonic()

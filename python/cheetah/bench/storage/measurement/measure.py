@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cheetah.bench.storage import cache, counters, reserve, tool
-from cheetah.bench.storage.sample import Outcome, Sample
+from cheetah.bench.storage.measurement import cache, counters, reserve, tool
+from cheetah.bench.storage.measurement.sample import Outcome, Sample
 from cheetah.bench.storage.steps.step import Command
-from cheetah.bench.storage.target import Ready
+from cheetah.bench.storage.targets.target import Ready
 from cheetah.bench.units import MIB
 
 STOLEN_SHARE = 0.1
