@@ -9,7 +9,7 @@ import_exception!(cheetah.error, Error);
 /// source's path, it also has the errno and the path, and so is a `FileNotFoundError` or the like.
 pub fn opening(source: &str, error: &cheetah_source::Error) -> PyErr {
     let errno = refusal(source);
-    let path = errno.map(|_| source);
+    let path = errno.map(|_| source.to_owned());
     Error::new_err((error.to_string(), error.exit_code(), errno, path))
 }
 
