@@ -8,11 +8,11 @@ import functools
 from collections.abc import Callable
 
 from bench import probe_paths, probe_seed, probe_tables, probe_txtime
-from bench.curves import Chart, distribution
 from bench.probe_senders import MMSG, OURS, PROGRAMS, SLEEP, SPIN, Sender, ours, serve_iperf3, tools
 from bench.probe_stand import Stand, burners, stand
 from bench.probe_tables import Plot, Table
 from bench.probe_trains import Asked, Sent, gap_errors_us, gaps_us, percentile
+from bench.report.curves import Chart, distribution
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure

@@ -12,7 +12,7 @@ import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from bench.store import OUT_DIR
+from bench.report.store import OUT_DIR
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run
 

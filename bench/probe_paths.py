@@ -10,14 +10,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from bench import cheetah
-from bench.curves import Chart, histogram
-from bench.limited import run_limited
 from bench.probe_senders import OURS
 from bench.probe_stand import PORT, Judge, packets_program
 from bench.probe_tables import Plot, Table
 from bench.probe_trains import gaps_us, read_told, split
+from bench.report.curves import Chart, histogram
 from bench.settings import Settings
+from bench.tools import cheetah
+from bench.tools.limited import run_limited
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run

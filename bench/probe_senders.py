@@ -8,10 +8,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench import cheetah
-from bench.limited import run_limited
 from bench.probe_stand import INTERFACE, PORT, RECEIVER, SENDER, SINK, SINK_MAC, Stand
 from bench.probe_trains import Asked, Sent, read_told, split
+from bench.tools import cheetah
+from bench.tools.limited import run_limited
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run
 

@@ -7,10 +7,10 @@ import json
 import os
 from collections.abc import Sequence
 
-from bench import curves
-from bench.curves import Chart, Curve
-from bench.prefetching import PLOTS_DIR
-from bench.store import OUT_DIR, Folder
+from bench.report import curves
+from bench.report.curves import Chart, Curve
+from bench.report.prefetching import PLOTS_DIR
+from bench.report.store import OUT_DIR, Folder
 
 KEPT = "probe.tables.json"
 

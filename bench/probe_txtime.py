@@ -12,12 +12,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bench import cheetah, probe_guest
+from bench import probe_guest
 from bench.probe_stand import PORT, packets_program
 from bench.probe_tables import Plot, Table
 from bench.probe_trains import percentile
 from bench.scratch import Scratch
 from bench.settings import Settings
+from bench.tools import cheetah
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run

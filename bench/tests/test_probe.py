@@ -8,7 +8,6 @@ import struct
 import pytest
 
 from bench import probe_guest, probe_txtime
-from bench.curves import Chart, distribution, histogram, render
 from bench.probe_capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
 from bench.probe_paths import emulated_ms
 from bench.probe_tables import Table
@@ -24,6 +23,7 @@ from bench.probe_trains import (
     split,
     stamp_errors_us,
 )
+from bench.report.curves import Chart, distribution, histogram, render
 from cheetah.bench.failure import BenchError
 
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from bench import report, store
+from bench.report import results_md, store
 from cheetah.bench.figure import Figure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -28,7 +28,7 @@ def test_it_goes_on_in_a_python_that_has_the_package() -> None:
         pytest.skip("needs target/venv (scripts/python-env)")
     done = without_packages(RUN, "--parts")
     assert done.returncode == 0, done.stderr
-    assert [part["part"] for part in json.loads(done.stdout)] == [part.key for part in report.PARTS]
+    assert [part["part"] for part in json.loads(done.stdout)] == [part.key for part in results_md.PARTS]
 
 
 def test_it_says_what_to_do_where_there_is_none(tmp_path) -> None:

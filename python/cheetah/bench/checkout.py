@@ -15,7 +15,7 @@ from cheetah.bench.process import run
 from cheetah.bench.results import Part, checked
 
 RUN = "bench/run"
-NEEDS = (RUN, "bench/report.py", "lab/namespace.py")
+NEEDS = (RUN, "bench/report/results_md.py", "lab/namespace.py")
 NAMES = {"transfer": "acquire"}
 """What people call a part, where that is not its name."""
 END_S = 120.0

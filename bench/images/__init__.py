@@ -1,0 +1,1 @@
+"""The images that are acquired and examined; each is made once and kept."""

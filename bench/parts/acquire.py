@@ -1,0 +1,110 @@
+"""The transfer of an image to another machine, beside what people pipe through nc: every kind of image over every
+link, from a cold and from a warm cache."""
+
+import dataclasses
+import typing
+
+from bench.images.acquired import KINDS, Images
+from bench.scratch import Scratch
+from bench.tools import transfer
+from cheetah.bench.figure import Figure
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import MIB, iec
+
+ROUNDS_MAX = 3
+METHODS = ("auto", "none", "lz4", "zstd")
+CACHES = ("warm", "cold")
+
+# gzip and bzip2 take minutes a GiB at the same few MiB/s all along: they get a smaller image of the same kind.
+SLOW = {"gzip | nc": 256 * MIB, "bzip2 | nc": 64 * MIB}
+QUICK_BYTES = 32 * MIB
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A link, and how large the image is that goes over it: some ten seconds' worth where nothing is compressed."""
+
+    key: str
+    name: str
+    rate: typing.Optional[str]
+    rtt: str
+    size_bytes: int
+
+
+LINKS = (
+    Link("loopback", "loopback", None, "0us", 1024 * MIB),
+    Link("1gbit", "1 Gbit/s", "1gbit", "0us", 512 * MIB),
+    Link("100mbit-20ms", "100 Mbit/s, 20 ms", "100mbit", "20ms", 128 * MIB),
+)
+# There the disk is a hundred times the link, so few are asked with a cold cache.
+SLOW_LINK = LINKS[2]
+
+
+def ours(method):
+    """What a row of ours is called."""
+    return f"cheetah acquire ({method})"
+
+
+OURS = [ours(method) for method in METHODS]
+
+
+def image_for(images, link, kind, name, quick):
+    """The image that a row sends over a link."""
+    size_bytes = min(link.size_bytes, SLOW.get(name, link.size_bytes))
+    return images.get(kind, min(size_bytes, QUICK_BYTES) if quick else size_bytes)
+
+
+def contenders(scratch, between, images, link, kind, cache, quick):
+    """Every row of one column: its name, and a function that makes one transfer."""
+    senders = {pipe.name: (transfer.by_pipe, pipe) for pipe in transfer.PIPES}
+    if link is SLOW_LINK and cache == "cold":
+        senders = {"cat | nc": senders["cat | nc"]}
+    senders |= {ours(method): (transfer.by_cheetah, method) for method in METHODS}
+
+    def turn(name):
+        how, what = senders[name]
+        image = image_for(images, link, kind, name, quick)
+        image.cache(cache == "warm")
+        return how(scratch, between, what, image)
+
+    return {name: lambda name=name: turn(name) for name in senders}
+
+
+def figures_of(link, kind, cache, results):
+    """What one column tells: the fastest row of ours beside the pipes, `auto` beside the other methods, and, where the
+    link has a rate and there is something to send, the bytes on the wire beside what iperf3 carries."""
+    rates = {name: [told["rate"] for told in rounds] for name, rounds in results.items()}
+    prefix, label = f"acquire/{link.key}/{kind}/{cache}", f"{link.name}, {kind}, {cache}"
+    own = Figure(f"{prefix}/auto", f"{label}: auto beside the other methods", "MiB/s", ours("auto"),
+                 {name: rates[name] for name in OURS})
+    best = max(OURS, key=own.median)
+    beside = {best: rates[best]} | {name: rates[name] for name in rates if name not in OURS and name != "iperf3"}
+    figures = [Figure(prefix, f"{label}: image by the time it is flushed and hashed", "MiB/s", best, beside, bar=1.0)]
+    if "iperf3" in rates and kind != "zeroed":
+        wire = {best: [told["wire"] for told in results[best]], "iperf3": rates["iperf3"]}
+        figures.append(Figure(f"{prefix}/wire", f"{label}: bytes on the wire", "MiB/s", best, wire, bar=0.95))
+    return [*figures, own]
+
+
+def measure_link(scratch, link, images, settings):
+    """The figures of one link."""
+    figures = []
+    rounds = min(settings.rounds, ROUNDS_MAX)
+    with transfer.ends(scratch, link.rate, link.rtt) as between:
+        for kind in KINDS:
+            for cache in CACHES:
+                asked = contenders(scratch, between, images, link, kind, cache, settings.quick)
+                if between.lab is not None:
+                    asked["iperf3"] = lambda: between.link_rate(1 if settings.quick else 4)
+                results = interleave(f"{link.name}, {kind}, {cache}", rounds, asked)
+                figures += figures_of(link, kind, cache, results)
+    return figures
+
+
+def measure(settings):
+    """Runs all of it and returns the figures."""
+    with Scratch() as scratch:
+        images = Images(scratch)
+        sizes = ", ".join(f"{iec(link.size_bytes)} over {link.name}" for link in LINKS)
+        print(f"acquire: {sizes}; about a quarter of an hour a round", flush=True)
+        return [figure for link in LINKS for figure in measure_link(scratch, link, images, settings)]

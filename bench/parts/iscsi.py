@@ -1,0 +1,88 @@
+"""iSCSI over a long link: `cheetah acquire` beside what the link carries, qemu-img, and dd over nbdfuse."""
+
+import os
+import time
+
+from bench.images.acquired import Images
+from bench.scratch import Scratch
+from bench.tools import cheetah, iperf, peers
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.process import run, timed
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import MIB, iec
+from lab.network import Lab
+
+RTT = "20ms"
+ROUNDS_MAX = 3
+OURS = "cheetah acquire"
+
+# Rate, image: some ten and twenty seconds' worth, so that the first round trips of a connection do not decide.
+LINKS = (("100mbit", "100 Mbit/s", 256 * MIB), ("1gbit", "1 Gbit/s", 1024 * MIB))
+# dd asks for the next piece when it has the last, a few MiB a second at this delay: it gets so much.
+DD_BYTES = 32 * MIB
+
+
+def by_cheetah(scratch, lab, uri, image):
+    """Acquires the logical unit, hashed and flushed."""
+    with scratch.child() as turn:
+        target = os.path.join(turn.disk_dir, "acquired.raw")
+        start = time.perf_counter()
+        report = cheetah.acquire(uri, target, "md5", [], lab.examiner.command)
+        seconds = time.perf_counter() - start
+        if report["hashes"]["md5"] != image.md5:
+            raise BenchError(f"{uri}: acquired with MD5 {report['hashes']['md5']}, not {image.md5}")
+        return {"rate": image.size_bytes / MIB / seconds}
+
+
+def by_qemu_img(scratch, lab, uri, image):
+    """Copies it with qemu-img and flushes; nobody hashes."""
+    with scratch.child() as turn:
+        target = os.path.join(turn.disk_dir, "converted.raw")
+        line = 'qemu-img convert -f raw -O raw "$1" "$2" && sync "$2"'
+        seconds = timed(lab.examiner.command(["bash", "-c", line, "qemu-img", uri, target]))
+        return {"rate": image.size_bytes / MIB / seconds}
+
+
+def by_dd(scratch, lab, uri, image):
+    """Copies the beginning with dd, from an nbdfuse mount of a qemu-nbd that speaks iSCSI."""
+    size_bytes = min(DD_BYTES, image.size_bytes)
+    with scratch.child() as turn:
+        target = os.path.join(turn.disk_dir, "copied.raw")
+        path = peers.nbdfuse_on_qemu(turn, uri, lab.examiner.command)
+        argv = ["dd", "bs=1M", f"count={size_bytes // MIB}", "conv=fsync", "status=none", f"if={path}", f"of={target}"]
+        return {"rate": size_bytes / MIB / timed(argv)}
+
+
+def measure_link(rate, name, size_bytes, settings):
+    """The figures of one link."""
+    rounds = min(settings.rounds, ROUNDS_MAX)
+    with Scratch() as scratch, Lab(1, rate, RTT) as lab:
+        image = Images(scratch).get("random", size_bytes)
+        image.cache(warm=True)
+        iperf.start_servers(scratch, lab)
+        uri = peers.tgtd(scratch, image.path, lab.nodes[0].address, lab.nodes[0].command)
+        run(lab.examiner.command(["iscsi-inq", uri]))
+        carried = "iperf3"
+        asked = {
+            OURS: lambda: by_cheetah(scratch, lab, uri, image),
+            "qemu-img convert": lambda: by_qemu_img(scratch, lab, uri, image),
+            "dd over nbdfuse": lambda: by_dd(scratch, lab, uri, image),
+            carried: lambda: {"rate": iperf.link_rate(lab, lab.nodes[0], True, 1 if settings.quick else 5, omit_s=1)},
+        }
+        what = f"iSCSI over {name}, {RTT}"
+        results = interleave(what, rounds, asked)
+        link = {one: results[one] for one in (OURS, carried)}
+        tools = {one: rounds for one, rounds in results.items() if one != carried}
+        figures = from_rounds(f"iscsi/{rate}", f"{what}, beside the link", OURS,
+                              (Metric("rate", "", "MiB/s", "higher", 0.95),), link)
+        return figures + from_rounds(f"iscsi/{rate}-tools", f"{what}, beside other tools", OURS,
+                                     (Metric("rate", "", "MiB/s"),), tools)
+
+
+def measure(settings):
+    """Runs all of it and returns the figures."""
+    links = [(rate, name, 16 * MIB if settings.quick else size_bytes) for rate, name, size_bytes in LINKS]
+    sizes = ", ".join(f"{iec(size_bytes)} over {name}" for _, name, size_bytes in links)
+    print(f"iscsi: {sizes}, {RTT} of round trip; about two minutes a round", flush=True)
+    return [figure for link in links for figure in measure_link(*link, settings)]

@@ -1,0 +1,75 @@
+"""Bar 6: the client's peak memory, whatever the drive's size, and the node's."""
+
+import os
+
+from bench.parts.drive import NODES, striped
+from bench.scratch import Scratch, drop_caches, write_random
+from bench.tools import cheetah
+from cheetah.bench import fio
+from cheetah.bench.figure import Figure
+from cheetah.bench.fio import Job
+from cheetah.bench.units import GIB, KIB, MIB, iec
+
+PREFETCH_BUDGET_BYTES = 64 * MIB
+ALLOWANCE_BYTES = 64 * MIB
+
+
+def _figure(key, what, used, allowed):
+    """Peaks beside what is allowed, both in bytes, one of each a process."""
+    samples = {"cheetah": [value / MIB for value in used], "allowed": [value / MIB for value in allowed]}
+    print(f"  {what:<64} {max(samples['cheetah']):>7.0f} MiB of {samples['allowed'][0]:.0f} allowed", flush=True)
+    return Figure(f"memory/{key}", f"{what}: peak resident", "MiB", "cheetah", samples, "lower", 1.0)
+
+
+def clients(drive, size_bytes, runtime_s):
+    """The peaks of a mount and an export after sequential and random reading with much under way."""
+    random = {"runtime_s": runtime_s, "loops": False}
+    with Scratch() as turn:
+        mount, path = cheetah.mount(turn, drive)
+        drop_caches()
+        fio.on_file(Job("read", MIB, size_bytes), path)
+        drop_caches()
+        fio.on_file(Job("randread", 4 * KIB, size_bytes, threads=8, **random), path)
+        mount_peak_bytes = mount.memory_peak_bytes()
+    with Scratch() as turn:
+        export = cheetah.export(turn, drive)
+        for job in (Job("read", MIB, size_bytes, 16), Job("randread", 4 * KIB, size_bytes, 32, **random)):
+            export.measure(job)
+        # Several clients at once, each with large requests under way.
+        export.measure(Job("randread", MIB, size_bytes, 16, threads=4, **random))
+        return mount_peak_bytes, export.processes[0].memory_peak_bytes()
+
+
+def writer(drive, size_bytes):
+    """The peak of a writable export after one pass of writing."""
+    with Scratch() as turn:
+        export = cheetah.export(turn, drive, writable=True)
+        export.measure(Job("write", MIB, size_bytes, 16))
+        return export.processes[0].memory_peak_bytes()
+
+
+def measure_size(size_bytes, settings):
+    """The figures for a drive of that size."""
+    allowed = PREFETCH_BUDGET_BYTES + ALLOWANCE_BYTES
+    size = iec(size_bytes)
+    with Scratch() as scratch:
+        image = write_random(os.path.join(scratch.ram_dir, "image"), size_bytes)
+        drive, nodes = striped(scratch, size_bytes, image)
+        os.remove(image)
+        mount, export = clients(drive, size_bytes, settings.runtime_s)
+        written = writer(drive, size_bytes)
+        peaks = [node.process.memory_peak_bytes() for node in nodes]
+        return [
+            _figure(f"mount-{size}", f"cheetah mount, drive of {size}, read", [mount], [allowed]),
+            _figure(f"export-{size}", f"cheetah export, drive of {size}, read", [export], [allowed]),
+            _figure(f"export-writable-{size}", f"cheetah export --writable, drive of {size}", [written], [allowed]),
+            _figure(f"node-{size}", f"cheetah node, the largest of {NODES} that hold {size}", [max(peaks)],
+                    [nodes[0].lent_bytes + ALLOWANCE_BYTES]),
+        ]
+
+
+def measure(settings):
+    """Runs all of it and returns the figures."""
+    sizes = (64 * MIB, 256 * MIB) if settings.quick else (GIB, 4 * GIB)
+    print("memory: peaks after sequential and random reading, and writing", flush=True)
+    return [figure for size_bytes in sizes for figure in measure_size(size_bytes, settings)]

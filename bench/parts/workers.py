@@ -1,0 +1,101 @@
+"""Listing and hashing the files of an image at hand: `cheetah triage` with 1, 2, … workers beside The Sleuth Kit's
+tools, one after the other, and tsk_loaddb."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+
+from bench.images import examined
+from bench.images.examined import Image
+from bench.parts.findings import command, watch
+from bench.scratch import Scratch, drop_caches
+from bench.settings import Settings
+from bench.tools import examiner
+from bench.tools.limited import run_limited
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.rounds import interleave
+
+IN_SEQUENCE = "fls, then icat | md5sum"
+LOADDB = "tsk_loaddb -h"
+# What one process a file is asked to hash: so many, evenly spread; the others are taken to need as long each.
+SAMPLED_FILES = 2000
+LIMIT_S = 1800.0
+ROUNDS_MAX = 3
+
+EXTRACTION = 'set -o pipefail; while read -r address; do icat "$1" "$address" | md5sum; done'
+
+
+def ours(workers: int) -> str:
+    """What our contender with so many workers is called."""
+    return f"cheetah triage --workers {workers}"
+
+
+def in_sequence(image: Image) -> dict[str, float]:
+    """The listing, then regular files that have content; the time that all of them would take."""
+    with Scratch() as turn:
+        drop_caches()
+        out = turn.path("bodyfile")
+        listed = examiner.listing(image.path, LIMIT_S, out)
+        with open(out, encoding="utf-8", errors="replace") as file:
+            files = examiner.regular_files(file.read())
+        sampled = files[:: max(1, len(files) // SAMPLED_FILES)]
+        given = examiner.as_input(address for address, _ in sampled)
+        hashed = run_limited(["bash", "-c", EXTRACTION, "extract", image.path], LIMIT_S, given)
+        seconds = listed.seconds + hashed.seconds * len(files) / len(sampled)
+        return _told(image, seconds, listed.finished and hashed.finished, IN_SEQUENCE)
+
+
+def loaddb(image: Image) -> dict[str, float]:
+    """All of the image's metadata and the MD5 of every file into an SQLite database."""
+    with Scratch() as turn:
+        drop_caches()
+        start = time.perf_counter()
+        done = run_limited(["tsk_loaddb", "-h", "-d", os.path.join(turn.disk_dir, "tsk.db"), image.path], LIMIT_S)
+        return _told(image, time.perf_counter() - start, done.finished, LOADDB)
+
+
+def triage(image: Image, workers: int) -> dict[str, float]:
+    """All of our stages, report included, with MD5 alone as the others have."""
+    with Scratch() as turn:
+        drop_caches()
+        out = os.path.join(turn.disk_dir, "out")
+        told = watch(command(image.path, out, "--workers", str(workers), "--hash", "md5", "--no-unallocated"))
+        assert told.done is not None
+        return _told(image, told.done, True, ours(workers))
+
+
+def _told(image: Image, seconds: float, finished: bool, who: str) -> dict[str, float]:
+    if not finished:
+        raise BenchError(f"{who}: not done after {LIMIT_S:.0f} s")
+    return {"rate": image.files / seconds, "seconds": seconds}
+
+
+def measure(settings: Settings) -> list[Figure]:
+    """Runs all of it and returns the figures."""
+    rounds = min(settings.rounds, ROUNDS_MAX)
+    processors = os.cpu_count() or 1
+    counts = sorted({1, 2, 4, processors})
+    figures = []
+    for fs in ("ntfs", "ext4"):
+        image = examined.get(examined.kinds(fs, settings.quick)[1])
+        print(f"workers: {fs}, {image.files} files, {image.lines} lines, {processors} processors", flush=True)
+        asked = {ours(count): functools.partial(triage, image, count) for count in counts}
+        asked |= {IN_SEQUENCE: functools.partial(in_sequence, image), LOADDB: functools.partial(loaddb, image)}
+        results = interleave(fs, rounds, asked, ("rate", "seconds"))
+        rates = {name: [told["rate"] for told in found] for name, found in results.items()}
+        best = ours(processors)
+        what = f"{fs}, {image.files} files listed and hashed (MD5)"
+        note = (
+            "Ours lists, types and scores every file too, and writes the tables and the report; all of that is in its "
+            f"time. This machine has {processors} processors."
+        )
+        beside = {name: rates[name] for name in (best, IN_SEQUENCE, LOADDB)}
+        figures.append(Figure(f"workers/{fs}/rate", what, "files/s", best, beside, "higher", None, note))
+        for count in counts[1:]:
+            pair = {name: rates[name] for name in (ours(count), ours(1))}
+            figures.append(Figure(f"workers/{fs}/scaling-{count}", f"{what}: {count} workers beside one", "files/s",
+                                  ours(count), pair, "higher", None, note))
+    return figures

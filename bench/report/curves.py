@@ -1,0 +1,119 @@
+"""Curves as SVG: distributions and histograms, a line each, over a scale of values."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from bench.report.plot import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, polyline, text, ticks_of
+from cheetah.bench.units import short
+
+SHARES = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A line through places: values from left to right, and the share, from 0 to 1, at each."""
+
+    name: str
+    values: Sequence[float]
+    shares: Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chart:
+    """One chart. A scale that is not logarithmic begins with the least value."""
+
+    title: str
+    unit: str
+    curves: Sequence[Curve]
+    logarithmic: bool = True
+    # What is left of this is drawn there, where the scale is logarithmic.
+    least: float = 0.01
+
+
+def distribution(name: str, values: Sequence[float], points: int = 200) -> Curve:
+    """The share of the values that is not above each, in so many points."""
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    places = sorted({round(last * number / points) for number in range(points + 1)}) if ordered else []
+    return Curve(name, [ordered[place] for place in places], [(place + 1) / len(ordered) for place in places])
+
+
+def histogram(name: str, values: Sequence[float], low: float, high: float, bins: int = 60) -> Curve:
+    """The share of the values in each of so many bins, as steps; what is outside is left out."""
+    counts = [0] * bins
+    for value in values:
+        if low <= value < high:
+            counts[min(bins - 1, int((value - low) / (high - low) * bins))] += 1
+    edges = [low + (high - low) * number / bins for number in range(bins + 1)]
+    places = [edge for edge in edges for _ in range(2)][1:-1]
+    shares = [count / max(1, len(values)) for count in counts for _ in range(2)]
+    return Curve(name, places, shares)
+
+
+class _Scale:
+    """From values and shares to places."""
+
+    def __init__(self, chart: Chart, x_offset: float) -> None:
+        self._chart, self._x_offset = chart, x_offset
+        values = [value for curve in chart.curves for value in curve.values] or [1.0]
+        if chart.logarithmic:
+            self.ticks = [tick for tick in ticks_of(chart.least, max(max(values), 10 * chart.least))
+                          if math.log10(tick) % 1 in (0.0, 1.0)]
+        else:
+            low, high = min(values), max(values)
+            self.ticks = [low + (high - low or 1.0) * number / 6 for number in range(7)]
+        self._low, self._high = self._of(self.ticks[0]), self._of(self.ticks[-1])
+        self._high += self._high == self._low
+        self.share_max = 1.0 if chart.logarithmic else max(
+            (share for curve in chart.curves for share in curve.shares), default=1.0) or 1.0
+
+    def _of(self, value: float) -> float:
+        return math.log10(max(value, self._chart.least)) if self._chart.logarithmic else value
+
+    def x(self, value: float) -> float:
+        """Where a value stands."""
+        share = (self._of(value) - self._low) / (self._high - self._low)
+        return self._x_offset + LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT)
+
+    def y(self, share: float) -> float:
+        """Where a share stands."""
+        return HEIGHT - BOTTOM - share / self.share_max * (HEIGHT - TOP - BOTTOM)
+
+
+def _axes(chart: Chart, scale: _Scale, x_offset: float) -> list[str]:
+    right = x_offset + WIDTH - RIGHT
+    drawn = [text(x_offset + WIDTH / 2, 20, f"{chart.title} ({chart.unit})", extra=' font-weight="bold"')]
+    for number in range(SHARES + 1):
+        share = scale.share_max * number / SHARES
+        drawn.append(polyline([(x_offset + LEFT, scale.y(share)), (right, scale.y(share))], 'stroke="#ddd"'))
+        drawn.append(text(x_offset + LEFT - 6, scale.y(share) + 4, f"{share:.0%}", "end"))
+    for tick in scale.ticks:
+        drawn.append(polyline([(scale.x(tick), scale.y(0)), (scale.x(tick), TOP)], 'stroke="#eee"'))
+        drawn.append(text(scale.x(tick), HEIGHT - BOTTOM + 18, short(tick)))
+    return drawn
+
+
+def render(charts: Sequence[Chart]) -> str:
+    """Charts side by side, with one legend."""
+    names = list(dict.fromkeys(curve.name for chart in charts for curve in chart.curves))
+    colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
+    height, width = HEIGHT + 12 + 18 * -(-len(names) // 3), WIDTH * len(charts)
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for number, chart in enumerate(charts):
+        scale = _Scale(chart, number * WIDTH)
+        drawn += _axes(chart, scale, number * WIDTH)
+        for curve in chart.curves:
+            places = [(scale.x(value), scale.y(share)) for value, share in zip(curve.values, curve.shares)]
+            drawn.append(polyline(places, f'stroke="{colours[curve.name]}" stroke-width="1.5"'))
+    for number, name in enumerate(names):
+        x, y = 20 + (number % 3) * max(150, width // 3), HEIGHT + 14 + (number // 3) * 18
+        drawn += [polyline([(x, y - 4), (x + 28, y - 4)], f'stroke="{colours[name]}" stroke-width="2"'),
+                  text(x + 34, y, name, "start")]
+    return "\n".join([*drawn, "</svg>"]) + "\n"

@@ -1,0 +1,64 @@
+"""The tables of the storage part: those of the harness, and the speed-ups beside those of the article that it follows."""
+
+import json
+import os
+
+from bench.report import store
+
+BASELINE = "disk"
+RATE = "1gbit"
+NETWORKS = {"loopback": "nodes on this machine, over loopback", RATE: "nodes behind 1 Gbit/s each"}
+MORE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "storage.md")
+
+# "Disk I/O performance in forensics", 2009: speed-ups against a SATA disk of 7200 turns a minute, an image of 38 GB.
+THEIRS = (
+    ("VelociRaptor, 10 000 turns a minute", (1.58, 1.55, 1.16, 2.25, 1.26)),
+    ("RAID 5, 4 disks, 64 KiB", (1.62, 2.78, 1.18, 2.04, 1.43)),
+    ("RAID 0, 4 disks, 16 KiB", (1.68, 2.98, 0.88, 1.41, 1.46)),
+    ("RAID 0, 4 disks, 64 KiB", (1.95, 3.19, 1.19, 2.81, 1.53)),
+    ("RAID 0, 4 disks, 256 KiB", (1.95, 2.87, 1.2, 2.89, 1.53)),
+)
+STEPS = ("copy", "md5sum", "strings", "unallocated", "foremost")
+
+
+def kept(network):
+    """Where the whole of what was measured over a network is kept."""
+    return os.path.join(store.Folder.path, "storage", f"{network}.json")
+
+
+def report(figures):
+    """Lines: every table of the harness, then the comparison, then what follows from it, which is written by hand."""
+    # It takes rich, which rendering all else does not.
+    from cheetah.bench import table
+
+    lines = []
+    for network, title in NETWORKS.items():
+        try:
+            with open(kept(network), encoding="utf-8") as file:
+                part = json.load(file)
+        except FileNotFoundError:
+            continue
+        lines += [f"### This machine's disk, and {title}", "", *table.markdown(part)]
+    lines += beside(figures)
+    if os.path.exists(MORE):
+        with open(MORE, encoding="utf-8") as file:
+            lines += [*file.read().rstrip().split("\n"), ""]
+    return lines
+
+
+def beside(figures):
+    """Speed-ups of the same five steps: theirs, each against their baseline, and ours against this machine's disk."""
+    lines = ["### Speed-ups beside those of 2009", ""]
+    lines += [f"| | {' | '.join(STEPS)} |", "|---" + "|---:" * len(STEPS) + "|"]
+    lines += [f"| 2009: {name} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |" for name, ratios in THEIRS]
+    by_id = {figure.id: figure for figure in figures}
+    for network, title in NETWORKS.items():
+        columns = [by_id.get(f"storage/{network}/{step}/cold") for step in STEPS]
+        names = dict.fromkeys(name for figure in columns if figure for name in figure.samples)
+        for name in names:
+            if name == BASELINE:
+                continue
+            ratios = [figure.speed_up(name) if figure else None for figure in columns]
+            cells = " | ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
+            lines.append(f"| {name}; {title} | {cells} |")
+    return [*lines, ""]

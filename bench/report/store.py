@@ -1,0 +1,44 @@
+"""Results on disk: one JSON file for each part, `bench/out/PART.json`, or in the folder that a run was told."""
+
+import datetime
+import json
+import os
+
+from cheetah.bench.figure import Figure
+
+# Of the published figures; other things that are kept between runs are there, too.
+OUT_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "out")
+
+
+class Folder:
+    """Where this run keeps what it measured."""
+
+    path = OUT_DIR
+
+
+def save(part, settings, machine, figures):
+    """Keeps the figures of a part; an earlier run's are replaced."""
+    os.makedirs(Folder.path, exist_ok=True)
+    content = {
+        "part": part,
+        "quick": settings.quick,
+        "rounds": settings.rounds,
+        "finished": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine,
+        "figures": [figure.to_json() for figure in figures],
+    }
+    path = os.path.join(Folder.path, f"{part}.json")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+    os.replace(path + ".new", path)
+
+
+def load(part):
+    """The kept results of a part with its figures as such; None where it has not been run."""
+    try:
+        with open(os.path.join(OUT_DIR, f"{part}.json"), encoding="utf-8") as file:
+            content = json.load(file)
+    except FileNotFoundError:
+        return None
+    content["figures"] = [Figure.from_json(figure) for figure in content["figures"]]
+    return content

@@ -1,0 +1,112 @@
+"""Whom Cheetah is measured against."""
+
+import os
+import time
+
+from bench.tools.endpoint import Endpoint
+from cheetah.bench.process import answers, free_port, run
+
+
+def nbdkit_memory(scratch, size_bytes, name="nbdkit memory"):
+    """nbdkit's memory plugin with its default threads, on loopback TCP."""
+    port = free_port()
+    argv = ["nbdkit", "--foreground", "--exit-with-parent", "--newstyle", "--ipaddr=127.0.0.1", f"--port={port}"]
+    process = scratch.start(name, [*argv, "memory", str(size_bytes)])
+    process.wait_until(lambda: answers(port), "answer on its port")
+    return Endpoint(name, f"nbd://127.0.0.1:{port}", [process])
+
+
+def qemu_nbd(scratch, size_bytes):
+    """qemu-nbd on a raw file in tmpfs, which knows no O_DIRECT, hence --cache=writeback."""
+    name, port = "qemu-nbd on tmpfs", free_port()
+    path = os.path.join(scratch.ram_dir, scratch.unique("qemu.raw"))
+    with open(path, "wb") as file:
+        file.truncate(size_bytes)
+    argv = ["qemu-nbd", "--format=raw", "--cache=writeback", "--shared=16", "--persistent", "--bind=127.0.0.1"]
+    process = scratch.start(name, [*argv, f"--port={port}", path])
+    process.wait_until(lambda: answers(port), "answer on its port")
+    return Endpoint(name, f"nbd://127.0.0.1:{port}", [process])
+
+
+def nbdkit_nbd(scratch, behind):
+    """`nbdkit nbd`, an NBD server in front of another one."""
+    name, port = "nbdkit nbd on nbdkit memory", free_port()
+    argv = ["nbdkit", "--foreground", "--exit-with-parent", "--ipaddr=127.0.0.1", f"--port={port}"]
+    process = scratch.start(name, [*argv, "nbd", f"uri={behind.uri}"])
+    process.wait_until(lambda: answers(port), "answer on its port")
+    return Endpoint(name, f"nbd://127.0.0.1:{port}", [process])
+
+
+def nbdfuse(scratch, behind, enter=list, connections=None):
+    """An NBD server as a file through nbdfuse, with its own number of connections or that many; returns the process and
+    the file's path."""
+    directory = scratch.make_dir("nbdfuse")
+    path = os.path.join(directory, "disk.raw")
+    argv = ["nbdfuse", *([f"--connections={connections}"] if connections else []), path, behind.uri]
+    process = scratch.start(f"nbdfuse on {behind.name}", enter(argv))
+    process.wait_until(lambda: os.path.exists(path), "file in its mount")
+    return process, path
+
+
+def nbdfuse_on_qemu(scratch, uri, enter=list):
+    """What qemu can read (iSCSI) as a file: qemu-nbd on a Unix socket, nbdfuse on that. Returns the file's path."""
+    socket = scratch.path("socket")
+    argv = ["qemu-nbd", "--format=raw", "--read-only", "--persistent", "--shared=4", f"--socket={socket}", uri]
+    process = scratch.start("qemu-nbd", enter(argv))
+    process.wait_until(lambda: os.path.exists(socket), "socket")
+    return nbdfuse(scratch, Endpoint("qemu-nbd", f"nbd+unix:///?socket={socket}", [process]), enter)[1]
+
+
+def ewfmount(scratch, image):
+    """An E01 as a file through ewfmount; returns the file's path."""
+    directory = scratch.make_dir("ewfmount")
+    # Verbose, it stays in the foreground; it does not end on SIGTERM, but when it is unmounted.
+    process = scratch.start("ewfmount", ["ewfmount", "-v", image, directory])
+    scratch.at_exit(_unmount, directory)
+    path = os.path.join(directory, "ewf1")
+    process.wait_until(lambda: os.path.exists(path), "file in its mount")
+    return path
+
+
+def xmount(scratch, image, library):
+    """An E01 as a file through xmount; `library` is ewf (libewf) or aewf (its own, several threads). It goes to the
+    background by itself. Returns the file's path."""
+    directory = scratch.make_dir("xmount")
+    run(["xmount", "--in", library, image, "--out", "raw", directory])
+    scratch.at_exit(_unmount, directory)
+    return os.path.join(directory, os.path.basename(image).rpartition(".")[0] + ".dd")
+
+
+def _unmount(directory):
+    run(["umount", directory], check=False)
+    # Its process takes a moment to go.
+    for _ in range(100):
+        if not os.path.ismount(directory):
+            break
+        time.sleep(0.02)
+
+
+def tgtd(scratch, image, address, enter=list):
+    """A tgtd of its own that serves the image, read-only; returns the iSCSI URI of the logical unit."""
+    target = "iqn.2026-11.org.example:bench"
+    control = str(os.getpid() % 30000 + 1000)
+    argv = ["tgtd", "--foreground", f"--control-port={control}", "--iscsi", f"portal={address}:3260"]
+    process = scratch.start("tgtd", enter(argv))
+
+    def admin(*argv, check=True):
+        return run(["tgtadm", "--control-port", control, "--lld", "iscsi", *argv], check=check)
+
+    def end():
+        admin("--op", "delete", "--mode", "target", "--tid", "1", "--force", check=False)
+        run(["tgtadm", "--control-port", control, "--op", "delete", "--mode", "system"], check=False)
+
+    listening = enter(["ss", "--no-header", "--listening", "--tcp", "sport = :3260"])
+    process.wait_until(lambda: run(listening).strip(), "sign of listening")
+    # While it has a target it does not end on SIGTERM.
+    scratch.at_exit(end)
+    admin("--op", "new", "--mode", "target", "--tid", "1", "--targetname", target)
+    unit = ["--mode", "logicalunit", "--tid", "1", "--lun", "1"]
+    admin("--op", "new", *unit, "--backing-store", image)
+    admin("--op", "update", *unit, "--params", "readonly=1")
+    admin("--op", "bind", "--mode", "target", "--tid", "1", "--initiator-address", "ALL")
+    return f"iscsi://{address}:3260/{target}/1"

@@ -1,0 +1,124 @@
+"""One transfer of an image to another machine: by a pipe of stock tools, or by `cheetah acquire`. Timed until the
+receiver has written all of it, flushed it to its disk and hashed it."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+import typing
+
+from bench.tools import cheetah, iperf
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import free_port, run
+from cheetah.bench.units import MIB
+from lab.network import Lab
+
+PORT = 10809
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipe:
+    """`pack IMAGE | nc` at the one end, `nc | unpack` at the other."""
+
+    name: str
+    pack: str
+    unpack: str = "cat"
+
+
+PIPES = (
+    Pipe("dd bs=512 | nc", "dd bs=512 status=none if={image}"),
+    Pipe("cat | nc", "cat {image}"),
+    Pipe("dd bs=1M | nc", "dd bs=1M status=none if={image}"),
+    Pipe("gzip | nc", "gzip -c {image}", "gzip -dc"),
+    Pipe("bzip2 | nc", "bzip2 -c {image}", "bzip2 -dc"),
+    Pipe("zstd -T0 | nc", "zstd -q -T0 -c {image}", "zstd -q -dc"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """Two machines with a link between them: how to run a command on each, and its address there."""
+
+    sender: typing.Callable
+    sender_address: str
+    receiver: typing.Callable
+    receiver_address: str
+    lab: typing.Optional[Lab] = None
+
+    def sent_bytes(self):
+        """What the sender's interface has sent so far; None on loopback. A burst that the interface is to cut into
+        segments counts with one header, so this is very nearly the payload, repeats included."""
+        if self.lab is None:
+            return None
+        shown = json.loads(run(self.sender(["ip", "-json", "-statistics", "link", "show", "dev", "eth0"])))
+        return shown[0]["stats64"]["tx"]["bytes"]
+
+    def link_rate(self, seconds):
+        """What one TCP stream of iperf3 carries to the receiver: {"rate": MiB/s}."""
+        return {"rate": iperf.link_rate(self.lab, self.lab.nodes[0], True, seconds, omit_s=1)}
+
+    def free_port(self):
+        """A port to listen on."""
+        return free_port() if self.lab is None else PORT
+
+
+@contextlib.contextmanager
+def ends(scratch, rate, rtt):
+    """A sender and a receiver: on one machine where `rate` is None, otherwise in a lab."""
+    if rate is None:
+        yield Ends(list, "127.0.0.1", list, "127.0.0.1")
+        return
+    with Lab(1, rate, rtt) as lab:
+        iperf.start_servers(scratch, lab)
+        node = lab.nodes[0]
+        yield Ends(node.command, node.address, lab.examiner.command, lab.examiner_address, lab)
+
+
+def _told(image, seconds, sent_before, sent_after):
+    told = {"rate": image.size_bytes / MIB / seconds, "seconds": seconds}
+    if sent_before is not None:
+        told["wire"] = (sent_after - sent_before) / MIB / seconds
+    return told
+
+
+def _check(name, image, md5):
+    if md5 != image.md5:
+        raise BenchError(f"{name}: the receiver's MD5 of {image.path} is {md5}, not {image.md5}")
+
+
+def by_pipe(scratch, between, pipe, image):
+    """Sends the image through the pipe; the receiver hashes while it writes."""
+    with scratch.child() as turn:
+        target = os.path.join(turn.disk_dir, "received.raw")
+        port = between.free_port()
+        receive = f"nc -d -l {between.receiver_address} {port} | {pipe.unpack} | tee {target} | md5sum && sync {target}"
+        receiver = turn.start(f"receiver of {pipe.name}", between.receiver(_shell(receive)))
+        listening = between.receiver(["ss", "--no-header", "--listening", "--tcp", f"sport = :{port}"])
+        receiver.wait_until(lambda: run(listening).strip(), "sign of listening")
+        sent = between.sent_bytes()
+        start = time.perf_counter()
+        send = f"{pipe.pack.format(image=image.path)} | nc -N {between.receiver_address} {port}"
+        run(between.sender(_shell(send)))
+        receiver.wait_end()
+        seconds = time.perf_counter() - start
+        _check(pipe.name, image, receiver.printed()[:32])
+        return _told(image, seconds, sent, between.sent_bytes())
+
+
+def _shell(line):
+    return ["bash", "-c", f"set -o pipefail; {line}"]
+
+
+def by_cheetah(scratch, between, method, image):
+    """Acquires the image from an agent that is up; `method` is how the agent packs."""
+    with scratch.child() as turn:
+        target = os.path.join(turn.disk_dir, "received.raw")
+        address = f"{between.sender_address}:{between.free_port()}"
+        cheetah.agent(turn, image.path, address, between.sender)
+        sent = between.sent_bytes()
+        start = time.perf_counter()
+        report = cheetah.acquire(f"nbd://{address}/", target, "md5", ["--compress", method], between.receiver)
+        seconds = time.perf_counter() - start
+        _check(f"cheetah acquire --compress {method}", image, report["hashes"]["md5"])
+        return _told(image, seconds, sent, between.sent_bytes())

@@ -1,0 +1,36 @@
+"""The programs of a run, as the report describes them."""
+
+from bench.tools import cheetah
+from cheetah.bench import machine
+
+# Program, how to ask for its version.
+PROGRAMS = (
+    ("nbdkit", ["nbdkit", "--version"]),
+    ("qemu-nbd", ["qemu-nbd", "--version"]),
+    ("nbdcopy, nbdfuse", ["nbdcopy", "--version"]),
+    ("ewfacquire, ewfmount", ["ewfacquire", "-V"]),
+    ("xmount", ["xmount", "--version"]),
+    ("tgtd", ["tgtd", "--version"]),
+    ("gzip", ["gzip", "--version"]),
+    ("zstd", ["zstd", "--version"]),
+    ("fio", ["fio", "--version"]),
+    ("iperf3", ["iperf3", "--version"]),
+    ("trafgen, mausezahn", ["trafgen", "--version"]),
+    ("nping", ["nping", "--version"]),
+    ("hping3", ["hping3", "--version"]),
+    ("scamper", ["scamper", "-v"]),
+    ("tcpdump", ["tcpdump", "--version"]),
+    ("The Sleuth Kit", ["fls", "-V"]),
+    ("scalpel", ["scalpel", "-V"]),
+    ("foremost", ["foremost", "-V"]),
+    ("cp, md5sum", ["md5sum", "--version"]),
+    ("strings", ["strings", "--version"]),
+    ("tar", ["tar", "--version"]),
+)
+
+
+def describe():
+    """The machine and the programs, as a dictionary of lines."""
+    described = machine.describe(PROGRAMS)
+    described["cheetah"] = f"{machine.first_line([cheetah.binary(), '--version'])}, tree at {cheetah.commit()}"
+    return described
