@@ -13,6 +13,8 @@ from cheetah.page.visible import plain
 
 MISUSED = 2
 LINE_CHARS_MAX = 4000
+_SIMILAR = 0.75
+"""From 0 to 1: below, a suggestion is more often wrong than right."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,8 +70,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def similar(what: str, wrong: str, known: Iterable[str]) -> str:
-    """Returns "a similar WHAT exists: 'NAME'" for the known name most like `wrong`, or an empty string."""
-    found = difflib.get_close_matches(wrong, known, 1)
+    """Returns "a similar WHAT exists: 'NAME'" for the known name that `wrong` begins or most resembles, or an empty
+    string."""
+    names = list(known)
+    begun = [name for name in names if name.startswith(wrong) and len(wrong.strip("-")) > 1]
+    found = begun or difflib.get_close_matches(wrong, names, 1, _SIMILAR)
     return f"a similar {what} exists: '{found[0]}'" if found else ""
 
 

@@ -101,9 +101,9 @@ def test_a_baseline_may_be_a_directory_as_it_was_said(tmp_path: Path) -> None:
         (". --image .", "is no file"),
         (". --image empty", "empty"),
         (". --baseline other", "there is no such target"),
-        (". --steps copy,polish", "there is no step polish"),
+        (". --steps copy,polish", "there is no step 'polish'"),
         (". --steps ,", "commas"),
-        (". --states cold,frozen", "cold and warm"),
+        (". --states cold,frozen", "cold, warm, or both"),
         (". --repetitions 0", "1 to 100"),
         (". --repetitions many", "1 to 100"),
         (". --step-limit soon", "90s, 5m or 1h"),
@@ -122,7 +122,7 @@ def test_words_that_are_none_of_ours_end_it(given: str, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit) as ended:
         command.parse(given.split())
     assert ended.value.code == 2
-    assert "usage: cheetah bench storage" in capsys.readouterr().err
+    assert "Usage: cheetah bench storage" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("given", "code"), [(["nowhere"], 2), (["--states", "hot", "."], 2)])

@@ -176,7 +176,7 @@ def test_a_tool_that_cannot_be_ended_is_left_behind(tmp_path: Path, monkeypatch:
 
 def test_a_tool_ends_with_whoever_measures_it(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from cheetah.bench.storage import tool\n"
+        "import sys; from pathlib import Path; from cheetah.bench.storage.measurement import tool\n"
         "tool.run([sys.executable, '-c', \"import os, time; open('pid', 'w').write(f'{os.getpid()} '); time.sleep(600)\"],"
         " Path(sys.argv[1]))"
     )

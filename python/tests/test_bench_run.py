@@ -271,7 +271,7 @@ def interrupted(tmp_path: Path, number: int, when: str) -> Measured:
 import json, sys
 from pathlib import Path
 from bench_fakes import COPY, Directory, Fake, measured
-from cheetah.bench.storage import cache
+from cheetah.bench.storage.measurement import cache
 cache._DROP = "/nonexistent/drop_caches"
 out, when = Path(sys.argv[1]), sys.argv[2]
 wait = "import os, time; print(open('/proc/self/stat').read().split()[0], file=open('%s', 'w')); time.sleep(600)"

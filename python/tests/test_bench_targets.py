@@ -225,7 +225,7 @@ def test_a_drive_that_cannot_be_made_is_a_sentence(own_tmp: Path, nodes: str) ->
 ENTER = """
 import sys
 from pathlib import Path
-from cheetah.bench.storage.ram import DriveTarget
+from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.settings import DrivePlan
 print("entering", flush=True)
 with DriveTarget("drive", DrivePlan("stripe", 64 << 10, (), 2), "ext4", Path(sys.argv[1]), 1 << 20).enter(16 << 20) as ready:

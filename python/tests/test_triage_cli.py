@@ -15,4 +15,4 @@ def test_what_is_no_size_is_refused(text: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as ended:
         cli.parse(["case.raw", "--out", "case", f"--max-file={text}"])
     assert ended.value.code == 2
-    assert f"{text} is no size; say 100MiB, or 4GiB" in capsys.readouterr().err
+    assert f"{text!r} is not a size: write 100MiB or 4GiB" in capsys.readouterr().err
