@@ -134,9 +134,9 @@ def test_a_part_by_the_name_people_have_for_it(sources: Path, tmp_path: Path) ->
 
 
 def test_a_part_that_is_none_names_those_there_are(sources: Path, tmp_path: Path) -> None:
-    run = bench(sources, tmp_path / "out", "nodes")
+    run = bench(sources, tmp_path / "out", "disks")
     _, complained = run.communicate(timeout=PATIENCE_S)
-    assert run.returncode == 2 and "there are storage, node, acquire, transfer" in complained
+    assert run.returncode == 2 and "there are storage, compare, report, node, acquire, transfer" in complained
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -222,7 +222,7 @@ def test_what_a_step_needs_comes_with_it() -> None:
     """Nobody has to know that an archive takes a recovery, and that a copy."""
     assert [one.key for one in chosen("tar")] == ["copy", "tsk_recover", "tar"]
     assert [one.key for one in chosen("fio/read/16MiB/4KiB")] == ["fio/read/16MiB/4KiB"]
-    with pytest.raises(Misuse, match="there is no step md6sum; there are copy, md5sum"):
+    with pytest.raises(Misuse, match="there is no step 'md6sum'; a similar step exists: 'md5sum'"):
         chosen("md6sum")
 
 

@@ -74,7 +74,7 @@ def test_what_a_link_points_to_stays(disk: Path) -> None:
 def test_nothing_is_made_where_another_user_could_replace_it(disk: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to give a directory away")
-    theirs = disk / "theirs"
+    theirs = disk / "another"
     (theirs / "deeper").mkdir(parents=True)
     os.chown(theirs, 65534, 65534)
     for directory in (theirs, theirs / "deeper"):

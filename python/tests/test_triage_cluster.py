@@ -137,7 +137,7 @@ def test_a_worker_that_hangs_where_no_python_runs_ends_itself() -> None:
     pytest.importorskip("distributed")
     code = """
 import re
-from cheetah.triage import cluster
+from cheetah.triage.workers import cluster
 cluster.HANG_S = 0.5
 cluster.Watch().begin()
 re.match("(a*)*b", "a" * 100)

@@ -164,7 +164,7 @@ def test_ctrl_c_says_how_to_go_on(image: Path, tmp_path: Path) -> None:
         if code != DONE:
             break
     assert code == FAILED
-    assert b"the same command goes on" in errors
+    assert b"the same command resumes the run" in errors
 
 
 def test_another_source_or_other_settings_are_refused(
