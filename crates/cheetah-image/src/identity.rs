@@ -79,7 +79,7 @@ pub struct Identity {
     pub kind: Kind,
     /// Where it is, as the user gave it.
     pub location: String,
-    /// Bytes in it.
+    /// The size of a segment, in bytes.
     pub size: u64,
     /// Bytes in a logical sector, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

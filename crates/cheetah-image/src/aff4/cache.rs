@@ -1,20 +1,20 @@
-//! Chunks that were unpacked last.
+//! A cache of the most recently unpacked chunks.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Bytes of chunks that are kept: enough for several readers, each in the middle of a chunk.
+/// The maximum size of cached chunks, in bytes: enough for several readers, each in the middle of a chunk.
 const BUDGET_BYTES: u64 = 16 << 20;
 
-/// Chunks that are kept at most, whatever their size, so that looking for one is cheap.
+/// The maximum number of cached chunks, which keeps a lookup cheap.
 const CHUNKS_MAX: usize = 512;
 
-/// A stream's number, and a chunk's in it.
+/// A stream's number, and a chunk's number in the stream.
 pub(super) type Key = (usize, u64);
 
-/// The last chunks, the latest at the front.
+/// Cached chunks, the most recently used first.
 #[derive(Default)]
 pub(super) struct Cache {
     chunks: Mutex<Chunks>,
@@ -27,7 +27,7 @@ struct Chunks {
 }
 
 impl Cache {
-    /// The chunk, if it is here.
+    /// Returns the chunk, if cached.
     pub fn get(&self, key: Key) -> Option<Bytes> {
         let mut chunks = self.chunks.lock();
         let at = chunks.latest.iter().position(|(other, _)| *other == key)?;
@@ -38,7 +38,7 @@ impl Cache {
         chunks.latest.front().map(|(_, chunk)| chunk.clone())
     }
 
-    /// Keeps a chunk, and lets go of those not asked for longest.
+    /// Inserts a chunk, and evicts the least recently used ones.
     pub fn put(&self, key: Key, chunk: Bytes) {
         let mut chunks = self.chunks.lock();
         if chunks.latest.iter().any(|(other, _)| *other == key) {

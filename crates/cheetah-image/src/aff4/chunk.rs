@@ -1,13 +1,13 @@
-//! The chunks of an image stream: how each is packed (AFF4 Standard v1.0, section 3.2), and its digest (section 6.2).
+//! The chunks of an image stream: compression (AFF4 Standard v1.0, section 3.2) and digests (section 6.2).
 
 use libdeflater::Decompressor;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-/// How the chunks of a stream are packed. A chunk that is as long as it is unpacked is always stored as it is.
+/// A stream's compression. A chunk as long as its content is always uncompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// Not at all.
+    /// Uncompressed.
     Stored,
     /// Snappy's raw format.
     Snappy,
@@ -33,11 +33,11 @@ impl Codec {
         }
     }
 
-    /// Unpacks a chunk of `len` bytes, of which at least `wanted` must be there: the last chunk of a stream may be short.
+    /// Unpacks a chunk of up to `len` and at least `wanted` bytes: the last chunk of a stream may be short.
     ///
     /// # Errors
     ///
-    /// With what is wrong, if it cannot be unpacked, or is too short or too long.
+    /// The reason, if the chunk cannot be unpacked, or is too short or too long.
     pub fn unpack(self, packed: &[u8], len: usize, wanted: usize) -> Result<Vec<u8>, &'static str> {
         if packed.len() == len {
             return Ok(packed.to_vec());
@@ -65,7 +65,7 @@ impl Codec {
     }
 }
 
-/// Which digest of each chunk a stream carries. Of those it carries, the cheapest to compute is taken.
+/// The digest algorithm of a stream's chunks. If a stream has several, the cheapest is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockHash {
     /// 20 bytes.
@@ -77,10 +77,10 @@ pub enum BlockHash {
 }
 
 impl BlockHash {
-    /// All that are checked, the cheapest first on processors that have instructions for SHA.
+    /// The supported algorithms, the cheapest first on processors with SHA instructions.
     pub const ALL: [Self; 3] = [Self::Sha1, Self::Sha256, Self::Md5];
 
-    /// As the names of segments end.
+    /// The suffix of a segment's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha1 => "sha1",
@@ -89,7 +89,7 @@ impl BlockHash {
         }
     }
 
-    /// Bytes of a digest.
+    /// The length of a digest, in bytes.
     pub const fn digest_len(self) -> usize {
         match self {
             Self::Sha1 => 20,
@@ -98,7 +98,7 @@ impl BlockHash {
         }
     }
 
-    /// Whether `digest` is that of `chunk`.
+    /// Whether `digest` is the digest of `chunk`.
     pub fn fits(self, chunk: &[u8], digest: &[u8]) -> bool {
         match self {
             Self::Sha1 => Sha1::digest(chunk)[..] == *digest,

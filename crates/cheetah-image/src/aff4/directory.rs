@@ -1,38 +1,38 @@
-//! The directory of a ZIP64 archive (PKWARE's APPNOTE.TXT, 4.3.12 to 4.3.16): what is in it, and where.
+//! The central directory of a ZIP64 archive (PKWARE's APPNOTE.TXT, 4.3.12 to 4.3.16).
 //!
-//! Read here rather than by a library, since nothing that the archive claims may make us allocate: not before it was
-//! held against what is there.
+//! Parsed here rather than by a library, so that no size claimed by the archive causes an allocation before it is checked
+//! against the file.
 
 use cheetah_device::{ByteRange, Device as _};
 
 use crate::error::{Error, Result};
 use crate::raw::RawFile;
 
-/// Bytes of the directory that are read: 8 TiB of evidence in segments of 64 MiB need half of it. Bounds what a hostile
-/// directory makes us remember.
+/// The maximum size of the directory, in bytes: 8 TiB of evidence in segments of 64 MiB need half of it. Bounds the memory
+/// that a hostile directory can take.
 const DIRECTORY_LEN_MAX: u64 = 128 << 20;
 
-/// Bytes of an entry without its name, its extra fields and its comment.
+/// The size of an entry without its name, extra fields and comment.
 const ENTRY_LEN: usize = 46;
 
-/// Bytes of the record at the end of the archive, without the comment behind it.
+/// The size of the end record without its comment.
 const END_LEN: usize = 22;
 
-/// Bytes of what says where the large record is, right before the one at the end.
+/// The size of the ZIP64 locator, which precedes the end record.
 const LOCATOR_LEN: u64 = 20;
 
-/// Bytes of the large record.
+/// The size of the ZIP64 end record.
 const END64_LEN: u64 = 56;
 
-/// Stands in the small fields for what is in the large ones.
+/// The value of a 32-bit field whose value is in the ZIP64 record.
 const SEE_LARGE: u64 = 0xffff_ffff;
 
-/// What the directory says of a member.
+/// A member's directory entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub name: Box<str>,
     pub encrypted: bool,
-    /// 0: stored as it is; 8: deflated.
+    /// 0: stored; 8: deflated.
     pub method: u16,
     pub crc: u32,
     pub packed_len: u64,
@@ -40,14 +40,14 @@ pub(super) struct Entry {
     pub header_start: u64,
 }
 
-/// Where the directory is, and how many entries it has.
+/// The position of the directory, and its number of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     range: ByteRange,
     count: u64,
 }
 
-/// All entries, in the order of the directory.
+/// All entries, in directory order.
 pub(super) fn entries(file: &RawFile) -> Result<Vec<Entry>> {
     let damaged = |why: &str| {
         let path = file.path();
@@ -68,12 +68,12 @@ fn read(file: &RawFile, range: ByteRange) -> Result<Vec<u8>> {
     Ok(data.into_bytes().into())
 }
 
-/// Looks for the directory by what is at the end of the archive; `None` if what is there is not right.
+/// Locates the directory from the end of the archive; `None` if the end record is invalid.
 fn find(file: &RawFile) -> Result<Option<Place>> {
     let size = file.geometry().size;
     let tail_start = size.saturating_sub((END_LEN + usize::from(u16::MAX)) as u64);
     let tail = read(file, ByteRange::between(tail_start, size))?;
-    // The comment behind the record may hold anything, another record too; but only one reaches to the very end.
+    // The record's comment may contain another record, but only one record's comment ends at the end of the file.
     let reaches = |at: &usize| {
         tail[*at..].starts_with(b"PK\x05\x06")
             && number(&tail, at + 20, 2).is_some_and(|len| (at + END_LEN) as u64 + len == tail.len() as u64)
@@ -93,7 +93,7 @@ fn find(file: &RawFile) -> Result<Option<Place>> {
     Ok((disks == (0, 0) && count.0 == count.1).then(|| place(start, len, count.1, end)).flatten())
 }
 
-/// The large record that `locator`, at `locator_at`, speaks of.
+/// Reads the ZIP64 end record that `locator`, at `locator_at`, refers to.
 fn large(file: &RawFile, locator: &[u8], locator_at: u64) -> Result<Option<Place>> {
     let Some(at) = number(locator, 8, 8).filter(|at| ByteRange::new(*at, END64_LEN).fits(locator_at)) else {
         return Ok(None);
@@ -105,13 +105,13 @@ fn large(file: &RawFile, locator: &[u8], locator_at: u64) -> Result<Option<Place
     Ok(is_right.then(|| place(field(48, 8), field(40, 8), field(32, 8), at)).flatten())
 }
 
-/// A directory that ends before `end`, and has room for its entries.
+/// A directory that ends before `end` and is large enough for its entries.
 fn place(start: u64, len: u64, count: u64, end: u64) -> Option<Place> {
     let range = ByteRange::new(start, len);
     (range.fits(end) && count <= len / ENTRY_LEN as u64).then_some(Place { range, count })
 }
 
-/// Reads `count` entries, for which there is room.
+/// Parses `count` entries.
 fn parse(mut bytes: &[u8], count: u64) -> Option<Vec<Entry>> {
     let mut entries = Vec::new();
     for _ in 0..count {
@@ -128,7 +128,7 @@ fn parse(mut bytes: &[u8], count: u64) -> Option<Vec<Entry>> {
 fn entry(head: &[u8], name: &[u8], extra: &[u8]) -> Option<Entry> {
     let field = |at, len| number(head, at, len);
     let mut large = large_fields(extra);
-    // The large fields come in this order, and only those that do not fit the small ones.
+    // ZIP64 fields have this order; only those that exceed their 32-bit field are present.
     let mut either = |small: u64| if small == SEE_LARGE { large.next() } else { Some(small) };
     let (len, packed_len) = (either(field(24, 4)?)?, either(field(20, 4)?)?);
     let header_start = either(field(42, 4)?)?;
@@ -145,7 +145,7 @@ fn entry(head: &[u8], name: &[u8], extra: &[u8]) -> Option<Entry> {
     })
 }
 
-/// The numbers in the ZIP64 extra field (4.5.3), if there is one.
+/// The numbers of the ZIP64 extra field (4.5.3), if present.
 fn large_fields(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     let mut found: &[u8] = &[];
     while let (Some(kind), Some(len)) = (number(extra, 0, 2), number(extra, 2, 2)) {
@@ -174,7 +174,7 @@ mod tests {
     use std::io::{Seek as _, SeekFrom, Write as _};
     use tempfile::NamedTempFile;
 
-    /// A file of `size` bytes, mostly hole, that ends with a large record claiming this directory.
+    /// A sparse file of `size` bytes that ends with a ZIP64 record claiming this directory.
     fn claiming(size: u64, count: u64, len: u64, start: u64) -> RawFile {
         let at = size - END64_LEN - LOCATOR_LEN - END_LEN as u64;
         let mut end = b"PK\x06\x06".to_vec();

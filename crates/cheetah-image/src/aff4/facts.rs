@@ -1,4 +1,4 @@
-//! What a container says of what it holds: the triples of `information.turtle`.
+//! A container's metadata: the triples of `information.turtle`.
 
 use std::collections::HashMap;
 
@@ -10,40 +10,40 @@ pub const SCHEMA: &str = "http://aff4.org/Schema#";
 
 const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 
-/// Triples that are kept. A disk image has about a hundred.
+/// The maximum number of triples. A disk image has about a hundred.
 const FACTS_MAX: usize = 200_000;
 
-/// Bytes of a name, with its prefix written out: a short document can repeat a long prefix many times.
+/// The maximum length of an expanded name, in bytes: a short document can repeat a long prefix many times.
 const NAME_LEN_MAX: usize = 4 << 10;
 
-/// Bytes of a value: notes may be long.
+/// The maximum length of a value, in bytes: notes may be long.
 const VALUE_LEN_MAX: usize = 64 << 10;
 
-/// Bytes of all that is kept.
+/// The maximum size of all triples, in bytes.
 const KEPT_LEN_MAX: usize = 64 << 20;
 
-/// What a subject is said to be, or to have.
+/// The object of a triple.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// Another thing.
+    /// Another subject.
     Iri(String),
-    /// A value.
+    /// A literal.
     Literal {
-        /// As it is written.
+        /// Its text.
         value: String,
-        /// Its type, without [`SCHEMA`] before it.
+        /// Its type, without the prefix [`SCHEMA`].
         datatype: String,
     },
 }
 
-/// Everything that is said of anything.
+/// All triples, by subject.
 #[derive(Debug, Default)]
 pub struct Facts {
     by_subject: HashMap<String, Vec<(String, Object)>>,
 }
 
 impl Facts {
-    /// Reads a Turtle document; what is said in other vocabularies than AFF4's is left out.
+    /// Parses a Turtle document. Triples of other vocabularies than AFF4's are ignored.
     pub fn parse(turtle: &[u8]) -> Result<Self, String> {
         let mut facts = Self::default();
         let mut kept: usize = 0;
@@ -52,7 +52,7 @@ impl Facts {
             if count >= FACTS_MAX {
                 return Err(format!("it says more than {FACTS_MAX} things"));
             }
-            // Also of what is left out, which would cost time.
+            // Ignored triples count too: parsing them takes time.
             if !is_short(&triple) {
                 return Err(format!(
                     "it has a name of more than {NAME_LEN_MAX} bytes, or a value of more than {VALUE_LEN_MAX}"
@@ -84,26 +84,26 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Everything that something is said of, in order of name.
+    /// All subjects, sorted by name.
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
         let mut subjects: Vec<_> = self.by_subject.keys().map(String::as_str).collect();
         subjects.sort_unstable();
         subjects.into_iter()
     }
 
-    /// What `subject` has under this name, in the order of the document.
+    /// The objects of `subject` for this predicate, in document order.
     pub fn all<'a>(&'a self, subject: &str, predicate: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         let said = self.by_subject.get(subject).into_iter().flatten();
         let predicate = predicate.to_owned();
         said.filter(move |(name, _)| *name == predicate).map(|(_, object)| object)
     }
 
-    /// Whether anything is said of `subject`.
+    /// Whether any triple has this subject.
     pub fn knows(&self, subject: &str) -> bool {
         self.by_subject.contains_key(subject)
     }
 
-    /// Whether `subject` is a thing of this class of AFF4's.
+    /// Whether `subject` belongs to this AFF4 class.
     pub fn is_a(&self, subject: &str, class: &str) -> bool {
         self.classes(subject).any(|name| name == class)
     }
@@ -116,7 +116,7 @@ impl Facts {
         })
     }
 
-    /// The thing that `subject` refers to.
+    /// The subject that `subject` refers to.
     pub fn iri(&self, subject: &str, predicate: &str) -> Option<&str> {
         self.all(subject, predicate).find_map(|object| match object {
             Object::Iri(iri) => Some(iri.as_str()),
@@ -124,7 +124,7 @@ impl Facts {
         })
     }
 
-    /// A value of `subject`, trimmed, if it is not empty.
+    /// A literal of `subject`, trimmed, unless empty.
     pub fn text(&self, subject: &str, predicate: &str) -> Option<&str> {
         self.all(subject, predicate).find_map(|object| match object {
             Object::Literal { value, .. } => Some(value.trim()).filter(|value| !value.is_empty()),
@@ -132,12 +132,12 @@ impl Facts {
         })
     }
 
-    /// A value of `subject` that is a number.
+    /// A numeric literal of `subject`.
     pub fn number(&self, subject: &str, predicate: &str) -> Option<u64> {
         self.text(subject, predicate)?.parse().ok()
     }
 
-    /// A value of `subject` with this type of AFF4's.
+    /// A literal of `subject` with this AFF4 type.
     pub fn typed(&self, subject: &str, predicate: &str, datatype: &str) -> Option<&str> {
         self.all(subject, predicate).find_map(|object| match object {
             Object::Literal { value, datatype: is } if is == datatype => Some(value.as_str()),
@@ -170,7 +170,7 @@ fn is_short(triple: &Triple) -> bool {
     subject && object && is_name(triple.predicate.as_str())
 }
 
-/// Without AFF4's own prefix.
+/// Strips AFF4's prefix.
 pub fn short(iri: &str) -> &str {
     iri.strip_prefix(SCHEMA).unwrap_or(iri)
 }

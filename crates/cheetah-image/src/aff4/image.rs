@@ -1,4 +1,4 @@
-//! Which image a container holds, and what it says of it.
+//! The image in a container, and its metadata.
 
 use cheetah_device::ByteRange;
 use sha2::{Digest as _, Sha256, Sha512};
@@ -11,13 +11,13 @@ use crate::error::{Error, Result, list};
 use crate::hash::{Hashes, hex, is_hex};
 use crate::identity::{CaseData, Identity, Kind};
 
-/// Bytes of `information.turtle`. That of a disk image has some thousand.
+/// The maximum size of `information.turtle`, in bytes. A disk image's has some thousand.
 const TURTLE_LEN_MAX: u64 = 16 << 20;
 
-/// Bytes of the names that a map refers to, and how many there may be.
+/// The maximum size, in bytes, and number of the names that a map refers to.
 const INDEX_LEN_MAX: u64 = 1 << 20;
 
-/// Bytes of the small texts in a container.
+/// The maximum size of a short text in a container, in bytes.
 const TEXT_LEN_MAX: u64 = 4096;
 
 /// The image in a container.
@@ -29,7 +29,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Finds the one image in the container.
+    /// Finds the container's only image.
     pub fn find(volume: &Volume) -> Result<Self> {
         let refuse = |why: &str| Error::failed(format!("{}: {why}", volume.path()));
         let Some(turtle) = volume.whole("information.turtle", TURTLE_LEN_MAX)? else {
@@ -48,7 +48,7 @@ impl Image {
         Ok(Self { urn, stream, volume_urn, facts })
     }
 
-    /// Reads the image's map, and returns it with the names of the streams it takes bytes from.
+    /// Reads the image's map, and returns it with the names of its streams.
     pub fn map(&self, volume: &Volume) -> Result<(Map, Vec<String>)> {
         let damaged = |why: String| Error::Evidence(format!("{}: {why}", volume.path()));
         let size = self.facts.number(&self.stream, "size").filter(|size| *size > 0);
@@ -64,7 +64,7 @@ impl Image {
         let (entries, names) = (self.segment(volume, "map")?, self.segment(volume, "idx")?);
         let mut names: Vec<_> = String::from_utf8_lossy(&names).lines().map(str::to_owned).collect();
         let gap = self.facts.iri(&self.stream, "mapGapDefaultStream").unwrap_or("http://aff4.org/Schema#Zero");
-        // Behind all others, where no entry names it.
+        // After all others, where no entry refers to it.
         let gap = target(gap, names.len());
         let targets: Vec<_> = names.iter().enumerate().map(|(number, name)| target(name, number)).collect();
         names.extend(self.facts.iri(&self.stream, "mapGapDefaultStream").map(str::to_owned));
@@ -72,7 +72,7 @@ impl Image {
         Ok((map, names))
     }
 
-    /// A segment of the map, checked against its hash.
+    /// Reads a segment of the map, and checks its hash.
     fn segment(&self, volume: &Volume, name: &str) -> Result<Vec<u8>> {
         let (len_max, predicate) = match name {
             "map" => ((ENTRIES_MAX * ENTRY_LEN) as u64, "mapPointHash"),
@@ -96,7 +96,7 @@ impl Image {
         Ok(bytes)
     }
 
-    /// Refuses a stream that is not read here.
+    /// Refuses an unsupported stream.
     pub fn check_stream(&self, volume: &Volume, urn: &str) -> Result<()> {
         let classes: Vec<_> = self.facts.classes(urn).collect();
         let is = |class| classes.contains(&class);
@@ -115,7 +115,7 @@ impl Image {
         Err(Error::failed(format!("{}: {why}", volume.path())))
     }
 
-    /// What it says of the image.
+    /// The image's identity.
     pub fn identity(&self, location: &str, size: u64, unreadable: Vec<ByteRange>) -> Identity {
         let text = |name| self.facts.text(&self.urn, name);
         let model: Vec<_> = ["diskMake", "diskModel"].into_iter().filter_map(text).collect();
@@ -131,8 +131,8 @@ impl Image {
         .cleaned()
     }
 
-    /// Hashes of the whole: those of the image, and those of the stream it consists of. (Those of the streams that a
-    /// map takes bytes from are of other bytes, and a map's SHA-256 is that of its parts.)
+    /// Whole-image hashes: the image's own, and those of the stream it consists of. (The hashes of a map's streams cover
+    /// other bytes, and a map's SHA-256 covers its parts.)
     fn hashes(&self) -> Hashes {
         let of = |datatype: &str, digits| {
             let own = self.facts.typed(&self.urn, "hash", datatype);
@@ -144,7 +144,7 @@ impl Image {
         Hashes { md5: of("MD5", 32), sha1: of("SHA1", 40), sha256: of("SHA256", 64), blake3: None }
     }
 
-    /// What the things that are about the image say of its case. Notes come in order of their time.
+    /// The case data of the subjects that target the image. Notes are sorted by time.
     fn case(&self) -> CaseData {
         let about = |subject: &&str| self.facts.iri(subject, "target") == Some(&self.urn);
         let mut about: Vec<_> = self.facts.subjects().filter(about).collect();
@@ -165,7 +165,7 @@ fn target(name: &str, number: usize) -> Target {
     Target::symbolic(name).unwrap_or(Target::Stream(number))
 }
 
-/// The image and its data stream, if there is just one.
+/// The image and its data stream, if the container has exactly one.
 fn choose(facts: &Facts) -> std::result::Result<(String, String), String> {
     const IMAGES: [&str; 5] = ["Image", "DiskImage", "VolumeImage", "ContiguousImage", "DiscontiguousImage"];
     let mut images = Vec::new();
@@ -191,7 +191,7 @@ fn choose(facts: &Facts) -> std::result::Result<(String, String), String> {
     }
 }
 
-/// Standard v1.0 and v1.1; what came before it is another format.
+/// Accepts Standard v1.0 and v1.1; earlier versions are another format.
 fn check_version(volume: &Volume) -> Result<()> {
     let Some(text) = volume.whole("version.txt", TEXT_LEN_MAX)? else {
         return Err(Error::failed(format!(

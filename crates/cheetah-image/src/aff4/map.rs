@@ -1,30 +1,30 @@
-//! The map of an image: which stream each of its bytes comes from (AFF4 Standard v1.0, section 4).
+//! The map of an image: the stream that holds each range (AFF4 Standard v1.0, section 4).
 
 use cheetah_device::ByteRange;
 
 use super::facts::short;
 
-/// Bytes of an entry: three u64 and a u32, little-endian.
+/// The size of an entry: three u64 and a u32, little-endian.
 pub const ENTRY_LEN: usize = 28;
 
-/// Entries a map may have. An image of 16 TiB with a change every 4 MiB has as many.
+/// The maximum number of entries: an image of 16 TiB with a new entry every 4 MiB.
 pub const ENTRIES_MAX: usize = 4 << 20;
 
-/// Where bytes come from.
+/// The origin of a run of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// All are this byte (`Zero`, `SymbolicStreamXX`).
+    /// One repeated byte (`Zero`, `SymbolicStreamXX`).
     Fill(u8),
-    /// They were not acquired (`UnknownData`).
+    /// Not acquired (`UnknownData`).
     Unknown,
-    /// They could not be read when the image was made (`UnreadableData`).
+    /// Unreadable when the image was made (`UnreadableData`).
     Unreadable,
-    /// They are in the stream of this number, in the order in which the target index names streams.
+    /// The stream with this index in the target index.
     Stream(usize),
 }
 
 impl Target {
-    /// The target that a name stands for, if it is one of the symbolic streams.
+    /// Returns the target of a symbolic stream's name.
     pub fn symbolic(name: &str) -> Option<Self> {
         match short(name) {
             "Zero" => Some(Self::Fill(0)),
@@ -37,20 +37,20 @@ impl Target {
         }
     }
 
-    /// Whether there are no bytes to be had.
+    /// Whether it has no bytes.
     pub const fn is_missing(self) -> bool {
         matches!(self, Self::Unknown | Self::Unreadable)
     }
 }
 
-/// A run of an image's bytes that come from one place.
+/// A range of the image with one origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// In the image.
+    /// The range in the image.
     pub range: ByteRange,
-    /// Where they come from.
+    /// Its origin.
     pub target: Target,
-    /// Where in a stream they begin; 0 for other targets.
+    /// The offset in the stream; 0 for other targets.
     pub offset: u64,
 }
 
@@ -63,7 +63,7 @@ impl Run {
     }
 }
 
-/// The runs that make up an image: in order, without gaps, neighbours joined where they can be.
+/// The runs of an image: in order, without gaps, coalesced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     size: u64,
@@ -77,11 +77,11 @@ impl Map {
         Self { size, runs: vec![run] }
     }
 
-    /// Reads the entries of a map of `size` bytes. Entries name one of `targets`; what none covers comes from `gap`.
+    /// Parses the entries of a map of `size` bytes. Entries refer to `targets`; uncovered ranges come from `gap`.
     ///
     /// # Errors
     ///
-    /// If an entry lies outside the image, overlaps another, or names a target there is none of.
+    /// If an entry lies outside the image, overlaps another, or refers to a missing target.
     pub fn parse(entries: &[u8], size: u64, targets: &[Target], gap: Target) -> Result<Self, String> {
         if !entries.len().is_multiple_of(ENTRY_LEN) {
             return Err("its map does not end with a whole entry".into());
@@ -108,7 +108,7 @@ impl Map {
     }
 
     fn push_gap(&mut self, range: ByteRange, gap: Target) {
-        // A gap is filled from the stream as if that lay under the whole map.
+        // The gap's stream underlies the whole map, so offsets are equal.
         let offset = if matches!(gap, Target::Stream(_)) { range.offset } else { 0 };
         if !range.is_empty() {
             self.push(Run { range, target: gap, offset });
@@ -126,18 +126,18 @@ impl Map {
         self.runs.push(run);
     }
 
-    /// Bytes in the image.
+    /// The size of the image, in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The runs that make up `range`, which must lie within the image.
+    /// The runs of `range`, which must lie within the image.
     pub fn runs(&self, range: ByteRange) -> impl Iterator<Item = Run> {
         let first = self.runs.partition_point(|run| run.range.end() <= range.offset);
         self.runs[first..].iter().map_while(move |run| run.cut(range))
     }
 
-    /// How far into the stream of each number the map reaches.
+    /// The highest offset that the map uses of each stream.
     pub fn reach(&self, streams: usize) -> Vec<u64> {
         let mut reach = vec![0; streams];
         for run in &self.runs {
@@ -149,7 +149,7 @@ impl Map {
         reach
     }
 
-    /// The ranges there are no bytes of, in order.
+    /// The ranges without bytes, in order.
     pub fn missing(&self) -> Vec<ByteRange> {
         let mut missing: Vec<ByteRange> = Vec::new();
         for range in self.runs.iter().filter(|run| run.target.is_missing()).map(|run| run.range) {

@@ -1,12 +1,12 @@
-//! Advanced Forensic Format 4: disk images as the AFF4 Standard v1.0 has them, in one ZIP container.
+//! Advanced Forensic Format 4: disk images of the AFF4 Standard v1.0 in one ZIP container.
 //!
 //! A container is an archive ([`volume`]) whose `information.turtle` ([`facts`]) names an image ([`image`]). The image's
-//! bytes are those of a [`map`], which takes each run of bytes from a stream of chunks ([`stream`], [`chunk`]), or says
-//! that all are alike, were never acquired, or could not be read. The last two are errors when they are read: what
-//! the standard fills them with for the sake of hashing is nothing that was ever on the disk.
+//! [`map`] takes each run of bytes from a stream of chunks ([`stream`], [`chunk`]), or marks it as one repeated byte, as
+//! not acquired, or as unreadable. A read of the last two fails: the pattern with which the standard fills them for
+//! hashing was never on the disk.
 //!
-//! The map is checked against its hash when an image is opened, and each chunk against its digest when it is read,
-//! where the image carries them. Nothing is ever read ahead or kept but the chunks read last.
+//! Where the image has hashes, the map is checked when the image is opened, and each chunk when it is read. Only the most
+//! recently read chunks are cached, and nothing is prefetched.
 
 mod cache;
 pub mod chunk;
@@ -34,16 +34,16 @@ use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::raw::RawFile;
 
-/// Bytes one thread reads and unpacks before another takes over: large enough that handing over costs little.
+/// Bytes one thread reads and unpacks at a time: large enough to make the hand-over cheap.
 const JOB_LEN: u64 = 512 << 10;
 
-/// Bevies the streams may have in all: 64 TiB in bevies of 64 MiB.
+/// The maximum number of bevies in all streams: 64 TiB in bevies of 64 MiB.
 const BEVIES_MAX: u64 = 1 << 20;
 
-/// Threads that unpack for one request at most.
+/// The maximum number of threads that unpack for one request.
 const JOBS_MAX: usize = 8;
 
-/// Reads up to this long are answered at once if the chunks are in the cache.
+/// The maximum length of a read that is answered at once if its chunks are cached.
 const AT_HAND_LEN_MAX: u64 = 128 << 10;
 
 /// A disk image in an AFF4 container, as a read-only device.
@@ -55,24 +55,24 @@ pub struct Aff4 {
 struct Inner {
     volume: Volume,
     map: Map,
-    /// By the numbers that the map's targets have; `None` for those it takes nothing from.
+    /// Indexed by the map's target numbers; `None` for unused streams.
     streams: Vec<Option<Arc<ImageStream>>>,
     cache: Cache,
 }
 
 impl Aff4 {
-    /// Opens the container at `path`. Blocks: reads its directory, what it says of itself, and its map.
+    /// Opens the container at `path`. Blocks: reads its directory, metadata and map.
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the file is damaged or cut short; [`Error::Failed`] if it is no AFF4 image, is encrypted, or
-    /// lies in several files: it is read whole or not at all.
+    /// [`Error::Evidence`] if the file is damaged or truncated; [`Error::Failed`] if it is not an AFF4 image, is encrypted,
+    /// or spans several files.
     pub fn open(path: &Path) -> Result<Self> {
         let mut volume = Volume::open(RawFile::open(path)?)?;
         let image = Image::find(&volume)?;
         let (map, names) = image.map(&volume)?;
         let mut streams = Vec::with_capacity(names.len());
-        // A map may name a stream many times; it is one all the same.
+        // A map may name a stream several times.
         let mut opened: HashMap<&str, Arc<ImageStream>> = HashMap::new();
         let mut bevies_left = BEVIES_MAX;
         for (number, (name, reach)) in names.iter().zip(map.reach(names.len())).enumerate() {
@@ -101,7 +101,7 @@ impl Aff4 {
         Ok(Self { inner: Arc::new(Inner { volume, map, streams, cache: Cache::default() }), image })
     }
 
-    /// What the image says of itself. Ranges without bytes, acquired or not, are its unreadable ones.
+    /// The image's identity. Ranges without bytes, unacquired or unreadable, count as unreadable.
     pub fn identity(&self, location: &str) -> Identity {
         self.image.identity(location, self.inner.map.size(), self.inner.map.missing())
     }
@@ -126,7 +126,7 @@ impl Inner {
                 let stream = stream.ok_or_else(|| DeviceError::Invalid("a stream that was never opened".into()))?;
                 let read = stream.read(&self.volume, &self.cache, ByteRange::new(run.offset, run.range.len));
                 read.map_err(|error| match error {
-                    // Where in the stream or in the file means nothing to anybody; where in the image does.
+                    // Users know offsets in the image, not in the stream or the file.
                     DeviceError::Corrupt { device, .. } => DeviceError::Corrupt { device, range: run.range },
                     DeviceError::Unreadable { device, why, .. } => {
                         DeviceError::Unreadable { device, range: run.range, why }
@@ -137,7 +137,7 @@ impl Inner {
         }
     }
 
-    /// A short range that takes no waiting: bytes that are all alike, and chunks in the cache.
+    /// Reads a short range without blocking: repeated bytes, and cached chunks.
     fn at_hand(&self, range: ByteRange) -> Option<Data> {
         let mut data = Data::new();
         for run in self.map.runs(range).filter(|_| range.len <= AT_HAND_LEN_MAX) {

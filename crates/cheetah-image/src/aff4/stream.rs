@@ -1,5 +1,5 @@
-//! An image stream: chunks of equal length, packed one by one into segments called bevies, each with an index and
-//! perhaps with digests of its chunks (AFF4 Standard v1.0, sections 3 and 6.2).
+//! An image stream: chunks of equal length, compressed one by one, in segments called bevies, each with an index and
+//! optional digests of its chunks (AFF4 Standard v1.0, sections 3 and 6.2).
 
 use std::ops::Range;
 
@@ -12,18 +12,18 @@ use super::image::Image;
 use super::volume::Volume;
 use crate::error::{Error, Result};
 
-/// Bytes a chunk may have. Writers use 32 KiB.
+/// The maximum size of a chunk, in bytes. Writers use 32 KiB.
 const CHUNK_LEN_MAX: u64 = 8 << 20;
 
-/// Bytes of an index entry: where in the bevy a chunk is (u64), and its packed length (u32); little-endian.
+/// The size of an index entry: a chunk's offset in the bevy (u64) and packed length (u32), little-endian.
 const ENTRY_LEN: u64 = 12;
 
-/// Chunks that are read in one go.
+/// The maximum number of chunks in one read.
 const RUN_MAX: u64 = 32;
 
 /// A stream of chunks.
 pub(super) struct ImageStream {
-    /// Told apart by this in the cache.
+    /// The stream's number in the cache.
     number: usize,
     size: u64,
     chunk_len: u64,
@@ -40,8 +40,8 @@ struct Bevy {
 }
 
 impl ImageStream {
-    /// Finds the stream called `urn`, and checks that all of its segments are there. Takes them off `bevies_left`, and
-    /// refuses to go below 0.
+    /// Finds the stream `urn`, and checks that all of its segments exist. Deducts its bevies from `bevies_left`, and fails
+    /// below 0.
     pub fn open(number: usize, urn: &str, image: &Image, volume: &Volume, bevies_left: &mut u64) -> Result<Self> {
         let Image { facts, volume_urn, .. } = image;
         let refuse = |why: String| Error::Evidence(format!("{}: its image stream {urn} {why}", volume.path()));
@@ -105,13 +105,13 @@ impl ImageStream {
         first..first.saturating_add(self.chunks_in_bevy).min(all)
     }
 
-    /// The bytes of some chunks.
+    /// The byte range of some chunks.
     fn bytes(&self, chunks: Range<u64>) -> ByteRange {
         let at = |chunk: u64| chunk.saturating_mul(self.chunk_len).min(self.size);
         ByteRange::between(at(chunks.start), at(chunks.end))
     }
 
-    /// Bytes in the stream.
+    /// The size of the stream, in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -121,7 +121,7 @@ impl ImageStream {
         self.chunk_len
     }
 
-    /// The range, if all of it is in the cache.
+    /// Reads the range, if all of it is cached.
     pub fn at_hand(&self, cache: &Cache, range: ByteRange) -> Option<Data> {
         let mut data = Data::new();
         for piece in range.split_at_multiples(self.chunk_len) {
@@ -160,7 +160,7 @@ impl ImageStream {
         Data::from(chunk.clone()).slice(piece.offset % self.chunk_len, piece.len)
     }
 
-    /// Reads and unpacks chunks, as many as are in one bevy with the first.
+    /// Reads and unpacks the chunks in the same bevy as the first.
     fn fetch(&self, volume: &Volume, chunks: Range<u64>) -> cheetah_device::Result<Vec<Bytes>> {
         let number = chunks.start / self.chunks_in_bevy;
         let here = self.chunks(number);
@@ -200,8 +200,8 @@ impl ImageStream {
         Ok(out)
     }
 
-    /// The last chunk is padded with zeros where the stream ends within it; whether that is part of what was hashed,
-    /// the standard does not say.
+    /// The last chunk is padded with zeros if the stream ends within it. The standard does not say whether the digest
+    /// covers the padding.
     fn is_as_hashed(&self, hash: BlockHash, chunk: &mut Vec<u8>, range: ByteRange, digest: &[u8]) -> bool {
         // As above, a chunk's length fits in usize.
         let (wanted, whole) = (range.len as usize, self.chunk_len as usize);
@@ -218,7 +218,7 @@ impl ImageStream {
     }
 }
 
-/// Reads ranges of a segment: in one go where they follow each other, as they do unless somebody wrote them otherwise.
+/// Reads ranges of a segment, with one read if they are contiguous, as most writers arrange them.
 fn read_together(volume: &Volume, member: usize, ranges: &[ByteRange]) -> cheetah_device::Result<Vec<Bytes>> {
     let follow = ranges.windows(2).all(|pair| pair[0].end() == pair[1].offset);
     let (Some(first), Some(last), true) = (ranges.first(), ranges.last(), follow) else {
@@ -236,7 +236,7 @@ fn entry(bytes: &[u8]) -> ByteRange {
     ByteRange::new(offset, len.into())
 }
 
-/// Where in the archive the segments of a stream may be (section 5.1, and what writers make of section 5.2).
+/// Possible names of a stream's segments in the archive (section 5.1, and writers' interpretations of section 5.2).
 pub(super) fn folders(urn: &str, volume_urn: &str) -> Vec<String> {
     let inside = urn.strip_prefix(volume_urn).map(|rest| rest.trim_start_matches('/').to_owned());
     let bare = urn.strip_prefix("aff4://").unwrap_or(urn);

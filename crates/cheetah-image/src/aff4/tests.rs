@@ -1,4 +1,4 @@
-//! Containers made here, and the standard's own reference images.
+//! Generated containers, and the standard's reference images.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::hash::hex;
 const CHUNK: usize = 4096;
 const CHUNKS_IN_BEVY: usize = 3;
 
-/// What is in a container, as `(name, content)`; tests change it before it is written.
+/// The members of a container as `(name, content)`; tests edit them before the container is written.
 struct Container {
     members: Vec<(String, Vec<u8>)>,
 }
@@ -321,7 +321,7 @@ proptest! {
     }
 }
 
-/// A reference image, if it is there.
+/// A reference image, if available.
 fn evidence(name: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/evidence");
     let path = std::env::var_os("CHEETAH_EVIDENCE").map_or(beside, PathBuf::from).join(name);
@@ -335,7 +335,7 @@ fn evidence(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// SHA-1 of the image stream, and of the image with the standard's filling in place of what is missing.
+/// SHA-1 of the image stream, and of the image with the standard's fill pattern in place of missing bytes.
 fn hashes(aff4: &Aff4) -> (String, String) {
     let stream = aff4.inner.streams[0].as_ref().unwrap();
     let mut hash = Sha1::new();
@@ -360,7 +360,7 @@ fn hashes(aff4: &Aff4) -> (String, String) {
     (of_stream, hex(&hash.finalize()))
 }
 
-/// The hash of the stream stands in the image, that of the whole in pyaff4's tests.
+/// The hash of the stream is stored in the image, the hash of the whole in pyaff4's tests.
 #[test]
 fn the_reference_image() {
     let Some(path) = evidence("Base-Linear.aff4") else { return };

@@ -1,4 +1,4 @@
-//! The container: a ZIP64 archive whose members ("segments") are found by name and read where they lie.
+//! The container: a ZIP64 archive whose members ("segments") are found by name and read in place.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ pub(super) struct Volume {
 /// A segment.
 pub(super) struct Member {
     header_start: u64,
-    /// Where its bytes begin, once that was looked up.
+    /// The offset of its content, once known.
     data_start: OnceLock<u64>,
     packed_len: u64,
     len: u64,
@@ -72,22 +72,22 @@ impl Volume {
         Ok(Self { file, members, by_name })
     }
 
-    /// What to call it in errors.
+    /// Its name in errors.
     pub fn path(&self) -> &str {
         self.file.path()
     }
 
-    /// The segment of this name.
+    /// Finds the segment with this name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// Forgets the names, which take most of the memory.
+    /// Drops the names, which take most of the memory.
     pub fn forget_names(&mut self) {
         self.by_name = HashMap::new();
     }
 
-    /// Bytes in a segment.
+    /// The size of a segment, in bytes.
     pub fn len(&self, member: usize) -> u64 {
         self.members[member].len
     }
@@ -97,7 +97,7 @@ impl Volume {
         !self.members[member].deflated
     }
 
-    /// All of the segment of this name, checked against its CRC. `None` if there is none.
+    /// Reads the whole segment with this name, and checks its CRC. `None` if there is none.
     pub fn whole(&self, name: &str, len_max: u64) -> Result<Option<Vec<u8>>> {
         let Some(member) = self.find(name) else { return Ok(None) };
         let found = &self.members[member];
@@ -123,7 +123,7 @@ impl Volume {
         Ok(Some(bytes))
     }
 
-    /// A range of a segment that is stored as it is.
+    /// Reads a range of an uncompressed segment.
     pub fn read(&self, member: usize, range: ByteRange) -> cheetah_device::Result<Bytes> {
         if self.members[member].deflated {
             return Err(DeviceError::Invalid(format!("{}: a range of a compressed member", self.path()).into()));
@@ -147,7 +147,7 @@ impl Volume {
         self.file.read_now(range).map(cheetah_device::Data::into_bytes)
     }
 
-    /// Behind the local header, its name and its extra field.
+    /// The offset after the local header, its name and its extra field.
     fn data_start(&self, header_start: u64) -> cheetah_device::Result<u64> {
         let header = self.file.read_now(ByteRange::new(header_start, LOCAL_HEADER_LEN))?.into_bytes();
         let lengths = header.get(26..).and_then(<[u8]>::first_chunk).filter(|_| header.starts_with(b"PK\x03\x04"));

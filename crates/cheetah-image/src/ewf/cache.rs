@@ -1,4 +1,4 @@
-//! Unpacked chunks, kept for a while; and the promise that no chunk is unpacked twice at once.
+//! A cache of unpacked chunks, which also keeps two readers from unpacking the same chunk at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -9,14 +9,14 @@ use cheetah_device::{Data, Error, Result};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
-/// What a chunk without content, a run of zeros, is reckoned to take.
+/// The cost charged for a chunk of zeros, in bytes.
 const EMPTY_COST: u64 = 256;
 
-/// Where a chunk will be, or is. Filled once; `None` if whoever claimed it could not do it on the spot and let it go:
-/// then it is to be claimed again.
+/// A chunk's slot, filled once. `None` if the claimant could not unpack it without blocking and released it; then it must
+/// be claimed again.
 pub(super) type Slot = Arc<SetOnce<Option<Result<Data>>>>;
 
-/// Chunks by number: those under way, and those used lately, up to a budget.
+/// Chunks by number: those in flight, and the recently used ones within a budget.
 pub(super) struct Cache {
     state: Mutex<State>,
     budget: u64,
@@ -25,29 +25,29 @@ pub(super) struct Cache {
 #[derive(Default)]
 struct State {
     chunks: HashMap<u64, Held>,
-    /// Those that are done, in the order in which they are looked at when there is no more room.
+    /// Finished chunks, in eviction order.
     order: VecDeque<u64>,
     cost: u64,
 }
 
 struct Held {
     slot: Slot,
-    /// 0 while it is under way.
+    /// 0 while in flight.
     cost: u64,
-    /// Since it was last looked at.
+    /// Whether it was used since the last eviction scan.
     used: bool,
 }
 
-/// Some chunks, in order, and the duty to unpack those that nobody else has or is at.
+/// Chunks in order, and the claim on those that are neither cached nor in flight.
 pub(super) struct Claim {
     pub(super) slots: Vec<Slot>,
     pub(super) work: Work,
 }
 
-/// Chunks that are to be unpacked. Those not done when it is dropped are let go, and whoever waits for them is told.
+/// Claimed chunks. Dropping it releases unfinished ones and wakes their waiters.
 pub(super) struct Work {
     cache: Arc<Cache>,
-    /// Dropped unfinished, it fails those who wait: to try again would end the same way.
+    /// Whether dropping it fails the waiters, since a retry would fail as well.
     committed: bool,
     /// In order.
     todo: VecDeque<(u64, Slot)>,
@@ -58,7 +58,7 @@ impl Cache {
         Self { state: Mutex::default(), budget }
     }
 
-    /// Claims `chunks`; `None`, and nothing claimed, if more than `most` of them would have to be unpacked.
+    /// Claims `chunks`; `None`, without a claim, if more than `most` of them must be unpacked.
     pub(super) fn claim(self: &Arc<Self>, chunks: Range<u64>, most: usize) -> Option<Claim> {
         let mut state = self.state.lock();
         if chunks.clone().filter(|chunk| !state.chunks.contains_key(chunk)).take(most.saturating_add(1)).count() > most
@@ -113,29 +113,29 @@ impl Cache {
 }
 
 impl Work {
-    /// Whether there is nothing (more) to do.
+    /// Whether all claimed chunks are finished.
     pub(super) fn is_done(&self) -> bool {
         self.todo.is_empty()
     }
 
-    /// Chunks to do.
+    /// The number of unfinished chunks.
     pub(super) fn len(&self) -> usize {
         self.todo.len()
     }
 
-    /// Splits off the work behind the first `len` chunks.
+    /// Splits off the chunks after the first `len`.
     pub(super) fn split_off(&mut self, len: usize) -> Self {
         let todo = self.todo.split_off(len.min(self.todo.len()));
         Self { cache: self.cache.clone(), committed: self.committed, todo }
     }
 
-    /// From now on, what is not done is a failure.
+    /// Makes dropping it a failure of the unfinished chunks.
     pub(super) fn commit(mut self) -> Self {
         self.committed = true;
         self
     }
 
-    /// The runs of neighbouring chunks that are to do.
+    /// The runs of adjacent unfinished chunks.
     pub(super) fn runs(&self) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for (chunk, _) in &self.todo {
@@ -147,7 +147,7 @@ impl Work {
         runs
     }
 
-    /// Hands over a chunk. Failures are told to whoever waits, and are not kept.
+    /// Finishes a chunk. A failure reaches the waiters and is not cached.
     pub(super) fn put(&mut self, chunk: u64, result: Result<Data>) {
         let Some(at) = self.todo.iter().position(|(other, _)| *other == chunk) else { return };
         let Some((_, slot)) = self.todo.remove(at) else { return };
@@ -155,11 +155,11 @@ impl Work {
             Ok(data) => self.cache.keep(chunk, data),
             Err(_) => self.cache.forget(chunk),
         }
-        // Nobody else fills it.
+        // Only the claimant fills it.
         let _ = slot.set(Some(result));
     }
 
-    /// Everything left fails with `error`.
+    /// Fails all unfinished chunks with `error`.
     pub(super) fn fail(&mut self, error: &Error) {
         while let Some((chunk, _)) = self.todo.front() {
             self.put(*chunk, Err(error.clone()));

@@ -11,13 +11,13 @@ use libdeflater::{Decompressor, adler32};
 use super::segments::{Patience, Segments};
 use super::table::{Located, Packing, io};
 
-/// Packed bytes read at once, where chunks lie one behind the other.
+/// The number of packed bytes read at once from adjacent chunks.
 const READ_MAX: u64 = 1 << 20;
-/// Bytes of the buffer for packed chunks that a thread keeps.
+/// The size of a thread's buffer for packed chunks.
 const KEPT_MAX: usize = 2 << 20;
 
 thread_local! {
-    /// What unpacking takes, for each thread: making it anew costs more than unpacking a small chunk.
+    /// A thread's decompressor and buffer: making them costs more than unpacking a small chunk.
     static TOOLS: RefCell<Tools> = RefCell::new(Tools { inflate: Decompressor::new(), packed: Vec::new() });
 }
 
@@ -26,34 +26,33 @@ struct Tools {
     packed: Vec<u8>,
 }
 
-/// What the chunks of an image are like.
+/// The geometry of an image's chunks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chunks {
-    /// Bytes in the image.
+    /// The size of the image, in bytes.
     pub(super) size: u64,
-    /// Bytes in a chunk, but for the last.
+    /// The size of a chunk, except the last.
     pub(super) chunk_size: u32,
 }
 
 impl Chunks {
-    /// The bytes of the evidence that are in a chunk.
+    /// The range of the evidence in a chunk.
     pub(super) fn range(&self, chunk: u64) -> ByteRange {
         let start = chunk * u64::from(self.chunk_size);
         ByteRange::between(start, (start + u64::from(self.chunk_size)).min(self.size))
     }
 
-    /// The chunks that hold a range, which must not be empty.
+    /// The chunks of a non-empty range.
     pub(super) fn holding(&self, range: ByteRange) -> std::ops::Range<u64> {
         range.offset / u64::from(self.chunk_size)..range.end().div_ceil(u64::from(self.chunk_size))
     }
 
-    /// Most bytes a chunk can sensibly take: deflate makes 9 bits of a byte at worst, and adds a few.
+    /// The maximum packed size of a chunk: deflate expands a byte to at most 9 bits, plus a header.
     fn packed_max(&self) -> u64 {
         u64::from(self.chunk_size) + u64::from(self.chunk_size) / 4 + 4096
     }
 
-    /// Reads and unpacks chunks, handing each to `put` as it is done. False if that takes more patience; then those
-    /// not handed over are still to do.
+    /// Reads and unpacks chunks, passing each to `put`. False if that would block; chunks not passed on are unfinished.
     pub(super) fn unpack(
         &self,
         segments: &dyn Segments,
@@ -92,7 +91,7 @@ impl Chunks {
         })
     }
 
-    /// How many bytes of a chunk's place to read.
+    /// The number of bytes to read for a chunk.
     fn len(&self, at: &Located) -> u64 {
         match at.packing {
             Packing::Pattern(_) => 0,
@@ -100,7 +99,7 @@ impl Chunks {
         }
     }
 
-    /// The chunks at the front that lie one behind the other, and the bytes from the first to the last one's end.
+    /// The leading adjacent chunks, and their total size.
     fn run<'a>(&self, located: &'a [Located]) -> (&'a [Located], usize) {
         let first = &located[0];
         let (mut count, mut end) = (1, first.offset + self.len(first));
@@ -151,12 +150,12 @@ impl Chunks {
     }
 }
 
-/// The last chunk of an image may be shorter than the others, or filled up.
+/// Trims the last chunk, which may be padded.
 fn exact(got: usize, len: usize, whole: usize) -> Result<(), String> {
     if got == len || got == whole { Ok(()) } else { Err(format!("it unpacks to {got} bytes, not {len}")) }
 }
 
-/// The content of a chunk that is stored as it is, behind which its Adler-32 is.
+/// The content of an uncompressed chunk, which its Adler-32 follows.
 fn stored(packed: &[u8], len: usize, whole: usize) -> Result<&[u8], String> {
     let good = |len: usize| {
         let (content, sum) = packed.split_at_checked(len)?;

@@ -1,4 +1,4 @@
-//! What the segments say together, and whether that makes a whole image.
+//! Combines the metadata of all segments, and checks that the image is complete.
 
 use cheetah_device::ByteRange;
 
@@ -10,11 +10,12 @@ use crate::error::Result;
 use crate::hash::Hashes;
 use crate::identity::CaseData;
 
-/// Largest chunk: decompressed, it is held in memory. Writers offer up to 32,768 sectors, of 512 bytes.
+/// The maximum size of a chunk, which is held in memory. Writers offer up to 32,768 sectors of 512 bytes.
 const CHUNK_MAX: u32 = 64 << 20;
-/// Largest sector.
+/// The maximum size of a sector.
 const SECTOR_MAX: u32 = 1 << 20;
-/// Most tables: 4 Mi take 192 MiB of memory. At 1,600 chunks of 32 KiB a table, as EnCase writes them, that is 200 TiB.
+/// The maximum number of tables: 4 Mi take 192 MiB of memory. With EnCase's 1,600 chunks of 32 KiB per table that is
+/// 200 TiB.
 const TABLES_MAX: usize = 4 << 20;
 
 /// The shape of the evidence.
@@ -27,19 +28,19 @@ pub(super) struct Medium {
     pub(super) physical: bool,
 }
 
-/// What the sections of all segments say.
+/// The combined content of the sections of all segments.
 pub(super) struct Found {
     pub(super) format: EwfFormat,
     pub(super) medium: Option<Medium>,
     pub(super) set_id: [u8; 16],
     pub(super) about: About,
     pub(super) hashes: Hashes,
-    /// First sector and number of sectors of what could not be read.
+    /// Unreadable runs: first sector and number of sectors.
     pub(super) errors: Vec<(u64, u64)>,
     pub(super) index: Index,
 }
 
-/// What is known of the case and of the disk.
+/// Case data and disk data.
 #[derive(Debug, Default)]
 pub(super) struct About {
     pub(super) case: CaseData,
@@ -51,7 +52,7 @@ pub(super) struct About {
 }
 
 impl About {
-    /// From the values of version 1 (libewf, "EWF specification", *Header2 values*).
+    /// Converts the values of version 1 (libewf, "EWF specification", *Header2 values*).
     pub(super) fn of_v1(values: &Values) -> Self {
         Self {
             case: CaseData {
@@ -77,12 +78,12 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Chunks there are.
+    /// The number of chunks.
     pub(super) fn chunks(&self) -> u64 {
         self.tables.last().map_or(0, Table::end)
     }
 
-    /// Appends a table, which must begin with the next chunk.
+    /// Appends a table, which must start with the next chunk.
     pub(super) fn push(&mut self, segment: Segment<'_>, table: Table) -> Result<()> {
         if table.first != self.chunks() {
             return Err(segment.fault(format_args!(
@@ -100,7 +101,7 @@ impl Index {
         Ok(())
     }
 
-    /// Where `chunks` are; `None` if that takes more patience.
+    /// Locates `chunks`; `None` if that would block.
     pub(super) fn locate(
         &self,
         segments: &dyn Segments,
@@ -131,7 +132,7 @@ impl Found {
         }
     }
 
-    /// Takes what a segment says of the evidence's shape; all must say the same.
+    /// Records a segment's description of the evidence; all segments must agree.
     pub(super) fn set_medium(&mut self, segment: Segment<'_>, medium: Medium) -> Result<()> {
         let (sector, chunk) = (medium.sector_size, medium.sectors_per_chunk);
         if sector == 0 || sector > SECTOR_MAX || chunk == 0 || chunk > CHUNK_MAX / sector {
@@ -154,7 +155,7 @@ impl Found {
         }
     }
 
-    /// Takes the identifier of the set from a segment; all must say the same, or nothing.
+    /// Records a segment's set identifier; all segments that have one must agree.
     pub(super) fn set_id(&mut self, segment: Segment<'_>, id: [u8; 16]) -> Result<()> {
         if self.set_id == [0; 16] {
             self.set_id = id;
@@ -167,7 +168,7 @@ impl Found {
         Ok(())
     }
 
-    /// Takes a hash the image claims; twice the same is no harm.
+    /// Records a stored hash; a repetition must be equal.
     pub(super) fn set_hash(segment: Segment<'_>, slot: &mut Option<String>, name: &str, digest: &[u8]) -> Result<()> {
         if digest.iter().all(|byte| *byte == 0) {
             return Ok(());
@@ -180,7 +181,7 @@ impl Found {
         Ok(())
     }
 
-    /// The image, if all of it is there.
+    /// Returns the image, if complete.
     pub(super) fn finish(self, segments: &dyn Segments) -> Result<(EwfInfo, Index)> {
         let whole = Segment { all: segments, number: 0 };
         let Some(medium) = self.medium else {

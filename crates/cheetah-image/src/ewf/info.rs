@@ -1,4 +1,4 @@
-//! What an image says of itself.
+//! An image's metadata.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use cheetah_device::ByteRange;
 use crate::hash::Hashes;
 use crate::identity::CaseData;
 
-/// Which of the formats that go by the name of Expert Witness an image is in.
+/// The variants of the Expert Witness format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EwfFormat {
     /// EnCase 1 to 7, FTK Imager, linen and most others: `.E01`.
@@ -20,7 +20,7 @@ pub enum EwfFormat {
 }
 
 impl EwfFormat {
-    /// As examiners call it.
+    /// The usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::E01 => "E01",
@@ -36,40 +36,40 @@ impl fmt::Display for EwfFormat {
     }
 }
 
-/// What an image says of itself, in its maker's words. Nothing here has been compared with the content.
+/// An image's metadata as written by its maker. None of it is checked against the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EwfInfo {
-    /// The format of its segments.
+    /// The format of the segments.
     pub format: EwfFormat,
-    /// Its segments in order.
+    /// The segments in order.
     pub segments: Vec<PathBuf>,
-    /// Bytes of evidence.
+    /// The size of the evidence, in bytes.
     pub size: u64,
-    /// Bytes in a sector of the evidence.
+    /// The size of a sector, in bytes.
     pub sector_size: u32,
-    /// Bytes of evidence in a chunk, the unit that is compressed and has a checksum.
+    /// The size of a chunk, the unit of compression and checksums, in bytes.
     pub chunk_size: u32,
-    /// Sectors that were given up together where one of them could not be read; 0 where nothing is said.
+    /// The error granularity: the number of sectors marked unreadable together; 0 if not recorded.
     pub error_granularity: u32,
-    /// Identifies the set of segments; zeros where the maker does not use it. In the byte order of the file.
+    /// The set identifier in file byte order; zeros if unused.
     pub set_id: [u8; 16],
-    /// Whether it is of a physical disk, rather than of a volume.
+    /// Whether the source was a physical disk rather than a volume.
     pub physical: bool,
-    /// Model of the disk.
+    /// The model of the disk.
     pub model: Option<String>,
-    /// Serial number of the disk.
+    /// The serial number of the disk.
     pub serial: Option<String>,
-    /// Version of the program that made the image.
+    /// The version of the program that made the image.
     pub tool: Option<String>,
     /// The operating system that program ran on.
     pub platform: Option<String>,
-    /// When it was made, as it stands in the image: seconds since 1970, or `YYYY M D h m s`.
+    /// The acquisition time as stored: seconds since 1970, or `YYYY M D h m s`.
     pub acquired: Option<String>,
     /// Number, evidence number, examiner, description and notes.
     pub case: CaseData,
-    /// Hashes of the whole that the image claims.
+    /// The stored hashes of the whole.
     pub hashes: Hashes,
-    /// Ranges that could not be read when the image was made, in bytes; in order, apart, within the size. The image
-    /// stores zeros there, which are not evidence: reads that touch them fail.
+    /// Ranges that were unreadable when the image was made: sorted, disjoint, within the size. The image stores zeros
+    /// there, which are not evidence, so reads of them fail.
     pub unreadable: Vec<ByteRange>,
 }

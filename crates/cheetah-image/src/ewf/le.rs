@@ -15,7 +15,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Whether `bytes` end with the Adler-32 of what comes before.
+/// Whether `bytes` end with the Adler-32 of the preceding bytes.
 pub(super) fn sealed(bytes: &[u8]) -> bool {
     let Some((before, sum)) = bytes.split_last_chunk() else { return false };
     libdeflater::adler32(before) == u32::from_le_bytes(*sum)

@@ -1,9 +1,8 @@
 //! The Expert Witness Compression Format: E01, S01 and Ex01 images.
 //!
-//! An image is a set of segments, each a chain of sections. Opening reads all section descriptors and chunk tables,
-//! checks them, and refuses an image of which a part is missing or damaged; the chunks themselves are checked as they
-//! are read. Reads unpack chunks on all processors, no chunk twice at once; a read of one small chunk whose packed bytes
-//! are in the page cache is answered on the spot.
+//! An image is a set of segments, each a chain of sections. Opening reads and checks all section descriptors and chunk
+//! tables, and refuses an incomplete or damaged image. Chunks are checked as they are read. Reads unpack chunks on all
+//! processors, each chunk once; a read of one small chunk whose packed bytes are in the page cache is answered at once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,17 +31,17 @@ pub mod write;
 
 pub use info::{EwfFormat, EwfInfo};
 
-/// Bytes of unpacked chunks that are kept, unless four chunks take more.
+/// The size of the cache of unpacked chunks, in bytes; at least four chunks.
 const CACHE_BYTES: u64 = 64 << 20;
-/// Largest chunk that is unpacked on the thread that asks, which may have others to serve.
+/// The largest chunk that is unpacked on the calling thread, which may serve other requests.
 const AT_ONCE_MAX: u32 = 64 << 10;
-/// Least bytes of evidence that are worth another thread.
+/// The minimum number of bytes that are worth another thread.
 const PIECE_MIN: u64 = 64 << 10;
 
-/// What the files begin with that AccessData's programs encrypt.
+/// The signature of files encrypted by AccessData's programs.
 const SIGNATURE_ENCRYPTED: [u8; 8] = *b"ADCRYPT\0";
 
-/// Whether a file that begins with `head` is for [`Ewf::open`] to read, or to refuse in words.
+/// Whether [`Ewf::open`] reads, or refuses with a clear error, a file that starts with `head`.
 pub fn is_ewf(head: &[u8]) -> bool {
     let signatures = [v1::SIGNATURE, v1::SIGNATURE_LOGICAL, v2::SIGNATURE, v2::SIGNATURE_LOGICAL, SIGNATURE_ENCRYPTED];
     signatures.iter().any(|signature| head.starts_with(signature))
@@ -62,14 +61,14 @@ struct Inner {
     index: Index,
     chunks: Chunks,
     cache: Arc<Cache>,
-    /// One for each piece of work under way, so that many reads at once do not make many threads.
+    /// Limits the number of concurrent jobs, so that many reads do not create many threads.
     threads: Arc<Semaphore>,
     processors: usize,
 }
 
 impl Ewf {
-    /// Opens the image whose first segment is at `path`; the others are found beside it. Blocks: all section
-    /// descriptors and chunk tables are read and checked.
+    /// Opens the image whose first segment is at `path`; the others are beside it. Blocks: reads and checks all section
+    /// descriptors and chunk tables.
     pub fn open(path: &Path) -> Result<Self> {
         Self::from_segments(Box::new(Files::find(path)?))
     }
@@ -103,12 +102,12 @@ impl Ewf {
         Ok(Self { info, inner: Arc::new(inner) })
     }
 
-    /// What the image says of itself.
+    /// The image's metadata.
     pub fn info(&self) -> &EwfInfo {
         &self.info
     }
 
-    /// Fails if a part of `range` could not be read when the image was made.
+    /// Fails if a part of `range` was unreadable when the image was made.
     fn check_readable(&self, range: ByteRange) -> DeviceResult<()> {
         let after = self.info.unreadable.partition_point(|bad| bad.end() <= range.offset);
         match self.info.unreadable.get(after).and_then(|bad| bad.intersection(range)) {
@@ -133,7 +132,7 @@ fn signature(segments: &dyn Segments) -> Result<[u8; 8]> {
 }
 
 impl Inner {
-    /// The range, if it can be had without waiting and without much ado.
+    /// Reads the range, if that is possible without blocking and with little work.
     fn at_once(&self, range: ByteRange) -> Option<DeviceResult<Data>> {
         let most = if self.chunks.chunk_size <= AT_ONCE_MAX { 1 } else { 0 };
         let mut claim = self.cache.claim(self.chunks.holding(range), most)?;
@@ -141,9 +140,9 @@ impl Inner {
         claim.slots.iter().all(|slot| matches!(slot.get(), Some(Some(_)))).then(|| self.join(range, &claim.slots))
     }
 
-    /// The range, by as many threads as it takes.
+    /// Reads the range, with as many threads as needed.
     async fn fetch(self: &Arc<Self>, range: ByteRange) -> DeviceResult<Data> {
-        // Another round only where another reader let a chunk go, and each does that once.
+        // Another round is needed only if another reader released a chunk, which each does at most once.
         loop {
             let slots = self.start(self.chunks.holding(range)).await;
             for slot in &slots {
@@ -155,13 +154,13 @@ impl Inner {
         }
     }
 
-    /// Sees to it that somebody unpacks `chunks`.
+    /// Starts jobs that unpack `chunks`.
     async fn start(self: &Arc<Self>, chunks: std::ops::Range<u64>) -> Vec<Slot> {
         let bytes = (chunks.end - chunks.start).saturating_mul(u64::from(self.chunks.chunk_size));
         // At most the number of processors, and at least one.
         let pieces = (bytes / PIECE_MIN).clamp(1, self.processors as u64) as usize;
-        // Before anything is claimed, so that nobody waits for a chunk whose reader waits here and goes away. Never
-        // closed, so it does not fail.
+        // Acquired before the claim: otherwise readers could wait for a chunk whose claimant waits here and is dropped.
+        // The semaphore is never closed, so this does not fail.
         let mut permits = self.threads.clone().acquire_many_owned(pieces as u32).await.ok();
         let Some(Claim { slots, mut work }) = self.cache.claim(chunks, usize::MAX) else { return Vec::new() };
         let each = work.len().div_ceil(pieces);
@@ -178,7 +177,7 @@ impl Inner {
         slots
     }
 
-    /// Does the work, as far as patience goes.
+    /// Unpacks the claimed chunks, as far as possible without blocking where required.
     fn unpack(&self, work: &mut Work, patience: Patience) {
         for run in work.runs() {
             match self.index.locate(&*self.segments, run, patience) {
@@ -194,7 +193,7 @@ impl Inner {
         }
     }
 
-    /// The range out of the chunks that hold it, all of which are there.
+    /// Assembles the range from its unpacked chunks.
     fn join(&self, range: ByteRange, slots: &[Slot]) -> DeviceResult<Data> {
         let (mut data, first) = (Data::new(), self.chunks.holding(range).start);
         for (chunk, slot) in (first..).zip(slots) {
@@ -211,7 +210,7 @@ impl Inner {
 
 impl Device for Ewf {
     fn geometry(&self) -> Geometry {
-        // Chunks of odd sizes exist; larger ones than a MiB are no size for a request.
+        // Chunk sizes may be odd, and those above 1 MiB are too large for a request.
         let chunk_size = self.info.chunk_size;
         let block_preferred = if chunk_size.is_power_of_two() { chunk_size.clamp(512, 1 << 20) } else { 32 << 10 };
         Geometry { size: self.info.size, writable: false, block_preferred }
@@ -234,7 +233,7 @@ impl Device for Ewf {
         if let Err(error) = self.check(range) {
             return Io::fail(error);
         }
-        // More would push itself out again.
+        // More would evict itself.
         let range = ByteRange::new(range.offset, range.len.min(CACHE_BYTES / 4));
         if range.is_empty() {
             return Io::ok(());

@@ -1,4 +1,4 @@
-//! What segments are called, and finding them.
+//! Names of segments, and their discovery.
 //!
 //! `.E01` to `.E99`, then `.EAA` to `.EZZ`, `.FAA` to `.ZZZ`; for Ex01, `.Ex01` to `.Ex99`, then `.ExAA` to `.EzZZ`
 //! (libewf, "EWF specification" and "EWF 2 specification", *Segment file extensions*).
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// The name of one segment, from which those of the others follow.
+/// The naming scheme of a set of segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Naming {
     /// With the dot.
     stem: Vec<u8>,
-    /// What stands before the number: a letter, or a letter and an `x`.
+    /// The prefix of the number: a letter, or a letter and an `x`.
     letters: Vec<u8>,
 }
 
 impl Naming {
-    /// How the set that begins with `first` is named, if it is by the rules.
+    /// The naming scheme of the set that starts with `first`, if it follows the rules.
     fn of(first: &OsStr) -> Option<Self> {
         let name = first.as_bytes();
         let dot = name.iter().rposition(|byte| *byte == b'.')?;
@@ -35,7 +35,7 @@ impl Naming {
         Some(Self { stem: stem.to_vec(), letters: letters.to_vec() })
     }
 
-    /// The name of segment `number`, the first being 1; `None` beyond what can be named.
+    /// The name of segment `number`, counted from 1; `None` beyond the last name.
     fn name(&self, number: usize) -> Option<OsString> {
         let mut name = self.stem.clone();
         let (last, before) = self.letters.split_last()?;
@@ -58,8 +58,8 @@ impl Naming {
     }
 }
 
-/// The segments of the set that begins with `first`, in order, as far as they are there without a gap; upper and
-/// lower case count the same where only one file fits. And what the one behind the last would be called.
+/// The segments of the set that starts with `first`, in order, up to the first gap, and the name of the next one. Case is
+/// ignored if only one file matches.
 pub(super) fn find(first: &Path) -> Result<(Vec<PathBuf>, String)> {
     let nameless = || format!("the segment that follows {}", first.display());
     let Some(naming) = first.file_name().and_then(Naming::of) else { return Ok((vec![first.to_owned()], nameless())) };
@@ -88,13 +88,13 @@ pub(super) fn find(first: &Path) -> Result<(Vec<PathBuf>, String)> {
     }
 }
 
-/// The files in the folder that begin like the set's, by their names in lower case.
+/// The folder's files that share the set's prefix, by lower-case name.
 fn files_of(folder: &Path, naming: &Naming) -> Result<HashMap<OsString, Vec<OsString>>> {
     let mut files = HashMap::<_, Vec<_>>::new();
     let listing = |error| Error::io(format_args!("listing {}, to find the segments", folder.display()), &error);
     let stem = naming.stem.to_ascii_lowercase();
     let entries = match folder.read_dir() {
-        // Said better of the first segment, which cannot be there either.
+        // The error for the first segment, which is missing too, is clearer.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(files),
         entries => entries.map_err(listing)?,
     };

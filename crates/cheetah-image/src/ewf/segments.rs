@@ -1,4 +1,4 @@
-//! The bytes of the segments, wherever they are.
+//! Access to the bytes of segments.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,34 +13,34 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use super::naming;
 use crate::error::{Error, Result};
 
-/// Segments kept open at once. A set may have 14,971, more than a process may have files.
+/// The maximum number of open segments. A set may have 14,971, more than a process may open.
 const OPEN_MAX: usize = 128;
 
 /// Whether a read may wait for a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// It may.
+    /// Yes.
     Wait,
-    /// Only what is in memory is wanted.
+    /// No: only bytes in memory are returned.
     Now,
 }
 
-/// The segments of one image, numbered from 0, as bytes that can be read at an offset. The readers of the format see
-/// only this, so they can be given anything.
+/// The segments of one image, numbered from 0, readable at any offset. Parsers use only this trait, so tests can supply
+/// any bytes.
 pub(super) trait Segments: Send + Sync {
-    /// How many there are.
+    /// The number of segments.
     fn count(&self) -> usize;
 
-    /// What to call one in a message. One beyond the last is the one that is missing.
+    /// The name of a segment in a message; one beyond the last is the missing one.
     fn name(&self, segment: usize) -> String;
 
-    /// Bytes in it.
+    /// The size of a segment, in bytes.
     fn len(&self, segment: usize) -> u64;
 
-    /// Fills `buf` from `offset`. False if it could not without the patience that is lacking.
+    /// Fills `buf` from `offset`. False if that would block and may not.
     fn read(&self, segment: usize, offset: u64, buf: &mut [u8], patience: Patience) -> IoResult<bool>;
 
-    /// Where they lie, for those who want to know.
+    /// The paths of the segments, if they are files.
     fn paths(&self) -> Vec<PathBuf> {
         (0..self.count()).map(|segment| self.name(segment).into()).collect()
     }
@@ -51,11 +51,11 @@ pub(super) struct Files {
     paths: Vec<PathBuf>,
     stamps: Vec<Stamp>,
     missing: String,
-    /// Those open, the one used last at the end.
+    /// Open segments, the most recently used last.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
 }
 
-/// What tells that a file is still the one that was opened, as it was.
+/// The properties that identify an unchanged file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -80,11 +80,11 @@ impl Stamp {
 }
 
 impl Files {
-    /// Finds all segments of the set that `first` begins.
+    /// Finds all segments of the set that starts with `first`.
     pub(super) fn find(first: &Path) -> Result<Self> {
         let (paths, missing) = naming::find(first)?;
         let stamps = paths.iter().map(|path| {
-            // Not kept open: most sets have more segments than are needed at once.
+            // Not kept open: most sets have more segments than are in use at once.
             File::open(path).and_then(|file| Stamp::of(&file)).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => Error::misuse(format!("{}: no such image", path.display())),
                 _ => Error::io(format_args!("opening {}", path.display()), &error),
@@ -147,7 +147,7 @@ impl Segments for Files {
 fn read_cached(file: &File, offset: u64, buf: &mut [u8]) -> IoResult<bool> {
     match preadv2(file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) {
         Ok(len) => Ok(len == buf.len()),
-        // Not there, or a file system that cannot tell.
+        // Not cached, or the file system does not support the query.
         Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR | Errno::INVAL) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -177,7 +177,7 @@ impl Segments for Memory {
     }
 }
 
-/// One segment, for whoever takes it apart.
+/// One segment, for parsers.
 #[derive(Clone, Copy)]
 pub(super) struct Segment<'a> {
     pub(super) all: &'a dyn Segments,
@@ -193,7 +193,7 @@ impl Segment<'_> {
         self.all.name(self.number)
     }
 
-    /// Fills `buf` from `offset`, which must lie within the segment; `what` says in a message what that is.
+    /// Fills `buf` from `offset`, which must lie within the segment; `what` names the content in an error.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8], what: impl std::fmt::Display) -> Result<()> {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len()) {
             return Err(self.fault(format_args!(
@@ -205,12 +205,12 @@ impl Segment<'_> {
         read.map(drop).map_err(|error| Error::io(format_args!("reading {what} of {}", self.name()), &error))
     }
 
-    /// The error that says what is wrong with the segment.
+    /// The error for a damaged segment.
     pub(super) fn fault(&self, what: impl std::fmt::Display) -> Error {
         Error::Evidence(format!("{}: {what}; the image is damaged, look for another copy of it", self.name()))
     }
 
-    /// The error that says why the segment is not for us.
+    /// The error for an unsupported segment.
     pub(super) fn refusal(&self, what: impl std::fmt::Display) -> Error {
         Error::misuse(format!("{}: {what}", self.name()))
     }

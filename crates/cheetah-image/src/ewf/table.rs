@@ -1,7 +1,7 @@
-//! Where chunks are: the tables of a segment, checked when the image is opened, and read again chunk by chunk.
+//! Chunk tables: checked when the image is opened, and consulted again for each chunk.
 //!
 //! A 2 TB image of 32 KiB chunks has 64 Mi entries. They stay in the files, where a read finds the few it needs in the
-//! page cache; in memory is one [`Table`] for each table section, some 4,000 for that image.
+//! page cache; memory holds one [`Table`] per table section, some 4,000 for that image.
 
 use cheetah_device::Error as DeviceError;
 use libdeflater::Adler32;
@@ -10,32 +10,32 @@ use super::le::{u32_at, u64_at};
 use super::segments::{Patience, Segment, Segments};
 use crate::error::Result;
 
-/// Bytes of a table read at once.
+/// The number of bytes of a table read at once.
 const PIECE: usize = 64 << 10;
-/// Set in an entry of version 1 whose chunk is compressed.
+/// Flag in an entry of version 1: the chunk is compressed.
 const COMPRESSED: u32 = 1 << 31;
 /// Flags in an entry of version 2.
 const V2_COMPRESSED: u32 = 1;
 const V2_CHECKSUMMED: u32 = 2;
 const V2_PATTERN: u32 = 4;
-/// Bytes in an entry of version 2.
+/// The size of an entry of version 2.
 const V2_ENTRY: usize = 16;
 
 /// The entries of one table section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Table {
-    /// The chunk its first entry is of.
+    /// The chunk of its first entry.
     pub(super) first: u64,
-    /// Entries in it; more than none.
+    /// The number of entries; at least one.
     pub(super) count: u32,
-    /// The segment it is in, and its chunks are in.
+    /// The segment that holds it and its chunks.
     pub(super) segment: u32,
-    /// Where in the segment its entries begin.
+    /// The offset of its entries in the segment.
     pub(super) entries: u64,
     pub(super) layout: Layout,
 }
 
-/// How its entries are to be understood.
+/// The format of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// 31-bit offsets from `base`; each chunk reaches up to the next, the last up to `end`. From the entry `wide` on,
@@ -45,31 +45,31 @@ pub(super) enum Layout {
     V2 { bzip2: bool },
 }
 
-/// A chunk as it lies in a segment.
+/// The position of a chunk in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Located {
     pub(super) chunk: u64,
     pub(super) segment: usize,
     pub(super) offset: u64,
-    /// Bytes it takes, or more, where only the next chunk's beginning is known.
+    /// Its size, or an upper bound if only the offset of the next chunk is known.
     pub(super) len: u64,
     pub(super) packing: Packing,
 }
 
-/// How a chunk is stored.
+/// The storage form of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Packing {
-    /// As it is, followed by its Adler-32.
+    /// Uncompressed, followed by its Adler-32.
     Summed,
-    /// As it is, with nothing to check it by.
+    /// Uncompressed, without a checksum.
     Plain,
     Zlib,
     Bzip2,
-    /// Not at all: these bytes over and over.
+    /// A repeated pattern.
     Pattern([u8; 8]),
 }
 
-/// Takes the offsets of a table of version 1 one by one, and finds where they leave 31 bits.
+/// Checks the offsets of a table of version 1 one by one, and detects the overflow of 31 bits.
 #[derive(Default)]
 struct Offsets {
     last: Option<u32>,
@@ -78,7 +78,7 @@ struct Offsets {
 }
 
 impl Offsets {
-    /// False if the entry is not behind the one before.
+    /// False if the entry does not follow its predecessor.
     fn push(&mut self, raw: u32) -> bool {
         let narrow = if self.wide.is_some() { raw } else { raw & !COMPRESSED };
         let offset = match self.last {
@@ -121,7 +121,7 @@ impl Table {
                 offsets.seen
             )));
         }
-        // Nothing says how long the last chunk is. It lies either before the table (EnCase 2 and later), or behind the
+        // The size of the last chunk is not recorded. It lies either before the table (EnCase 2 and later), or after the
         // entries in the table's own section.
         let last = base.saturating_add(u64::from(offsets.last.unwrap_or(0)));
         let end = if last < section.start { section.start } else { section.end };
@@ -154,13 +154,12 @@ impl Table {
         Ok(Self { first, count, segment: segment.number as u32, entries, layout })
     }
 
-    /// The chunk behind its last.
+    /// The chunk after its last.
     pub(super) const fn end(&self) -> u64 {
         self.first + self.count as u64
     }
 
-    /// Where the chunks are that are in this table and in `chunks`; appended to `out`. False if that takes more
-    /// patience.
+    /// Appends the positions of those of `chunks` that are in this table to `out`. False if that would block.
     pub(super) fn locate(
         &self,
         segments: &dyn Segments,
@@ -172,7 +171,7 @@ impl Table {
         let from = (chunks.start.max(self.first) - self.first) as u32;
         let to = (chunks.end.min(self.end()) - self.first) as u32;
         let segment = self.segment as usize;
-        // An offset of version 1 is of use only with the next.
+        // An offset of version 1 needs its successor.
         let (entry, more) = match self.layout {
             Layout::V1 { .. } => (4, u32::from(to < self.count)),
             Layout::V2 { .. } => (V2_ENTRY, 0),
@@ -200,7 +199,7 @@ impl Table {
                 out.push(Located { chunk, segment, offset: 0, len: 0, packing });
                 continue;
             }
-            // The entries were good when the image was opened.
+            // The entries were valid when the image was opened.
             let len = end.checked_sub(offset).filter(|_| end <= segments.len(segment));
             let len = len.ok_or_else(|| {
                 DeviceError::Invalid(
@@ -234,7 +233,7 @@ struct Sum {
     good: bool,
 }
 
-/// Shows entries to `check`, and sums them all up.
+/// Passes entries to `check`, and computes their checksum.
 fn read_entries(segment: Segment<'_>, at: u64, bytes: u64, mut check: impl FnMut(&[u8]) -> bool) -> Result<Sum> {
     let (mut adler, mut good, mut buf) = (Adler32::new(), true, [0; PIECE]);
     for piece in cheetah_device::ByteRange::new(0, bytes).split_at_multiples(PIECE as u64) {
@@ -269,7 +268,7 @@ pub(super) fn io(segments: &dyn Segments, segment: usize, at: u64, error: &std::
 mod tests {
     use super::*;
 
-    /// A segment of which only the table is there.
+    /// A segment that consists of its table only.
     struct OnlyTable {
         len: u64,
         at: u64,
@@ -312,7 +311,7 @@ mod tests {
         let mut all = Vec::new();
         let every = 0..offsets.len() as u64;
         assert!(table.locate(&segments, every.clone(), Patience::Now, &mut all).unwrap());
-        // One by one is the same.
+        // Lookups one by one agree.
         let mut single = Vec::new();
         every.for_each(|chunk| {
             assert!(table.locate(&segments, chunk..chunk + 1, Patience::Now, &mut single).unwrap());

@@ -1,30 +1,30 @@
-//! The text in headers: case data, and in version 2 the device's.
+//! Header text: case data, and in version 2 device data.
 
 use std::io::Read as _;
 
 use libdeflater::{DecompressionError, Decompressor};
 
-/// Largest text, unpacked. EnCase keeps values to 3,000 characters; the notes of other programs may be longer.
+/// The maximum size of unpacked text. EnCase limits values to 3,000 characters; other programs' notes may be longer.
 pub(super) const TEXT_MAX: usize = 4 << 20;
 
-/// How text is compressed.
+/// The compression of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
-    /// Not.
+    /// None.
     None,
     Zlib,
     Bzip2,
 }
 
-/// The values of the category `main`, by their identifiers.
+/// The values of the category `main`, by identifier.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Values(Vec<(String, String)>);
 
 impl Values {
-    /// Unpacks and reads a header. `None` if it is damaged, or has no such category.
+    /// Unpacks and parses a header. `None` if it is damaged, or lacks the category.
     ///
-    /// The text is UTF-16 with a byte order mark, or bytes of a code page nobody notes down; what is not UTF-8 is taken
-    /// for Latin-1. It has lines: `main` stands before one with identifiers and one with values, separated by tabs.
+    /// The text is UTF-16 with a byte order mark, or in an unrecorded code page: bytes that are not UTF-8 are read as
+    /// Latin-1. A line `main` precedes a line of identifiers and a line of values, separated by tabs.
     pub(super) fn unpack(packed: &[u8], method: Method) -> Option<Self> {
         let bytes = match method {
             Method::None => packed.get(..packed.len().min(TEXT_MAX))?.to_vec(),
@@ -43,19 +43,19 @@ impl Values {
         Some(Self(pairs.map(|(name, value)| (name.to_owned(), unescape(value))).collect()))
     }
 
-    /// The value called `name`; `None` if it is not there, or is blank.
+    /// The value `name`; `None` if missing or blank.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         let value = self.0.iter().find(|(other, _)| other == name)?.1.trim();
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    /// The number called `name`.
+    /// The number `name`.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.parse().ok()
     }
 }
 
-/// Unpacks a zlib stream whose length nothing tells; `None` if it is damaged or too large.
+/// Unpacks a zlib stream of unknown length; `None` if it is damaged or too large.
 pub(super) fn inflate(packed: &[u8]) -> Option<Vec<u8>> {
     let mut room = (packed.len() * 4).clamp(4 << 10, TEXT_MAX);
     loop {

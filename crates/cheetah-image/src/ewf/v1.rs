@@ -13,23 +13,23 @@ use super::text::{Method, TEXT_MAX, Values, inflate};
 use crate::error::{Error, Result};
 use crate::hash::{HashKind, is_hex};
 
-/// What segments begin with.
+/// The signature of a segment.
 pub(super) const SIGNATURE: [u8; 8] = *b"EVF\x09\x0d\x0a\xff\0";
-/// What segments of logical evidence files (L01) begin with.
+/// The signature of a segment of a logical evidence file (L01).
 pub(super) const SIGNATURE_LOGICAL: [u8; 8] = *b"LVF\x09\x0d\x0a\xff\0";
 
-/// Bytes in a file header.
+/// The size of a file header.
 const FILE_HEADER: u64 = 13;
-/// Bytes in a section descriptor.
+/// The size of a section descriptor.
 const DESCRIPTOR: u64 = 76;
-/// Bytes in the volume section's data: of the original format, and of all later ones.
+/// The size of the volume section's data: in the original format, and in all later ones.
 const VOLUME_ORIGINAL: u64 = 94;
 const VOLUME: u64 = 1052;
-/// Bytes in a table's header.
+/// The size of a table's header.
 const TABLE_HEADER: u64 = 24;
-/// Bytes in the header of an error section.
+/// The size of an error section's header.
 const ERROR_HEADER: usize = 520;
-/// Most bytes in the data of an error section: some 8 Mi ranges.
+/// The maximum size of an error section's data: some 8 Mi ranges.
 const ERRORS_MAX: usize = 64 << 20;
 /// The media type of logical evidence files.
 const MEDIA_LOGICAL: u8 = 0x0e;
@@ -57,20 +57,20 @@ pub(super) fn read(segments: &dyn Segments) -> Result<Found> {
     }
 }
 
-/// How a segment ends.
+/// The end of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Another one follows.
+    /// Another segment follows.
     Next,
-    /// It is the last.
+    /// The last segment.
     Done,
 }
 
 struct Section {
     name: String,
-    /// Where its descriptor is.
+    /// The offset of its descriptor.
     start: u64,
-    /// Where its data ends.
+    /// The end of its data.
     end: u64,
 }
 
@@ -92,11 +92,11 @@ impl fmt::Display for Section {
 
 struct Reader {
     found: Found,
-    /// What is wrong with the table read last, unless its copy makes up for it.
+    /// The defect of the last table, unless its copy is valid.
     broken: Option<Error>,
-    /// What is wrong with a header, unless another one makes up for it.
+    /// The defect of a header, unless another one is valid.
     broken_header: Option<Error>,
-    /// How good the header is that was used: 0 none, 1 `header`, 2 `header2`.
+    /// The rank of the header in use: 0 none, 1 `header`, 2 `header2`.
     headers: u8,
 }
 
@@ -132,7 +132,7 @@ impl Reader {
                 }
                 other => other,
             },
-            // A copy; of use where the original is damaged.
+            // A copy, used if the original is damaged.
             "table2" => match self.broken.take() {
                 None => Ok(()),
                 Some(_) => self.table(segment, section),
@@ -152,7 +152,7 @@ impl Reader {
             "incomplete" => Err(segment.refusal(format_args!(
                 "{section} says that the acquisition was broken off; no whole image can be read from it"
             ))),
-            // Chunks, which tables lead to; sessions of optical discs; what programs add for themselves.
+            // Chunks, which tables refer to; sessions of optical discs; programs' private data.
             _ => Ok(()),
         }
     }
@@ -166,7 +166,7 @@ impl Reader {
         }
         let bytes = &mut bytes[..if original { VOLUME_ORIGINAL as usize } else { VOLUME as usize }];
         segment.read(section.data(), bytes, section)?;
-        // Logicube's Talon and Dossier leave the checksum of the copy out.
+        // Logicube's Talon and Dossier omit the checksum of the copy.
         let unsealed = section.name == "data" && bytes.ends_with(&[0; 4]);
         if !unsealed && !sealed(bytes) {
             return Err(sum_fault(segment, section));
@@ -190,7 +190,7 @@ impl Reader {
         }
     }
 
-    /// *Header section* and *Header2 section*: any good one will do, the second kind rather.
+    /// *Header section* and *Header2 section*: any valid one is used, preferably the second kind.
     fn header(&mut self, segment: Segment<'_>, section: &Section, kind: u8) -> Result<()> {
         if self.headers >= kind {
             return Ok(());
@@ -217,7 +217,7 @@ impl Reader {
             return Err(sum_fault(segment, section));
         }
         let (count, base) = (u32_at(&header, 0), u64_at(&header, 8));
-        // The original format has no checksum behind the entries.
+        // The original format has no checksum after the entries.
         let summed = self.found.format != EwfFormat::S01;
         let needed = TABLE_HEADER + u64::from(count) * 4 + if summed { 4 } else { 0 };
         if needed > section.len() {
@@ -283,7 +283,7 @@ fn check_file_header(segment: Segment<'_>) -> Result<()> {
     })
 }
 
-/// *Section descriptor*: the section at `at`, and where the next one is.
+/// *Section descriptor*: the section at `at`, and the offset of the next one.
 fn descriptor(segment: Segment<'_>, at: u64) -> Result<(Section, u64)> {
     let mut bytes = [0; DESCRIPTOR as usize];
     segment.read(at, &mut bytes, "a section descriptor")?;
@@ -303,8 +303,7 @@ fn descriptor(segment: Segment<'_>, at: u64) -> Result<(Section, u64)> {
             segment.len()
         )));
     }
-    // Two ways to find the next section that do not agree would be two images in one. Expert Witness 1.35 leaves the
-    // size out.
+    // If size and offset of the next section disagreed, the file would hold two images. Expert Witness 1.35 omits the size.
     if size != 0 && size != next - at {
         return Err(segment.fault(format_args!(
             "{section} is said to be {size} bytes long, and to be followed by the next at offset {next}"
@@ -321,7 +320,7 @@ fn data(segment: Segment<'_>, section: &Section, max: usize) -> Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// The first `N` bytes of a section, which end with their checksum.
+/// Reads the first `N` bytes of a section, which end with their checksum.
 fn sealed_data<const N: usize>(segment: Segment<'_>, section: &Section) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     if section.len() < N as u64 {

@@ -15,20 +15,20 @@ use super::text::{Method, TEXT_MAX, Values};
 use super::v1::logical;
 use crate::error::{Error, Result};
 
-/// What segments begin with.
+/// The signature of a segment.
 pub(super) const SIGNATURE: [u8; 8] = *b"EVF2\r\n\x81\0";
-/// What segments of logical evidence files (Lx01) begin with.
+/// The signature of a segment of a logical evidence file (Lx01).
 pub(super) const SIGNATURE_LOGICAL: [u8; 8] = *b"LEF2\r\n\x81\0";
 
-/// Bytes in a file header.
+/// The size of a file header.
 const FILE_HEADER: u64 = 32;
-/// Bytes in a section descriptor.
+/// The size of a section descriptor.
 const DESCRIPTOR: u64 = 64;
-/// Bytes before the entries of a table: its header, and padding.
+/// The offset of a table's entries, after its header and padding.
 const TABLE_HEADER: u64 = 32;
-/// Most sections in a segment. EnCase makes three for some 1,600 chunks.
+/// The maximum number of sections in a segment. EnCase writes three for some 1,600 chunks.
 const SECTIONS_MAX: usize = 4 << 20;
-/// Most bytes in the data of an error section: some 4 Mi ranges.
+/// The maximum size of an error section's data: some 4 Mi ranges.
 const ERRORS_MAX: usize = 64 << 20;
 /// Data flags of a section.
 const HASHED: u32 = 1;
@@ -70,7 +70,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<Found> {
 struct Section {
     kind: u32,
     flags: u32,
-    /// Where its data is.
+    /// The range of its data.
     start: u64,
     len: u64,
     integrity: [u8; 16],
@@ -89,7 +89,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads one segment, and returns the kind of its last section.
+    /// Reads one segment, and returns the type of its last section.
     fn segment(&mut self, segment: Segment<'_>) -> Result<u32> {
         let method = self.file_header(segment)?;
         let sections = sections(segment)?;
@@ -103,7 +103,7 @@ impl Reader {
         Ok(last)
     }
 
-    /// *File header*: how text and chunks are compressed.
+    /// *File header*: the compression of text and chunks.
     fn file_header(&mut self, segment: Segment<'_>) -> Result<Method> {
         let mut header = [0; FILE_HEADER as usize];
         segment.read(0, &mut header, "the file header")?;
@@ -152,7 +152,7 @@ impl Reader {
                 return Found::set_hash(segment, &mut self.found.hashes.sha1, "SHA-1", &hash[..20]);
             }
             kind::FILES => return Err(logical(segment)),
-            // Chunks, which tables lead to; sessions of optical discs; what EnCase keeps for itself.
+            // Chunks, which tables refer to; sessions of optical discs; EnCase's private data.
             _ => return Ok(()),
         }
         self.describe(segment)
@@ -282,7 +282,7 @@ fn values(segment: Segment<'_>, section: &Section, method: Method) -> Result<Val
     values.ok_or_else(|| segment.fault(format_args!("{section} cannot be unpacked")))
 }
 
-/// The first `N` bytes of a section, which end with their checksum.
+/// Reads the first `N` bytes of a section, which end with their checksum.
 fn digest<const N: usize>(segment: Segment<'_>, section: &Section) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     if section.len < N as u64 {

@@ -1,4 +1,4 @@
-//! A raw image cut into files (`disk.001`, `disk.002` …), as one device.
+//! A raw image split into files (`disk.001`, `disk.002` …), as one device.
 
 mod name;
 
@@ -15,23 +15,23 @@ pub use self::name::PartName;
 use crate::error::{Error, Result, list};
 use crate::raw::{RawFile, Stamp};
 
-/// Parts one image may have: 100 TiB in parts that fit a CD. Bounds what a hostile folder makes us remember.
+/// The maximum number of parts: 100 TiB in parts that fit a CD. Bounds the memory that a hostile folder can take.
 const PARTS_MAX: usize = 200_000;
 
-/// Files kept open at a time, well below what a process may open.
+/// The maximum number of open files, well below the limit of a process.
 const OPEN_MAX: usize = 64;
 
-/// Missing parts that are named before the rest are counted.
+/// The number of missing parts named in an error; the rest are counted.
 const NAMED_MAX: usize = 5;
 
-/// A raw image cut into files.
+/// A raw image split into files.
 pub struct Split {
     whole: Linear,
     parts: usize,
 }
 
 impl Split {
-    /// Whether the file at `path` is, by its name and what is beside it, a part of an image cut into files.
+    /// Whether the file at `path` is part of a split image, judging by its name and its neighbours.
     pub fn is_part(path: &Path) -> bool {
         let Some(name) = PartName::of(path) else { return false };
         name.is_first()
@@ -40,12 +40,12 @@ impl Split {
             })
     }
 
-    /// Opens the image whose first part is at `path`, and finds the other parts beside it.
+    /// Opens the image whose first part is at `path`; the other parts are beside it.
     ///
     /// # Errors
     ///
-    /// If `path` is not the first part, a part is missing in the middle, or a part other than the last is of another
-    /// size than the first. That the last parts are missing, nobody can tell.
+    /// If `path` is not the first part, a part is missing in the middle, or a part other than the last differs in size from
+    /// the first. Missing last parts cannot be detected.
     pub fn open(path: &Path) -> Result<Self> {
         let name = PartName::of(path)
             .ok_or_else(|| Error::misuse(format!("{} is not named like a part of an image", path.display())))?;
@@ -70,7 +70,7 @@ impl Split {
         Ok(Self { whole, parts })
     }
 
-    /// Files it consists of.
+    /// The number of parts.
     pub fn parts(&self) -> usize {
         self.parts
     }
@@ -90,7 +90,7 @@ fn not_the_first(path: &Path, first: Option<&Path>) -> Error {
     }
 }
 
-/// All parts in order, of which `path`, called `first`, is the first.
+/// All parts in order, starting with `path`, whose name is `first`.
 fn find(path: &Path, first: &PartName) -> Result<Vec<PartFile>> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = folder.read_dir().map_err(|error| Error::io(format_args!("listing {}", folder.display()), &error))?;
@@ -98,7 +98,7 @@ fn find(path: &Path, first: &PartName) -> Result<Vec<PartFile>> {
     let mut numbers: Vec<u64> = siblings.map(|name| name.number()).take(PARTS_MAX + 1).collect();
     numbers.sort_unstable();
     let alone = |number: u64| numbers.binary_search(&(number - 1)).is_err();
-    // The image that was cut may lie beside its parts: disk.dd beside disk.aa, disk.ab.
+    // The original image may lie beside its parts: disk.dd beside disk.aa, disk.ab.
     let original = first.original().filter(|number| alone(*number));
     numbers.retain(|number| *number >= first.number() && Some(*number) != original);
     if numbers.len() > PARTS_MAX {
@@ -140,16 +140,16 @@ fn complain_of_gaps(path: &Path, first: &PartName, numbers: &[u64]) -> Result<()
 /// A part: its file need not be open.
 struct PartFile {
     path: PathBuf,
-    /// As it was when the image was opened.
+    /// Its size when the image was opened.
     stamp: Stamp,
-    /// Where it begins in the image.
+    /// Its offset in the image.
     start: u64,
 }
 
-/// The parts, and the files of those that were read last.
+/// The parts, and the open files of the most recently read ones.
 struct Pool {
     parts: Vec<PartFile>,
-    /// By the part's index, the last used at the back.
+    /// By the part's index, the most recently used last.
     open: Mutex<VecDeque<(usize, RawFile)>>,
 }
 
@@ -175,7 +175,7 @@ impl Pool {
     }
 }
 
-/// One part as a device. Errors speak of the image's bytes, not the part's.
+/// One part as a device. Errors name offsets in the image, not in the part.
 struct Part {
     pool: Arc<Pool>,
     index: usize,
@@ -233,7 +233,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut at = 0;
         for (name, len) in parts {
-            // Each byte tells where in the image it is.
+            // Each byte encodes its offset in the image.
             let content: Vec<u8> = (at..at + len).map(|at| (at as u8).wrapping_mul(7)).collect();
             at += len;
             fs::write(dir.path().join(name), content).unwrap();

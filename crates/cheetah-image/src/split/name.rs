@@ -1,16 +1,16 @@
-//! How the parts of an image are called: `.001` or `.000` and on, or `.aa`, `.ab` and on as split(1) does.
+//! Names of an image's parts: `.001` or `.000` and on, or `.aa`, `.ab` and on as by split(1).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
-/// Digits at least, or a year would be a part.
+/// The minimum number of digits, so that a year is no part number.
 const DIGITS_MIN: usize = 3;
 
-/// Letters at least and at most, in an ending that counts with letters. split(1) makes two unless told otherwise.
+/// The minimum and maximum number of letters in an ending of letters. split(1) defaults to two.
 const LETTERS: std::ops::RangeInclusive<usize> = 2..=4;
 
-/// The name of a part: what all parts share, and a number.
+/// The name of a part: the common stem, and a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartName {
     stem: Vec<u8>,
@@ -27,7 +27,7 @@ enum Ending {
 }
 
 impl PartName {
-    /// Reads the file name at the end of `path`; `None` if it does not end like that of a part.
+    /// Parses the file name of `path`; `None` if its ending is not a part's.
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.as_bytes();
         let dot = name.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0)?;
@@ -35,7 +35,7 @@ impl PartName {
         let len = ending.len();
         if ending.iter().all(u8::is_ascii_digit) && (DIGITS_MIN..=9).contains(&len) {
             let number = ending.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
-            // .1000 follows .999, so what does not start with 0 may be of a narrower ending that overflowed.
+            // .1000 follows .999, so an ending that does not start with 0 may be an overflowed narrower one.
             let width = if ending[0] == b'0' { len } else { DIGITS_MIN };
             return Some(Self { stem, ending: Ending::Digits(width), number });
         }
@@ -46,13 +46,12 @@ impl PartName {
         None
     }
 
-    /// Counted from wherever the image's first part is.
+    /// The part's number, relative to the image's first part.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether an image begins with it: `.001`, `.000` or `.aa`. Where there is a `.000`, `.001` is the second, which
-    /// only a look at the folder tells.
+    /// Whether it can be the first part: `.001`, `.000` or `.aa`. If a `.000` exists, `.001` is the second.
     pub fn is_first(&self) -> bool {
         match self.ending {
             Ending::Digits(_) => self.number <= 1,
@@ -60,11 +59,11 @@ impl PartName {
         }
     }
 
-    /// What the first part may be called, the likeliest first.
+    /// Possible names of the first part, the likeliest first.
     pub fn firsts(&self) -> Vec<OsString> {
         let of = |ending, number| Self { ending, number, ..self.clone() }.with_number(number);
         match self.ending {
-            // The width of the first part is not known from a number that fills its ending.
+            // A number that fills its ending does not tell the width of the first part's.
             Ending::Digits(_) => (DIGITS_MIN..=9)
                 .flat_map(|width| [0, 1].map(|number| of(Ending::Digits(width), number)))
                 .flatten()
@@ -73,13 +72,13 @@ impl PartName {
         }
     }
 
-    /// The number that `.dd` would stand for: an image's usual ending, and no part's unless its neighbours are there.
+    /// The number of `.dd`: the usual ending of an image, and a part only if its neighbours exist.
     pub(super) fn original(&self) -> Option<u64> {
         const DD: u64 = 3 * 26 + 3;
         (self.ending == Ending::Letters(2)).then_some(DD)
     }
 
-    /// Whether both are parts of one image, of which `first` is the first.
+    /// Whether it is a part of the image that starts with `first`.
     pub fn same_image(&self, first: &Self) -> bool {
         self.stem == first.stem
             && match (self.ending, first.ending) {
@@ -90,7 +89,7 @@ impl PartName {
             }
     }
 
-    /// The name of the part with another number; `None` if its ending cannot hold it.
+    /// The name of the part with another number; `None` if the ending is too short for it.
     pub fn with_number(&self, number: u64) -> Option<OsString> {
         let mut name = self.stem.clone();
         name.push(b'.');

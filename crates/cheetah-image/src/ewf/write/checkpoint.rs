@@ -22,36 +22,36 @@ pub struct Checkpoint {
 /// What is settled when a set is begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shape {
-    /// Bytes of evidence.
+    /// The size of the evidence, in bytes.
     pub size: u64,
     pub compression: Compression,
     pub chunk_sectors: u32,
     pub sector_size: u32,
-    /// Bytes a segment file has at most (a list of unreadable sectors may exceed it).
+    /// The maximum size of a segment file, in bytes (a list of unreadable sectors may exceed it).
     pub segment_size: u64,
     pub guid: [u8; 16],
 }
 
-/// The segment that is being written, and its open table.
+/// The open segment, and its open table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Open {
     /// Counted from 1.
     pub segment: u16,
-    /// Bytes in it so far.
+    /// Its size so far, in bytes.
     pub end: u64,
-    /// Where the section of the chunks in `entries` begins; means nothing while there are none.
+    /// The offset of the section of the chunks in `entries`; meaningless while there are none.
     pub section: u64,
-    /// A table's entries: the chunks' offsets from `section`, with a bit for compressed ones.
+    /// The table's entries: chunk offsets from `section`, with a flag for compressed ones.
     pub entries: Vec<u32>,
 }
 
 impl Shape {
-    /// Bytes of evidence in a chunk; the last one may be shorter.
+    /// The size of a chunk; the last one may be shorter.
     pub fn chunk_bytes(&self) -> u64 {
         u64::from(self.chunk_sectors) * u64::from(self.sector_size)
     }
 
-    /// Bytes of evidence, from its start, whose sectors have numbers that fit the list of unreadable ones: 32 bits.
+    /// The size of the leading evidence whose sector numbers fit the 32 bits of the list of unreadable sectors.
     pub fn listable_bytes(&self) -> u64 {
         u64::from(self.sector_size) << 32
     }
@@ -74,10 +74,10 @@ impl Shape {
             segment_size: options.segment_bytes(),
             guid,
         };
-        // The format counts sectors, and readers take the size to be a whole number of them: of the 300001 bytes that
-        // `ewfacquire` puts into an image of 512 bytes a sector, `ewfexport` gives back 299520. So another size takes
-        // smaller sectors, and neither loses bytes nor gets made-up ones. Halves, as unreadable ranges then still start
-        // and end where sectors do.
+        // The format counts sectors, and readers assume whole sectors: of 300001 bytes that `ewfacquire` stores with
+        // sectors of 512 bytes, `ewfexport` returns 299520. A size that is no multiple therefore gets smaller sectors, so
+        // that no byte is lost or added. The sector size is halved, so that unreadable ranges still end at sector
+        // boundaries.
         while !size.is_multiple_of(u64::from(shape.sector_size)) {
             shape.sector_size /= 2;
             shape.chunk_sectors *= 2;
@@ -102,7 +102,7 @@ fn random_guid() -> Result<[u8; 16]> {
     let mut guid = [0; 16];
     getrandom::fill(&mut guid)
         .map_err(|error| Error::failed(format!("no random bytes for the image's GUID: {error}")))?;
-    // The fields before are little-endian in the file, so the version is in byte 7.
+    // The preceding fields are little-endian in the file, so the version is in byte 7.
     guid[7] = guid[7] & 0x0f | 0x40;
     guid[8] = guid[8] & 0x3f | 0x80;
     Ok(guid)

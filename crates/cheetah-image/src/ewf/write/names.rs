@@ -1,12 +1,11 @@
-//! What the files of a set are called: `NAME.E01` … `NAME.E99`, `NAME.EAA` … `NAME.ZZZ`; while they are written,
-//! with `.partial` behind.
+//! Names of a set's files: `NAME.E01` … `NAME.E99`, `NAME.EAA` … `NAME.ZZZ`, with `.partial` appended until complete.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Segments there are names for: 99 with digits, then letters from `EAA` to `ZZZ`.
+/// The number of segment names: 99 with digits, then letters from `EAA` to `ZZZ`.
 pub const SEGMENTS_MAX: u64 = 99 + 22 * 26 * 26;
 
 /// The names of one set.
@@ -41,14 +40,14 @@ impl Names {
         Ok(self.first.with_extension(if self.lower { extension.to_lowercase() } else { extension }))
     }
 
-    /// What segment `number` is called while it is written.
+    /// The name of segment `number` until the set is complete.
     pub fn partial(&self, number: u16) -> Result<PathBuf> {
         let mut name = OsString::from(self.whole(number)?);
         name.push(".partial");
         Ok(name.into())
     }
 
-    /// The folder they are all in.
+    /// The set's folder.
     pub fn folder(&self) -> &Path {
         match self.first.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -1,4 +1,4 @@
-//! Cutting evidence into chunks and compressing them.
+//! Splitting evidence into chunks, and compressing them.
 
 use cheetah_device::Data;
 use cheetah_device::data::{Part, is_zero};
@@ -9,25 +9,25 @@ use super::options::Compression;
 use super::sections::COMPRESSED;
 use crate::error::{Error, Result};
 
-/// Chunks as they go to the file, one behind the other.
+/// Packed chunks, back to back.
 #[derive(Debug, Default)]
 pub struct Packed {
     /// All of them.
     pub bytes: Vec<u8>,
-    /// The length of each, with [`COMPRESSED`] set where it is.
+    /// The length of each, with [`COMPRESSED`] set if compressed.
     pub lens: Vec<u32>,
 }
 
-/// How chunks are compressed.
+/// The compression of chunks.
 enum Method {
-    /// Not, except for zeros.
+    /// None, except for chunks of zeros.
     Stored,
     Fast(Deflater),
     Level(Compressor),
 }
 
 impl Method {
-    /// Writes `bytes` to `out` as a zlib stream and returns its length; `None` if there is not enough room.
+    /// Writes `bytes` to `out` as a zlib stream, and returns its length; `None` if `out` is too small.
     fn zlib(&mut self, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
         match self {
             Self::Stored => None,
@@ -37,13 +37,13 @@ impl Method {
     }
 }
 
-/// Compresses chunks; one a thread.
+/// A thread's chunk compressor.
 pub struct Packer {
     chunk_bytes: usize,
     method: Method,
     /// A whole chunk of zeros, compressed.
     zeros: Vec<u8>,
-    /// For chunks that do not lie in one piece.
+    /// A buffer for chunks in several runs.
     scratch: Vec<u8>,
 }
 
@@ -104,7 +104,7 @@ impl Packer {
             return true;
         }
         let start = out.len();
-        // Room for less than the chunk itself: what does not shrink is stored.
+        // Less room than the chunk itself: a chunk that does not shrink is stored.
         out.resize(start + len.saturating_sub(1), 0);
         if let Some(packed) = self.method.zlib(bytes, &mut out[start..]) {
             out.truncate(start + packed);

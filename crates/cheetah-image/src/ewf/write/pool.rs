@@ -10,20 +10,20 @@ use super::options::Compression;
 use super::pack::{Packed, Packer};
 use crate::error::{Error, Result};
 
-/// More threads than this are not worth the memory for what they hold.
+/// The maximum number of threads; more are not worth their buffers.
 const THREADS_MAX: usize = 16;
 
-/// One thread a processor, all taking their work from one queue. They end when the pool is dropped.
+/// One thread per processor, with one shared queue. Dropping the pool ends them.
 pub struct Pool {
     jobs: mpsc::Sender<Job>,
     spare: Spare,
     threads: usize,
 }
 
-/// Used buffers, to be used again: fresh memory costs a fault a page.
+/// Buffers for reuse: fresh memory costs a page fault per page.
 pub type Spare = Arc<Mutex<Vec<Packed>>>;
 
-/// Chunks to pack, and where to send them.
+/// Chunks to pack, and the channel for the result.
 struct Job {
     data: Data,
     reply: oneshot::Sender<Packed>,
@@ -44,7 +44,7 @@ impl Pool {
                 while let Ok(Job { data, reply }) = next() {
                     let mut packed = spare.lock().pop().unwrap_or_default();
                     packer.pack(&data, &mut packed);
-                    // Nobody waits for it any more where the writer gave up.
+                    // The writer may have given up.
                     let _ = reply.send(packed);
                 }
             };
@@ -58,20 +58,20 @@ impl Pool {
         Ok(Self { jobs, spare, threads })
     }
 
-    /// Threads there are.
+    /// The number of threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Where to put buffers that are no longer needed.
+    /// Returns a buffer for reuse.
     pub fn spare(&self) -> Spare {
         self.spare.clone()
     }
 
-    /// Has `data` packed. Work is begun in the order it is handed in.
+    /// Queues `data` for packing. Jobs start in queue order.
     pub fn pack(&self, data: Data) -> oneshot::Receiver<Packed> {
         let (reply, packed) = oneshot::channel();
-        // Were all threads gone, the receiver would say so.
+        // If all threads were gone, the receiver would fail.
         let _ = self.jobs.send(Job { data, reply });
         packed
     }

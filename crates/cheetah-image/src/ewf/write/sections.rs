@@ -1,5 +1,5 @@
-//! The sections an E01 is made of, as bytes. Facts from Joachim Metz, "Expert Witness Compression Format
-//! specification" (libewf), and from what `ewfacquire -f encase6` writes.
+//! Encoding of an E01's sections, after Joachim Metz, "Expert Witness Compression Format specification" (libewf), and the
+//! output of `ewfacquire -f encase6`.
 
 use libdeflater::adler32;
 
@@ -9,22 +9,22 @@ use super::text;
 use crate::error::{Error, Result};
 use crate::hash::Hashes;
 
-/// Bytes of a segment file's own header.
+/// The size of a segment file's header.
 pub const FILE_HEADER_BYTES: u64 = 13;
-/// Bytes of a section's descriptor.
+/// The size of a section's descriptor.
 pub const DESCRIPTOR_BYTES: u64 = 76;
-/// Bytes of the volume and data sections' content.
+/// The size of the content of the volume and data sections.
 pub const VOLUME_BYTES: usize = 1052;
-/// Where the set's GUID is in there.
+/// The offset of the set's GUID in that content.
 pub const GUID_AT: usize = 64;
-/// Entries in a table: what every reader takes. EnCase 6 and later read up to 65534.
+/// The number of entries in a table that every reader accepts. EnCase 6 and later read up to 65534.
 pub const ENTRIES_MAX: usize = 16375;
-/// Bytes of a table's header.
+/// The size of a table's header.
 pub const TABLE_HEADER_BYTES: u64 = 24;
-/// Set in a table's entry where the chunk is compressed.
+/// Flag in a table's entry: the chunk is compressed.
 pub const COMPRESSED: u32 = 1 << 31;
 
-/// Bytes of a section `table` or `table2` of that many entries, descriptor included.
+/// The size of a section `table` or `table2` with `entries` entries, including the descriptor.
 pub const fn table_bytes(entries: usize) -> u64 {
     DESCRIPTOR_BYTES + TABLE_HEADER_BYTES + 4 * entries as u64 + 4
 }
@@ -37,12 +37,12 @@ pub fn file_header(number: u16) -> Vec<u8> {
     bytes
 }
 
-/// A section's descriptor, for one that starts at `at` in its file and is `size` bytes long, descriptor included.
+/// The descriptor of a section that starts at `at` in its file and has `size` bytes, including the descriptor.
 pub fn descriptor(kind: &str, at: u64, size: u64) -> Vec<u8> {
     describe(kind, at + size, size)
 }
 
-/// The sections `next` and `done`, which end a file: they point to themselves and give no size.
+/// The sections `next` and `done`, which end a file: they point to themselves and have no size.
 pub fn ending(kind: &str, at: u64) -> Vec<u8> {
     describe(kind, at, 0)
 }
@@ -62,14 +62,14 @@ pub fn section(kind: &str, at: u64, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// With the Adler-32 of everything appended.
+/// Appends the Adler-32 of `bytes`.
 fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = adler32(&bytes);
     bytes.extend(sum.to_le_bytes());
     bytes
 }
 
-/// What leads the first segment: file header, `header2` twice, `header`, `volume`.
+/// The start of the first segment: file header, `header2` twice, `header`, `volume`.
 pub fn first_head(options: &E01Options, volume: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = file_header(1);
     let header2 = text::deflated(&text::header2(options))?;
@@ -81,7 +81,7 @@ pub fn first_head(options: &E01Options, volume: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What leads every other segment: file header and `data`.
+/// The start of every other segment: file header and `data`.
 pub fn later_head(number: u16, volume: &[u8]) -> Vec<u8> {
     let mut bytes = file_header(number);
     bytes.extend(section("data", FILE_HEADER_BYTES, volume));
@@ -113,7 +113,7 @@ pub fn volume(options: &E01Options, shape: &Shape) -> Result<Vec<u8>> {
         1..=6 => 1,
         _ => 2,
     };
-    // Sectors given up at a time where one is unreadable: what is marked is exact to the sector.
+    // The error granularity: one sector.
     bytes[56..60].copy_from_slice(&1u32.to_le_bytes());
     bytes[GUID_AT..GUID_AT + 16].copy_from_slice(&guid);
     Ok(summed(bytes))
@@ -141,7 +141,7 @@ pub fn errors(runs: &[(u32, u32)]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The sections `digest` and `hash`, for what is known, starting at `at`.
+/// The sections `digest` and `hash` for the known hashes, starting at `at`.
 pub fn digests(hashes: &Hashes, mut at: u64) -> Result<Vec<u8>> {
     let md5 = hashes.md5.as_deref().map(unhex::<16>).transpose()?;
     let sha1 = hashes.sha1.as_deref().map(unhex::<20>).transpose()?;

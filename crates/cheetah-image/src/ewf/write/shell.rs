@@ -1,4 +1,4 @@
-//! The thread that writes what the others have packed.
+//! The thread that writes packed chunks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use super::set::Set;
 use crate::error::{Error, Result};
 use crate::hash::Hashes;
 
-/// What the thread is told, in order.
+/// Commands to the thread, in order.
 pub enum Command {
     /// Write these chunks, once they are packed.
     Append(oneshot::Receiver<Packed>),
-    /// Make everything durable, and say where it ends.
+    /// Make everything durable, and return the end position.
     Sync(oneshot::Sender<Result<Open>>),
     /// End the set, with these hashes and unreadable sectors.
     Finish(Box<Hashes>, Vec<(u32, u32)>, oneshot::Sender<Result<Vec<PathBuf>>>),
 }
 
-/// A handle of the thread. Dropped, it stops the thread and waits until it no longer touches the files.
+/// A handle of the thread. Dropping it stops the thread and waits for its last write.
 pub struct Shell {
     commands: Option<mpsc::Sender<Command>>,
     thread: Option<JoinHandle<()>>,
@@ -46,7 +46,7 @@ impl Shell {
         let shared = Arc::new(Shared::default());
         let seen = shared.clone();
         let work = move || {
-            // The queue outlives this: who finds it closed finds the reason too.
+            // The reason is set before the queue closes, so a caller that finds it closed finds the reason.
             if let Err(error) = run(set, &mut queue, &spare, &seen) {
                 *seen.failure.lock() = Some(error);
             }
@@ -69,12 +69,12 @@ impl Shell {
         answer.await.unwrap_or_else(|_| Err(self.failure()))
     }
 
-    /// Bytes of chunks written by this thread.
+    /// The number of chunk bytes written by this thread.
     pub fn written(&self) -> u64 {
         self.shared.written.load(Ordering::Relaxed)
     }
 
-    /// Why the thread ended.
+    /// The reason the thread ended.
     fn failure(&self) -> Error {
         let failure = self.shared.failure.lock().clone();
         failure.unwrap_or_else(|| {
@@ -114,10 +114,10 @@ fn run(mut set: Set, queue: &mut mpsc::Receiver<Command>, spare: &Spare, shared:
     Ok(())
 }
 
-/// Tells who asked, and this thread too whether to go on.
+/// Sends a result to the caller, and returns whether to continue.
 fn answer<T>(reply: oneshot::Sender<Result<T>>, result: Result<T>) -> Result<()> {
     let goes_on = result.as_ref().map(|_| ()).map_err(Clone::clone);
-    // Somebody who no longer waits needs no answer.
+    // The caller may be gone.
     let _ = reply.send(result);
     goes_on
 }

@@ -1,4 +1,4 @@
-//! The chain of sections in a file of our own.
+//! The chain of sections in a file written by this module.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -7,18 +7,18 @@ use libdeflater::adler32;
 
 use super::sections::{DESCRIPTOR_BYTES, FILE_HEADER_BYTES, GUID_AT};
 
-/// A section that was found.
+/// A section.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
     /// `table`, `volume` …
     pub kind: String,
-    /// Where its content begins.
+    /// The offset of its content.
     pub content: u64,
-    /// Where the next section begins.
+    /// The offset of the next section.
     pub next: u64,
 }
 
-/// The sections of `file`, up to the first that is not written yet (or damaged: its checksum is wrong).
+/// The sections of `file`, up to the first with a wrong checksum: not yet written, or damaged.
 pub fn walk(file: &File) -> impl Iterator<Item = Found> {
     let mut at = FILE_HEADER_BYTES;
     std::iter::from_fn(move || {
@@ -31,7 +31,7 @@ pub fn walk(file: &File) -> impl Iterator<Item = Found> {
         let kind = described[..16].iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect();
         let next = u64::from_le_bytes(described[16..24].try_into().ok()?);
         let found = Found { kind, content: at + DESCRIPTOR_BYTES, next };
-        // What ends the file points to itself.
+        // The last section points to itself.
         let on = next >= found.content;
         at = next;
         on.then_some(found)

@@ -1,16 +1,16 @@
 //! Writing bits.
 
-/// Bits on their way into a buffer, the lowest first.
+/// A bit writer, lowest bit first.
 pub struct Bits<'a> {
     out: &'a mut [u8],
     at: usize,
-    /// Not yet in `out`: the low `count` bits.
+    /// Pending bits: the low `count`.
     bits: u64,
     count: u32,
 }
 
 impl<'a> Bits<'a> {
-    /// Fills `out` from its beginning.
+    /// Starts at the beginning of `out`.
     pub fn new(out: &'a mut [u8]) -> Self {
         Self { out, at: 0, bits: 0, count: 0 }
     }

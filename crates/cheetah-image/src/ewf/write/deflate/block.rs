@@ -1,4 +1,4 @@
-//! One block with Huffman codes of its own (RFC 1951, section 3.2.7).
+//! A block with dynamic Huffman codes (RFC 1951, section 3.2.7).
 
 use super::bits::Bits;
 use super::huffman::{Code, codes, lengths};
@@ -7,16 +7,16 @@ use super::tokens::{LENS, Tokens, distance_code};
 /// The symbol that ends a block, and that of the shortest match.
 const END: usize = 256;
 const MATCH: usize = 257;
-/// Longest code of literals and lengths: four of them fit between two flushes.
+/// The maximum length of a literal or length code: four fit between two flushes.
 const LITERAL_BITS_MAX: usize = 12;
-/// Longest code of distances.
+/// The maximum length of a distance code.
 const DISTANCE_BITS_MAX: usize = 15;
-/// Longest code of code lengths.
+/// The maximum length of a code length code.
 const LENGTH_BITS_MAX: usize = 7;
-/// The order in which lengths of codes of code lengths are written.
+/// The order of code length code lengths.
 const ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
-/// Writes `tokens` as one block, the last of its stream or not; `None` if there is not enough room.
+/// Writes `tokens` as one block, optionally the last of the stream; `None` if the output is too small.
 pub fn write(tokens: &Tokens, last: bool, bits: &mut Bits<'_>) -> Option<()> {
     let mut freqs = [0; 286];
     freqs[..END].copy_from_slice(&tokens.literals);
@@ -24,7 +24,7 @@ pub fn write(tokens: &Tokens, last: bool, bits: &mut Bits<'_>) -> Option<()> {
     freqs[MATCH..].copy_from_slice(&tokens.lens);
     let literal_lengths = lengths(&freqs, LITERAL_BITS_MAX);
     let distance_lengths = lengths(&tokens.distances, DISTANCE_BITS_MAX);
-    // What does not shrink is known before it is written.
+    // The size is known before anything is written.
     let least: u64 = freqs.iter().zip(&literal_lengths).map(|(freq, bits)| u64::from(*freq) * u64::from(*bits)).sum();
     if least / 8 > bits.room() as u64 {
         return None;
@@ -43,7 +43,7 @@ fn body(tokens: &Tokens, literals: &[Code; 286], distances: &[Code; 30], bits: &
     for sequence in tokens.sequences() {
         let mut left = usize::from(sequence.literals);
         loop {
-            // Four, wanted or not: cheaper than to guess wrong how many there are.
+            // Always four: cheaper than a mispredicted branch on their number.
             for (index, byte) in tokens.bytes::<4>(at).into_iter().enumerate() {
                 let code = literals[usize::from(byte)];
                 let code = if index < left { code } else { Code::default() };
@@ -70,7 +70,7 @@ fn body(tokens: &Tokens, literals: &[Code; 286], distances: &[Code; 30], bits: &
     Some(())
 }
 
-/// For each length of a match its code with the bits that follow it.
+/// The code and extra bits of each match length.
 fn whole_lens(literals: &[Code; 286]) -> [Code; 259] {
     let mut lens = [Code::default(); 259];
     for ((len, whole), how) in (0u32..).zip(&mut lens).zip(&LENS).skip(3) {
@@ -81,7 +81,7 @@ fn whole_lens(literals: &[Code; 286]) -> [Code; 259] {
     lens
 }
 
-/// Writes the lengths of all codes, in runs, with codes of their own.
+/// Writes the run-length coded lengths of all codes.
 fn header(literals: &[u8; 286], distances: &[u8; 30], bits: &mut Bits<'_>) -> Option<()> {
     let used = |lengths: &[u8], least: usize| {
         lengths.iter().rposition(|bits| *bits > 0).map_or(least, |last| least.max(last + 1))
@@ -124,7 +124,7 @@ fn header(literals: &[u8; 286], distances: &[u8; 30], bits: &mut Bits<'_>) -> Op
     Some(())
 }
 
-/// A length, or several, as written in the header.
+/// A run of code lengths in the header.
 #[derive(Clone, Copy, Default)]
 struct Run {
     symbol: u8,
@@ -133,7 +133,7 @@ struct Run {
 }
 
 impl Run {
-    /// The run that begins at `at`, and how many lengths it covers.
+    /// The run that starts at `at`, and the number of lengths it covers.
     fn at(all: &[u8], at: usize) -> (Self, usize) {
         let length = all[at];
         let same = all[at..].iter().take_while(|other| **other == length).count();
