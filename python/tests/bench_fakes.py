@@ -41,7 +41,7 @@ class Directory:
             raise BenchError(f"{self.path}: {error.strerror}") from error
         with made as directory:
             number = self.path.stat().st_dev
-            yield Ready(Path(directory), f"{number >> 8}:{number & 255}", self.pages_of, {"of": "a test"})
+            yield Ready(Path(directory), f"{number >> 8}:{number & 255}", self.pages_of, about={"of": "a test"})
 
 
 class Fake(Base):

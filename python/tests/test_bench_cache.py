@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from conftest import MIB
 
 from cheetah.bench.storage.measurement import cache, pinned, tool
 from cheetah.bench.storage.targets import mounts
+from cheetah.bench.storage.targets.directory import DirectoryTarget, Room
 
 
 @pytest.fixture
@@ -60,6 +62,23 @@ def test_on_fuse_each_file_that_was_written_is_flushed(tmp_path: Path, monkeypat
     assert tool.run(words, files).exit_code == 0
     told = flushed.read_text().splitlines()
     assert told[0] == "--" and sorted(told[1:]) == ["./deep/new one", "./new"]
+
+
+def test_a_target_that_is_memory_is_noted_once_and_each_warning_is_said_once(tmp_path: Path, in_memory: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="cheetah-test-", dir=in_memory.parent) as directory:
+        shm = DirectoryTarget("shm", Path(directory), tmp_path, MIB, Room())
+        steps = [Fake("copy", COPY), Fake("again", COPY, ("copy",))]
+        done = measured(tmp_path, [shm], steps, repetitions=2)
+    assert done.outcomes() == {("copy", "shm"): ["done"] * 2, ("again", "shm"): ["done"] * 2}
+    assert [one for one in done.part["warnings"] if "shm" in one] == [
+        "shm is memory itself: its files are cached in cold steps, too"
+    ]
+    assert not any("not cold" in warning for one in done.part["samples"] for warning in one["warnings"])
+    # On another target the same is a warning of each sample, which the user sees once.
+    target, *_ = directories(tmp_path, "disk")
+    again = measured(tmp_path / "disk", [dataclasses.replace(target, pages_of=(in_memory,))], steps, repetitions=2)
+    said = [event.said for event in again.events if event.stage == "measured" and "not cold" in event.said]
+    assert len({one["step"] for one in again.part["samples"] if "not cold" in str(one["warnings"])}) == len(said) == 2
 
 
 def test_files_are_cold_and_warm_as_wanted(file: Path) -> None:

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -74,6 +75,8 @@ class Run:
         """By target and step: why it was not done the last time."""
         self._made: collections.defaultdict[str, set[Path]] = collections.defaultdict(set)
         """By target: what may be there of its steps."""
+        self._said: set[tuple[str, ...]] = set()
+        """By target, step and kind: warnings that the user has seen. The results have all of them."""
         self._plan = list(self._turns())
         self._left = list(self._plan)
         self._journal: Journal
@@ -132,8 +135,15 @@ class Run:
             self._journal.tell({name: ready.about for name, ready in there.ready.items()}, remarks)
             for name, (outcome, why) in there.lost.items():
                 self._skip_target(name, outcome, why)
+            self._note_always_cached(there)
             while self._left:
                 self._take(self._left.pop(0), there)
+
+    def _note_always_cached(self, there: ActiveTargets) -> None:
+        cold = {one.target for one in self._left if one.state == COLD}
+        for name, ready in there.ready.items():
+            if ready.always_cached and name in cold:
+                self._warn(f"{name} is memory itself: its files are cached in cold steps, too")
 
     @contextlib.contextmanager
     def _leaving(self) -> Iterator[None]:
@@ -181,8 +191,10 @@ class Run:
             self._failed[one.target, one.step.key] = sample.problem
         self._took_s[one.step.key].append(time.monotonic() - began_s)
         self._journal.add(sample)
-        said = "; ".join([sample.problem] * bool(sample.problem) + [*sample.warnings])
-        self._say_of("measured", one, seconds=sample.seconds, said=said)
+        said = [sample.problem] * bool(sample.problem) + [*sample.warnings]
+        new = [text for text in said if (one.target, *one.step.key.split("/")[:1], _kind(text)) not in self._said]
+        self._said.update((one.target, *one.step.key.split("/")[:1], _kind(text)) for text in said)
+        self._say_of("measured", one, seconds=sample.seconds, said="; ".join(new))
         if one.target in there.lost:
             self._skip_target(one.target, *there.lost[one.target])
 
@@ -247,6 +259,11 @@ class Run:
         """By what the same step took, or any; nobody knows before every step was done somewhere."""
         known = [self._expected_s(one.step) for one in turns]
         return sum(took_s for took_s in known if took_s is not None) if None not in known else None
+
+
+def _kind(warning: str) -> str:
+    """A warning without its numbers."""
+    return re.sub(r"\d[\d.,]*", "#", warning)
 
 
 def _machine() -> dict[str, str]:

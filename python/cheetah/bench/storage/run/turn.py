@@ -102,7 +102,7 @@ def _brought_into(blank: Sample, inputs: Sequence[Path], ready: Ready) -> Sample
     if share is None:
         if inputs:
             said.append("how much of its inputs was in memory, the kernel does not tell")
-    elif blank.state == COLD and share > RESIDENT_SHARE_MAX:
+    elif blank.state == COLD and share > RESIDENT_SHARE_MAX and not ready.always_cached:
         said.append(f"not cold: {share:.0%} of {_names(inputs)} was in memory")
     elif blank.state != COLD and share < 1 - RESIDENT_SHARE_MAX:
         said.append(f"not warm: {share:.0%} of {_names(inputs)} was in memory")

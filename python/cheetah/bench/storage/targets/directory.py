@@ -13,6 +13,8 @@ from cheetah.bench.storage.targets.target import Ready
 from cheetah.bench.storage.targets.work import Work
 from cheetah.bench.units import MIB
 
+IN_MEMORY = ("tmpfs", "ramfs")
+
 # What directories, journals and small files of ours take besides.
 MARGIN_BYTES = 16 * MIB
 
@@ -84,7 +86,8 @@ class DirectoryTarget:
         directory = Path(work.make_dir("files"))
         mount = mounts.of(directory)
         device = mounts.device(mount) if mount else None
-        return Ready(directory, device, (), {"directory": str(self.directory), **about(mount, device, directory)})
+        told = {"directory": str(self.directory), **about(mount, device, directory)}
+        return Ready(directory, device, always_cached=mount is not None and mount.fs in IN_MEMORY, about=told)
 
     def _with_fs(self, work: Work, fs: str, size_bytes: int) -> Ready:
         path = work.directory / f"{work.directory.name}.{fs}"
@@ -101,7 +104,7 @@ class DirectoryTarget:
         }  # fmt: skip
         files = disk.directory / "files"
         files.mkdir(mode=0o700)
-        return Ready(files, disk.device, (path,), told)
+        return Ready(files, disk.device, (path,), about=told)
 
 
 def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> None:

@@ -81,7 +81,7 @@ class DriveTarget:
             "size": iec(size_bytes),
             "kept by its mount": "what it has read ahead and nobody has asked for yet, 64MiB at most",
         }
-        return Ready(files, disk.device, (Path(mounted),), {**told, **disk.about, "free": free(disk.directory)})
+        return Ready(files, disk.device, (Path(mounted),), about={**told, **disk.about, "free": free(disk.directory)})
 
     def _nodes(self, work: Work, size_bytes: int) -> list[verbs.Node]:
         """Those that are started for the run, each with memory for its share."""

@@ -18,6 +18,8 @@ class Ready:
     """ "major:minor" of the device whose counters tell; None where the kernel has none."""
     pages_of: tuple[Path, ...] = ()
     """Further files whose pages are caches of this target: a drive's mounted file, a loop device's file."""
+    always_cached: bool = False
+    """Whether its files are in memory and nowhere else, as on tmpfs: no cache of it can be cold."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
     """Layout, unit, nodes, file system, mount options, read-ahead, free bytes: for the report."""
 
