@@ -1,9 +1,7 @@
-//! What is in a device: partitions ([`partition`]), and where the file systems in them keep their metadata and the
-//! content of their files ([`survey`]).
+//! Partitions ([`partition`]), and the positions of file systems' metadata and files' content ([`survey`]).
 //!
-//! Nothing here shows a file to anybody. Tools have their own idea of a file system, and the evidence stays as it
-//! is; what is found here only says what a tool will read next, so that it can be fetched before it is asked for.
-//! Being wrong about that costs time and never a byte.
+//! Nothing here presents files. Tools interpret the file system themselves; surveys only predict their reads, so that the
+//! data can be prefetched. A wrong prediction costs time, never a byte.
 
 #![forbid(unsafe_code)]
 

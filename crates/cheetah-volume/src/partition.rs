@@ -1,8 +1,7 @@
-//! The partitions of a device, as its partition table tells them.
+//! The partitions of a device, from its partition table.
 //!
-//! The table is evidence, and may be damaged or made up to do harm. So it is read in bounded pieces, every
-//! number in it is doubted, and whatever is wrong with it costs some partitions and a warning in the log: the
-//! whole device stays readable in any case.
+//! The table is evidence, and may be damaged or hostile. It is read in bounded pieces, every number is checked, and a
+//! defect costs some partitions and a warning in the log: the whole device stays readable.
 
 mod gpt;
 mod mbr;
@@ -11,20 +10,19 @@ use cheetah_device::{ByteRange, Data, Device};
 
 use crate::le::{le32, le64};
 
-/// More than any tool makes, and few enough for a directory.
+/// The maximum number of partitions: more than any tool creates, and few enough for a directory.
 const PARTITIONS_MAX: usize = 256;
 
 /// A partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
-    /// Its number, as Linux counts: its place in the table, from 1 on; logical ones in an MBR from 5 on.
+    /// Its number as in Linux: its index in the table, from 1; logical partitions of an MBR from 5.
     pub number: u32,
-    /// Where it is, within the device.
+    /// Its range, within the device.
     pub range: ByteRange,
 }
 
-/// The partitions of `device`, in the order of its table (MBR with logical partitions, or GPT); none if it has
-/// no table or none that can be made sense of.
+/// Reads the partitions of `device`, in table order (MBR with logical partitions, or GPT); none without a valid table.
 pub async fn read_partitions(device: &dyn Device) -> Vec<Partition> {
     let found = match mbr::read_table(device).await {
         Ok(mbr::Table::None) => Vec::new(),
@@ -48,7 +46,7 @@ pub async fn read_partitions(device: &dyn Device) -> Vec<Partition> {
 }
 
 impl Partition {
-    /// The part of it that is on a device of `size` bytes, if any.
+    /// The part of it within a device of `size` bytes, if any.
     fn clipped(self, size: u64) -> Option<Self> {
         let Self { number, range } = self;
         let Some(inside) = range.intersection(ByteRange::new(0, size)) else {
@@ -62,7 +60,7 @@ impl Partition {
     }
 }
 
-/// Reads a small piece of the device; a sentence if that fails.
+/// Reads a small range of the device, or returns the reason it cannot be read.
 async fn read(device: &dyn Device, range: ByteRange) -> Result<Vec<u8>, String> {
     let data: Data = device.read(range).await.map_err(|error| error.to_string())?;
     if data.len() != range.len {

@@ -1,28 +1,28 @@
-//! Directories: names and the inodes they stand for.
+//! Directory entries: names and inode numbers.
 
 use crate::le::{le16, le32};
 
-/// The smallest entry, and how entries are aligned, in bytes.
+/// The minimum size and the alignment of an entry, in bytes.
 const ENTRY_BYTES_MIN: usize = 12;
 pub(super) const ENTRY_ALIGNMENT: u64 = 4;
 
-/// A name that is in use.
+/// An entry in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Where it starts, in bytes from the start of the block.
+    /// Its offset in the block.
     pub at: u64,
     pub inode: u32,
-    /// Whether it may be that of a regular file, or of a directory; not all file systems know.
+    /// Whether it may name a regular file, or a directory; not all file systems record the type.
     pub may_be_regular: bool,
     pub may_be_directory: bool,
 }
 
-/// The names in a block of a directory, without `.` and `..`. In a block of an index they find one empty entry.
+/// The entries in a block of a directory, without `.` and `..`. An index block looks like one empty entry.
 pub(super) fn entries(block: &[u8]) -> impl Iterator<Item = Entry> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let bytes = block.get(at..).filter(|bytes| bytes.len() >= ENTRY_BYTES_MIN)?;
-        // Blocks of 64 KiB need a bit more than there is room for.
+        // A length of 64 KiB does not fit into the field, which encodes it differently.
         let long = usize::from(le16(bytes, 4));
         let len = if long == 0 || long == 0xffff { 1 << 16 } else { (long & !3) | (long & 3) << 16 };
         let start = at;

@@ -1,4 +1,4 @@
-//! Files, of which the name comes from one place and the content from another.
+//! Files, assembled from a name in a directory and the content of an inode.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -10,43 +10,43 @@ use super::mapping::Run;
 use super::superblock::Layout;
 use crate::survey::{FileRuns, Plan};
 
-/// More are not kept waiting for their other half. A million take about 100 MiB, for as long as the survey lasts.
+/// The maximum number of incomplete files. A million take about 100 MiB until the survey ends.
 const FILES_MAX: usize = 2 << 20;
-/// A file in more pieces is known by its first ones only.
+/// The maximum number of runs kept of a file.
 const RUNS_MAX: usize = 1 << 16;
 
-/// Where a name is.
+/// The position of a name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name {
     pub directory: u32,
     pub place: u32,
 }
 
-/// Where content is, as far as that is known.
+/// The known runs of a file's content.
 #[derive(Debug)]
 pub(super) struct Content {
     /// In bytes.
     pub size: u64,
     pub runs: SmallVec<[Run; 1]>,
-    /// How many blocks of the map are still to come.
+    /// The number of outstanding map blocks.
     pub nodes_left: u32,
 }
 
-/// Half a file.
+/// An incomplete file.
 #[derive(Debug)]
 enum File {
     Name(Name),
     Content(Content, Option<Name>),
 }
 
-/// The files of which something is missing.
+/// All incomplete files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     by_inode: HashMap<u32, File>,
 }
 
 impl Files {
-    /// A name of the inode was found; where it has several, the first counts.
+    /// Records a name of an inode; of several, the first counts.
     pub fn name(&mut self, inode: u32, name: Name, layout: &Layout, plan: &mut Plan) {
         let is_full = self.by_inode.len() >= FILES_MAX;
         match self.by_inode.entry(inode) {
@@ -61,7 +61,7 @@ impl Files {
         }
     }
 
-    /// The inode itself was found.
+    /// Records the inode itself.
     pub fn content(&mut self, inode: u32, content: Content, layout: &Layout, plan: &mut Plan) {
         let is_full = self.by_inode.len() >= FILES_MAX;
         match self.by_inode.entry(inode) {
@@ -77,7 +77,7 @@ impl Files {
         }
     }
 
-    /// A block of the inode's map came, or failed; it had these runs, and referred to so many more blocks.
+    /// Records the arrival or failure of a map block, its runs, and the number of further blocks it refers to.
     pub fn mapped(&mut self, inode: u32, runs: &[Run], nodes_more: u32, layout: &Layout, plan: &mut Plan) {
         let Slot::Occupied(mut slot) = self.by_inode.entry(inode) else { return };
         if let File::Content(content, _) = slot.get_mut() {
@@ -88,7 +88,7 @@ impl Files {
         }
     }
 
-    /// Nothing more comes: what is known of files whose map could not be read whole is told.
+    /// Reports the files whose map is incomplete, at the end of the survey.
     pub fn finish(&mut self, layout: &Layout, plan: &mut Plan) {
         for (inode, file) in self.by_inode.drain() {
             tell(inode, file, layout, plan);

@@ -1,4 +1,4 @@
-//! Group descriptors: where each group's bitmaps and inodes are.
+//! Group descriptors: the positions of a group's bitmaps and inodes.
 
 use super::superblock::Layout;
 use crate::le::{le16, le32};
@@ -6,7 +6,7 @@ use crate::le::{le16, le32};
 /// No inode of the group has ever been used.
 const INODES_UNUSED: u16 = 0x1;
 
-/// A group, as its descriptor has it. Block numbers may be anything.
+/// A parsed group descriptor. Block numbers are unchecked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Group {
     /// Block of the block bitmap.
@@ -15,12 +15,12 @@ pub(super) struct Group {
     pub inode_bitmap: u64,
     /// First block of the inode table.
     pub inode_table: u64,
-    /// How many inodes from the first on have ever been used, where the descriptor knows.
+    /// The number of leading inodes that were ever used, if the descriptor records it.
     pub inodes_used: Option<u32>,
 }
 
 impl Group {
-    /// Reads a descriptor.
+    /// Parses a descriptor.
     pub fn parse(bytes: &[u8], layout: &Layout) -> Self {
         let wide = layout.descriptor_bytes >= 64;
         let number = |low: usize, high: usize| {
@@ -40,7 +40,7 @@ impl Group {
     }
 }
 
-/// How many inodes from the first on there are up to the last that is in use.
+/// The number of inodes up to and including the last one in use.
 pub(super) fn used_in(bitmap: &[u8], group_inodes: u32) -> u32 {
     let last = bitmap.iter().rposition(|byte| *byte != 0);
     let used = last.map_or(0, |at| at * 8 + 8 - bitmap.get(at).map_or(0, |byte| byte.leading_zeros() as usize));

@@ -2,12 +2,12 @@
 
 use crate::le::{le16, le32};
 
-/// The sixty bytes that say where the content is.
+/// The sixty bytes of an inode that map its content.
 const MAP: std::ops::Range<usize> = 0x28..0x64;
 const FLAG_EXTENTS: u32 = 0x8_0000;
 const FLAG_INLINE: u32 = 0x1000_0000;
 
-/// What an inode stands for.
+/// The type of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Directory,
@@ -16,32 +16,32 @@ pub(super) enum Kind {
     Other,
 }
 
-/// How an inode says where its content is.
+/// The form of an inode's content map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// A tree of extents.
     Extents,
     /// Block numbers, and blocks of block numbers.
     Pointers,
-    /// It is in the inode.
+    /// Inline content.
     Inline,
 }
 
-/// An inode; its numbers may be anything.
+/// A parsed inode. Its numbers are unchecked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inode<'a> {
     pub kind: Kind,
-    /// How many names it has; none if it is deleted.
+    /// The link count; 0 if deleted.
     pub links: u16,
-    /// Bytes of content.
+    /// The size of the content, in bytes.
     pub size: u64,
     pub form: Form,
-    /// Sixty bytes that say where the content is, or are its start.
+    /// The sixty bytes that map the content, or are its start.
     pub map: &'a [u8],
 }
 
 impl<'a> Inode<'a> {
-    /// Reads an inode; `None` if it has never been used, or is cut short.
+    /// Parses an inode; `None` if it was never used, or is truncated.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let map = bytes.get(MAP)?;
         let kind = match le16(bytes, 0) >> 12 {
@@ -60,7 +60,7 @@ impl<'a> Inode<'a> {
         Some(Self { kind, links: le16(bytes, 0x1a), size: u64::from(le32(bytes, 0x4)) | high, form, map })
     }
 
-    /// Whether it is a symbolic link whose target is in blocks of its own, as The Sleuth Kit reads it for a listing.
+    /// Whether it is a symbolic link with its target in separate blocks, which The Sleuth Kit reads for a listing.
     pub fn is_long_link(&self) -> bool {
         self.kind == Kind::Link && self.form == Form::Pointers && (MAP.len() as u64..4096).contains(&self.size)
     }

@@ -1,4 +1,4 @@
-//! From inodes to blocks: trees of extents, and blocks of block numbers.
+//! Content maps: extent trees, and indirect blocks.
 
 use smallvec::SmallVec;
 
@@ -7,45 +7,45 @@ use super::superblock::Layout;
 use crate::le::{le16, le32};
 
 const EXTENTS_MAGIC: u16 = 0xf30a;
-/// Bytes in an extent, in an index of extents, and in the header of both.
+/// The size of an extent, of an index entry, and of the header of both.
 const ENTRY_BYTES: usize = 12;
-/// A tree with blocks of 1 KiB need not be deeper to hold the longest file.
+/// The maximum depth of a tree: enough for the longest file with blocks of 1 KiB.
 const DEPTH_MAX: u16 = 5;
-/// Longer extents are set aside for content that has not been written; it is read as zeros.
+/// The maximum length of an initialised extent; longer ones are preallocated and read as zeros.
 const WRITTEN_BLOCKS_MAX: u16 = 0x8000;
 const DIRECT: u64 = 12;
 
-/// Consecutive blocks with consecutive content.
+/// A run of consecutive blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Which block of the content is in the first of them.
+    /// The content's block number of the first.
     pub at: u32,
-    /// How many.
+    /// The number of blocks.
     pub count: u32,
-    /// The first.
+    /// The first block on the volume.
     pub block: u64,
 }
 
-/// What is in a block on the way to the content.
+/// The kind of a map block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Node {
-    /// A node of a tree of extents, so far above the leaves.
+    /// A node of an extent tree, at this height above the leaves.
     Extents { depth: u16 },
-    /// Block numbers: on level 1 those of content, from block `at` of it on; of `blocks` in all.
+    /// An indirect block; level 1 lists content blocks from number `at`, of `blocks` in total.
     Pointers { level: u32, at: u32, blocks: u32 },
 }
 
-/// What an inode or a node says.
+/// The entries of an inode or a node.
 #[derive(Debug, Default)]
 pub(super) struct Mapped {
-    /// Where content is. Checked to be in the volume.
+    /// Content runs, checked to lie within the volume.
     pub runs: SmallVec<[Run; 2]>,
-    /// Where more of the map is.
+    /// Further map blocks.
     pub nodes: SmallVec<[(u64, Node); 2]>,
 }
 
 impl Mapped {
-    /// Reads the map in an inode.
+    /// Parses the map in an inode.
     pub fn of_inode(inode: &Inode<'_>, layout: &Layout) -> Self {
         let mut mapped = Self::default();
         match inode.form {
@@ -69,7 +69,7 @@ impl Mapped {
         mapped
     }
 
-    /// Reads a block of the map.
+    /// Parses a map block.
     pub fn of_node(bytes: &[u8], node: Node, layout: &Layout) -> Self {
         let mut mapped = Self::default();
         match node {
@@ -89,7 +89,7 @@ impl Mapped {
         mapped
     }
 
-    /// Whole content in runs that join where they can.
+    /// Appends a run, coalescing it with the last if adjacent.
     fn pointers(&mut self, bytes: &[u8], at: u32, blocks: u32, layout: &Layout) {
         for (at, pointer) in (at..blocks).zip(bytes.chunks_exact(4)) {
             let block = u64::from(le32(pointer, 0));
@@ -108,7 +108,7 @@ impl Mapped {
         }
     }
 
-    /// A node of a tree of extents, which is to be `depth` above the leaves; if that is known.
+    /// Parses a node of an extent tree, at height `depth` if known.
     fn extents(&mut self, bytes: &[u8], depth: Option<u16>, layout: &Layout) {
         let found = le16(bytes, 6);
         if le16(bytes, 0) != EXTENTS_MAGIC || found > DEPTH_MAX || depth.is_some_and(|depth| depth != found) {

@@ -1,26 +1,25 @@
 //! ext2, ext3 and ext4.
 //!
-//! The layout is that of the kernel's `Documentation/filesystems/ext4`. What is asked for, and in which order, follows
-//! from what The Sleuth Kit (4.11) reads:
+//! The layout follows the kernel's `Documentation/filesystems/ext4`. The order of requests follows the reads of The Sleuth
+//! Kit (4.11):
 //!
-//! 1. At opening, the superblock: it is in the start of the volume, which is here already. No journal.
-//! 2. The group descriptors, mostly there as well.
-//! 3. For each name, its group's bitmap of inodes and its inode. So next come all of these bitmaps, and of the
-//!    inode tables all that has ever been used, at once. Descriptors with checksums say how much that is; without,
-//!    it is known a step later, from the bitmaps.
-//! 4. The blocks of each directory, and before them the index blocks of those with many extents, or their indirect
-//!    blocks: as soon as an inode says where they are, wherever in the tree the directory may be. The blocks of an
-//!    `htree` are read in a row like those of any directory. Targets of symbolic links where they have blocks of
-//!    their own that no extents lead to.
-//!    Whatever it wants, it reads 64 KiB from there on, so that much is fetched around each directory when all are
-//!    known, in the order in which a listing comes to them.
-//! 5. For a recursive listing of the root, all inodes that are not in use, to find the deleted ones among them: that
-//!    is the rest of every inode table, even where it has never been used. It is only fetched, as are the bitmaps of
-//!    blocks, which reading a file needs and listing does not, and the blocks of deleted directories.
-//! 6. To know where files are, their index blocks and indirect blocks; a listing does without.
+//! 1. On opening, the superblock, which is in the start of the volume and already present. The journal is not read.
+//! 2. The group descriptors, mostly present as well.
+//! 3. For each name, its group's inode bitmap and its inode. The next step therefore requests all inode bitmaps, and the
+//!    used part of all inode tables, at once. Descriptors with checksums record the size of that part; otherwise the
+//!    bitmaps give it one step later.
+//! 4. The blocks of each directory, preceded by its extent index blocks or indirect blocks, as soon as its inode is known,
+//!    regardless of its place in the tree. The blocks of an `htree` are read in sequence like those of any directory.
+//!    Targets of symbolic links in separate blocks without extents.
+//!    Every read of the tool extends to 64 KiB, so that window is fetched around each directory once all are known, in the
+//!    order of a listing.
+//! 5. For a recursive listing of the root, all unused inodes, among which the tool looks for deleted ones: the rest of
+//!    every inode table, even if never used. It is only fetched, as are block bitmaps, which reading a file needs and
+//!    listing does not, and the blocks of deleted directories.
+//! 6. To locate files, their index blocks and indirect blocks, which a listing does not need.
 //!
-//! The dependent steps are the descriptors, the bitmaps in old file systems, inode tables, and directories; a
-//! directory with index blocks has one more for each level.
+//! The dependent steps are the descriptors, the bitmaps in old file systems, the inode tables, and the directories; a
+//! directory with index blocks adds one per level.
 
 mod directory;
 mod files;
@@ -42,55 +41,55 @@ use crate::survey::tree::Tree;
 use crate::survey::wishes::{Wishes, merged, part_of};
 use crate::survey::{FileRuns, Plan, Surveyor};
 
-/// The inode of the root.
+/// The inode of the root directory.
 const ROOT: u64 = 2;
-/// More blocks of the maps of files are not read: it is 256 MiB of them with blocks of 4 KiB.
+/// The maximum number of map blocks read: 256 MiB with blocks of 4 KiB.
 const FILE_NODES_MAX: usize = 1 << 16;
-/// More is not fetched of what a listing reads last: it is read in sequence, so reading ahead brings it as well.
+/// The maximum amount fetched of the part that a listing reads last; it is read in sequence, so read-ahead covers it.
 const LATER_BYTES_MAX: u64 = 1 << 30;
-/// What is read of a symbolic link, in blocks.
+/// The number of blocks read of a symbolic link.
 const LINK_BLOCKS_MAX: usize = 12;
 
-/// A surveyor, if the volume starts as one of these file systems does.
+/// Returns a surveyor, if the volume starts like one of these file systems.
 pub(crate) fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
     let layout = Layout::parse(start)?;
     Some(Box::new(Ext::new(layout, start)))
 }
 
-/// What a range is that was asked for.
+/// The content of a requested range.
 #[derive(Debug, Clone, Copy)]
 enum Note {
-    /// Descriptors, from this group's on.
+    /// Descriptors, starting with this group's.
     Descriptors { group: u32 },
-    /// The bitmap of inodes of a group, and where its inode table is: how much of it to read depends on the bitmap.
+    /// A group's inode bitmap, which determines the part of its inode table to read.
     Bitmap { group: u32, inode_table: u64 },
-    /// Inodes, from this one on.
+    /// Inodes, starting with this one.
     Inodes { inode: u32 },
-    /// Blocks of a directory, from this byte of its content on.
+    /// Blocks of a directory, starting at this offset of its content.
     Directory { inode: u32, at: u64 },
     /// A block of the map of a directory.
     DirectoryNode { inode: u32, node: Node },
     /// A block of the map of a file.
     FileNode { inode: u32, node: Node },
-    /// Only tools look into it.
+    /// Content that only tools use.
     Passed,
 }
 
 /// Surveys one file system.
 struct Ext {
     layout: Layout,
-    /// What of the volume is here from the start.
+    /// The part of the volume that is present from the start.
     start: Vec<u8>,
     asked: Wishes<Note>,
     files: Files,
     tree: Tree,
-    /// Descriptors, bitmaps and inodes, and targets of links.
+    /// Requests for descriptors, bitmaps, inodes and link targets.
     soon: Vec<ByteRange>,
-    /// Blocks of maps of files: to be asked for when there is nothing more urgent.
+    /// Requests for map blocks of files, at lower priority.
     nodes: Vec<(u32, u64, Node)>,
-    /// Whether all that a listing needs has been asked for.
+    /// Whether everything that a listing needs was requested.
     is_over: bool,
-    /// What a listing reads last, or not at all.
+    /// Ranges that a listing reads last, or not at all.
     later: Vec<ByteRange>,
 }
 
@@ -109,7 +108,7 @@ impl Surveyor for Ext {
                 continue;
             }
             let descriptor_bytes = self.layout.descriptor_bytes;
-            // Pieces are cut at multiples of blocks, so they hold whole descriptors.
+            // Requests are split at block boundaries, so they hold whole descriptors.
             let group_at = |at| group.saturating_add(u32::try_from(at / descriptor_bytes).unwrap_or(u32::MAX));
             self.asked.wish(range, |at| Note::Descriptors { group: group_at(at) });
         }
@@ -176,7 +175,7 @@ impl Ext {
         }
     }
 
-    /// All directories are known: what tools read around them, in their order; then what they read at the end.
+    /// Once all directories are known: fetches the windows that tools read around them, then the ranges read last.
     fn fetch_windows(&mut self, plan: &mut Plan) {
         for range in std::mem::take(&mut self.soon) {
             self.asked.fetch_window(range, plan);
@@ -191,7 +190,7 @@ impl Ext {
         }
     }
 
-    /// Asks for the blocks that say where the rest of the files is.
+    /// Requests the map blocks of files.
     fn ask_for_nodes(&mut self, plan: &mut Plan) {
         for (inode, block, node) in std::mem::take(&mut self.nodes) {
             let range = self.layout.range(block, 1);
@@ -222,12 +221,12 @@ impl Ext {
         }
     }
 
-    /// Asks for the inodes of a group: those that are used now, the rest later.
+    /// Requests the inodes of a group: the used ones now, the rest later.
     fn inode_table(&mut self, group: u32, first_block: u64, used: u32) {
         let Layout { block_bytes, inode_bytes, group_inodes, .. } = self.layout;
         let blocks = (u64::from(group_inodes) * inode_bytes).div_ceil(block_bytes);
         let blocks_used = (u64::from(used) * inode_bytes).div_ceil(block_bytes);
-        // Inodes are counted from 1 on, in 32 bits.
+        // Inodes are counted from 1, in 32 bits.
         let Ok(first) = u32::try_from(u64::from(group) * u64::from(group_inodes) + 1) else { return };
         if let Some(range) = self.layout.range(first_block, blocks_used) {
             let inode_at = |at| first.saturating_add(u32::try_from(at / inode_bytes).unwrap_or(u32::MAX));
@@ -245,7 +244,7 @@ impl Ext {
             match inode.kind {
                 Kind::Directory if inode.links == 0 => self.later_runs(&mapped.runs),
                 Kind::Directory if inode.form == Form::Inline => {
-                    // The number of the directory above comes before the entries.
+                    // The parent's inode number precedes the entries.
                     self.directory(number, 0, inode.map.get(4..).unwrap_or_default(), plan);
                 }
                 Kind::Directory => self.directory_map(number, &mapped),
@@ -263,7 +262,7 @@ impl Ext {
         self.later.extend(runs.iter().filter_map(|run| self.layout.range(run.block, run.count.into())));
     }
 
-    /// Asks for what is known of a directory.
+    /// Requests the known blocks of a directory.
     fn directory_map(&mut self, inode: u32, mapped: &Mapped) {
         for run in &mapped.runs {
             let start = u64::from(run.at) * self.layout.block_bytes;

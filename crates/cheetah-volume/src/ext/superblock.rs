@@ -1,10 +1,10 @@
-//! The superblock: how the file system is laid out.
+//! The superblock: the layout of the file system.
 
 use cheetah_device::ByteRange;
 
 use crate::le::{le16, le32};
 
-/// Where it is, in bytes from the start of the volume, and how long.
+/// Its offset in the volume, and its length.
 const AT: usize = 1024;
 const BYTES: usize = 1024;
 const MAGIC: u16 = 0xef53;
@@ -19,37 +19,36 @@ const RO_COMPAT_GDT_CSUM: u32 = 0x10;
 const RO_COMPAT_METADATA_CSUM: u32 = 0x400;
 const COMPAT_HAS_JOURNAL: u32 = 0x4;
 
-/// 128 TiB in groups of 128 MiB; more is taken for damage.
+/// The maximum number of groups: 128 TiB in groups of 128 MiB. More indicates damage.
 const GROUPS_MAX: u64 = 1 << 20;
 
-/// How the file system is laid out. What [`parse`](Layout::parse) lets through can be computed with: no product of these
-/// numbers overflows.
+/// The layout of the file system. [`parse`](Layout::parse) ensures that no product of these numbers overflows.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    /// Bytes in a block: a power of two from 1 to 64 KiB.
+    /// The block size: a power of two from 1 to 64 KiB.
     pub block_bytes: u64,
-    /// Blocks in the volume.
+    /// The number of blocks in the volume.
     pub blocks: u64,
-    /// Block groups.
+    /// The number of block groups.
     pub groups: u32,
-    /// Inodes in a group.
+    /// The number of inodes per group.
     pub group_inodes: u32,
-    /// Bytes in an inode: a power of two from 128 to a block.
+    /// The size of an inode: a power of two from 128 to a block.
     pub inode_bytes: u64,
-    /// Bytes in a group descriptor: 32, or 64 and more.
+    /// The size of a group descriptor: 32, or at least 64.
     pub descriptor_bytes: u64,
-    /// Whether group descriptors say truly how many inodes have never been used.
+    /// Whether group descriptors record the number of unused inodes reliably.
     pub has_checksums: bool,
-    /// What people call it.
+    /// Its usual name.
     pub name: &'static str,
     first_block: u64,
     group_blocks: u64,
-    /// From which block of descriptors on these lie in the groups they describe.
+    /// The first block of descriptors that lies in the groups it describes (meta_bg).
     first_meta_group: u64,
     backups: Backups,
 }
 
-/// Which groups start with a copy of the superblock.
+/// The groups that start with a copy of the superblock.
 #[derive(Debug, Clone)]
 enum Backups {
     All,
@@ -58,7 +57,7 @@ enum Backups {
 }
 
 impl Layout {
-    /// Reads the superblock from the start of a volume; `None` if there is none, or none that can be true.
+    /// Parses the superblock in the start of a volume; `None` if missing or implausible.
     pub fn parse(start: &[u8]) -> Option<Self> {
         let bytes = start.get(AT..AT + BYTES)?;
         let (compat, incompat, ro_compat) = (le32(bytes, 0x5c), le32(bytes, 0x60), le32(bytes, 0x64));
@@ -113,22 +112,22 @@ impl Layout {
         })
     }
 
-    /// Bytes in the volume.
+    /// The size of the volume, in bytes.
     pub fn volume_bytes(&self) -> u64 {
         self.blocks * self.block_bytes
     }
 
-    /// `count` blocks from `block` on, if the volume has them; block 0 holds nothing that is referred to.
+    /// The range of `count` blocks from `block`, if within the volume; block 0 is never referred to.
     pub fn range(&self, block: u64, count: u64) -> Option<ByteRange> {
         let inside = block > 0 && block.checked_add(count)? <= self.blocks;
         inside.then(|| ByteRange::new(block * self.block_bytes, count * self.block_bytes))
     }
 
-    /// Where the group descriptors are, each range with the first group it describes.
+    /// The ranges of group descriptors, each with the first group it describes.
     pub fn descriptors(&self) -> Vec<(ByteRange, u32)> {
         let per_block = self.block_bytes / self.descriptor_bytes;
         let blocks = u64::from(self.groups).div_ceil(per_block);
-        // The superblock is in block 1 where blocks are as small as that, else in block 0.
+        // The superblock is in block 1 if blocks have 1 KiB, else in block 0.
         let super_block = if self.block_bytes == 1024 { 1 } else { 0 };
         let together = self.range(super_block + 1, blocks.min(self.first_meta_group));
         let mut found: Vec<_> =
@@ -136,7 +135,7 @@ impl Layout {
         for block in self.first_meta_group.min(blocks)..blocks {
             let group = block * per_block;
             let first = self.first_block + group * self.group_blocks;
-            // Block 0 is there before the superblock, even where groups start behind it.
+            // Block 0 precedes the superblock, even if groups start after it.
             let ahead = u64::from(self.has_superblock(group) || (self.block_bytes == 1024 && first == 0));
             let place = first.checked_add(ahead).and_then(|first| self.range(first, 1));
             found.extend(place.zip(u32::try_from(group).ok()));

@@ -1,13 +1,13 @@
-//! The boot sector: how the volume is laid out.
+//! The boot sector: the layout of the volume.
 
 use cheetah_device::ByteRange;
 
 use crate::le::{le16, le32, le64};
 
 const SECTOR_BYTES: usize = 512;
-/// Where the boot sector is, and where copies of it are where it has been wiped: FAT32's and exFAT's.
+/// The sectors of the boot sector and of its copies, used if it was wiped: FAT32's and exFAT's.
 const PLACES: [usize; 3] = [0, 6 * SECTOR_BYTES, 12 * SECTOR_BYTES];
-/// Clusters have numbers from 2 on; what the specifications allow.
+/// The maximum number of clusters by the specifications; numbering starts at 2.
 const FIRST: u32 = 2;
 const CLUSTERS_MAX_FAT12: u64 = 4084;
 const CLUSTERS_MAX_FAT16: u64 = 65_524;
@@ -22,33 +22,33 @@ pub(super) enum Kind {
     ExFat,
 }
 
-/// Where the root directory is.
+/// The position of the root directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Root {
-    /// In front of the clusters.
+    /// Before the clusters.
     Fixed(ByteRange),
-    /// In a chain of clusters that starts with this one.
+    /// In the chain that starts with this cluster.
     Chain(u32),
 }
 
-/// How the volume is laid out. No product of these numbers overflows.
+/// The layout of the volume. No product of these numbers overflows.
 #[derive(Debug, Clone)]
 pub(super) struct Geometry {
     pub kind: Kind,
     pub volume_bytes: u64,
-    /// Bytes in a cluster.
+    /// The size of a cluster.
     pub cluster_bytes: u64,
-    /// How many clusters there are.
+    /// The number of clusters.
     pub clusters: u32,
     /// The first file allocation table.
     pub table: ByteRange,
     pub root: Root,
-    /// Where the clusters start, in bytes.
+    /// The offset of the first cluster.
     heap: u64,
 }
 
 impl Geometry {
-    /// Reads the boot sector from the start of a volume; `None` if there is none, or none that can be true.
+    /// Parses the boot sector in the start of a volume; `None` if missing or implausible.
     pub fn parse(start: &[u8]) -> Option<Self> {
         for place in PLACES {
             let sector = start.get(place..place + SECTOR_BYTES)?;
@@ -128,7 +128,7 @@ impl Geometry {
         .with_clusters_of_table()
     }
 
-    /// Without the clusters that the table has no entry for; `None` if the parts do not fit into the volume.
+    /// Drops clusters without an entry in the table; `None` if the layout exceeds the volume.
     fn with_clusters_of_table(mut self) -> Option<Self> {
         let entries = self.table.len.checked_mul(8)? / self.entry_bits();
         self.clusters = self.clusters.min(u32::try_from(entries).unwrap_or(u32::MAX).saturating_sub(FIRST));
@@ -137,7 +137,7 @@ impl Geometry {
         is_sound.then_some(self)
     }
 
-    /// Bits of the table for each cluster.
+    /// The size of a table entry, in bits.
     pub fn entry_bits(&self) -> u64 {
         match self.kind {
             Kind::Fat12 => 12,
@@ -146,12 +146,12 @@ impl Geometry {
         }
     }
 
-    /// Whether there is a cluster of that number.
+    /// Whether the cluster exists.
     pub fn has(&self, cluster: u32) -> bool {
         cluster.checked_sub(FIRST).is_some_and(|index| index < self.clusters)
     }
 
-    /// `count` clusters from `first` on, as far as there are any.
+    /// The range of `count` clusters from `first`, as far as they exist.
     pub fn range(&self, first: u32, count: u32) -> ByteRange {
         let Some(index) = first.checked_sub(FIRST).filter(|index| *index < self.clusters) else {
             return ByteRange::new(0, 0);
@@ -160,7 +160,7 @@ impl Geometry {
         ByteRange::new(self.heap + u64::from(index) * self.cluster_bytes, count * self.cluster_bytes)
     }
 
-    /// How many clusters so many bytes take.
+    /// The number of clusters that `bytes` take.
     pub fn clusters_for(&self, bytes: u64) -> u32 {
         u32::try_from(bytes.div_ceil(self.cluster_bytes)).unwrap_or(u32::MAX)
     }

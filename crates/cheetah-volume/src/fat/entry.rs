@@ -2,7 +2,7 @@
 
 use crate::le::{le16, le32, le64};
 
-/// Every entry of a directory is so long; exFAT has several in a row for each file.
+/// The size of a directory entry; exFAT has several in a row per file.
 pub(super) const ENTRY_BYTES: usize = 32;
 
 const DIRECTORY: u8 = 0x10;
@@ -16,20 +16,20 @@ const EX_STREAM: u8 = 0x40;
 const EX_BITMAP: u8 = 0x81;
 const EX_CONTIGUOUS: u8 = 0x02;
 
-/// A file or a directory. Its numbers may be anything.
+/// A file or a directory. Its numbers are unchecked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     pub is_directory: bool,
     pub is_deleted: bool,
     /// Its first cluster.
     pub cluster: u32,
-    /// In bytes; directories of FAT do not say.
+    /// Its size in bytes; FAT does not record it for directories.
     pub size: Option<u64>,
-    /// Its clusters follow each other, and the table has nothing to say of them.
+    /// Whether its clusters are contiguous and not recorded in the table.
     pub is_contiguous: bool,
 }
 
-/// Reads an entry of FAT12, FAT16 or FAT32; `None` if it is empty, or something else.
+/// Parses an entry of FAT12, FAT16 or FAT32; `None` if it is empty or of another type.
 pub(super) fn fat(bytes: &[u8], is_wide: bool) -> Option<Found> {
     let (name, attributes) = (*bytes.first()?, *bytes.get(11)?);
     let is_other = attributes & 0x3f == LONG_NAME || attributes & LABEL != 0;
@@ -47,18 +47,18 @@ pub(super) fn fat(bytes: &[u8], is_wide: bool) -> Option<Found> {
     })
 }
 
-/// What an entry of exFAT is.
+/// The types of exFAT entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExFat {
-    /// The first of a file's, which the next one belongs to.
+    /// The first entry of a file; the next one belongs to it.
     File { is_directory: bool, is_deleted: bool },
-    /// The second of a file's, which says where it is.
+    /// The second entry of a file, with its position.
     Stream { cluster: u32, size: u64, is_contiguous: bool },
-    /// Where the bitmap of the clusters is.
+    /// The position of the cluster bitmap.
     Bitmap { cluster: u32, size: u64 },
 }
 
-/// Reads an entry of exFAT; `None` if it is none of those that matter.
+/// Parses an entry of exFAT; `None` if it is of another type.
 pub(super) fn ex_fat(bytes: &[u8]) -> Option<ExFat> {
     let kind = *bytes.first()?;
     let (cluster, size) = (le32(bytes, 20), le64(bytes, 24));

@@ -1,19 +1,19 @@
 //! FAT12, FAT16, FAT32 and exFAT.
 //!
-//! After Microsoft's *FAT32 File System Specification* (1.03) and *exFAT file system specification*. What is asked for,
-//! and in which order, follows from what The Sleuth Kit (4.11) reads:
+//! After Microsoft's *FAT32 File System Specification* (1.03) and *exFAT file system specification*. The order of requests
+//! follows the reads of The Sleuth Kit (4.11):
 //!
-//! 1. At opening, the boot sector, which is here already; of exFAT also the root directory's start, where the bitmap of
-//!    the clusters is named. Neither FSInfo nor the upper-case table is looked at.
-//! 2. The first table, for each cluster it comes to: all of it, in the end. The second is only read as a file. exFAT has
-//!    the bitmap for that, and the table only for what lies in pieces, so there the table is read where it is needed.
-//! 3. Directories, of deleted ones the first cluster. Each can only be found in the one above, so the dependent steps are
-//!    the table and the root, which are asked for together, and then as many as the tree is deep. As elsewhere, 64 KiB
-//!    are read from where something is wanted, and that much is fetched when all directories are known.
-//! 4. For a recursive listing of the root, every cluster that is not in use, in sequence, for there may be entries of
-//!    lost directories in it. That is most of an empty volume, and a sequence: it is left to those who read ahead.
+//! 1. On opening, the boot sector, which is already present; for exFAT also the start of the root directory, which locates
+//!    the cluster bitmap. FSInfo and the upper-case table are not read.
+//! 2. The first table, cluster by cluster and in the end all of it. The second table is only read as a file. exFAT uses
+//!    the bitmap for allocation and the table for fragmented files only, so there only the needed parts are read.
+//! 3. Directories; of deleted ones the first cluster. A directory is located by its parent, so the dependent steps are the
+//!    table and the root, which are requested together, and then one per level of the tree. Every read of the tool extends
+//!    to 64 KiB, so that window is fetched once all directories are known.
+//! 4. For a recursive listing of the root, every unused cluster in sequence, which may hold entries of lost directories.
+//!    That is most of an empty volume and sequential, so it is left to read-ahead.
 //!
-//! A deleted file is taken to be in the clusters from its first one on that are not in use, as The Sleuth Kit takes it.
+//! A deleted file is assumed to occupy the unused clusters from its first one on, as The Sleuth Kit does.
 
 mod boot;
 mod entry;
@@ -31,29 +31,29 @@ use crate::survey::tree::Tree;
 use crate::survey::wishes::{Wishes, part_of};
 use crate::survey::{FileRuns, Plan, Surveyor};
 
-/// Directories of FAT have 65,536 entries at most.
+/// The maximum size of a FAT directory: 65,536 entries.
 const FAT_DIRECTORY_BYTES_MAX: u64 = 2 << 20;
-/// Directories of exFAT are no longer than this.
+/// The maximum size of an exFAT directory.
 const EXFAT_DIRECTORY_BYTES_MAX: u64 = 256 << 20;
-/// A file in more pieces is known by its first ones only.
+/// The maximum number of runs kept of a file.
 const RUNS_MAX: usize = 1 << 16;
-/// More files do not wait for the table.
+/// The maximum number of files that wait for the table.
 const WAITING_MAX: usize = 1 << 20;
-/// Each cluster belongs to one file; how often the table is looked at for each of them before that is damage.
+/// The maximum number of table lookups per cluster, each of which belongs to one file; more indicates damage.
 const LOOKS_PER_CLUSTER: u64 = 4;
-/// The root has no entry; others are known by where theirs is.
+/// The identifier of the root, which has no entry; others are identified by the offset of theirs.
 const ROOT: u64 = 0;
 
-/// A surveyor, if the volume starts as one of these file systems does.
+/// Returns a surveyor, if the volume starts like one of these file systems.
 pub(crate) fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
     Some(Box::new(Fat::new(Geometry::parse(start)?)))
 }
 
-/// What a range is that was asked for.
+/// The content of a requested range.
 #[derive(Debug, Clone, Copy)]
 enum Note {
     Table,
-    /// Part of a directory, from this byte of its content on.
+    /// Part of a directory, starting at this offset of its content.
     Directory {
         id: u64,
         at: u64,
@@ -61,7 +61,7 @@ enum Note {
     },
 }
 
-/// A chain of clusters that is being followed.
+/// A chain of clusters being followed.
 #[derive(Debug)]
 struct Chain {
     id: u64,
@@ -69,22 +69,22 @@ struct Chain {
     place: u32,
     found: Found,
     step: Step,
-    /// How many more clusters belong to it.
+    /// The number of clusters still missing.
     left: u32,
-    /// First clusters and numbers of clusters that follow them; of a directory, those not asked for yet.
+    /// Runs of clusters: first and count; for a directory, those not yet requested.
     runs: SmallVec<[(u32, u32); 1]>,
-    /// Clusters of a directory that have been asked for.
+    /// The number of requested clusters of a directory.
     asked: u32,
 }
 
-/// What is to be done next with a cluster of a chain.
+/// The next step for a cluster of a chain.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// It belongs to the chain.
+    /// Add it to the chain.
     Take(u32),
-    /// It has been taken: find the one behind it.
+    /// Added: find its successor.
     After(u32),
-    /// It belongs to a file that was deleted, unless another one has it now.
+    /// Add it to a deleted file, unless reallocated.
     TakeIfFree(u32),
 }
 
@@ -104,17 +104,17 @@ struct Fat {
     table: Table,
     asked: Wishes<Note>,
     tree: Tree,
-    /// First clusters of the directories that were found.
+    /// The first clusters of known directories.
     directories: HashSet<u32>,
-    /// Chains that go on in a part of the table that is not here.
+    /// Chains that wait for a part of the table.
     waiting: Vec<Chain>,
-    /// First and second entries of a file that are parted, by directory and the second's place in it.
+    /// Files whose two entries arrive separately, by directory and the second entry's position.
     parted: HashMap<(u64, u64), Parted>,
     looks_left: u64,
     is_over: bool,
 }
 
-/// One of two entries of exFAT, of which the other comes with other bytes.
+/// One of a file's two exFAT entries; the other arrives in another range.
 #[derive(Debug, Clone, Copy)]
 enum Parted {
     File { id: u64, is_directory: bool, is_deleted: bool },
@@ -226,8 +226,8 @@ impl Fat {
         }
     }
 
-    /// An entry of exFAT, so far into a directory and into the volume. The two that matter of each file come one after
-    /// the other, but not always with the same bytes, nor in this order.
+    /// Handles an exFAT entry at this offset of a directory and of the volume. A file's two relevant entries are adjacent,
+    /// but may arrive in different ranges and in either order.
     fn ex_fat_entry(&mut self, directory: u64, at: u64, entry: u64, bytes: &[u8], plan: &mut Plan) {
         let (half, at) = match entry::ex_fat(bytes) {
             None => return,
@@ -249,7 +249,7 @@ impl Fat {
             (Some(file @ Parted::File { .. }), stream @ Parted::Stream { .. }) => (file, stream),
             (Some(stream @ Parted::Stream { .. }), file @ Parted::File { .. }) => (file, stream),
             _ => {
-                // Mostly for a moment only.
+                // Usually removed with the next entry.
                 if self.parted.len() < WAITING_MAX {
                     self.parted.insert((directory, at), half);
                 }
@@ -264,7 +264,7 @@ impl Fat {
         }
     }
 
-    /// A file or a directory was found.
+    /// Handles a file or a directory.
     fn found(&mut self, id: u64, directory: u64, place: u32, found: Found, plan: &mut Plan) {
         let Found { cluster, size, is_directory, is_deleted, is_contiguous } = found;
         if !self.geometry.has(cluster) || size == Some(0) || (is_directory && !self.directories.insert(cluster)) {
@@ -272,7 +272,7 @@ impl Fat {
         }
         let is_ex_fat = self.geometry.kind == Kind::ExFat;
         let bytes = match (is_directory, is_ex_fat) {
-            // Of what was a directory, its first cluster is looked at.
+            // Only the first cluster of a deleted directory is read.
             (true, _) if is_deleted && !is_contiguous => self.geometry.cluster_bytes,
             (true, true) => size.unwrap_or(0).min(EXFAT_DIRECTORY_BYTES_MAX),
             (true, false) => FAT_DIRECTORY_BYTES_MAX,
@@ -288,12 +288,12 @@ impl Fat {
             chain.runs.push((cluster, left));
             self.ended(chain, plan);
         } else if !(is_ex_fat && is_deleted && !is_directory) {
-            // The bitmap of exFAT, which says what is free, is not looked into.
+            // The exFAT bitmap, which records free clusters, is not read.
             self.follow(chain, plan);
         }
     }
 
-    /// Follows a chain as far as the table is known.
+    /// Follows a chain as far as the table is present.
     fn follow(&mut self, mut chain: Chain, plan: &mut Plan) {
         while chain.left > 0 && self.looks_left > 0 && chain.runs.len() < RUNS_MAX {
             self.looks_left -= 1;
@@ -312,7 +312,7 @@ impl Fat {
                     match self.table.next(cluster) {
                         Next::Free => chain.take(cluster),
                         Next::Unknown(part) => return self.wait(chain, part, plan),
-                        // It has been written over from its start on: nothing is left of it.
+                        // Its first cluster was reallocated, so nothing is left of it.
                         _ if chain.runs.is_empty() => return,
                         _ => {}
                     }
@@ -323,7 +323,7 @@ impl Fat {
         self.ended(chain, plan);
     }
 
-    /// Puts a chain aside until a part of the table is here. What is known of a directory is asked for at once.
+    /// Suspends a chain until a part of the table arrives. The known part of a directory is requested at once.
     fn wait(&mut self, mut chain: Chain, part: ByteRange, plan: &mut Plan) {
         if self.table.is_away(part) {
             self.table.ask(part);
@@ -339,7 +339,7 @@ impl Fat {
         }
     }
 
-    /// All of a chain is known that will be.
+    /// Finishes a chain.
     fn ended(&mut self, mut chain: Chain, plan: &mut Plan) {
         self.ask_for_directory(&mut chain);
         let mut left = chain.found.size.unwrap_or(0);
@@ -357,7 +357,7 @@ impl Fat {
         }
     }
 
-    /// Asks for what is known of a directory and was not asked for.
+    /// Requests the known, unrequested runs of a directory.
     fn ask_for_directory(&mut self, chain: &mut Chain) {
         if !chain.found.is_directory {
             return;
@@ -373,7 +373,7 @@ impl Fat {
     }
 }
 
-/// An entry's place among the others.
+/// The index of an entry.
 fn place(at: u64) -> u32 {
     u32::try_from(at / ENTRY_BYTES as u64).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The file allocation table: which cluster follows which.
+//! The file allocation table: the successor of each cluster.
 
 use cheetah_device::ByteRange;
 
@@ -6,35 +6,35 @@ use super::boot::{Geometry, Kind};
 use crate::le::{le16, le32};
 use crate::survey::wishes::part_of;
 
-/// The table is kept in pages of so many bytes; a megabyte's multiples are also multiples of this.
+/// The size of a page of the table; divides 1 MiB.
 const PAGE_BYTES: u64 = 64 << 10;
-/// What is kept of a table at most, from its start: 16 million clusters of FAT32. Chains end beyond.
+/// The maximum size kept of a table, from its start: 16 million clusters of FAT32. Chains end beyond.
 pub(super) const KEPT_BYTES_MAX: u64 = 64 << 20;
 
-/// What the table says of a cluster.
+/// The table's entry of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Another one follows.
+    /// Its successor.
     Cluster(u32),
-    /// It is the last one; or nobody can say what follows.
+    /// The last cluster of a chain, or unknown.
     End,
-    /// It is not in use.
+    /// Unused.
     Free,
-    /// This part of the table has to be read first.
+    /// Unknown until this part of the table is read.
     Unknown(ByteRange),
 }
 
 #[derive(Debug, Clone)]
 enum Page {
-    /// Nobody asked for it.
+    /// Not requested.
     Away,
-    /// It was asked for.
+    /// Requested.
     Asked,
-    /// Empty where it cannot be read.
+    /// Present; empty if unreadable.
     Here(Vec<u8>),
 }
 
-/// The table, as far as it is here.
+/// The table, as far as present.
 #[derive(Debug)]
 pub(super) struct Table {
     kind: Kind,
@@ -43,7 +43,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table of which nothing is here.
+    /// Makes a table without any content.
     pub fn new(geometry: &Geometry) -> Self {
         let range = geometry.table;
         let kept = range.len.min(KEPT_BYTES_MAX);
@@ -56,14 +56,14 @@ impl Table {
         ByteRange::new(self.range.offset, self.range.len.min(KEPT_BYTES_MAX))
     }
 
-    /// Part of it was asked for.
+    /// Records the request of a part.
     pub fn ask(&mut self, part: ByteRange) {
         for (page, _) in self.pages_of(part) {
             self.put(page, Page::Asked);
         }
     }
 
-    /// Part of it is here; no bytes if it cannot be read.
+    /// Records the arrival of a part; no bytes if unreadable.
     pub fn arrived(&mut self, part: ByteRange, bytes: &[u8]) {
         for (page, piece) in self.pages_of(part) {
             self.put(page, Page::Here(part_of(bytes, part, piece).to_vec()));
@@ -76,7 +76,7 @@ impl Table {
         }
     }
 
-    /// What comes after a cluster.
+    /// The successor of a cluster.
     pub fn next(&self, cluster: u32) -> Next {
         let cluster = u64::from(cluster);
         let found = match self.kind {
@@ -103,7 +103,7 @@ impl Table {
         }
     }
 
-    /// A number of one, two or four bytes, so far into the table; or why it cannot be had.
+    /// Reads a number of one, two or four bytes at an offset of the table, or returns the reason it is missing.
     fn entry(&self, at: u64, bytes: u64) -> Result<u32, Next> {
         let at = self.range.offset + at;
         let first = self.range.offset / PAGE_BYTES;
@@ -126,12 +126,12 @@ impl Table {
         }
     }
 
-    /// Whether nobody has asked for a part.
+    /// Whether a part was not requested.
     pub fn is_away(&self, part: ByteRange) -> bool {
         self.pages_of(part).any(|(page, _)| matches!(self.pages.get(page), Some(Page::Away)))
     }
 
-    /// Whether a part has been asked for, and is not here yet.
+    /// Whether a part was requested and has not arrived.
     pub fn is_asked(&self, part: ByteRange) -> bool {
         self.pages_of(part).any(|(page, _)| matches!(self.pages.get(page), Some(Page::Asked)))
     }

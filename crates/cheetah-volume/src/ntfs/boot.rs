@@ -7,23 +7,23 @@ use crate::le::{le16, le64};
 const CLUSTER_BYTES_MAX: u64 = 2 << 20;
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-/// What an NTFS boot sector tells that matters here; checked, so that nothing computed from it overflows.
+/// The relevant fields of an NTFS boot sector, checked against overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Boot {
     /// 512 bytes to 2 MiB.
     pub cluster_bytes: u64,
     /// The length of a record of the MFT: 512 bytes to 64 KiB, a multiple of 512.
     pub record_bytes: u64,
-    /// As the boot sector says, without its copy at the end; at most `i64::MAX`.
+    /// The size of the volume without the copy of the boot sector; at most `i64::MAX`.
     pub volume_bytes: u64,
-    /// Where the MFT starts; within the volume.
+    /// The offset of the MFT, within the volume.
     pub mft: u64,
-    /// Where the copy of its first records is.
+    /// The offset of the MFT mirror.
     pub mirror: u64,
 }
 
 impl Boot {
-    /// Reads a boot sector; `None` if it is not one of NTFS, or The Sleuth Kit would refuse it, too.
+    /// Parses a boot sector; `None` if it is not NTFS, or The Sleuth Kit refuses it.
     pub(super) fn parse(sector: &[u8]) -> Option<Self> {
         if sector.get(3..11)? != b"NTFS    " || le16(sector, 510) != 0xaa55 {
             return None;
@@ -52,7 +52,7 @@ impl Boot {
         Some(Self { cluster_bytes, record_bytes, volume_bytes, mft, mirror })
     }
 
-    /// `len` clusters from cluster `start`, if they lie in the volume.
+    /// The range of `len` clusters from `start`, if within the volume.
     pub(super) fn clusters(&self, start: u64, len: u64) -> Option<ByteRange> {
         let range = ByteRange::new(start.checked_mul(self.cluster_bytes)?, len.checked_mul(self.cluster_bytes)?);
         range.fits(self.volume_bytes).then_some(range)
@@ -63,7 +63,7 @@ impl Boot {
 pub(super) mod tests {
     use super::*;
 
-    /// A boot sector as others make it: 4 KiB clusters, records of 1 KiB.
+    /// A common boot sector: 4 KiB clusters, records of 1 KiB.
     pub(in crate::ntfs) fn sector(volume_bytes: u64, mft: u64) -> Vec<u8> {
         let mut sector = vec![0; 512];
         sector[3..11].copy_from_slice(b"NTFS    ");

@@ -1,4 +1,4 @@
-//! What the MFT's records tell, kept small until all of them were seen.
+//! A compact form of the MFT's records, kept until all of them were read.
 
 use cheetah_device::ByteRange;
 use smallvec::SmallVec;
@@ -8,23 +8,23 @@ use super::first_bytes;
 use super::record::{FileName, NonResident};
 use crate::survey::FileRuns;
 
-/// Names, and with them files, that are kept at most.
+/// The maximum number of names, and thereby of files.
 const NAMES_MAX: usize = 1 << 20;
 const TEXT_BYTES_MAX: usize = 64 << 20;
-/// Runs that are kept at most, of 16 bytes each.
+/// The maximum number of runs, of 16 bytes each.
 const RUNS_MAX: usize = 4 << 20;
-/// The Sleuth Kit refuses a directory with a larger index.
+/// The maximum size of an index; The Sleuth Kit refuses a larger one.
 const INDEX_BYTES_MAX: u64 = 128 << 20;
 /// The root directory's record.
 const ROOT: u32 = 5;
-/// Records before this one are the file system's own.
+/// The first record that is not a system file.
 const FIRST_FILE: u32 = 24;
 
-/// Files and directories, in no order yet.
+/// Files and directories, unsorted.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     names: Vec<Name>,
-    /// The names' own text, one behind the other.
+    /// The concatenated names.
     text: Vec<u8>,
     contents: Vec<Part>,
     indexes: Vec<Part>,
@@ -42,32 +42,32 @@ struct Name {
     is_directory: bool,
 }
 
-/// A part of a file's content or a directory's index: what one record tells of it.
+/// The part of a file's content or a directory's index that one record describes.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     id: u32,
-    /// The first of its clusters, to put parts in order.
+    /// The number of its first cluster, by which parts are sorted.
     first: u32,
-    /// Its runs among all.
+    /// Its slice of all runs.
     start: u32,
     count: u32,
-    /// Where its last run ends, in bytes of the attribute.
+    /// The end of its last run, as an offset of the attribute.
     end: u64,
-    /// Bytes that are content, as the attribute's first part says.
+    /// The size of the content, from the attribute's first part.
     size: u64,
 }
 
-/// What is found when everything is put together.
+/// The sorted result.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// Where the directories' indexes are, in the order in which a recursive listing reads them.
+    /// The ranges of the directories' indexes, in the order of a recursive listing.
     pub indexes: Vec<ByteRange>,
     /// Files and directories, directory by directory.
     pub files: Vec<FileRuns>,
 }
 
 impl Catalogue {
-    /// Record `id` has this name.
+    /// Adds a name of record `id`.
     pub(super) fn name(&mut self, id: u64, name: FileName<'_>, is_directory: bool) {
         let (Ok(id), Ok(parent)) = (u32::try_from(id), u32::try_from(name.parent)) else { return };
         if self.names.len() >= NAMES_MAX || self.text.len() >= TEXT_BYTES_MAX {
@@ -80,7 +80,7 @@ impl Catalogue {
         self.names.push(Name { id, parent, text: text as u32, len, is_directory });
     }
 
-    /// Some of the content of file `id` is there.
+    /// Adds runs of the content of file `id`.
     pub(super) fn content(&mut self, id: u64, content: NonResident<'_>, boot: &Boot) {
         if let Ok(id) = u32::try_from(id)
             && id >= FIRST_FILE
@@ -91,7 +91,7 @@ impl Catalogue {
         }
     }
 
-    /// Some of the index of directory `id` is there. False if that cannot be kept.
+    /// Adds runs of the index of directory `id`. False if the limit is reached.
     pub(super) fn index(&mut self, id: u64, index: NonResident<'_>, boot: &Boot) -> bool {
         let Ok(id) = u32::try_from(id) else { return false };
         if self.indexes.len() >= NAMES_MAX {
@@ -117,7 +117,7 @@ impl Catalogue {
             end = at;
         }
         let count = self.runs.len() - start;
-        // Of compressed content, where in a cluster it ends is not told.
+        // The last byte of compressed content within its cluster is unknown.
         let size = if content.compressed { u64::MAX } else { content.size };
         (count > 0).then(|| Part {
             id,
@@ -129,7 +129,7 @@ impl Catalogue {
         })
     }
 
-    /// Puts everything in order.
+    /// Sorts everything.
     pub(super) fn list(mut self) -> Listing {
         if self.left_out > 0 {
             tracing::debug!("NTFS: {} names or run lists beyond what is kept; left out", self.left_out);
@@ -142,7 +142,7 @@ impl Catalogue {
         Listing { indexes: self.walk(), files: self.files() }
     }
 
-    /// The indexes' ranges in the order in which directories are walked, then those that the walk does not reach.
+    /// The ranges of the indexes in walking order, then those of unreachable directories.
     fn walk(&self) -> Vec<ByteRange> {
         let mut ranges = Vec::new();
         let mut seen = Seen::default();
@@ -170,7 +170,7 @@ impl Catalogue {
         ranges.extend(first_bytes(runs, INDEX_BYTES_MAX));
     }
 
-    /// What is in a directory, in order.
+    /// The entries of a directory, in order.
     fn children(&self, parent: u32) -> &[Name] {
         let start = self.names.partition_point(|name| name.parent < parent);
         let behind = self.names.get(start..).unwrap_or_default();
@@ -194,7 +194,7 @@ impl Catalogue {
         files
     }
 
-    /// Where a file's content is, without what is behind its end.
+    /// The ranges of a file's content, up to its end.
     fn content_of(&self, parts: &[Part]) -> SmallVec<[ByteRange; 2]> {
         let mut runs: SmallVec<[ByteRange; 2]> = SmallVec::new();
         let size = parts.first().filter(|part| part.first == 0).map_or(u64::MAX, |part| part.size);
@@ -218,21 +218,21 @@ impl Catalogue {
     }
 }
 
-/// Those of record `id`; they are sorted by it.
+/// The elements of record `id` in a slice sorted by record.
 fn parts_of(parts: &[Part], id: u32) -> &[Part] {
     let start = parts.partition_point(|part| part.id < id);
     let behind = parts.get(start..).unwrap_or_default();
     behind.get(..behind.iter().take_while(|part| part.id == id).count()).unwrap_or_default()
 }
 
-/// Records that were seen. They are numbers of records of an MFT of limited size, so a bit for each will do.
+/// A bit set of record numbers, bounded by the size of the MFT.
 #[derive(Debug, Default)]
 struct Seen {
     bits: Vec<u64>,
 }
 
 impl Seen {
-    /// Whether it was not seen before; from now on it was.
+    /// Inserts a record; returns whether it is new.
     fn is_new(&mut self, id: u32) -> bool {
         let (word, bit) = (id as usize / 64, 1 << (id % 64));
         if word >= self.bits.len() {
@@ -245,8 +245,8 @@ impl Seen {
     }
 }
 
-/// Adds a name in UTF-16, in upper case, in an encoding that sorts as UTF-16 does: directories are sorted so. Most names
-/// are ASCII and take half the room.
+/// Appends a UTF-16 name in upper case, in an encoding that sorts like UTF-16, the order of directories. ASCII takes half
+/// the space.
 fn fold(name: &[u8], text: &mut Vec<u8>) {
     for unit in name.as_chunks().0.iter().map(|&unit| u16::from_le_bytes(unit)) {
         let unit = upper(unit);
@@ -258,8 +258,8 @@ fn fold(name: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-/// The upper case of a UTF-16 unit. The volume's own table may know it otherwise for a few letters; then a file is
-/// expected a little early or late.
+/// The upper case of a UTF-16 unit. The volume's own table may differ for a few letters; then the predicted position of a
+/// file is slightly off.
 fn upper(unit: u16) -> u16 {
     if unit < 0x80 {
         return u16::from((unit as u8).to_ascii_uppercase());

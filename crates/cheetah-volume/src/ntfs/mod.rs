@@ -1,11 +1,11 @@
-//! NTFS: all metadata starts from the MFT, a table of records, which is a file like others and may lie in pieces.
+//! NTFS: all metadata starts from the MFT, a table of records, which is itself a file and may be fragmented.
 //!
-//! The first record says where the others are. So three steps find everything: the start of the MFT, then all of
-//! it at once, then the directories' indexes, in the order in which a listing reads them. A record tells of the record it
-//! extends, so attribute lists need not be followed, only brought near: all records are seen anyway.
+//! The first record locates the others. Three steps therefore find everything: the start of the MFT, then all of it at
+//! once, then the directories' indexes in the order of a listing. Extension records name their base record, so attribute
+//! lists are fetched for tools but not followed.
 //!
-//! After Carrier, *File System Forensic Analysis*, chapters 11 to 13, the Linux-NTFS project's documentation, and
-//! what The Sleuth Kit 4.11 was seen to read.
+//! After Carrier, *File System Forensic Analysis*, chapters 11 to 13, the Linux-NTFS project's documentation, and the
+//! observed reads of The Sleuth Kit 4.11.
 
 mod boot;
 mod catalogue;
@@ -23,20 +23,20 @@ use self::record::{Attribute, FileName, NonResident, Record, kind};
 use self::table::Table;
 use crate::survey::{Plan, Surveyor, WINDOW_BYTES, Wanted};
 
-/// What is read first: the records of the file system's own files are all there.
+/// The size of the first read, which covers the records of all system files.
 const HEAD_BYTES: u64 = 64 << 10;
-/// A larger MFT, of 16 million records or so, is left alone beyond this.
+/// The maximum size read of an MFT, about 16 million records.
 const MFT_BYTES_MAX: u64 = 16 << 30;
-/// What is fetched of journals, in bytes.
+/// The number of bytes fetched of a journal.
 const JOURNAL_HEAD_BYTES: u64 = 64 << 10;
-/// What is fetched of a system file of fixed size, in bytes. None is that large.
+/// The maximum number of bytes fetched of a system file of fixed size; none is that large.
 const SYSTEM_FILE_BYTES_MAX: u64 = 1 << 20;
-/// What The Sleuth Kit loads of `$Secure` at most, in bytes.
+/// The maximum number of bytes that The Sleuth Kit loads of `$Secure`.
 const SECURE_BYTES_MAX: u64 = 64_000_000;
-/// Ranges that are remembered for later.
+/// The maximum number of ranges deferred.
 const LATER_MAX: usize = 4096;
 
-/// The records of the file system's own files.
+/// The records of system files.
 mod system {
     pub const MFT: u64 = 0;
     pub const MIRROR: u64 = 1;
@@ -52,19 +52,19 @@ mod system {
 pub struct Ntfs {
     boot: Boot,
     wanted: Wanted,
-    /// The MFT's start, until it is here.
+    /// The MFT's start, until complete.
     head: Option<Head>,
     table: Table,
     mft_bytes: u64,
-    /// Parts of the MFT that were found and not yet asked for: where in it, and where on the volume.
+    /// Unrequested parts of the MFT: offset in it, and range on the volume.
     found: Vec<(u64, ByteRange)>,
     catalogue: Option<Catalogue>,
     has_journal: bool,
-    /// What nobody needs soon.
+    /// Deferred ranges.
     later: Vec<ByteRange>,
 }
 
-/// The start of the MFT, as far as it has arrived.
+/// The part of the MFT's start that has arrived.
 #[derive(Debug)]
 struct Head {
     range: ByteRange,
@@ -72,7 +72,7 @@ struct Head {
     missing: usize,
 }
 
-/// A surveyor of the NTFS volume that starts so, if it is one.
+/// Returns a surveyor, if the volume starts like NTFS.
 pub(crate) fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
     Some(Box::new(Ntfs::new(Boot::parse(start)?)))
 }
@@ -92,7 +92,7 @@ impl Ntfs {
         }
     }
 
-    /// The first record says where the others are.
+    /// Handles the first record, which locates the others.
     fn open_mft(&mut self, head: Head, plan: &mut Plan) {
         let Some(first) = head.bytes.get(..self.boot.record_bytes as usize) else { return };
         let mut first = first.to_vec();
@@ -105,11 +105,11 @@ impl Ntfs {
         self.mft_bytes = content.size.min(MFT_BYTES_MAX);
         self.find_mft(content);
         self.map_found();
-        // What tools open the file system with is in these records, and goes before the rest of the MFT.
+        // Tools need these records to open the file system, so they precede the rest of the MFT.
         self.look(head.range, &head.bytes, plan);
     }
 
-    /// Some of the MFT is there.
+    /// Adds runs of the MFT.
     fn find_mft(&mut self, content: NonResident<'_>) {
         let mut at = content.first.saturating_mul(self.boot.cluster_bytes);
         for run in content.runs() {
@@ -129,7 +129,7 @@ impl Ntfs {
         }
     }
 
-    /// Asks for what was found of the MFT.
+    /// Requests the known parts of the MFT.
     fn read_found(&mut self, plan: &mut Plan) {
         self.map_found();
         for (_, range) in std::mem::take(&mut self.found) {
@@ -138,7 +138,7 @@ impl Ntfs {
         }
     }
 
-    /// Looks at the records in `bytes`, which were read at `range`.
+    /// Parses the records in `bytes`, which were read at `range`.
     fn look(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
         let mut table = std::mem::take(&mut self.table);
         table.records(range, bytes, |number, record| self.record(number, record, plan));
@@ -176,7 +176,7 @@ impl Ntfs {
         match id {
             system::SECURE => self.fetch_soon(attribute, SECURE_BYTES_MAX, plan),
             system::BITMAP => {
-                // A cluster of it at opening; all of it when unallocated space is looked for.
+                // Tools read one cluster of it on opening, and all of it to find unallocated space.
                 self.fetch_soon(attribute, self.boot.cluster_bytes, plan);
                 let room = LATER_MAX.saturating_sub(self.later.len());
                 self.later.extend(ranges(attribute, self.boot).take(room));
@@ -213,15 +213,15 @@ impl Ntfs {
         }
     }
 
-    /// Has up to so many bytes of an attribute's content fetched, and what The Sleuth Kit reads along with them, before the
-    /// rest of the MFT: tools need them first.
+    /// Fetches up to `bytes` of an attribute's content, with The Sleuth Kit's read windows, before the rest of the MFT:
+    /// tools need them first.
     fn fetch_soon(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut Plan) {
         for range in first_bytes(ranges(attribute, self.boot), bytes_max) {
             self.wanted.fetch_windows_soon(plan, range);
         }
     }
 
-    /// Has the first so many bytes of an attribute's content fetched.
+    /// Fetches up to `bytes` of an attribute's content.
     fn fetch_start(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut Plan) {
         for range in first_bytes(ranges(attribute, self.boot), bytes_max) {
             self.wanted.fetch(plan, range);
@@ -278,18 +278,18 @@ impl Head {
     }
 }
 
-/// Whether this is a file's content, and not another stream of its.
+/// Whether the attribute is a file's main content rather than an alternate stream.
 fn is_content(attribute: Attribute<'_>) -> bool {
     attribute.kind() == kind::DATA && attribute.name().is_empty()
 }
 
-/// Where an attribute's content is on the volume; nowhere, if it is in the record.
+/// The ranges of an attribute's content on the volume; none if resident.
 fn ranges(attribute: Attribute<'_>, boot: Boot) -> impl Iterator<Item = ByteRange> {
     let runs = attribute.non_resident().into_iter().flat_map(NonResident::runs);
     runs.filter_map(move |run| boot.clusters(run.start?, run.clusters))
 }
 
-/// The first so many bytes of all that is in `ranges`.
+/// The leading `bytes` of `ranges`.
 fn first_bytes(ranges: impl Iterator<Item = ByteRange>, bytes_max: u64) -> impl Iterator<Item = ByteRange> {
     ranges.scan(bytes_max, |left, range| {
         let len = range.len.min(*left);

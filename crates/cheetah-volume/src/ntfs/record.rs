@@ -5,10 +5,10 @@
 use super::runs::Runs;
 use crate::le::{le16, le32, le64};
 
-/// Every so many bytes two were replaced when a record was written, whatever the sector size.
+/// The stride of the update sequence, independent of the sector size.
 const STRIDE: usize = 512;
 
-/// The types of attributes that matter here.
+/// The relevant attribute types.
 pub(super) mod kind {
     pub const ATTRIBUTE_LIST: u32 = 0x20;
     pub const FILE_NAME: u32 = 0x30;
@@ -20,24 +20,23 @@ pub(super) mod kind {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record<'a> {
     bytes: &'a [u8],
-    /// The number of the record that this one extends; 0 in those that extend none, and in those that extend the MFT's.
+    /// The number of the base record; 0 for base records and for extensions of the MFT's record.
     pub base: u64,
-    /// Whether it extends another record.
+    /// Whether it is an extension record.
     pub is_extension: bool,
-    /// Whether it is, or was, a directory's.
+    /// Whether it belongs, or belonged, to a directory.
     pub is_directory: bool,
     attributes: usize,
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record after putting right what its update sequence replaced; `None` if it is none, or was not written to
-    /// its end.
+    /// Parses a record after applying its update sequence; `None` if it is invalid or was written incompletely.
     pub(super) fn parse(bytes: &'a mut [u8]) -> Option<Self> {
         if bytes.first_chunk() != Some(b"FILE") || !put_right(bytes) {
             return None;
         }
         let bytes = &*bytes;
-        // Without its sequence number a reference to record 0, the MFT's, could not be told from none.
+        // The sequence number distinguishes a reference to record 0, the MFT's, from no reference.
         let reference = le64(bytes, 32);
         Some(Self {
             bytes,
@@ -48,7 +47,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Its attributes, as far as they make sense.
+    /// Its attributes, up to the first invalid one.
     pub(super) fn attributes(self) -> impl Iterator<Item = Attribute<'a>> {
         let mut rest = self.bytes.get(self.attributes..).unwrap_or_default();
         std::iter::from_fn(move || {
@@ -63,7 +62,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Puts back the two bytes at the end of each stride; whether all of them were as the update sequence says.
+/// Restores the last two bytes of each stride; returns whether all matched the update sequence number.
 fn put_right(record: &mut [u8]) -> bool {
     let (at, count) = (usize::from(le16(record, 4)), usize::from(le16(record, 6)));
     if count == 0 || (count - 1) * STRIDE > record.len() || at + 2 * count > record.len() {
@@ -89,26 +88,26 @@ pub(super) struct Attribute<'a> {
 }
 
 impl<'a> Attribute<'a> {
-    /// Which [`kind`] it is.
+    /// Its [`kind`].
     pub(super) fn kind(self) -> u32 {
         le32(self.bytes, 0)
     }
 
-    /// Its name, in UTF-16; mostly it has none.
+    /// Its name, in UTF-16; usually empty.
     pub(super) fn name(self) -> &'a [u8] {
         let start = usize::from(le16(self.bytes, 10));
         let len = 2 * usize::from(self.bytes.get(9).copied().unwrap_or(0));
         self.bytes.get(start..start + len).unwrap_or_default()
     }
 
-    /// Its content, if that is in the record.
+    /// Its content, if resident.
     pub(super) fn resident(self) -> Option<&'a [u8]> {
         let start = usize::from(le16(self.bytes, 20));
         let len = le32(self.bytes, 16) as usize;
         (*self.bytes.get(8)? == 0).then(|| self.bytes.get(start..start.checked_add(len)?)).flatten()
     }
 
-    /// Where its content is, if that is not in the record.
+    /// The position of its content, if non-resident.
     pub(super) fn non_resident(self) -> Option<NonResident<'a>> {
         let list = self.bytes.get(usize::from(le16(self.bytes, 32))..)?;
         let compressed = le16(self.bytes, 12) & 0xff != 0;
@@ -119,14 +118,14 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// Where (a part of) a non-resident attribute's content is.
+/// The position of a non-resident attribute's content, or of a part of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NonResident<'a> {
-    /// Which of the attribute's clusters the first one here is: not 0 where an attribute is spread over several records.
+    /// The number of its first cluster within the attribute: not 0 in extension records.
     pub first: u64,
-    /// Bytes of content that are stored; means something only where `first` is 0.
+    /// The stored size of the content; meaningful only if `first` is 0.
     pub size: u64,
-    /// Whether what is stored is not the content as it is.
+    /// Whether the stored bytes are compressed or encrypted.
     pub compressed: bool,
     list: &'a [u8],
 }
@@ -141,16 +140,16 @@ impl<'a> NonResident<'a> {
 /// A file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileName<'a> {
-    /// The record of the directory it is in.
+    /// The record of its directory.
     pub parent: u64,
     /// In UTF-16.
     pub name: &'a [u8],
-    /// Whether it is the short one, which repeats a long one.
+    /// Whether it is a short (8.3) name beside a long one.
     pub is_short: bool,
 }
 
 impl<'a> FileName<'a> {
-    /// Reads the content of a `$FILE_NAME`.
+    /// Parses the content of a `$FILE_NAME`.
     pub(super) fn parse(content: &'a [u8]) -> Option<Self> {
         let len = 2 * usize::from(*content.get(64)?);
         let parent = le64(content, 0) & 0xffff_ffff_ffff;

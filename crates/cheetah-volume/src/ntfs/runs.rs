@@ -1,17 +1,17 @@
-//! Run lists: where a non-resident attribute's clusters are.
+//! Run lists: the clusters of a non-resident attribute.
 
-/// Some clusters in a row.
+/// A run of clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The first one's number on the volume; `None` where nothing is stored, a hole.
+    /// The first cluster on the volume; `None` for a hole.
     pub start: Option<u64>,
-    /// Their number; not 0.
+    /// The number of clusters; not 0.
     pub clusters: u64,
 }
 
-/// Decodes a run list (Carrier, *File System Forensic Analysis*, chapter 11, "Cluster runs"): a byte that says how long
-/// the two numbers behind it are, the run's length and, signed, how far its start is from that of the run before. Ends at
-/// the list's end, and before what makes no sense.
+/// Decodes a run list (Carrier, *File System Forensic Analysis*, chapter 11, "Cluster runs"): a byte with the lengths of the
+/// two following numbers, the run's length and the signed distance of its start from the previous run's. Stops at the end
+/// of the list, and before an invalid run.
 #[derive(Debug, Clone)]
 pub(super) struct Runs<'a> {
     list: &'a [u8],
@@ -61,7 +61,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Writes a run list, with a first number of bytes each number takes at least.
+    /// Encodes a run list, with a minimum length of each number.
     pub(in crate::ntfs) fn encode(runs: &[Run], bytes_min: usize) -> Vec<u8> {
         let shortest = |number: i64| {
             (bytes_min.max(1)..8).find(|&n| number << (64 - 8 * n) >> (64 - 8 * n) == number).unwrap_or(8)
@@ -92,7 +92,7 @@ pub(super) mod tests {
 
         #[test]
         fn any_bytes_are_a_list_of_sorts(list in prop::collection::vec(any::<u8>(), 0..200)) {
-            // As the model says, a byte at a time in wide numbers.
+            // The model: one byte at a time, in wide integers.
             let (mut at, mut start, mut model) = (0, 0_i128, Vec::new());
             let number = |at: usize, n: usize| -> Option<i128> {
                 let bytes = list.get(at..at + n)?;
@@ -116,7 +116,7 @@ pub(super) mod tests {
 
     #[test]
     fn reads_an_example() {
-        // 56 clusters from 342,573, then 114 clusters 363,758 behind that, then a hole of 32, then 16 clusters before.
+        // 56 clusters from 342,573, then 114 clusters 363,758 later, then a hole of 32, then 16 clusters at a lower number.
         let list =
             [0x31, 0x38, 0x2d, 0x3a, 0x05, 0x31, 0x72, 0xee, 0x8c, 0x05, 0x01, 0x20, 0x11, 0x10, 0xfc, 0x00, 0xff];
         let expected = [

@@ -1,4 +1,4 @@
-//! The MFT: which bytes of the volume are which of its records.
+//! The MFT: the mapping of ranges of the volume to records.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,24 @@ use cheetah_device::ByteRange;
 
 use crate::survey::Ranges;
 
-/// Records that are held at a time because only a part of each has arrived. Where clusters are smaller than records, one
-/// may lie across two runs.
+/// The maximum number of partially arrived records. With clusters smaller than records, a record may span two runs.
 const SPLIT_MAX: usize = 1024;
 
-/// Where the MFT lies, and what has arrived of it only in part.
+/// The position of the MFT, and its partially arrived records.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     record_bytes: u64,
-    /// Its runs by their start on the volume, with their end there, and their start in the MFT. None overlap.
+    /// Its runs by start on the volume, with end on the volume and start in the MFT. Runs are disjoint.
     runs: BTreeMap<u64, (u64, u64)>,
     mapped: Ranges,
-    /// What of it was looked at.
+    /// The ranges already parsed.
     seen: Ranges,
     split: BTreeMap<u64, Split>,
-    /// The record that is looked at.
+    /// The buffer of the current record.
     record: Vec<u8>,
 }
 
-/// A record of which some has arrived.
+/// A partially arrived record.
 #[derive(Debug)]
 struct Split {
     bytes: Vec<u8>,
@@ -32,12 +31,12 @@ struct Split {
 }
 
 impl Table {
-    /// A table of records of so many bytes, which lies nowhere yet.
+    /// Makes a table of records of `record_bytes`, without runs.
     pub(super) fn new(record_bytes: u64) -> Self {
         Self { record_bytes, ..Self::default() }
     }
 
-    /// The bytes from `at` on lie at `range`. What lies where something of it lies already is left out.
+    /// Maps the MFT's bytes from `at` to `range`, except where `range` overlaps an earlier run.
     pub(super) fn add(&mut self, at: u64, range: ByteRange) {
         for part in self.mapped.add(range) {
             let at = at.saturating_add(part.offset - range.offset);
@@ -45,8 +44,7 @@ impl Table {
         }
     }
 
-    /// Shows each record that `bytes`, which were read at `range`, completes: its number, and a copy of it. Bytes that were
-    /// here before are not looked at again.
+    /// Calls back with the number and a copy of each record that `bytes`, read at `range`, complete. Bytes are parsed once.
     pub(super) fn records(&mut self, range: ByteRange, bytes: &[u8], mut each: impl FnMut(u64, &mut [u8])) {
         let first = self.runs.range(..=range.offset).next_back().map_or(range.offset, |(&start, _)| start);
         let runs: Vec<_> = self.runs.range(first..range.end()).map(|(&start, &run)| (start, run)).collect();
@@ -60,7 +58,7 @@ impl Table {
         }
     }
 
-    /// The same, of bytes from `at` on in the MFT.
+    /// The same for bytes at offset `at` of the MFT.
     fn part(&mut self, at: u64, bytes: &[u8], each: &mut impl FnMut(u64, &mut [u8])) {
         if self.record_bytes == 0 {
             return;
@@ -77,7 +75,7 @@ impl Table {
         let whole = rest.chunks_exact(record_bytes);
         let tail = whole.remainder();
         for (record, number) in whole.zip(number..) {
-            // Most of what is not in use was never written.
+            // Most unused records were never written.
             if record.starts_with(b"FILE") {
                 self.record.clear();
                 self.record.extend_from_slice(record);
@@ -89,7 +87,7 @@ impl Table {
         }
     }
 
-    /// Puts together a record of which `bytes` are those from `at` on.
+    /// Adds `bytes` at offset `at` of a record.
     fn join(&mut self, number: u64, at: usize, bytes: &[u8], each: &mut impl FnMut(u64, &mut [u8])) {
         let record_bytes = self.record_bytes as usize;
         if self.split.len() >= SPLIT_MAX && !self.split.contains_key(&number) {
@@ -117,12 +115,12 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Records are whole and each is seen once, wherever runs and reads are cut and in whatever order they arrive.
+        /// Records are complete and reported once, however runs and reads are split and ordered.
         #[test]
         fn puts_together_what_was_cut(cuts in prop::collection::vec((1..7_u64, any::<u16>()), 1..20), piece in 1..2000_u64) {
             let mut table = Table::new(1024);
             let (mut at, mut reads) = (0, Vec::new());
-            // Runs of some 512 bytes each, in their order or not, with gaps.
+            // Runs of some 512 bytes, sorted or not, with gaps.
             let mut order: Vec<_> = (0..cuts.len()).collect();
             order.sort_by_key(|&run| cuts[run].1);
             for (run, (sectors, _)) in cuts.iter().enumerate() {

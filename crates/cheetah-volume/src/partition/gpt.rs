@@ -5,11 +5,11 @@ use crc_fast::{CrcAlgorithm, checksum};
 
 use super::{Partition, le32, le64, read};
 
-/// A header before its checksum is a part of it this long; the sector's rest is zeros.
+/// The size of a header covered by its checksum; the rest of the sector is zero.
 const HEADER_BYTES_MIN: usize = 92;
-/// The header's checksum is made with itself being zero.
+/// The position of the header's checksum, which counts as zero in its computation.
 const HEADER_CRC_AT: std::ops::Range<usize> = 16..20;
-/// What tools make is 128 entries of 128 bytes. What is read is bounded by these.
+/// Limits of the entries read. Tools write 128 entries of 128 bytes.
 const ENTRY_BYTES_MAX: u32 = 4096;
 const TABLE_BYTES_MAX: u64 = 1 << 20;
 
@@ -21,7 +21,7 @@ struct Header {
     table_crc: u32,
 }
 
-/// Reads the table: the first, or else the one at the end of the device; a sentence if neither is sound.
+/// Reads the first table, or the one at the end of the device; an error if neither is valid.
 pub(super) async fn read_table(device: &dyn Device) -> Result<Vec<Partition>, String> {
     let size = device.geometry().size;
     let mut reasons = Vec::new();
@@ -46,7 +46,7 @@ pub(super) async fn read_table(device: &dyn Device) -> Result<Vec<Partition>, St
     Err(if reasons.is_empty() { "there is none".to_owned() } else { reasons.join("; ") })
 }
 
-/// Reads the table whose header is in `sector`. No reason in the error: there is nothing there.
+/// Reads the table whose header is in `sector`. The error is empty if there is none.
 async fn read_at(device: &dyn Device, sector_bytes: u64, sector: u64) -> Result<Vec<Partition>, Option<String>> {
     let bytes = read(device, ByteRange::new(sector * sector_bytes, sector_bytes)).await?;
     if !bytes.starts_with(b"EFI PART") {

@@ -4,24 +4,23 @@ use cheetah_device::{ByteRange, Device};
 
 use super::{Partition, le32, read};
 
-/// An MBR counts in sectors of 512 bytes, which is right for every image but those of disks with native 4 KiB
-/// sectors; nothing in the table tells these apart.
+/// The sector size of an MBR: 512 bytes, except on disks with native 4 KiB sectors, which the table does not reveal.
 const SECTOR_BYTES: u64 = 512;
-/// Where the four entries start, and how long one is.
+/// The offset of the four entries, and the size of one.
 const ENTRIES_AT: usize = 446;
 const ENTRY_BYTES: usize = 16;
-/// The chain of logical partitions is followed no further: it may be a loop.
+/// The maximum length of the chain of logical partitions, which may be a loop.
 const LOGICAL_MAX: u32 = 128;
-/// The type of the entry that stands for a whole GPT.
+/// The type of a protective entry, which covers a GPT.
 const PROTECTIVE: u8 = 0xee;
 
-/// What the first sector holds.
+/// The content of the first sector.
 pub(super) enum Table {
     /// No partition table.
     None,
-    /// One that only says: see the GPT.
+    /// A protective MBR of a GPT.
     Protective,
-    /// A table.
+    /// A partition table.
     Partitions(Vec<Partition>),
 }
 
@@ -41,7 +40,7 @@ impl Entry {
         matches!(self.kind, 0x05 | 0x0f | 0x85)
     }
 
-    /// The partition; its sectors are counted from `base`. 32-bit numbers of sectors cannot overflow here.
+    /// The partition, with sectors relative to `base`. 32-bit sector numbers cannot overflow here.
     fn partition(self, number: u32, base: u64) -> Partition {
         Partition { number, range: ByteRange::new((base + self.start) * SECTOR_BYTES, self.sectors * SECTOR_BYTES) }
     }
@@ -54,7 +53,7 @@ fn entries(sector: &[u8]) -> Option<[Entry; 4]> {
     }
     let mut entries = [Entry { kind: 0, start: 0, sectors: 0 }; 4];
     for (entry, bytes) in entries.iter_mut().zip(sector[ENTRIES_AT..510].chunks_exact(ENTRY_BYTES)) {
-        // A file system's boot sector has the same signature, but code or text in this place.
+        // A file system's boot sector has the same signature, but code or text here.
         if bytes[0] & 0x7f != 0 {
             return None;
         }
@@ -63,7 +62,7 @@ fn entries(sector: &[u8]) -> Option<[Entry; 4]> {
     Some(entries)
 }
 
-/// Reads the table, or a sentence on why it cannot be read.
+/// Reads the table, or returns the reason it cannot be read.
 pub(super) async fn read_table(device: &dyn Device) -> Result<Table, String> {
     if device.geometry().size < SECTOR_BYTES {
         return Ok(Table::None);
@@ -85,8 +84,8 @@ pub(super) async fn read_table(device: &dyn Device) -> Result<Table, String> {
     if partitions.is_empty() { Ok(Table::None) } else { Ok(Table::Partitions(partitions)) }
 }
 
-/// Follows the chain of extended boot records: each holds one partition, counted from itself, and the place of
-/// the next, counted from the start of the extended partition.
+/// Follows the chain of extended boot records: each holds one partition, relative to itself, and the position of the next
+/// record, relative to the start of the extended partition.
 async fn read_logical(device: &dyn Device, extended: Entry, partitions: &mut Vec<Partition>) {
     let mut at = extended.start;
     for number in 5..5 + LOGICAL_MAX {
