@@ -42,7 +42,7 @@ lint-python:
 	@scripts/install-deps --build --python
 	@scripts/python-env --tools
 	target/venv/bin/ruff check --quiet
-	cd python && ../target/venv/bin/mypy cheetah
+	target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah lab bench
 
 static: ## build one static binary for any Linux: target/static/cheetah
 	@scripts/install-deps --build

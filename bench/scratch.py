@@ -14,11 +14,15 @@ DISK_DIR = os.environ.get("BENCH_DISK_DIR", os.path.join(os.path.dirname(os.path
 class Scratch(scratch.Scratch):
     """A scratch space whose part on the disk is in `bench/out`, or where $BENCH_DISK_DIR says."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(DISK_DIR)
 
+    def child(self) -> "Scratch":
+        """A scratch space within this one, for what lives through one round only; use with `with`."""
+        return Scratch()
 
-def write_random(path, size_bytes):
+
+def write_random(path: str, size_bytes: int) -> str:
     """Fills a file with random bytes: no zero page, nothing to compress. Returns the path."""
     with open(path, "wb") as file:
         left = size_bytes

@@ -1,6 +1,7 @@
 """How much is measured, and for how long."""
 
 import dataclasses
+from typing import Any
 
 from cheetah.bench.units import GIB, MIB
 
@@ -17,7 +18,7 @@ class Settings:
     full: bool = False
 
     @classmethod
-    def of(cls, quick, rounds=None, full=False):
+    def of(cls, quick: bool, rounds: int | None = None, full: bool = False) -> Any:
         """The usual run, or the quick one."""
         if quick:
             return cls(True, rounds or 3, 0.3, 128 * MIB, False)

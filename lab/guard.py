@@ -16,7 +16,7 @@ import time
 # The directory of this file would make `import lab` find another one.
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from lab import network  # noqa: E402  # pylint: disable=wrong-import-position
+from lab import network  # noqa: E402
 
 # What the owner had started at its last moment may still make a namespace.
 SECOND_LOOK_S = 1.0

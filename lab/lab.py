@@ -11,7 +11,6 @@ from typing import NoReturn
 # The directory of this file would make `import lab` find this file.
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# pylint: disable=wrong-import-position
 from lab import check as accuracy
 from lab import network
 from lab.link import Link, bits_per_s, microseconds, parts_per_million, size_bytes

@@ -4,9 +4,10 @@ import dataclasses
 import hashlib
 import os
 import shutil
+from typing import Any
 
 from bench.images.filesystem import image_of
-from bench.scratch import drop_caches, write_random
+from bench.scratch import Scratch, drop_caches, write_random
 from cheetah.bench import tree
 from cheetah.bench.units import MIB, iec
 
@@ -21,7 +22,7 @@ class Image:
     size_bytes: int
     md5: str
 
-    def cache(self, warm):
+    def cache(self, warm: bool) -> None:
         """Has all of it in memory, or nothing of it (nor of any other file)."""
         if not warm:
             drop_caches()
@@ -34,11 +35,11 @@ class Image:
 class Images:
     """The images of a run, in a scratch space's directory on the disk."""
 
-    def __init__(self, scratch):
+    def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
-        self._made = {}
+        self._made: dict[tuple[str, int], Any] = {}
 
-    def get(self, kind, size_bytes):
+    def get(self, kind: str, size_bytes: int) -> Any:
         """The image of that kind and size."""
         key = (kind, size_bytes)
         if key not in self._made:
@@ -46,10 +47,10 @@ class Images:
             self._made[key] = Image(path, size_bytes, _md5(path))
         return self._made[key]
 
-    def _path(self, kind, size_bytes):
+    def _path(self, kind: str, size_bytes: int) -> str:
         return os.path.join(self._scratch.disk_dir, f"{kind}-{iec(size_bytes)}.raw")
 
-    def _zeroed(self, size_bytes):
+    def _zeroed(self, size_bytes: int) -> str:
         """Zeros that were written: the file has no hole in it."""
         path = self._path("zeroed", size_bytes)
         with open(path, "wb") as file:
@@ -57,10 +58,10 @@ class Images:
                 file.write(bytes(MIB))
         return path
 
-    def _random(self, size_bytes):
+    def _random(self, size_bytes: int) -> Any:
         return write_random(self._path("random", size_bytes), size_bytes)
 
-    def _mixed(self, size_bytes):
+    def _mixed(self, size_bytes: int) -> str:
         """ext4, three quarters full of this machine's own programs and libraries."""
         files = os.path.join(self._scratch.disk_dir, "tree")
         tree.make(files, max(20, size_bytes // (2 * MIB)), size_bytes * 3 // 4)
@@ -69,7 +70,7 @@ class Images:
         return path
 
 
-def _md5(path):
+def _md5(path: str) -> Any:
     digest = hashlib.md5()
     with open(path, "rb") as file:
         while piece := file.read(MIB):

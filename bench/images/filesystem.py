@@ -3,16 +3,17 @@
 import os
 from pathlib import Path
 
+from bench.scratch import Scratch
 from cheetah.bench.process import run
 from cheetah.bench.storage.targets import filesystem
 
 
-def ext4_on(scratch, path):
+def ext4_on(scratch: Scratch, path: str) -> str:
     """Makes ext4 in the file and mounts it; returns the directory. Unmounted when `scratch` is left."""
     return str(filesystem.on(scratch, Path(path), "ext4").directory)
 
 
-def image_of(scratch, tree, size_bytes, name="image.raw"):
+def image_of(scratch: Scratch, tree: str, size_bytes: int, name: str = "image.raw") -> str:
     """An image file on disk with one ext4 file system that holds the tree."""
     path = os.path.join(scratch.disk_dir, name)
     with open(path, "wb") as file:

@@ -2,10 +2,13 @@
 link, from a cold and from a warm cache."""
 
 import dataclasses
-import typing
+import functools
+from collections.abc import Callable
+from typing import Any
 
 from bench.images.acquired import KINDS, Images
 from bench.scratch import Scratch
+from bench.settings import Settings
 from bench.tools import transfer
 from cheetah.bench.figure import Figure
 from cheetah.bench.rounds import interleave
@@ -26,7 +29,7 @@ class Link:
 
     key: str
     name: str
-    rate: typing.Optional[str]
+    rate: str | None
     rtt: str
     size_bytes: int
 
@@ -40,7 +43,7 @@ LINKS = (
 SLOW_LINK = LINKS[2]
 
 
-def ours(method):
+def ours(method: str) -> str:
     """What a row of ours is called."""
     return f"cheetah acquire ({method})"
 
@@ -48,35 +51,40 @@ def ours(method):
 OURS = [ours(method) for method in METHODS]
 
 
-def image_for(images, link, kind, name, quick):
+def image_for(images: Images, link: Any, kind: str, name: str, quick: bool) -> Any:
     """The image that a row sends over a link."""
     size_bytes = min(link.size_bytes, SLOW.get(name, link.size_bytes))
     return images.get(kind, min(size_bytes, QUICK_BYTES) if quick else size_bytes)
 
 
-def contenders(scratch, between, images, link, kind, cache, quick):
+def contenders(scratch: Scratch, between: Any, images: Images, link: Any, kind: str, cache: str, quick: bool) -> Any:
     """Every row of one column: its name, and a function that makes one transfer."""
-    senders = {pipe.name: (transfer.by_pipe, pipe) for pipe in transfer.PIPES}
+    senders: dict[str, tuple[Callable[..., Any], Any]] = {pipe.name: (transfer.by_pipe, pipe) for pipe in transfer.PIPES}
     if link is SLOW_LINK and cache == "cold":
         senders = {"cat | nc": senders["cat | nc"]}
     senders |= {ours(method): (transfer.by_cheetah, method) for method in METHODS}
 
-    def turn(name):
+    def turn(name: str) -> Any:
         how, what = senders[name]
         image = image_for(images, link, kind, name, quick)
         image.cache(cache == "warm")
         return how(scratch, between, what, image)
 
-    return {name: lambda name=name: turn(name) for name in senders}
+    return {name: functools.partial(turn, name) for name in senders}
 
 
-def figures_of(link, kind, cache, results):
+def figures_of(link: Any, kind: str, cache: str, results: Any) -> Any:
     """What one column tells: the fastest row of ours beside the pipes, `auto` beside the other methods, and, where the
     link has a rate and there is something to send, the bytes on the wire beside what iperf3 carries."""
     rates = {name: [told["rate"] for told in rounds] for name, rounds in results.items()}
     prefix, label = f"acquire/{link.key}/{kind}/{cache}", f"{link.name}, {kind}, {cache}"
-    own = Figure(f"{prefix}/auto", f"{label}: auto beside the other methods", "MiB/s", ours("auto"),
-                 {name: rates[name] for name in OURS})
+    own = Figure(
+        f"{prefix}/auto",
+        f"{label}: auto beside the other methods",
+        "MiB/s",
+        ours("auto"),
+        {name: rates[name] for name in OURS},
+    )
     best = max(OURS, key=own.median)
     beside = {best: rates[best]} | {name: rates[name] for name in rates if name not in OURS and name != "iperf3"}
     figures = [Figure(prefix, f"{label}: image by the time it is flushed and hashed", "MiB/s", best, beside, bar=1.0)]
@@ -86,7 +94,7 @@ def figures_of(link, kind, cache, results):
     return [*figures, own]
 
 
-def measure_link(scratch, link, images, settings):
+def measure_link(scratch: Scratch, link: Any, images: Images, settings: Settings) -> list[Figure]:
     """The figures of one link."""
     figures = []
     rounds = min(settings.rounds, ROUNDS_MAX)
@@ -101,7 +109,7 @@ def measure_link(scratch, link, images, settings):
     return figures
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     with Scratch() as scratch:
         images = Images(scratch)

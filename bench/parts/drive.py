@@ -1,10 +1,12 @@
 """Bar 2, first half: a striped drive over three nodes through its NBD export, against nbdkit in front of nbdkit."""
 
 import os
+from typing import Any
 
 from bench.scratch import Scratch, write_random
+from bench.settings import Settings
 from bench.tools import cheetah, peers
-from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.rounds import interleave
 from cheetah.bench.units import KIB, MIB, iec
@@ -26,7 +28,7 @@ WRITES = (
 )
 
 
-def striped(scratch, size_bytes, image=None):
+def striped(scratch: Scratch, size_bytes: int, image: Any = None) -> Any:
     """A striped drive over three local nodes; returns its file's path and the nodes."""
     nodes = [cheetah.node(scratch, size_bytes // NODES + MIB) for _ in range(NODES)]
     drive = cheetah.create(scratch, nodes, size_bytes, image)
@@ -35,7 +37,7 @@ def striped(scratch, size_bytes, image=None):
     return drive, nodes
 
 
-def metrics(block_bytes, bar):
+def metrics(block_bytes: Any, bar: Any) -> Any:
     """What a job tells, and its bar."""
     key, unit = ("iops", "requests/s") if block_bytes < MIB else ("rate", "MiB/s")
     return (
@@ -45,7 +47,7 @@ def metrics(block_bytes, bar):
     )
 
 
-def run(workloads, ours, peer, settings):
+def run(workloads: Any, ours: Any, peer: Any, settings: Settings) -> list[Figure]:
     """Interleaves each workload on ours and the peer."""
     figures = []
     for key, what, rw, block_bytes, depth, bar in workloads:
@@ -56,7 +58,7 @@ def run(workloads, ours, peer, settings):
     return figures
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it: reads of a drive made from an image, through a read-only export, then writes to the same
     drive through a writable one."""
     with Scratch() as scratch:

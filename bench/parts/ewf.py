@@ -2,13 +2,15 @@
 
 import os
 import re
+from typing import Any
 
 from bench.images.acquired import Images
 from bench.scratch import Scratch, drop_caches
+from bench.settings import Settings
 from bench.tools import cheetah, peers
 from cheetah.bench import fio
 from cheetah.bench.failure import BenchError
-from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.process import measured
 from cheetah.bench.rounds import interleave
@@ -26,7 +28,7 @@ READS = (
 )
 
 
-def ewfacquire(image, stem):
+def ewfacquire(image: Any, stem: str) -> Any:
     """Writes STEM.E01 with ewfacquire, flushed; returns its path, MD5, seconds and processor seconds."""
     line = 'ewfacquire -u -c fast -f encase6 -m fixed -M physical -t "$1" "$2" && sync "$1.E01"'
     seconds, cpu_s, printed = measured(["bash", "-c", line, "ewfacquire", stem, image.path])
@@ -34,7 +36,7 @@ def ewfacquire(image, stem):
     return f"{stem}.E01", found and found.group(1), seconds, cpu_s
 
 
-def acquire(image, stem, hashes):
+def acquire(image: Any, stem: str, hashes: str) -> Any:
     """The same with `cheetah acquire`."""
     path = f"{stem}.E01"
     argv = cheetah.acquire_argv(image.path, path, hashes, ["--level", "fast"])
@@ -42,7 +44,7 @@ def acquire(image, stem, hashes):
     return path, cheetah.acquired(printed)["hashes"]["md5"], seconds, cpu_s
 
 
-def write(scratch, image, how, *arguments):
+def write(scratch: Scratch, image: Any, how: Any, *arguments: Any) -> dict[str, Any]:
     """Writes one E01, and says how fast, at what cost, and how large it became."""
     with scratch.child() as turn:
         image.cache(warm=True)
@@ -53,7 +55,7 @@ def write(scratch, image, how, *arguments):
         return {"rate": image.size_bytes / MIB / seconds, "cpu": cpu_s, "size": size_mib}
 
 
-def measure_writing(scratch, image, settings):
+def measure_writing(scratch: Scratch, image: Any, settings: Settings) -> list[Figure]:
     """The figures of writing."""
     asked = {
         OURS_MD5: lambda: write(scratch, image, acquire, "md5"),
@@ -62,8 +64,10 @@ def measure_writing(scratch, image, settings):
     }
     results = interleave("E01 writing", settings.rounds, asked, ("rate", "cpu"))
     figures = []
-    for key, what, name, bar in (("md5", "E01 writing, fast, MD5", OURS_MD5, 4.0),
-                                 ("all", "E01 writing, fast, all four hashes (ewfacquire: MD5)", OURS_ALL, 3.0)):
+    for key, what, name, bar in (
+        ("md5", "E01 writing, fast, MD5", OURS_MD5, 4.0),
+        ("all", "E01 writing, fast, all four hashes (ewfacquire: MD5)", OURS_ALL, 3.0),
+    ):
         tells = (
             Metric("rate", "", "MiB/s", "higher", bar),
             Metric("size", "size of the file", "MiB", "lower", 1.03),
@@ -73,7 +77,7 @@ def measure_writing(scratch, image, settings):
     return figures
 
 
-def cold(scratch, attach, job):
+def cold(scratch: Scratch, attach: Any, job: Any) -> dict[str, Any]:
     """Mounts afresh, forgets every cache, runs the job on the file, unmounts."""
     with scratch.child() as turn:
         path = attach(turn)
@@ -82,7 +86,7 @@ def cold(scratch, attach, job):
         return {"rate": result.bytes_per_s / MIB, "iops": result.requests_per_s}
 
 
-def measure_reading(scratch, image, settings):
+def measure_reading(scratch: Scratch, image: Any, settings: Settings) -> list[Figure]:
     """The figures of reading one E01, written by ewfacquire, through mounts."""
     path, _, _, _ = ewfacquire(image, os.path.join(scratch.disk_dir, "reading"))
     attach = {
@@ -103,7 +107,7 @@ def measure_reading(scratch, image, settings):
     return figures
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     size_bytes = 64 * MIB if settings.quick else GIB
     with Scratch() as scratch:

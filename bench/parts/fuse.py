@@ -1,12 +1,14 @@
 """Bar 2, second half: the same drive through its mount, against nbdfuse on nbdkit memory."""
 
 import os
+from typing import Any
 
 from bench.parts.drive import NODES, striped
 from bench.scratch import Scratch, drop_caches, write_random
+from bench.settings import Settings
 from bench.tools import cheetah, peers
 from cheetah.bench import fio
-from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.rounds import interleave
 from cheetah.bench.units import KIB, MIB, iec
@@ -23,7 +25,7 @@ WORKLOADS = (
 )
 
 
-def cold(scratch, attach, job):
+def cold(scratch: Scratch, attach: Any, job: Any) -> dict[str, Any]:
     """Mounts afresh, forgets every cache, runs the job on the file, unmounts."""
     with scratch.child() as turn:
         process, path = attach(turn)
@@ -38,7 +40,7 @@ def cold(scratch, attach, job):
         }
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     figures = []
     with Scratch() as scratch:
@@ -53,9 +55,7 @@ def measure(settings):
             small = block_bytes < MIB
             runtime_s = settings.runtime_s if small else None
             job = Job(rw, block_bytes, settings.size_bytes, threads=threads, runtime_s=runtime_s, loops=False)
-            asked = {
-                name: lambda how=how, job=job: cold(scratch, how, job) for name, how in attach.items()
-            }
+            asked = {name: lambda how=how, job=job: cold(scratch, how, job) for name, how in attach.items()}
             main = "iops" if small else "rate"
             results = interleave(what, settings.rounds, asked, main)
             tells = (

@@ -2,12 +2,14 @@
 
 import os
 import time
+from typing import Any
 
 from bench.images.acquired import Images
 from bench.scratch import Scratch
+from bench.settings import Settings
 from bench.tools import cheetah, iperf, peers
 from cheetah.bench.failure import BenchError
-from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.process import run, timed
 from cheetah.bench.rounds import interleave
 from cheetah.bench.units import MIB, iec
@@ -23,7 +25,7 @@ LINKS = (("100mbit", "100 Mbit/s", 256 * MIB), ("1gbit", "1 Gbit/s", 1024 * MIB)
 DD_BYTES = 32 * MIB
 
 
-def by_cheetah(scratch, lab, uri, image):
+def by_cheetah(scratch: Scratch, lab: Lab, uri: str, image: Any) -> dict[str, Any]:
     """Acquires the logical unit, hashed and flushed."""
     with scratch.child() as turn:
         target = os.path.join(turn.disk_dir, "acquired.raw")
@@ -35,7 +37,7 @@ def by_cheetah(scratch, lab, uri, image):
         return {"rate": image.size_bytes / MIB / seconds}
 
 
-def by_qemu_img(scratch, lab, uri, image):
+def by_qemu_img(scratch: Scratch, lab: Lab, uri: str, image: Any) -> dict[str, Any]:
     """Copies it with qemu-img and flushes; nobody hashes."""
     with scratch.child() as turn:
         target = os.path.join(turn.disk_dir, "converted.raw")
@@ -44,7 +46,7 @@ def by_qemu_img(scratch, lab, uri, image):
         return {"rate": image.size_bytes / MIB / seconds}
 
 
-def by_dd(scratch, lab, uri, image):
+def by_dd(scratch: Scratch, lab: Lab, uri: str, image: Any) -> dict[str, Any]:
     """Copies the beginning with dd, from an nbdfuse mount of a qemu-nbd that speaks iSCSI."""
     size_bytes = min(DD_BYTES, image.size_bytes)
     with scratch.child() as turn:
@@ -54,7 +56,7 @@ def by_dd(scratch, lab, uri, image):
         return {"rate": size_bytes / MIB / timed(argv)}
 
 
-def measure_link(rate, name, size_bytes, settings):
+def measure_link(rate: Any, name: str, size_bytes: int, settings: Settings) -> Any:
     """The figures of one link."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     with Scratch() as scratch, Lab(1, rate, RTT) as lab:
@@ -74,13 +76,15 @@ def measure_link(rate, name, size_bytes, settings):
         results = interleave(what, rounds, asked)
         link = {one: results[one] for one in (OURS, carried)}
         tools = {one: rounds for one, rounds in results.items() if one != carried}
-        figures = from_rounds(f"iscsi/{rate}", f"{what}, beside the link", OURS,
-                              (Metric("rate", "", "MiB/s", "higher", 0.95),), link)
-        return figures + from_rounds(f"iscsi/{rate}-tools", f"{what}, beside other tools", OURS,
-                                     (Metric("rate", "", "MiB/s"),), tools)
+        figures = from_rounds(
+            f"iscsi/{rate}", f"{what}, beside the link", OURS, (Metric("rate", "", "MiB/s", "higher", 0.95),), link
+        )
+        return figures + from_rounds(
+            f"iscsi/{rate}-tools", f"{what}, beside other tools", OURS, (Metric("rate", "", "MiB/s"),), tools
+        )
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     links = [(rate, name, 16 * MIB if settings.quick else size_bytes) for rate, name, size_bytes in LINKS]
     sizes = ", ".join(f"{iec(size_bytes)} over {name}" for _, name, size_bytes in links)

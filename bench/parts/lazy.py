@@ -2,9 +2,11 @@
 
 import random
 import re
+from typing import Any
 
 from bench.images.acquired import Images
 from bench.scratch import Scratch, drop_caches
+from bench.settings import Settings
 from bench.tools import cheetah, peers
 from bench.tools.endpoint import Endpoint
 from cheetah.bench.failure import BenchError
@@ -22,14 +24,15 @@ OURS = "drive being filled, mounted"
 DIRECT = "direct read (nbdfuse on the agent)"
 
 
-def places(image, count):
+def places(image: Any, count: int) -> Any:
     """Where some files of an ext4 image begin, as offsets in it: regular files, none at the image's start, which is
     filled first."""
-    def listed(directory, mode):
+
+    def listed(directory: str, mode: str) -> Any:
         lines = run(["debugfs", "-R", f"ls -p {directory}", image.path])
         return re.findall(rf"^/(\d+)/{mode}\d+/\d+/\d+/([^/.]+)", lines, re.MULTILINE)
 
-    offsets = []
+    offsets: list[int] = []
     # File systems spread directories, and keep a directory's files together.
     for _, name in reversed(listed("/", "04")):
         if len(offsets) >= 4 * count:
@@ -43,7 +46,7 @@ def places(image, count):
     return random.Random(1).sample(offsets, min(count, len(offsets)))
 
 
-def first_bytes(path, offsets):
+def first_bytes(path: str, offsets: Any) -> dict[str, Any]:
     """Seconds for the first byte at each offset, none of them read before; the slowest and the middle one."""
     drop_caches()
     argv = ["dd", "bs=1", "count=1", "iflag=skip_bytes", "status=none", "of=/dev/null", f"if={path}"]
@@ -51,7 +54,7 @@ def first_bytes(path, offsets):
     return {"first": seconds[len(seconds) // 2], "slowest": seconds[-1]}
 
 
-def lazily(scratch, lab, agent, size_bytes, offsets):
+def lazily(scratch: Scratch, lab: Lab, agent: str, size_bytes: int, offsets: Any) -> dict[str, Any]:
     """Makes a drive over a node beside the examiner, mounts it, and reads at once. Adds how long making it took."""
     with scratch.child() as turn:
         enter = lab.examiner.command
@@ -62,14 +65,14 @@ def lazily(scratch, lab, agent, size_bytes, offsets):
         return {"made": made, **first_bytes(path, offsets)}
 
 
-def directly(scratch, lab, agent, offsets):
+def directly(scratch: Scratch, lab: Lab, agent: str, offsets: Any) -> Any:
     """Reads the same places straight from the agent."""
     with scratch.child() as turn:
         _, path = peers.nbdfuse(turn, Endpoint("cheetah serve", agent, []), lab.examiner.command)
         return first_bytes(path, offsets)
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     size_bytes = 256 * MIB if settings.quick else 512 * MIB
     with Scratch() as scratch, Lab(1, RATE, RTT) as lab:
@@ -88,7 +91,7 @@ def measure(settings):
         return figures_of(interleave("first byte of a file", settings.rounds, asked, ("first", "slowest", "made")))
 
 
-def figures_of(results):
+def figures_of(results: Any) -> list[Figure]:
     """In round trips, beside a direct read and five more; and how long it took until the drive was there."""
     figures = []
     for key, what in (("first", "first byte of a file, in the middle"), ("slowest", "first byte, the slowest file")):

@@ -1,11 +1,13 @@
 """Bar 3: a drive over N nodes, each behind a link of 1 Gbit/s, against N times what iperf3 carries over it."""
 
 import os
+from typing import Any
 
 from bench.scratch import Scratch, drop_caches, write_random
+from bench.settings import Settings
 from bench.tools import cheetah, iperf
 from cheetah.bench import fio
-from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.rounds import interleave
 from cheetah.bench.units import GIB, MIB, iec
@@ -17,21 +19,21 @@ METRICS = (Metric("rate", "", "MiB/s", "higher", 0.97),)
 DEPTH = 16
 
 
-def drive_over(scratch, lab, size_bytes, image=None):
+def drive_over(scratch: Scratch, lab: Lab, size_bytes: int, image: Any = None) -> Any:
     """A striped drive over one node on each machine of the lab; returns its file's path."""
     share_bytes = size_bytes // len(lab.nodes) + MIB
     nodes = [cheetah.node(scratch, share_bytes, node.address, node.command) for node in lab.nodes]
     return cheetah.create(scratch, nodes, size_bytes, image, enter=lab.examiner.command)
 
 
-def through_export(scratch, lab, drive, rw, size_bytes):
+def through_export(scratch: Scratch, lab: Lab, drive: str, rw: Any, size_bytes: int) -> Any:
     """One pass over the drive with a fresh export on the examiner's machine: MiB/s."""
     with scratch.child() as turn:
         server = cheetah.export(turn, drive, writable=rw == "write", tcp=False, enter=lab.examiner.command)
         return server.measure(Job(rw, MIB, size_bytes, DEPTH))
 
 
-def through_mount(scratch, lab, drive, size_bytes):
+def through_mount(scratch: Scratch, lab: Lab, drive: str, size_bytes: int) -> dict[str, Any]:
     """One pass over the drive with a fresh mount and cold caches: MiB/s."""
     with scratch.child() as turn:
         _, path = cheetah.mount(turn, drive, enter=lab.examiner.command)
@@ -39,7 +41,7 @@ def through_mount(scratch, lab, drive, size_bytes):
         return {"rate": fio.on_file(Job("read", MIB, size_bytes), path).bytes_per_s / MIB}
 
 
-def measure_count(settings, count):
+def measure_count(settings: Settings, count: int) -> list[Figure]:
     """The figures for that many nodes."""
     # Some four seconds a pass, and more than any read-ahead could hold.
     size_bytes = count * (32 * MIB if settings.quick else GIB // 2)
@@ -59,8 +61,10 @@ def measure_count(settings, count):
             carried: lambda: iperf.sum_of_links(lab, True, seconds),
         }
         results = interleave(f"{count} {plural}: sequential read", settings.rounds, reads)
-        for key, what, ours in (("read", "read through the export", "cheetah export"),
-                                ("mount-read", "read through the mount", "cheetah mount")):
+        for key, what, ours in (
+            ("read", "read through the export", "cheetah export"),
+            ("mount-read", "read through the mount", "cheetah mount"),
+        ):
             pair = {name: results[name] for name in (ours, carried)}
             figures += from_rounds(f"links/{key}-{count}", f"{count} {plural}: sequential {what}", ours, METRICS, pair)
         writer = "cheetah export --writable"
@@ -74,6 +78,6 @@ def measure_count(settings, count):
     return figures
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     return [figure for count in COUNTS for figure in measure_count(settings, count)]

@@ -1,9 +1,11 @@
 """Bar 6: the client's peak memory, whatever the drive's size, and the node's."""
 
 import os
+from typing import Any
 
 from bench.parts.drive import NODES, striped
 from bench.scratch import Scratch, drop_caches, write_random
+from bench.settings import Settings
 from bench.tools import cheetah
 from cheetah.bench import fio
 from cheetah.bench.figure import Figure
@@ -14,14 +16,14 @@ PREFETCH_BUDGET_BYTES = 64 * MIB
 ALLOWANCE_BYTES = 64 * MIB
 
 
-def _figure(key, what, used, allowed):
+def _figure(key: str, what: str, used: Any, allowed: Any) -> Figure:
     """Peaks beside what is allowed, both in bytes, one of each a process."""
     samples = {"cheetah": [value / MIB for value in used], "allowed": [value / MIB for value in allowed]}
     print(f"  {what:<64} {max(samples['cheetah']):>7.0f} MiB of {samples['allowed'][0]:.0f} allowed", flush=True)
     return Figure(f"memory/{key}", f"{what}: peak resident", "MiB", "cheetah", samples, "lower", 1.0)
 
 
-def clients(drive, size_bytes, runtime_s):
+def clients(drive: str, size_bytes: int, runtime_s: Any) -> Any:
     """The peaks of a mount and an export after sequential and random reading with much under way."""
     random = {"runtime_s": runtime_s, "loops": False}
     with Scratch() as turn:
@@ -40,7 +42,7 @@ def clients(drive, size_bytes, runtime_s):
         return mount_peak_bytes, export.processes[0].memory_peak_bytes()
 
 
-def writer(drive, size_bytes):
+def writer(drive: str, size_bytes: int) -> Any:
     """The peak of a writable export after one pass of writing."""
     with Scratch() as turn:
         export = cheetah.export(turn, drive, writable=True)
@@ -48,7 +50,7 @@ def writer(drive, size_bytes):
         return export.processes[0].memory_peak_bytes()
 
 
-def measure_size(size_bytes, settings):
+def measure_size(size_bytes: int, settings: Settings) -> Any:
     """The figures for a drive of that size."""
     allowed = PREFETCH_BUDGET_BYTES + ALLOWANCE_BYTES
     size = iec(size_bytes)
@@ -63,12 +65,16 @@ def measure_size(size_bytes, settings):
             _figure(f"mount-{size}", f"cheetah mount, drive of {size}, read", [mount], [allowed]),
             _figure(f"export-{size}", f"cheetah export, drive of {size}, read", [export], [allowed]),
             _figure(f"export-writable-{size}", f"cheetah export --writable, drive of {size}", [written], [allowed]),
-            _figure(f"node-{size}", f"cheetah node, the largest of {NODES} that hold {size}", [max(peaks)],
-                    [nodes[0].lent_bytes + ALLOWANCE_BYTES]),
+            _figure(
+                f"node-{size}",
+                f"cheetah node, the largest of {NODES} that hold {size}",
+                [max(peaks)],
+                [nodes[0].lent_bytes + ALLOWANCE_BYTES],
+            ),
         ]
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     sizes = (64 * MIB, 256 * MIB) if settings.quick else (GIB, 4 * GIB)
     print("memory: peaks after sequential and random reading, and writing", flush=True)

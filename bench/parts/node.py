@@ -1,10 +1,13 @@
 """Bar 1: one node against nbdkit memory and qemu-nbd, over loopback TCP."""
 
+import functools
 import os
+from typing import Any
 
 from bench.scratch import Scratch, write_random
+from bench.settings import Settings
 from bench.tools import cheetah, peers
-from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.rounds import interleave
 from cheetah.bench.units import KIB, MIB, iec
@@ -31,7 +34,7 @@ COPIES = (
 )
 
 
-def metrics(block_bytes, rate_bar, cpu_bar):
+def metrics(block_bytes: Any, rate_bar: Any, cpu_bar: Any) -> Any:
     """What a job on a server tells, and its bars."""
     key, unit = ("iops", "requests/s") if block_bytes < MIB else ("rate", "MiB/s")
     return (
@@ -41,7 +44,7 @@ def metrics(block_bytes, rate_bar, cpu_bar):
     )
 
 
-def contenders(scratch, size_bytes):
+def contenders(scratch: Scratch, size_bytes: int) -> Any:
     """The servers, all of them up, each holding the same random bytes."""
     pattern = write_random(os.path.join(scratch.ram_dir, "pattern"), size_bytes)
     servers = [
@@ -54,7 +57,7 @@ def contenders(scratch, size_bytes):
     return servers, pattern
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     figures = []
     with Scratch() as scratch:
@@ -62,15 +65,13 @@ def measure(settings):
         print(f"node: {iec(settings.size_bytes)} of random bytes on each server, loopback TCP", flush=True)
         for key, what, rw, block_bytes, depth, rate_bar, cpu_bar in WORKLOADS:
             job = Job(rw, block_bytes, settings.size_bytes, depth, runtime_s=settings.runtime_s)
-            asked = {server.name: lambda server=server, job=job: server.measure(job) for server in servers}
+            asked = {server.name: functools.partial(server.measure, job) for server in servers}
             results = interleave(what, settings.rounds, asked, "iops" if block_bytes < MIB else "rate")
             figures += from_rounds(f"node/{key}", what, OURS, metrics(block_bytes, rate_bar, cpu_bar), results)
         for key, what, source, target, connections in COPIES[:2] if settings.quick else COPIES:
             source = pattern if source == "pattern" else source
             asked = {
-                server.name: lambda server=server, ends=(source, target), count=connections: server.copy(
-                    *ends, settings.size_bytes, count
-                )
+                server.name: functools.partial(server.copy, source, target, settings.size_bytes, connections)
                 for server in servers
             }
             results = interleave(what, settings.rounds, asked)

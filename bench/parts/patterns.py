@@ -2,11 +2,13 @@
 
 import os
 import sys
+from typing import Any
 
 from bench.parts.links import RATE, drive_over
 from bench.scratch import Scratch, drop_caches, write_random
+from bench.settings import Settings
 from bench.tools import cheetah, pattern
-from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.process import run
 from cheetah.bench.rounds import interleave
@@ -38,7 +40,7 @@ STRIDED_NOTE = (
 )
 
 
-def round_trip_us(scratch, lab):
+def round_trip_us(scratch: Scratch, lab: Lab) -> Any:
     """The median round trip of one byte by TCP between the examiner and the first node."""
     node = lab.nodes[0]
     server = scratch.start("echo", node.command([sys.executable, echo.__file__, "serve", node.address, "7"]))
@@ -46,7 +48,7 @@ def round_trip_us(scratch, lab):
     return float(run(lab.examiner.command([sys.executable, echo.__file__, "ask", node.address, "7"])))
 
 
-def cold(scratch, lab, drive, name, record_bytes, size_bytes):
+def cold(scratch: Scratch, lab: Lab, drive: str, name: str, record_bytes: int, size_bytes: int) -> dict[str, Any]:
     """Mounts afresh and reads the pattern: MiB/s."""
     with scratch.child() as turn:
         _, path = cheetah.mount(turn, drive, enter=lab.examiner.command)
@@ -54,7 +56,7 @@ def cold(scratch, lab, drive, name, record_bytes, size_bytes):
         return {"rate": pattern.read(path, name, record_bytes, size_bytes)}
 
 
-def useful_share(scratch, lab, drive, settings, size_bytes):
+def useful_share(scratch: Scratch, lab: Lab, drive: str, settings: Settings, size_bytes: int) -> dict[str, Any]:
     """The most useful bytes a second that any fetch size could bring; see STRIDED_NOTE."""
     best = 0.0
     for fetch_bytes in FETCHES_BYTES:
@@ -65,7 +67,7 @@ def useful_share(scratch, lab, drive, settings, size_bytes):
     return {"rate": best}
 
 
-def measure_count(settings, count):
+def measure_count(settings: Settings, count: int) -> list[Figure]:
     """The figures for that many nodes."""
     size_bytes, read_bytes = (128 * MIB, 32 * MIB) if settings.quick else (2048 * MIB, 512 * MIB)
     figures = []
@@ -93,12 +95,12 @@ def measure_count(settings, count):
     return figures
 
 
-def _judge(key, count, what, asked, settings, note):
+def _judge(key: str, count: int, what: str, asked: Any, settings: Settings, note: Any) -> Any:
     results = interleave(what, settings.rounds, asked)
     metrics = (Metric("rate", "", "MiB/s", "higher", BAR, note),)
     return from_rounds(f"patterns/{key}-{count}", what, OURS, metrics, results)
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     return [figure for count in COUNTS for figure in measure_count(settings, count)]

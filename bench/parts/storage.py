@@ -5,10 +5,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from bench.report.storage_tables import BASELINE, NETWORKS, RATE, kept
 from bench.scratch import Scratch
+from bench.settings import Settings as BenchSettings
 from bench.tools import cheetah
 from bench.tools.storage_checks import checks
 from cheetah.bench import results
@@ -19,6 +22,7 @@ from cheetah.bench.storage.run import image
 from cheetah.bench.storage.settings import Extent, Settings
 from cheetah.bench.storage.steps import need_bytes, steps
 from cheetah.bench.units import MIB
+from cheetah.bench.verbs import Enter
 from lab.network import Lab
 
 BOTH, TOOLS = "tools and harness", "tools"
@@ -42,18 +46,18 @@ LIMIT_S = 3600
 SHARE_MARGIN_BYTES = 8 * MIB
 
 
-def chosen_steps(quick):
+def chosen_steps(quick: bool) -> str:
     """What is measured, as `--steps` has it."""
     return ",".join([*STEPS, *(cell.format("16MiB" if quick else "64MiB") for cell in CELLS)])
 
 
-def settings_of(settings, out):
+def settings_of(settings: BenchSettings, out: str) -> Settings:
     """The same, as the harness has it; a quick run's image is small."""
     extent = Extent.QUICK if settings.quick else Extent.NORMAL
     return Settings((), "", Path(out), steps=tuple(chosen_steps(settings.quick).split(",")), extent=extent)
 
 
-def measured(scratch, settings, source, drives, network, enter=list):
+def measured(scratch: Scratch, settings: BenchSettings, source: Path, drives: Any, network: str, enter: Enter = list) -> Any:
     """Runs `cheetah bench storage` on the disk and the drives, which are (name, target); the part of its results."""
     out = scratch.make_dir("out")
     argv = [sys.executable, "-m", "cheetah.bench", "storage", f"{BASELINE}={scratch.disk_dir}"]
@@ -73,7 +77,7 @@ def measured(scratch, settings, source, drives, network, enter=list):
         raise BenchError(problem or f"{harness.name} left no results: {harness.last_words()}")
     if problem:
         print(f"  {problem}", flush=True)
-    part = results.read(Path(out)).part("storage")
+    part = results.read(Path(out)).part("storage") or {}
     part["elapsed_s"] = time.monotonic() - start
     print(f"  {len(part['samples'])} samples in {part['elapsed_s']:.0f} s", flush=True)
     path = kept(network)
@@ -83,29 +87,31 @@ def measured(scratch, settings, source, drives, network, enter=list):
     return part
 
 
-def over_loopback(scratch, settings, source):
+def over_loopback(scratch: Scratch, settings: BenchSettings, source: Path) -> Any:
     """Nodes on this machine, started by the harness itself."""
     drives = [(name, f"ram:{layout}@local:{count}") for name, layout, count in DRIVES]
     return measured(scratch, settings, source, drives, "loopback")
 
 
-def over_links(scratch, settings, source):
+def over_links(scratch: Scratch, settings: BenchSettings, source: Path) -> Any:
     """Nodes that run already, each behind a link of its own; the harness is on the examiner's machine."""
     # A drive is larger than what is to be on it by what its file system takes.
     need = need_bytes(settings_of(settings, scratch.dir), source.stat().st_size) * 11 // 10 + 64 * MIB
     with Lab(NODES, RATE) as lab, scratch.child() as turn:
-        lent = [sum(need // count + SHARE_MARGIN_BYTES for _, _, count in DRIVES if number < count)
-                for number in range(NODES)]
-        nodes = [cheetah.node(turn, share, node.address, node.command)
-                 for share, node in zip(lent, lab.nodes)]
+        lent = [
+            sum(need // count + SHARE_MARGIN_BYTES for _, _, count in DRIVES if number < count)
+            for number in range(NODES)
+        ]
+        nodes = [cheetah.node(turn, share, node.address, node.command) for share, node in zip(lent, lab.nodes, strict=True)]
         for node in nodes:
             wait_for_memory(lab, node)
-        drives = [(name, f"ram:{layout}@{','.join(node.nbd for node in nodes[:count])}")
-                  for name, layout, count in DRIVES]
+        drives = [
+            (name, f"ram:{layout}@{','.join(node.nbd for node in nodes[:count])}") for name, layout, count in DRIVES
+        ]
         return measured(turn, settings, source, drives, RATE, lab.examiner.command)
 
 
-def wait_for_memory(lab, node):
+def wait_for_memory(lab: Lab, node: Any) -> None:
     """Waits until none is being faulted in any more. Its address means nothing outside of the lab."""
     before, ready_bytes = None, -1
     while ready_bytes != before:
@@ -115,7 +121,7 @@ def wait_for_memory(lab, node):
         ready_bytes = json.loads(answer)["memory"]["ready_bytes"]
 
 
-def figures_of(part, network):
+def figures_of(part: Any, network: str) -> Iterator[Any]:
     """The figures of a run, none of which is ours among peers: candidates beside a baseline."""
     for value in part["figures"]:
         figure = Figure.from_json(value)
@@ -124,15 +130,20 @@ def figures_of(part, network):
         yield figure
 
 
-def cost(parts):
+def cost(parts: Any) -> list[Figure]:
     """What the harness itself took while tools ran, on top of what they took; sums of a repetition."""
     figures = []
     for key, what, ours, theirs, unit in (
         ("cpu", "tools' time, and the processor time of the harness meanwhile", "harness_cpu_s", ("seconds",), "s"),
-        ("bytes", "bytes that tools read and wrote, and the harness meanwhile", "harness_bytes",
-         ("read_bytes", "written_bytes"), "bytes"),
+        (
+            "bytes",
+            "bytes that tools read and wrote, and the harness meanwhile",
+            "harness_bytes",
+            ("read_bytes", "written_bytes"),
+            "bytes",
+        ),
     ):
-        samples = {BOTH: [], TOOLS: []}
+        samples: dict[str, list[float]] = {BOTH: [], TOOLS: []}
         for part in parts:
             done = [sample for sample in part["samples"] if sample["outcome"] == "done"]
             for repetition in sorted({sample["repetition"] for sample in done}):
@@ -142,14 +153,14 @@ def cost(parts):
                 samples[BOTH].append(tools + sum(sample[ours] for sample in of_it))
         figures.append(Figure(f"storage/cost/{key}", what, unit, BOTH, samples, "lower", 1.01))
     tools_s = [sum(sample["seconds"] or 0 for sample in part["samples"]) for part in parts]
-    between_s = [part["elapsed_s"] - of_tools_s for part, of_tools_s in zip(parts, tools_s)]
+    between_s = [part["elapsed_s"] - of_tools_s for part, of_tools_s in zip(parts, tools_s, strict=True)]
     what = "time of a run in which no tool ran: drives made and destroyed, caches dropped and looked at"
-    samples = {"harness": between_s, TOOLS: tools_s}
-    figures.append(Figure("storage/cost/between", what, "s", "harness", samples, "lower"))
+    between = {"harness": between_s, TOOLS: tools_s}
+    figures.append(Figure("storage/cost/between", what, "s", "harness", between, "lower"))
     return figures
 
 
-def measure(settings):
+def measure(settings: BenchSettings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     with Scratch() as scratch:
         # In memory, so that reading it costs no target anything.

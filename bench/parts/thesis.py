@@ -1,14 +1,17 @@
 """Bar 5: table 5.1 of the thesis and its applications, a drive beside the machine's own disk with cold caches."""
 
+import functools
 import os
 import shutil
+from typing import Any
 
 from bench.images.filesystem import ext4_on, image_of
 from bench.parts.drive import NODES
 from bench.scratch import Scratch, drop_caches
+from bench.settings import Settings
 from bench.tools import cheetah, pattern
 from cheetah.bench import fio, tree
-from cheetah.bench.figure import Metric, from_rounds
+from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.process import run, timed
 from cheetah.bench.rounds import interleave
@@ -34,7 +37,7 @@ TABLE = (
 )
 
 
-def table(directory, size_bytes, runtime_s):
+def table(directory: str, size_bytes: int, runtime_s: Any) -> Any:
     """All of table 5.1 on one file in the directory, MiB/s; whatever is read is read with cold caches."""
     path = os.path.join(directory, "table.dat")
     with open(path, "wb") as file:
@@ -43,11 +46,11 @@ def table(directory, size_bytes, runtime_s):
     limited = {"runtime_s": runtime_s, "loops": False}
     rates = {}
 
-    def job(key, job):
+    def job(key: str, job: Any) -> None:
         drop_caches()
         rates[key] = fio.on_file(job, path).bytes_per_s / MIB
 
-    def read(key, name):
+    def read(key: str, name: str) -> None:
         drop_caches()
         rates[key] = pattern.read(path, name, RECORD_BYTES, size_bytes)
 
@@ -63,7 +66,7 @@ def table(directory, size_bytes, runtime_s):
     return rates
 
 
-def tar(directory):
+def tar(directory: str) -> dict[str, Any]:
     """Seconds for tar to archive the tree in the directory into a file beside it, until it is written."""
     archive = os.path.join(directory, "archive.tar")
     drop_caches()
@@ -73,7 +76,7 @@ def tar(directory):
     return {"seconds": seconds}
 
 
-def on_image(scratch, image, argv_of):
+def on_image(scratch: Scratch, image: Any, argv_of: Any) -> dict[str, Any]:
     """Seconds for a tool on the image, its output going to a fresh directory on disk."""
     out = os.path.join(scratch.disk_dir, scratch.unique("tool"))
     os.mkdir(out)
@@ -83,7 +86,7 @@ def on_image(scratch, image, argv_of):
     return {"seconds": seconds}
 
 
-def measure_table(sides, size_bytes, settings):
+def measure_table(sides: Any, size_bytes: int, settings: Settings) -> list[Figure]:
     """The figures of table 5.1."""
     asked = {
         name: lambda directory=directory: table(directory, size_bytes, settings.runtime_s)
@@ -94,21 +97,29 @@ def measure_table(sides, size_bytes, settings):
     return from_rounds("thesis/table", "4 KiB records", OURS, metrics, results)
 
 
-def measure_applications(scratch, sides, images, settings):
+def measure_applications(scratch: Scratch, sides: Any, images: dict[str, str], settings: Settings) -> list[Figure]:
     """The figures of tar, sorter, scalpel and md5sum."""
     rounds = min(settings.rounds, APPLICATION_ROUNDS_MAX)
     tools = (
         ("sorter", lambda image, out: ["sorter", "-m", "/", "-d", out, "-f", "ext4", image]),
-        ("scalpel", lambda image, out: ["scalpel", "-c", str(SCALPEL_CONFIG), "-o", os.path.join(out, "carved"), image]),
+        (
+            "scalpel",
+            lambda image, out: ["scalpel", "-c", str(SCALPEL_CONFIG), "-o", os.path.join(out, "carved"), image],
+        ),
         ("md5sum", lambda image, out: ["md5sum", image]),
     )
     seconds = (Metric("seconds", "", "s", "lower"),)
-    asked = {name: lambda directory=directory: tar(directory) for name, directory in sides.items()}
-    figures = from_rounds("thesis/tar", "tar, a tree into an archive beside it", OURS, seconds,
-                          interleave("tar", rounds, asked, "seconds"))
+    asked = {name: functools.partial(tar, directory) for name, directory in sides.items()}
+    figures = from_rounds(
+        "thesis/tar",
+        "tar, a tree into an archive beside it",
+        OURS,
+        seconds,
+        interleave("tar", rounds, asked, "seconds"),
+    )
     for key, argv_of in tools:
         asked = {
-            name: lambda image=image, argv_of=argv_of: on_image(scratch, image, argv_of)
+            name: functools.partial(on_image, scratch, image, argv_of)
             for name, image in images.items()
         }
         results = interleave(key, rounds, asked, "seconds")
@@ -116,7 +127,7 @@ def measure_applications(scratch, sides, images, settings):
     return figures
 
 
-def measure(settings):
+def measure(settings: Settings) -> list[Figure]:
     """Runs all of it and returns the figures."""
     file_bytes, disk_bytes, files, image_bytes = 512 * MIB, 5 * GIB // 2, 500, GIB
     if settings.quick:

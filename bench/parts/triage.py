@@ -285,7 +285,7 @@ def measure(settings: Settings) -> list[Figure]:
     for cell in cells(settings):
         try:
             figures += measure_cell(cell, settings)
-        except Exception as error:  # pylint: disable=broad-exception-caught
+        except Exception as error:
             print(f"  {cell.name}: {error}", flush=True)
             if not isinstance(error, BenchError):
                 traceback.print_exc()

@@ -110,7 +110,7 @@ def render(charts: Sequence[Chart]) -> str:
         scale = _Scale(chart, number * WIDTH)
         drawn += _axes(chart, scale, number * WIDTH)
         for curve in chart.curves:
-            places = [(scale.x(value), scale.y(share)) for value, share in zip(curve.values, curve.shares)]
+            places = [(scale.x(value), scale.y(share)) for value, share in zip(curve.values, curve.shares, strict=True)]
             drawn.append(polyline(places, f'stroke="{colours[curve.name]}" stroke-width="1.5"'))
     for number, name in enumerate(names):
         x, y = 20 + (number % 3) * max(150, width // 3), HEIGHT + 14 + (number // 3) * 18

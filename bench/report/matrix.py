@@ -1,7 +1,10 @@
 """Tables as people know them: a row a method, a column an image and a link; of `acquire` and of `triage`."""
 
 import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+from cheetah.bench.figure import Figure
 from cheetah.bench.units import short
 
 CELL = re.compile(r"triage/(?P<image>[^/]+)/(?P<link>[^/]+/[^/]+)/(?P<what>[^/]+)")
@@ -14,9 +17,10 @@ TRIAGE_TABLES = (
 COLUMN = re.compile(r"acquire/(?P<link>[^/]+)/(?P<kind>[^/]+)/(?P<cache>[^/]+)(/auto)?")
 
 
-def transfer_table(figures):
+def transfer_table(figures: list[Figure]) -> list[str]:
     """One table for each state of the cache: medians in MiB/s, the fastest of each column in bold."""
-    columns, names = {}, []
+    columns: dict[tuple[str, ...], dict[str, float]] = {}
+    names: list[str] = []
     for figure in figures:
         found = COLUMN.fullmatch(figure.id)
         if not found:
@@ -33,11 +37,12 @@ def transfer_table(figures):
     return lines
 
 
-def triage_tables(figures):
+def triage_tables(figures: list[Figure]) -> list[str]:
     """The listing and the extraction by everybody: a table each for each image, a column a link, the quickest in bold."""
     lines = []
     for what, ids in TRIAGE_TABLES:
-        columns, names = {}, {}
+        columns: dict[str, dict[str, dict[str, float]]] = {}
+        names: dict[str, None] = {}
         for figure in figures:
             found = CELL.fullmatch(figure.id)
             if found and found["what"] in ids:
@@ -50,11 +55,11 @@ def triage_tables(figures):
     return lines
 
 
-def _order(name):
+def _order(name: str) -> tuple[bool, str]:
     return name.startswith("cheetah"), name
 
 
-def _table(columns, names, best=max):
+def _table(columns: Mapping[Any, dict[str, float]], names: Iterable[str], best: Callable[[Iterable[float]], float] = max) -> list[str]:
     heads = [key if isinstance(key, str) else ", ".join(key) for key in columns]
     lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for name in names:
@@ -63,7 +68,7 @@ def _table(columns, names, best=max):
     return lines
 
 
-def _cell(column, name, best):
+def _cell(column: dict[str, float], name: str, best: Callable[[Iterable[float]], float]) -> Any:
     if name not in column:
         return ""
     text = short(column[name])

@@ -113,7 +113,7 @@ def report(figures: Sequence[Figure]) -> list[str]:
         if not by_metric["seconds"]:
             continue
         if what == "sizes":
-            ours = next(iter(by_metric["seconds"].values())).ours
+            ours = next(iter(by_metric["seconds"].values())).ours or ""
             panels = [_size_panel(by_metric[metric], metric, ours) for metric in METRICS]
         else:
             panels = [_worker_panel(by_metric[metric], metric) for metric in METRICS]

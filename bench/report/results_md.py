@@ -4,10 +4,12 @@ import configparser
 import dataclasses
 import os
 import typing
+from typing import Any
 
 from bench import probe_tables
 from bench.report import prefetching, storage_tables, store
 from bench.report.matrix import transfer_table, triage_tables
+from cheetah.bench.figure import Figure
 from cheetah.bench.sheet import spread
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -23,82 +25,134 @@ class Part:
     title: str
     about: str
     # What its figures say in another form: lines, from the figures.
-    more: typing.Callable = lambda _: []
+    more: typing.Callable[[list[Figure]], list[str]] = lambda _: []
     module: str = ""
 
 
 PARTS = (
-    Part("node", "One node",
-         "One `cheetah node` beside `nbdkit memory` (default threads) and `qemu-nbd` on tmpfs: loopback TCP, one "
-         "connection (nbdcopy also with four), every server holding the same random bytes."),
-    Part("drive", "A striped drive over three nodes, exported over NBD",
-         "Beside `nbdkit nbd` in front of one `nbdkit memory`; loopback TCP all the way. CPU is that of the process "
-         "in front alone."),
-    Part("fuse", "A striped drive over three nodes, mounted",
-         "Beside `nbdfuse` on one `nbdkit memory`. A fresh mount and an empty page cache before every reading; random "
-         "reads touch no block twice."),
-    Part("links", "Nodes behind 1 Gbit/s links",
-         "One pass over a drive striped over N nodes, each behind a link of its own, beside the sum of what iperf3 "
-         "carries over these links, each measured alone."),
-    Part("patterns", "Patterns of access over 1 Gbit/s links with 0.3 ms of round trip",
-         "Read through the mount, cold, by one thread; beside the same bytes read forward with records of the same "
-         "size. Strided: see below the table."),
-    Part("thesis", "The thesis's table 5.1, and its applications",
-         "A striped drive over three nodes on this machine, writable, with ext4 on a loop device over its mounted "
-         "file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; what the "
-         "thesis measured against its disk of 2005 stands in brackets."),
+    Part(
+        "node",
+        "One node",
+        "One `cheetah node` beside `nbdkit memory` (default threads) and `qemu-nbd` on tmpfs: loopback TCP, one "
+        "connection (nbdcopy also with four), every server holding the same random bytes.",
+    ),
+    Part(
+        "drive",
+        "A striped drive over three nodes, exported over NBD",
+        "Beside `nbdkit nbd` in front of one `nbdkit memory`; loopback TCP all the way. CPU is that of the process "
+        "in front alone.",
+    ),
+    Part(
+        "fuse",
+        "A striped drive over three nodes, mounted",
+        "Beside `nbdfuse` on one `nbdkit memory`. A fresh mount and an empty page cache before every reading; random "
+        "reads touch no block twice.",
+    ),
+    Part(
+        "links",
+        "Nodes behind 1 Gbit/s links",
+        "One pass over a drive striped over N nodes, each behind a link of its own, beside the sum of what iperf3 "
+        "carries over these links, each measured alone.",
+    ),
+    Part(
+        "patterns",
+        "Patterns of access over 1 Gbit/s links with 0.3 ms of round trip",
+        "Read through the mount, cold, by one thread; beside the same bytes read forward with records of the same "
+        "size. Strided: see below the table.",
+    ),
+    Part(
+        "thesis",
+        "The thesis's table 5.1, and its applications",
+        "A striped drive over three nodes on this machine, writable, with ext4 on a loop device over its mounted "
+        "file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; what the "
+        "thesis measured against its disk of 2005 stands in brackets.",
+    ),
     Part("memory", "Memory", "Peak resident memory (VmHWM) beside what is allowed."),
-    Part("acquire", "An image to another machine",
-         "`cheetah acquire` from an agent beside pipes through nc, until the receiver has written, flushed and hashed "
-         "the image (MD5). Of ours, the fastest method stands against the fastest pipe; on links with a rate, its "
-         "bytes on the wire against what iperf3 carries. 1 GiB over loopback, 512 MiB over 1 Gbit/s, 128 MiB over "
-         "100 Mbit/s and 20 ms; at most 256 MiB for gzip and 64 MiB for bzip2.", transfer_table),
-    Part("ewf", "E01 images",
-         "A real file system of 1 GiB. Written from a local file in memory to the disk and flushed; read through fresh "
-         "mounts with an empty page cache, an image that ewfacquire wrote."),
-    Part("iscsi", "iSCSI over long links",
-         "A logical unit of random bytes, served by tgtd, with 20 ms of round trip. Ours is hashed (MD5) and flushed; "
-         "nobody else hashes. dd, which waits for each piece, copies 32 MiB only."),
-    Part("lazy", "A drive that is used before it is full",
-         "Over 100 Mbit/s with 20 ms of round trip: the first byte of files that are not there yet, while the copy in "
-         "the background has the link, beside the same bytes read straight from the agent, with nothing else on it."),
-    Part("triage", "Triage over a delayed link",
-         "`fls -r -m /` and 200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source, beside nbdfuse "
-         "on the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first.", triage_tables),
-    Part("readahead", "Read-ahead, read-behind and workers over a delayed link",
-         "What Makowski measured at the NFI in 2016 over iSCSI, again over NBD: every read extended by a fixed size, "
-         "and several extracting at once, from cold caches. Listing and extracting an NTFS image over 1 Gbit/s, delays "
-         "one way. The peers of ours are the fixed sizes.", prefetching.report),
-    Part("findings", "`cheetah triage --quick` over a slow link",
-         "The large images over 100 Mbit/s and 40 ms of round trip, from cold caches."),
-    Part("probe", "Probe: packets on time, and what a path is",
-         "`cheetah probe` beside the tools people have, over a veth pair whose far end's kernel says when packets arrived, "
-         "and over emulated paths; then the tables of the paper that it follows (Mok et al., PAM 2015).",
-         probe_tables.report, "bench.probe"),
-    Part("storage", "Which storage makes forensic work fast",
-         "`cheetah bench storage` on this machine's disk and on drives over 1, 2 and 3 nodes with ext4, linear and striped, "
-         "over loopback and behind links of 1 Gbit/s: 256 MiB of ext4, read from memory by the copy; caches cold, three "
-         "repetitions in turns. First what the harness itself costs, and how its figures stand "
-         "beside those by hand (`md5sum` and `strings` with bash's `time`, and fio), on the disk.",
-         storage_tables.report),
-    Part("workers", "Listing and hashing an image at hand",
-         "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools."),
+    Part(
+        "acquire",
+        "An image to another machine",
+        "`cheetah acquire` from an agent beside pipes through nc, until the receiver has written, flushed and hashed "
+        "the image (MD5). Of ours, the fastest method stands against the fastest pipe; on links with a rate, its "
+        "bytes on the wire against what iperf3 carries. 1 GiB over loopback, 512 MiB over 1 Gbit/s, 128 MiB over "
+        "100 Mbit/s and 20 ms; at most 256 MiB for gzip and 64 MiB for bzip2.",
+        transfer_table,
+    ),
+    Part(
+        "ewf",
+        "E01 images",
+        "A real file system of 1 GiB. Written from a local file in memory to the disk and flushed; read through fresh "
+        "mounts with an empty page cache, an image that ewfacquire wrote.",
+    ),
+    Part(
+        "iscsi",
+        "iSCSI over long links",
+        "A logical unit of random bytes, served by tgtd, with 20 ms of round trip. Ours is hashed (MD5) and flushed; "
+        "nobody else hashes. dd, which waits for each piece, copies 32 MiB only.",
+    ),
+    Part(
+        "lazy",
+        "A drive that is used before it is full",
+        "Over 100 Mbit/s with 20 ms of round trip: the first byte of files that are not there yet, while the copy in "
+        "the background has the link, beside the same bytes read straight from the agent, with nothing else on it.",
+    ),
+    Part(
+        "triage",
+        "Triage over a delayed link",
+        "`fls -r -m /` and 200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source, beside nbdfuse "
+        "on the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first.",
+        triage_tables,
+    ),
+    Part(
+        "readahead",
+        "Read-ahead, read-behind and workers over a delayed link",
+        "What Makowski measured at the NFI in 2016 over iSCSI, again over NBD: every read extended by a fixed size, "
+        "and several extracting at once, from cold caches. Listing and extracting an NTFS image over 1 Gbit/s, delays "
+        "one way. The peers of ours are the fixed sizes.",
+        prefetching.report,
+    ),
+    Part(
+        "findings",
+        "`cheetah triage --quick` over a slow link",
+        "The large images over 100 Mbit/s and 40 ms of round trip, from cold caches.",
+    ),
+    Part(
+        "probe",
+        "Probe: packets on time, and what a path is",
+        "`cheetah probe` beside the tools people have, over a veth pair whose far end's kernel says when packets arrived, "
+        "and over emulated paths; then the tables of the paper that it follows (Mok et al., PAM 2015).",
+        probe_tables.report,
+        "bench.probe",
+    ),
+    Part(
+        "storage",
+        "Which storage makes forensic work fast",
+        "`cheetah bench storage` on this machine's disk and on drives over 1, 2 and 3 nodes with ext4, linear and striped, "
+        "over loopback and behind links of 1 Gbit/s: 256 MiB of ext4, read from memory by the copy; caches cold, three "
+        "repetitions in turns. First what the harness itself costs, and how its figures stand "
+        "beside those by hand (`md5sum` and `strings` with bash's `time`, and fio), on the disk.",
+        storage_tables.report,
+    ),
+    Part(
+        "workers",
+        "Listing and hashing an image at hand",
+        "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools.",
+    ),
 )
 
 
-def module_of(key):
+def module_of(key: str) -> Any:
     """Returns the name of the module that measures a part."""
     return next(part.module for part in PARTS if part.key == key) or f"bench.parts.{key}"
 
 
-def reasons():
+def reasons() -> Any:
     """Why bars were missed, by figure."""
     notes = configparser.ConfigParser(delimiters=("=",), interpolation=None)
     notes.read(NOTES, encoding="utf-8")
     return dict(notes["reasons"]) if notes.has_section("reasons") else {}
 
 
-def row(figure, why):
+def row(figure: Figure, why: Any) -> str:
     """One line of a table."""
     if figure.ours not in figure.samples:
         return f"| {figure.what} | not measured | | | | | {why} |"
@@ -117,13 +171,13 @@ def row(figure, why):
     return f"| {figure.what} ({figure.unit}) | {ours} | {theirs} | {ratio} | {bar} | {met} | {why} |"
 
 
-def table(figures, why):
+def table(figures: list[Figure], why: Any) -> Any:
     """Figures as a table."""
     lines = ["| what | ours | best peer | ratio | bar | met | reason |", "|---|---|---|---|---|---|---|"]
     return lines + [row(figure, why.get(figure.id.lower(), "")) for figure in figures]
 
 
-def section(part, content, why, kept=None):
+def section(part: Any, content: Any, why: Any, kept: Any = None) -> Any:
     """One part of the report; what was said of it before, where it has not been measured since."""
     lines = [f"## {part.title}", "", part.about, ""]
     if content is None:
@@ -144,7 +198,7 @@ def section(part, content, why, kept=None):
     return lines + [line for note in notes for line in (note, "")]
 
 
-def before():
+def before() -> Any:
     """The lines of each section of the report as it is, by title."""
     found = {}
     try:
@@ -156,7 +210,7 @@ def before():
     return found
 
 
-def render():
+def render() -> Any:
     """The whole report: what was measured here, and of the rest what was there before."""
     contents = {part.key: store.load(part.key) for part in PARTS}
     why, kept = reasons(), before()
@@ -180,7 +234,7 @@ def render():
     return "\n".join(lines + sections).rstrip() + "\n"
 
 
-def write():
+def write() -> Any:
     """Writes it and returns its path."""
     text = render()
     with open(RESULTS, "w", encoding="utf-8") as file:

@@ -2,8 +2,10 @@
 
 import json
 import os
+from typing import Any
 
 from bench.report import store
+from cheetah.bench.figure import Figure
 
 BASELINE = "disk"
 RATE = "1gbit"
@@ -21,12 +23,12 @@ THEIRS = (
 STEPS = ("copy", "md5sum", "strings", "unallocated", "foremost")
 
 
-def kept(network):
+def kept(network: str) -> str:
     """Where the whole of what was measured over a network is kept."""
     return os.path.join(store.Folder.path, "storage", f"{network}.json")
 
 
-def report(figures):
+def report(figures: list[Figure]) -> list[str]:
     """Lines: every table of the harness, then the comparison, then what follows from it, which is written by hand."""
     # It takes rich, which rendering all else does not.
     from cheetah.bench import table
@@ -46,7 +48,7 @@ def report(figures):
     return lines
 
 
-def beside(figures):
+def beside(figures: list[Figure]) -> Any:
     """Speed-ups of the same five steps: theirs, each against their baseline, and ours against this machine's disk."""
     lines = ["### Speed-ups beside those of 2009", ""]
     lines += [f"| | {' | '.join(STEPS)} |", "|---" + "|---:" * len(STEPS) + "|"]

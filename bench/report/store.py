@@ -3,7 +3,9 @@
 import datetime
 import json
 import os
+from typing import Any
 
+from bench.settings import Settings
 from cheetah.bench.figure import Figure
 
 # Of the published figures; other things that are kept between runs are there, too.
@@ -16,14 +18,14 @@ class Folder:
     path = OUT_DIR
 
 
-def save(part, settings, machine, figures):
+def save(part: Any, settings: Settings, machine: dict[str, str], figures: list[Figure]) -> None:
     """Keeps the figures of a part; an earlier run's are replaced."""
     os.makedirs(Folder.path, exist_ok=True)
     content = {
         "part": part,
         "quick": settings.quick,
         "rounds": settings.rounds,
-        "finished": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine,
         "figures": [figure.to_json() for figure in figures],
     }
@@ -33,7 +35,7 @@ def save(part, settings, machine, figures):
     os.replace(path + ".new", path)
 
 
-def load(part):
+def load(part: Any) -> Any:
     """The kept results of a part with its figures as such; None where it has not been run."""
     try:
         with open(os.path.join(OUT_DIR, f"{part}.json"), encoding="utf-8") as file:

@@ -2,24 +2,29 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
+from typing import Any
 
 from bench.report.store import OUT_DIR
+from bench.scratch import Scratch
 from bench.tools.endpoint import Endpoint
 from cheetah.bench import verbs
 from cheetah.bench.process import run
 from cheetah.bench.units import iec
-from cheetah.bench.verbs import binary, call, last_json, mount, serve
+from cheetah.bench.verbs import Enter, binary, call, last_json, mount, serve
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 __all__ = ["binary", "call", "last_json", "mount", "serve"]
 
 
-def commit():
+def commit() -> Any:
     """The commit the tree is at, with a + where files differ from it."""
     described = subprocess.run(
         ["git", "-C", ROOT, "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-        capture_output=True, text=True, check=False,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return described.stdout.strip() or "unknown"
 
@@ -27,19 +32,19 @@ def commit():
 class Node(verbs.Node):
     """A node that runs."""
 
-    def export(self, name, size_bytes):
+    def export(self, name: str, size_bytes: int) -> Endpoint:
         """Makes an export with its memory reserved, and waits until that memory has been faulted in."""
         self.ask("/v1/exports", {"name": name, "size_bytes": size_bytes, "reserve": True})
         self.wait_for_memory()
         return Endpoint("cheetah node", f"nbd://{self.nbd}/{name}", [self.process])
 
 
-def node(scratch, content_bytes, address="127.0.0.1", enter=list):
+def node(scratch: Scratch, content_bytes: int, address: str = "127.0.0.1", enter: Enter = list) -> Node:
     """Starts a node with memory for that much content."""
     return Node(**vars(verbs.node(scratch, content_bytes, address, enter)))
 
 
-def create(scratch, nodes, size_bytes=None, image=None, enter=list):
+def create(scratch: Scratch, nodes: Any, size_bytes: int = 0, image: str | None = None, enter: Enter = list) -> str:
     """Makes a striped drive with the default unit, empty or from an image; returns its file's path."""
     path = scratch.path("drive") + ".drive"
     argv = ["create", path, "--nodes", ",".join(node.nbd for node in nodes), "--layout", "stripe"]
@@ -48,7 +53,14 @@ def create(scratch, nodes, size_bytes=None, image=None, enter=list):
     return path
 
 
-def export(scratch, drive, writable=False, tcp=True, enter=list, name="cheetah export"):
+def export(
+    scratch: Scratch,
+    drive: str,
+    writable: bool = False,
+    tcp: bool = True,
+    enter: Enter = list,
+    name: str = "cheetah export",
+) -> Endpoint:
     """Serves a drive over NBD, on loopback TCP or a Unix socket."""
     if tcp:
         argv = ["export", drive, "--listen", "127.0.0.1:0"]
@@ -59,23 +71,23 @@ def export(scratch, drive, writable=False, tcp=True, enter=list, name="cheetah e
     return Endpoint(name, ready["uri"], [process])
 
 
-def agent(scratch, image, address, enter=list):
+def agent(scratch: Scratch, image: Any, address: str, enter: Enter = list) -> Any:
     """Serves an image, read-only, as the agent on a suspect's machine does."""
     process, _ = serve(scratch, "cheetah serve", ["serve", image, "--listen", address, "--insecure"], enter)
     return process
 
 
-def acquire_argv(source, target, hashes, options=()):
+def acquire_argv(source: str, target: str, hashes: str, options: Sequence[str] = ()) -> Any:
     """The command line of an acquisition, signed with a key that is only for measuring."""
     argv = ["env", f"CHEETAH_KEY={os.path.join(OUT_DIR, 'custody.key')}", binary(), "--json", "acquire"]
     return [*argv, source, target, "--hash", hashes, *options]
 
 
-def acquired(printed):
+def acquired(printed: str) -> Any:
     """The report of an acquisition, from what it printed."""
     return last_json(printed)["report"]
 
 
-def acquire(source, target, hashes, options=(), enter=list):
+def acquire(source: str, target: str, hashes: str, options: Sequence[str] = (), enter: Enter = list) -> Any:
     """Acquires a source into an image; returns its report."""
     return acquired(run(enter(acquire_argv(source, target, hashes, options))))

@@ -1,11 +1,11 @@
 """Servers under measurement, and what one job against one of them says."""
 
 import dataclasses
-import typing
 
 from cheetah.bench import fio
 from cheetah.bench.process import Process, timed
 from cheetah.bench.units import MIB
+from cheetah.bench.verbs import Enter
 
 
 @dataclasses.dataclass
@@ -15,14 +15,14 @@ class Endpoint:
 
     name: str
     uri: str
-    processes: typing.List[Process]
-    enter: typing.Callable = list
+    processes: list[Process]
+    enter: Enter = list
 
-    def cpu_s(self):
+    def cpu_s(self) -> float:
         """Processor time of its processes so far."""
         return sum(process.cpu_s() for process in self.processes)
 
-    def measure(self, job):
+    def measure(self, job: fio.Job) -> dict[str, float]:
         """Runs a fio job: rate (MiB/s), requests a second, p99 latency and processor time a request."""
         before_s = self.cpu_s()
         result = fio.over_nbd(job, self.uri, self.enter([]))
@@ -34,12 +34,12 @@ class Endpoint:
             "cpu": spent_s / result.requests * 1e6,
         }
 
-    def copy(self, source, target, size_bytes, connections):
+    def copy(self, source: str, target: str, size_bytes: int, connections: int) -> dict[str, float]:
         """Runs nbdcopy and returns the rate (MiB/s); "uri" among the arguments stands for this server."""
         argv = ["nbdcopy", f"--connections={connections}"]
         argv += [self.uri if end == "uri" else end for end in (source, target)]
         return {"rate": size_bytes / MIB / timed(self.enter(argv))}
 
-    def fill(self, path):
+    def fill(self, path: str) -> None:
         """Writes a file into it from the start."""
         timed(self.enter(["nbdcopy", path, self.uri]))

@@ -1,24 +1,32 @@
 """What TCP carries over the links of a lab, by iperf3."""
 
+import functools
 import json
 import math
 import time
+from typing import Any
 
+from bench.scratch import Scratch
 from cheetah.bench.failure import BenchError
-from cheetah.bench.process import run
+from cheetah.bench.process import Process, run
 from cheetah.bench.units import MIB
+from lab.network import Lab
 
 ATTEMPTS = 5
 
 
-def start_servers(scratch, lab):
+def start_servers(scratch: Scratch, lab: Lab) -> None:
     """One iperf3 server on each node."""
     for node in lab.nodes:
         process = scratch.start("iperf3", node.command(["iperf3", "--server", "--forceflush"]))
-        process.wait_until(lambda process=process: "listening" in process.printed(), "word that it listens")
+        process.wait_until(functools.partial(_listens, process), "word that it listens")
 
 
-def link_rate(lab, node, towards_examiner, seconds, omit_s=0):
+def _listens(process: Process) -> bool:
+    return "listening" in process.printed()
+
+
+def link_rate(lab: Lab, node: Any, towards_examiner: bool, seconds: float, omit_s: float = 0) -> float:
     """MiB/s of one TCP stream over one node's link, nothing else going on; the first `omit_s` seconds not counted."""
     argv = ["iperf3", "--client", node.address, "--json", f"--time={math.ceil(seconds)}", f"--omit={omit_s}"]
     argv += ["--reverse"] if towards_examiner else []
@@ -26,11 +34,11 @@ def link_rate(lab, node, towards_examiner, seconds, omit_s=0):
     for _ in range(ATTEMPTS):
         answer = json.loads(run(lab.examiner.command(argv), check=False))
         if "sum_received" in answer.get("end", {}):
-            return answer["end"]["sum_received"]["bits_per_second"] / 8 / MIB
+            return float(answer["end"]["sum_received"]["bits_per_second"]) / 8 / MIB
         time.sleep(0.5)
     raise BenchError(f"iperf3 to {node.address}: {answer.get('error', 'no result')}")
 
 
-def sum_of_links(lab, towards_examiner, seconds):
+def sum_of_links(lab: Lab, towards_examiner: bool, seconds: float) -> dict[str, Any]:
     """The sum over all links, one measured after the other."""
     return {"rate": sum(link_rate(lab, node, towards_examiner, seconds) for node in lab.nodes)}

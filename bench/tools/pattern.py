@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from typing import Any
 
 from cheetah.bench.process import run
 from cheetah.bench.units import MIB
@@ -10,7 +11,7 @@ from cheetah.bench.units import MIB
 READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reader.py")
 
 
-def read(path, pattern, record_bytes, size_bytes, seconds_max=60):
+def read(path: str, pattern: str, record_bytes: int, size_bytes: int, seconds_max: float = 60) -> Any:
     """Reads the file in the pattern; returns MiB/s of what was asked for."""
     argv = [sys.executable, "-S", READER, path, str(size_bytes), str(record_bytes), pattern, str(seconds_max)]
     answer = json.loads(run(argv))

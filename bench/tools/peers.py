@@ -2,12 +2,15 @@
 
 import os
 import time
+from typing import Any
 
+from bench.scratch import Scratch
 from bench.tools.endpoint import Endpoint
 from cheetah.bench.process import answers, free_port, run
+from cheetah.bench.verbs import Enter
 
 
-def nbdkit_memory(scratch, size_bytes, name="nbdkit memory"):
+def nbdkit_memory(scratch: Scratch, size_bytes: int, name: str = "nbdkit memory") -> Endpoint:
     """nbdkit's memory plugin with its default threads, on loopback TCP."""
     port = free_port()
     argv = ["nbdkit", "--foreground", "--exit-with-parent", "--newstyle", "--ipaddr=127.0.0.1", f"--port={port}"]
@@ -16,7 +19,7 @@ def nbdkit_memory(scratch, size_bytes, name="nbdkit memory"):
     return Endpoint(name, f"nbd://127.0.0.1:{port}", [process])
 
 
-def qemu_nbd(scratch, size_bytes):
+def qemu_nbd(scratch: Scratch, size_bytes: int) -> Endpoint:
     """qemu-nbd on a raw file in tmpfs, which knows no O_DIRECT, hence --cache=writeback."""
     name, port = "qemu-nbd on tmpfs", free_port()
     path = os.path.join(scratch.ram_dir, scratch.unique("qemu.raw"))
@@ -28,7 +31,7 @@ def qemu_nbd(scratch, size_bytes):
     return Endpoint(name, f"nbd://127.0.0.1:{port}", [process])
 
 
-def nbdkit_nbd(scratch, behind):
+def nbdkit_nbd(scratch: Scratch, behind: Any) -> Endpoint:
     """`nbdkit nbd`, an NBD server in front of another one."""
     name, port = "nbdkit nbd on nbdkit memory", free_port()
     argv = ["nbdkit", "--foreground", "--exit-with-parent", "--ipaddr=127.0.0.1", f"--port={port}"]
@@ -37,7 +40,7 @@ def nbdkit_nbd(scratch, behind):
     return Endpoint(name, f"nbd://127.0.0.1:{port}", [process])
 
 
-def nbdfuse(scratch, behind, enter=list, connections=None):
+def nbdfuse(scratch: Scratch, behind: Any, enter: Enter = list, connections: int | None = None) -> Any:
     """An NBD server as a file through nbdfuse, with its own number of connections or that many; returns the process and
     the file's path."""
     directory = scratch.make_dir("nbdfuse")
@@ -48,7 +51,7 @@ def nbdfuse(scratch, behind, enter=list, connections=None):
     return process, path
 
 
-def nbdfuse_on_qemu(scratch, uri, enter=list):
+def nbdfuse_on_qemu(scratch: Scratch, uri: str, enter: Enter = list) -> Any:
     """What qemu can read (iSCSI) as a file: qemu-nbd on a Unix socket, nbdfuse on that. Returns the file's path."""
     socket = scratch.path("socket")
     argv = ["qemu-nbd", "--format=raw", "--read-only", "--persistent", "--shared=4", f"--socket={socket}", uri]
@@ -57,7 +60,7 @@ def nbdfuse_on_qemu(scratch, uri, enter=list):
     return nbdfuse(scratch, Endpoint("qemu-nbd", f"nbd+unix:///?socket={socket}", [process]), enter)[1]
 
 
-def ewfmount(scratch, image):
+def ewfmount(scratch: Scratch, image: Any) -> str:
     """An E01 as a file through ewfmount; returns the file's path."""
     directory = scratch.make_dir("ewfmount")
     # Verbose, it stays in the foreground; it does not end on SIGTERM, but when it is unmounted.
@@ -68,7 +71,7 @@ def ewfmount(scratch, image):
     return path
 
 
-def xmount(scratch, image, library):
+def xmount(scratch: Scratch, image: Any, library: str) -> str:
     """An E01 as a file through xmount; `library` is ewf (libewf) or aewf (its own, several threads). It goes to the
     background by itself. Returns the file's path."""
     directory = scratch.make_dir("xmount")
@@ -77,7 +80,7 @@ def xmount(scratch, image, library):
     return os.path.join(directory, os.path.basename(image).rpartition(".")[0] + ".dd")
 
 
-def _unmount(directory):
+def _unmount(directory: str) -> None:
     run(["umount", directory], check=False)
     # Its process takes a moment to go.
     for _ in range(100):
@@ -86,17 +89,17 @@ def _unmount(directory):
         time.sleep(0.02)
 
 
-def tgtd(scratch, image, address, enter=list):
+def tgtd(scratch: Scratch, image: Any, address: str, enter: Enter = list) -> str:
     """A tgtd of its own that serves the image, read-only; returns the iSCSI URI of the logical unit."""
     target = "iqn.2026-11.org.example:bench"
     control = str(os.getpid() % 30000 + 1000)
     argv = ["tgtd", "--foreground", f"--control-port={control}", "--iscsi", f"portal={address}:3260"]
     process = scratch.start("tgtd", enter(argv))
 
-    def admin(*argv, check=True):
+    def admin(*argv: str, check: bool = True) -> str:
         return run(["tgtadm", "--control-port", control, "--lld", "iscsi", *argv], check=check)
 
-    def end():
+    def end() -> None:
         admin("--op", "delete", "--mode", "target", "--tid", "1", "--force", check=False)
         run(["tgtadm", "--control-port", control, "--op", "delete", "--mode", "system"], check=False)
 

@@ -9,6 +9,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
 STRIDE_BYTES = 200 << 10
 # Where the following passes of `strided` start, so that no record is read twice.
@@ -17,23 +19,23 @@ STRIDE_PASSES = 4
 STREAMS = 8
 
 
-def forward(size, record):
+def forward(size: int, record: int) -> Any:
     """From start to end."""
     return range(0, size, record)
 
 
-def backward(size, record):
+def backward(size: int, record: int) -> Any:
     """From the last record to the first."""
     return range((size - 1) // record * record, -1, -record)
 
 
-def strided(size, record):
+def strided(size: int, record: int) -> Iterator[Any]:
     """One record every 200 KiB, over the whole, four times, each time elsewhere."""
     for number in range(STRIDE_PASSES):
         yield from range(number * STRIDE_SHIFT_BYTES, size - record + 1, STRIDE_BYTES)
 
 
-def interleaved(size, record):
+def interleaved(size: int, record: int) -> Iterator[Any]:
     """Eight sequential streams through an eighth each, taking turns record by record."""
     share = size // STREAMS // record * record
     for at in range(0, share, record):
@@ -44,7 +46,7 @@ def interleaved(size, record):
 PATTERNS = {"forward": forward, "backward": backward, "strided": strided, "interleaved": interleaved}
 
 
-def read(path, offsets, record, seconds_max):
+def read(path: str, offsets: Any, record: int, seconds_max: float) -> Any:
     """Reads a record at each offset until they or the time are up; returns bytes and seconds."""
     buffer = [memoryview(bytearray(record))]
     total = 0
@@ -64,7 +66,7 @@ def read(path, offsets, record, seconds_max):
         os.close(descriptor)
 
 
-def main():
+def main() -> None:
     """Entry point."""
     path, size, record, pattern, seconds_max = sys.argv[1:]
     offsets = PATTERNS[pattern](int(size), int(record))

@@ -3,8 +3,10 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from bench.scratch import drop_caches, write_random
+from bench.scratch import Scratch, drop_caches, write_random
+from bench.settings import Settings
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
@@ -27,7 +29,7 @@ FIO = {
 TIME = ["bash", "-c", 'TIMEFORMAT=%3R; time "$@"', "time"]
 
 
-def sample_of(step, ready, place, state=COLD):
+def sample_of(step: Any, ready: Any, place: Any, state: Any = COLD) -> Any:
     """The step, as the harness measures it."""
     sample = turn.take(Sample("disk", step.key, state, 1, Outcome.DONE), step, ready, place, LIMIT_S)
     if sample.outcome is not Outcome.DONE:
@@ -35,65 +37,90 @@ def sample_of(step, ready, place, state=COLD):
     return sample
 
 
-def timed_by_hand(argv, out, cold):
+def timed_by_hand(argv: Any, out: str, cold: bool) -> Any:
     """Seconds of a command, with caches dropped or with its file read just before, by bash's `time`."""
     if cold:
         drop_caches()
     else:
         subprocess.run(["cat", argv[-1]], stdout=subprocess.DEVNULL, check=True)
     with open(out, "wb") as file:
-        done = subprocess.run([*TIME, *argv], stdout=file, stderr=subprocess.PIPE, text=True, check=True,
-                              timeout=LIMIT_S)
+        done = subprocess.run(
+            [*TIME, *argv], stdout=file, stderr=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S
+        )
     return float(done.stderr.split()[-1])
 
 
-def times(step, ready, place, rounds, state):
+def times(step: Any, ready: Any, place: Any, rounds: int, state: Any) -> Any:
     """A tool's time, both ways."""
     [out] = step.outputs(place)
     argv = [step.key, *(["-a", "-t", "d"] if step.key == "strings" else []), str(place.image)]
-    return interleave(f"{step.key}, {state}", rounds, {
-        OURS: lambda: {"seconds": sample_of(step, ready, place, state).tool_s},
-        BY_HAND: lambda: {"seconds": timed_by_hand(argv, out, state == COLD)},
-    }, "seconds")
+    return interleave(
+        f"{step.key}, {state}",
+        rounds,
+        {
+            OURS: lambda: {"seconds": sample_of(step, ready, place, state).tool_s},
+            BY_HAND: lambda: {"seconds": timed_by_hand(argv, out, state == COLD)},
+        },
+        "seconds",
+    )
 
 
-def rates(step, ready, place, rounds):
+def rates(step: Any, ready: Any, place: Any, rounds: int) -> Any:
     """fio's rate, both ways, each on a file of its own."""
     _, operation, *sizes = step.key.split("/")
     size_bytes, record_bytes = map(syntax.size, sizes)
     file = place.directory / "by-hand.dat"
-    argv = ["fio", "--name=hand", f"--filename={file}", f"--size={size_bytes}", f"--bs={record_bytes}", *FIO[operation],
-            "--ioengine=psync", "--thread", "--direct=1", "--output-format=json"]
+    argv = [
+        "fio",
+        "--name=hand",
+        f"--filename={file}",
+        f"--size={size_bytes}",
+        f"--bs={record_bytes}",
+        *FIO[operation],
+        "--ioengine=psync",
+        "--thread",
+        "--direct=1",
+        "--output-format=json",
+    ]
     side = "write" if operation == "write" else "read"
 
-    def by_hand():
+    def by_hand() -> dict[str, Any]:
         if side == "write":
             file.unlink(missing_ok=True)
         drop_caches()
         printed = run(argv)
-        return {"rate": json.loads(printed[printed.index("{"):])["jobs"][0][side]["bw_bytes"] / MIB}
+        return {"rate": json.loads(printed[printed.index("{") :])["jobs"][0][side]["bw_bytes"] / MIB}
 
     if side == "read":
         write_random(file, size_bytes)
-    found = interleave(step.key, rounds, {
-        OURS: lambda: {"rate": sample_of(step, ready, place).bytes_per_s / MIB}, BY_HAND: by_hand,
-    })
+    found = interleave(
+        step.key,
+        rounds,
+        {
+            OURS: lambda: {"rate": sample_of(step, ready, place).bytes_per_s / MIB},
+            BY_HAND: by_hand,
+        },
+    )
     file.unlink()
     return found
 
 
-def agreement(key, what, unit, found, metric, better):
+def agreement(key: str, what: str, unit: str, found: Any, metric: str, better: str) -> Any:
     """Two figures: both beside each other, and how far their medians are apart beside how far each spreads."""
     samples = {name: [one[metric] for one in rounds] for name, rounds in found.items()}
     beside = Figure(f"storage/hand/{key}", what, unit, OURS, samples, better)
     apart = abs(beside.median(OURS) - beside.median(BY_HAND))
     spread = max(max(values) - min(values) for values in samples.values())
     within = {"distance of the medians": [apart], "the wider spread": [spread]}
-    return [beside, Figure(f"storage/agree/{key}", f"{what}: within the spread", unit, "distance of the medians",
-                           within, "lower", 1.0)]
+    return [
+        beside,
+        Figure(
+            f"storage/agree/{key}", f"{what}: within the spread", unit, "distance of the medians", within, "lower", 1.0
+        ),
+    ]
 
 
-def checks(scratch, settings, source, steps):
+def checks(scratch: Scratch, settings: Settings, source: Path, steps: Any) -> list[Figure]:
     """The figures, on this machine's disk."""
     rounds = settings.rounds
     by_key = {step.key: step for step in steps}

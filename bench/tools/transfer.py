@@ -6,12 +6,15 @@ import dataclasses
 import json
 import os
 import time
-import typing
+from collections.abc import Iterator
+from typing import Any
 
+from bench.scratch import Scratch
 from bench.tools import cheetah, iperf
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import free_port, run
 from cheetah.bench.units import MIB
+from cheetah.bench.verbs import Enter
 from lab.network import Lab
 
 PORT = 10809
@@ -40,31 +43,32 @@ PIPES = (
 class Ends:
     """Two machines with a link between them: how to run a command on each, and its address there."""
 
-    sender: typing.Callable
+    sender: Enter
     sender_address: str
-    receiver: typing.Callable
+    receiver: Enter
     receiver_address: str
-    lab: typing.Optional[Lab] = None
+    lab: Lab | None = None
 
-    def sent_bytes(self):
+    def sent_bytes(self) -> int | None:
         """What the sender's interface has sent so far; None on loopback. A burst that the interface is to cut into
         segments counts with one header, so this is very nearly the payload, repeats included."""
         if self.lab is None:
             return None
         shown = json.loads(run(self.sender(["ip", "-json", "-statistics", "link", "show", "dev", "eth0"])))
-        return shown[0]["stats64"]["tx"]["bytes"]
+        return int(shown[0]["stats64"]["tx"]["bytes"])
 
-    def link_rate(self, seconds):
+    def link_rate(self, seconds: float) -> dict[str, Any]:
         """What one TCP stream of iperf3 carries to the receiver: {"rate": MiB/s}."""
+        assert self.lab is not None
         return {"rate": iperf.link_rate(self.lab, self.lab.nodes[0], True, seconds, omit_s=1)}
 
-    def free_port(self):
+    def free_port(self) -> int:
         """A port to listen on."""
         return free_port() if self.lab is None else PORT
 
 
 @contextlib.contextmanager
-def ends(scratch, rate, rtt):
+def ends(scratch: Scratch, rate: Any, rtt: Any) -> Iterator[Any]:
     """A sender and a receiver: on one machine where `rate` is None, otherwise in a lab."""
     if rate is None:
         yield Ends(list, "127.0.0.1", list, "127.0.0.1")
@@ -75,19 +79,19 @@ def ends(scratch, rate, rtt):
         yield Ends(node.command, node.address, lab.examiner.command, lab.examiner_address, lab)
 
 
-def _told(image, seconds, sent_before, sent_after):
+def _told(image: Any, seconds: float, sent_before: Any, sent_after: Any) -> Any:
     told = {"rate": image.size_bytes / MIB / seconds, "seconds": seconds}
     if sent_before is not None:
         told["wire"] = (sent_after - sent_before) / MIB / seconds
     return told
 
 
-def _check(name, image, md5):
+def _check(name: str, image: Any, md5: Any) -> None:
     if md5 != image.md5:
         raise BenchError(f"{name}: the receiver's MD5 of {image.path} is {md5}, not {image.md5}")
 
 
-def by_pipe(scratch, between, pipe, image):
+def by_pipe(scratch: Scratch, between: Any, pipe: Any, image: Any) -> Any:
     """Sends the image through the pipe; the receiver hashes while it writes."""
     with scratch.child() as turn:
         target = os.path.join(turn.disk_dir, "received.raw")
@@ -106,11 +110,11 @@ def by_pipe(scratch, between, pipe, image):
         return _told(image, seconds, sent, between.sent_bytes())
 
 
-def _shell(line):
+def _shell(line: Any) -> Any:
     return ["bash", "-c", f"set -o pipefail; {line}"]
 
 
-def by_cheetah(scratch, between, method, image):
+def by_cheetah(scratch: Scratch, between: Any, method: str, image: Any) -> Any:
     """Acquires the image from an agent that is up; `method` is how the agent packs."""
     with scratch.child() as turn:
         target = os.path.join(turn.disk_dir, "received.raw")

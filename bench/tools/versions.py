@@ -1,5 +1,7 @@
 """The programs of a run, as the report describes them."""
 
+from typing import Any
+
 from bench.tools import cheetah
 from cheetah.bench import machine
 
@@ -29,7 +31,7 @@ PROGRAMS = (
 )
 
 
-def describe():
+def describe() -> Any:
     """The machine and the programs, as a dictionary of lines."""
     described = machine.describe(PROGRAMS)
     described["cheetah"] = f"{machine.first_line([cheetah.binary(), '--version'])}, tree at {cheetah.commit()}"

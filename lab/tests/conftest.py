@@ -10,7 +10,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path[:0] = [ROOT, os.path.join(ROOT, "python/tests")]
 
-from steady import pytest_runtest_protocol as pytest_runtest_protocol  # noqa: E402  # pylint: disable=wrong-import-position
+from steady import pytest_runtest_protocol as pytest_runtest_protocol  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def root() -> None:
     """Skips the test where network namespaces cannot be made."""
-    from lab.namespace import LabError, Namespace  # pylint: disable=import-outside-toplevel
+    from lab.namespace import LabError, Namespace
 
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")

@@ -81,7 +81,7 @@ def delay_line() -> None:
     probe = Lab(1)
     probe.switch.create()
     try:
-        has_netem = probe._has_netem()  # pylint: disable=protected-access
+        has_netem = probe._has_netem()
     finally:
         probe.switch.remove()
     if not has_netem:

@@ -9,7 +9,7 @@ reading. `share` opens a source once and serves it to other processes of this ma
 """
 
 from cheetah._native import __version__
-from cheetah.device import Device, open  # pylint: disable=redefined-builtin
+from cheetah.device import Device, open
 from cheetah.error import Error
 from cheetah.sharing import Share, share
 

@@ -136,7 +136,7 @@ class Device(io.RawIOBase):
             raise ValueError(f"{self.name} is closed")
 
 
-def open(  # pylint: disable=redefined-builtin
+def open(
     source: str | os.PathLike[str],
     *,
     cache: int | str | None = None,

@@ -37,7 +37,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, int]]:
 
     def start(argv: list[str]) -> int:
         assert argv[0] == "dask"
-        log = open(tmp_path / f"dask{len(running)}.log", "wb")  # noqa: SIM115
+        log = open(tmp_path / f"dask{len(running)}.log", "wb")
         argv = [sys.executable, "-m", *argv, "--no-dashboard"]
         running.append(subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True, cwd=tmp_path))
         return running[-1].pid

@@ -18,4 +18,4 @@ def evidence(text: str | None, chars_max: int = TEXT_CHARS_MAX) -> Markup:
 
 def path(text: str | None) -> Markup:
     """A path; lines may break behind each slash."""
-    return Markup(str(evidence(text)).replace("/", "/<wbr>").replace("</<wbr>", "</"))  # noqa: S704
+    return Markup(str(evidence(text)).replace("/", "/<wbr>").replace("</<wbr>", "</"))

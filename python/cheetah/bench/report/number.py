@@ -51,9 +51,9 @@ def html(sentence: Sentence) -> Markup:
 
 def name(text: str, chars_max: int) -> Markup:
     """A target's name; lines may break where its parts end."""
-    return Markup(re.sub(r"([:@,])", r"\1<wbr>", str(evidence(text, chars_max))))  # noqa: S704
+    return Markup(re.sub(r"([:@,])", r"\1<wbr>", str(evidence(text, chars_max))))
 
 
 def listed(text: str, chars_max: int) -> Markup:
     """What has commas; lines may break behind them."""
-    return Markup(str(evidence(text, chars_max)).replace(",", ",<wbr>"))  # noqa: S704
+    return Markup(str(evidence(text, chars_max)).replace(",", ",<wbr>"))

@@ -63,7 +63,7 @@ def render(found: Results) -> str:
     verdicts = [one["verdict"] for one in stored]
     return templates.get_template("report.html").render(
         policy=document.policy(style),
-        style=Markup(style),  # noqa: S704
+        style=Markup(style),
         r=found,
         head={name: found.machine[name] for name in ABOUT_MACHINE if name in found.machine},
         programs={name: text for name, text in found.machine.items() if name not in ABOUT_MACHINE},

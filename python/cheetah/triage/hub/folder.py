@@ -35,7 +35,7 @@ class Folder:
             self._clear()
 
     def _locked(self) -> IO[str]:
-        file = open(self.path / LOCK, "w", encoding="ascii")  # noqa: SIM115 - as long as the run
+        file = open(self.path / LOCK, "w", encoding="ascii")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -49,7 +49,7 @@ class Journal:
         self._parts = parts
         self._max_file = max_file
         self.known = self._load(path)
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - as long as the run
+        self._file = open(path, "ab", buffering=0)
         self._synced_s = time.monotonic()
 
     def find(self, task: Task) -> Done | None:
