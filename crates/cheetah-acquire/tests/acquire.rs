@@ -1,6 +1,6 @@
 //! Acquisitions in process: every kind of failure, and the result always that of an undisturbed run.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! A device as files, used as tools use it. Needs /dev/fuse, and for some tests root; where these are missing
 //! the tests say so and pass.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
+#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};

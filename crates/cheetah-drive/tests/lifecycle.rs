@@ -1,6 +1,6 @@
 //! A drive from its making to its end, over nodes in this process.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

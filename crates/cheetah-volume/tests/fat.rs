@@ -1,5 +1,5 @@
 //! Surveys of FAT12, FAT16, FAT32 and exFAT: whether what The Sleuth Kit reads was asked for, and little else.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
+#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod tools;
 mod walk;

@@ -1,5 +1,5 @@
 //! Surveys of NTFS: volumes that other programs made, beside what The Sleuth Kit reads of them, and damaged ones.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod walk;
 

@@ -32,11 +32,13 @@ fn main() -> ExitCode {
             runtime.shutdown_background();
             result
         });
-    match result {
+    let code = match result.and_then(|()| ui::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             ui.failure(&failure);
             failure.code.into()
         }
-    }
+    };
+    ui::stderr::flush(ui::STDERR_PATIENCE);
+    code
 }

@@ -1,5 +1,6 @@
 //! What the tests share: servers of others as child processes on Unix sockets, and a model to compare with.
 
+#![allow(clippy::print_stderr, reason = "tests")]
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::os::unix::net::UnixStream;

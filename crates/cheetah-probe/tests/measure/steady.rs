@@ -1,5 +1,7 @@
 //! Tests that measure, on machines that stall: what is measured then is the machine.
 
+#![allow(clippy::print_stderr, reason = "tests")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -107,6 +107,7 @@ fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {
 /// Whoever reads our stderr is waiting for its end, and the mount may last for days.
 fn leave_stderr() -> Result<()> {
     let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
+    crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
     rustix::stdio::dup2_stderr(&nowhere).context("cannot leave stderr")
 }
 

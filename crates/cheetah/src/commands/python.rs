@@ -70,6 +70,7 @@ impl Verb {
         if let Ok(ours) = std::env::current_exe() {
             command.env("CHEETAH_BINARY", ours);
         }
+        crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
         Err(Failure::failed(format!("cannot start {}: {}", python.display(), command.exec())))
     }
 

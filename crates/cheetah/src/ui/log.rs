@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
+use super::stderr;
+
 /// Starts logging: warnings always, more with each `-v`. `CHEETAH_LOG` (tracing's filter syntax) overrides.
 pub fn start(verbose: u8) {
     let level = match verbose {
@@ -13,10 +15,12 @@ pub fn start(verbose: u8) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_env("CHEETAH_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    // Fails only where a log is there already, which is then as good.
+    // Fails only if a log has been started already.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| stderr::Queued)
+        // It would report its own errors with eprintln!, which panics where stderr cannot be written.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(verbose > 1)
         .compact()

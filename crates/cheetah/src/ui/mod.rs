@@ -2,14 +2,17 @@
 
 pub mod log;
 pub mod progress;
+pub mod stderr;
 pub mod table;
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 pub use progress::Progress;
 
 /// Where a command's words go. Answers go to stdout; progress, warnings and errors to stderr.
@@ -33,18 +36,18 @@ impl Ui {
     /// One line for people.
     pub fn say(self, line: impl Display) {
         if !self.json {
-            put(std::io::stdout(), line);
+            answer(line);
         }
     }
 
     /// The answer: `text` to people, `value` to programs.
     pub fn answer(self, text: impl Display, value: &impl Serialize) {
         if !self.json {
-            return put(std::io::stdout(), text);
+            return answer(text);
         }
         match serde_json::to_string(value) {
-            Ok(line) => put(std::io::stdout(), line),
-            Err(error) => put(std::io::stderr(), format_args!("error: the answer cannot be put as JSON: {error}")),
+            Ok(line) => answer(line),
+            Err(error) => stderr::line(format_args!("error: the answer cannot be put as JSON: {error}")),
         }
     }
 
@@ -55,21 +58,21 @@ impl Ui {
 
     /// Something to know that is no answer, for people and beside a program's answer alike.
     pub fn note(self, line: impl Display) {
-        put(std::io::stderr(), line);
+        stderr::line(line);
     }
 
     /// Something to know that stops nothing.
     pub fn warn(self, line: impl Display) {
-        put(std::io::stderr(), format_args!("warning: {line}"));
+        stderr::line(format_args!("warning: {line}"));
     }
 
     /// Why the command failed.
     pub fn failure(self, failure: &Failure) {
         if self.json {
             let value = serde_json::json!({ "error": failure.message, "exit_code": failure.code as u8 });
-            put(std::io::stdout(), value);
+            answer(value);
         }
-        put(std::io::stderr(), format_args!("error: {failure}"));
+        stderr::line(format_args!("error: {failure}"));
     }
 
     /// Shows how far long work has come.
@@ -93,7 +96,30 @@ impl Ui {
     }
 }
 
-/// A reader that has gone away (`cheetah status | head -1`) is no reason to fail.
-fn put(mut to: impl Write, line: impl Display) {
-    let _ = writeln!(to, "{line}").and_then(|()| to.flush());
+/// How long to wait for stderr to take what was said, where something must come after it.
+pub const STDERR_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The first error in writing to stdout.
+static STDOUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
+
+/// Writes a line to stdout, after all that was said on stderr before. A reader that has gone away
+/// (`cheetah status | head -1`) is no error.
+fn answer(line: impl Display) {
+    stderr::flush(STDERR_PATIENCE);
+    let mut stdout = std::io::stdout();
+    if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = STDOUT_ERROR.set(error);
+    }
+}
+
+/// Ends the output: fails if an answer could not be written, for a script must not take an empty file for one.
+pub fn finish() -> Result<()> {
+    match STDOUT_ERROR.get() {
+        Some(error) => {
+            Err(Failure::failed(format!("the work is done, but its answer cannot be written to stdout: {error}")))
+        }
+        None => Ok(()),
+    }
 }

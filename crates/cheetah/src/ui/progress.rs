@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use cheetah_device::Size;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::stderr;
+
 /// How long a pipe waits for the next line.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(3);
 
@@ -95,8 +97,11 @@ impl Progress {
     /// Something to be said above the bar.
     pub fn say(&self, line: impl Display) {
         match &self.0 {
-            Show::Bar(bar) => bar.suspend(|| super::put(std::io::stderr(), line)),
-            Show::Plain(_) => super::put(std::io::stderr(), line),
+            Show::Bar(bar) => bar.suspend(|| {
+                stderr::line(line);
+                stderr::flush(super::STDERR_PATIENCE);
+            }),
+            Show::Plain(_) => stderr::line(line),
         }
     }
 }
@@ -117,7 +122,7 @@ impl Plain {
             return;
         }
         *last = Instant::now();
-        super::put(std::io::stderr(), self.line(done, details));
+        stderr::line(self.line(done, details));
     }
 
     fn line(&self, done: u64, details: Option<&str>) -> String {

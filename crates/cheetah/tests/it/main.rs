@@ -28,3 +28,4 @@ mod slow_links;
 mod sources;
 mod static_binary;
 mod triage;
+mod unwritable;

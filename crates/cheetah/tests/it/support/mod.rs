@@ -8,6 +8,7 @@ pub mod port;
 pub mod python;
 pub mod run;
 pub mod service;
+pub mod stderr;
 #[path = "../../../../cheetah-probe/tests/measure/steady.rs"]
 pub mod steady;
 

@@ -56,9 +56,14 @@ pub fn tool_in(dir: &Path, name: &str, args: &[&str]) -> Ran {
     run(command)
 }
 
-pub fn run(mut command: Command) -> Ran {
+pub fn run(command: Command) -> Ran {
+    run_with_stderr(command, Stdio::piped())
+}
+
+/// With a stderr of the caller's.
+pub fn run_with_stderr(mut command: Command, stderr: Stdio) -> Ran {
     let what = format!("{command:?}");
-    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let output = command.stdin(Stdio::null()).stderr(stderr).output().unwrap_or_else(|error| panic!("{what}: {error}"));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     Ran { what, code: output.status.code(), stdout: output.stdout, stderr }
 }

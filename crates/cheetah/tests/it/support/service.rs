@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::run::program;
 
@@ -19,8 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Service {
     child: Option<Child>,
     lines: mpsc::Receiver<String>,
-    stderr: PathBuf,
-    _scratch: tempfile::TempDir,
+    scratch: TempDir,
     pub ready: Value,
 }
 
@@ -39,13 +39,22 @@ impl Service {
     }
 
     /// Any command of ours.
-    pub fn spawn(mut command: Command, event: &str) -> Result<Self, String> {
+    pub fn spawn(command: Command, event: &str) -> Result<Self, String> {
         let scratch = tempfile::tempdir().unwrap();
-        let stderr = scratch.path().join("stderr");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&stderr).unwrap());
+        let stderr = fs::File::create(scratch.path().join("stderr")).unwrap();
+        Self::spawn_in(scratch, command, event, stderr.into())
+    }
+
+    /// The same, with a stderr of the caller's, of which nothing is shown.
+    pub fn spawn_with_stderr(command: Command, event: &str, stderr: Stdio) -> Result<Self, String> {
+        Self::spawn_in(tempfile::tempdir().unwrap(), command, event, stderr)
+    }
+
+    fn spawn_in(scratch: TempDir, mut command: Command, event: &str, stderr: Stdio) -> Result<Self, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().unwrap();
         let lines = read_lines(child.stdout.take().unwrap());
-        let mut service = Self { child: Some(child), lines, stderr, _scratch: scratch, ready: Value::Null };
+        let mut service = Self { child: Some(child), lines, scratch, ready: Value::Null };
         let first = service.next_line();
         let ready = first.and_then(|line| serde_json::from_str(&line).ok()).unwrap_or(Value::Null);
         if ready["event"] != event {
@@ -65,7 +74,7 @@ impl Service {
     }
 
     pub fn stderr(&self) -> String {
-        fs::read_to_string(&self.stderr).unwrap_or_default()
+        fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
     }
 
     pub fn pid(&self) -> u32 {

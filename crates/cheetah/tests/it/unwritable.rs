@@ -1,0 +1,156 @@
+//! Output that cannot be written: no verb ends, hangs or reports anything else for want of a log.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::run::program;
+use crate::support::service::{PATIENCE, is_mounted};
+use crate::support::stderr::Unwritable;
+use crate::support::{Desk, MIB, Node, Service, cheetah, need, number, text};
+
+/// More than any server of ours admits.
+const CONNECTIONS: usize = 140;
+
+/// Connects until the server has turned clients away, each with a warning.
+fn flood(address: &str) {
+    let clients: Vec<_> = (0..CONNECTIONS).filter_map(|_| TcpStream::connect(address).ok()).collect();
+    let started = Instant::now();
+    // The greeting is 18 bytes; a client that is turned away gets none, or the end of the stream after it.
+    let turned_away = |mut client: &TcpStream| {
+        client.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let mut greeting = [0; 64];
+        match client.read(&mut greeting) {
+            Ok(bytes) => bytes == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    };
+    while !clients.iter().any(turned_away) {
+        assert!(started.elapsed() < PATIENCE, "{address} turns nobody away");
+    }
+}
+
+#[test]
+fn node_under_a_flood_keeps_serving_its_drives() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("a.raw", 2 * MIB);
+    for stderr in Unwritable::ALL {
+        let (service, _reader) = stderr.start(&["node", "--memory", "16MiB", "--listen", "127.0.0.1:0"]);
+        let node = Node::of(service);
+        let name = format!("{stderr:?}");
+        let drive = desk.drive(&name, &[&node], &image, &[]);
+        flood(&node.nbd);
+        cheetah(&["verify", &drive, "--timeout", "60"]).ok();
+        cheetah(&["destroy", &drive]).ok();
+        assert_eq!(node.stop()["verified_zero"], true, "{name}");
+    }
+}
+
+#[test]
+fn export_and_serve_under_a_flood_keep_serving() {
+    let desk = Desk::new();
+    let (image, content) = desk.image("a.raw", 2 * MIB);
+    for verb in ["export", "serve"] {
+        for stderr in Unwritable::ALL {
+            let (service, _reader) = stderr.start(&[verb, &image, "--listen", "127.0.0.1:0"]);
+            let uri = text(&service.ready, "uri").to_owned();
+            flood(uri.trim_start_matches("nbd://").trim_end_matches('/').split('/').next().unwrap());
+            let copy = format!("{verb}-{stderr:?}.raw");
+            cheetah(&["acquire", &uri, &desk.arg(&copy), "--timeout", "60"]).ok();
+            assert!(std::fs::read(desk.at(&copy)).unwrap() == content, "{copy}");
+            assert_eq!(service.stop(Signal::TERM).0, Some(0), "{verb}, {stderr:?}");
+        }
+    }
+}
+
+#[test]
+fn mount_survives_a_read_that_fails() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    for stderr in Unwritable::ALL {
+        let (image, _) = desk.image(&format!("{stderr:?}.raw"), 4 * MIB);
+        let dir = desk.dir(&format!("{stderr:?}"));
+        let (service, _reader) = stderr.start(&["mount", &image, &dir]);
+        let file = File::open(text(&service.ready, "file")).unwrap();
+        // Each read of an image that has changed fails, with a warning.
+        File::options().write(true).open(&image).unwrap().set_len(MIB).unwrap();
+        for offset in [3 * MIB, 2 * MIB] {
+            let refused = file.read_exact_at(&mut [0; 4096], offset).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{stderr:?}");
+        }
+        drop(file);
+        assert_eq!(service.stop(Signal::TERM).0, Some(0), "{stderr:?}");
+        assert!(!is_mounted(&desk.at(&format!("{stderr:?}"))), "{stderr:?}: a stale mount is left");
+    }
+}
+
+#[test]
+fn acquire_gives_up_on_a_lost_source_when_it_was_told_to() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("a.raw", 24 * MIB);
+    for stderr in Unwritable::ALL {
+        let agent = Service::start(&["serve", &image, "--listen", "127.0.0.1:0", "--rate-max", "1MiB"]);
+        let uri = text(&agent.ready, "uri").to_owned();
+        let copy = desk.arg(&format!("{stderr:?}.raw"));
+        let journal = desk.at(&format!("{stderr:?}.raw.acquire"));
+        let args = ["acquire", &uri, &copy, "--timeout", "1", "--retry-for", "1", "--checkpoint", "1MiB"];
+        let ran = std::thread::scope(|scope| {
+            let ran = scope.spawn(|| stderr.run(&args));
+            let started = Instant::now();
+            while !journal.exists() && !ran.is_finished() && started.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            agent.kill();
+            ran.join().unwrap()
+        });
+        assert_eq!(number(&ran.ended_with(1).json(), "exit_code"), 1, "{stderr:?}");
+    }
+}
+
+#[test]
+fn verify_of_a_lost_drive_ends_with_its_exit_code() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, _) = desk.image("a.raw", 2 * MIB);
+    let drive = desk.drive("a", &[&node], &image, &[]);
+    node.kill();
+    for stderr in Unwritable::ALL {
+        stderr.run(&["verify", &drive, "--timeout", "1"]).ended_with(3);
+    }
+    // As in `cheetah verify 2>&1 | head`, once head has ended.
+    let mut command = program();
+    let (stdout, stderr) = (std::io::pipe().unwrap().1, std::io::pipe().unwrap().1);
+    command.args(["verify", &drive, "--timeout", "1"]).stdout(stdout).stderr(stderr).stdin(Stdio::null());
+    assert_eq!(command.status().unwrap().code(), Some(3));
+}
+
+#[test]
+fn answer_that_cannot_be_written_is_a_failure_unless_its_reader_has_gone() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, _) = desk.image("a.raw", 2 * MIB);
+    let drive = desk.drive("a", &[&node], &image, &[]);
+    for verb in ["status", "verify"] {
+        let mut command = program();
+        command.args([verb, &drive]).stdout(std::io::pipe().unwrap().1);
+        assert_eq!(command.status().unwrap().code(), Some(0), "{verb}");
+        let mut command = program();
+        command.args([verb, &drive]).stdout(File::options().write(true).open("/dev/full").unwrap());
+        let ran = command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert!(ran.status.code() == Some(1) && said.contains("stdout"), "{verb}: {:?} {said}", ran.status);
+    }
+    let mut command = program();
+    command.arg("--help").stdout(std::io::pipe().unwrap().1).stderr(std::io::pipe().unwrap().1);
+    assert_eq!(command.status().unwrap().code(), Some(0));
+    let mut command = program();
+    command.arg("--no-such").stderr(std::io::pipe().unwrap().1);
+    assert_eq!(command.status().unwrap().code(), Some(2));
+}
