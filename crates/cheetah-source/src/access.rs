@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cheetah_device::Size;
 use cheetah_device::cache::CachePlace;
+use cheetah_device::size::BadSize;
 
 use crate::link::LinkUse;
 
@@ -73,7 +74,7 @@ impl CacheWish {
 }
 
 impl FromStr for CacheWish {
-    type Err = cheetah_device::size::BadSize;
+    type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let memory = |size| Self { place: CachePlace::Memory, size };
@@ -82,7 +83,9 @@ impl FromStr for CacheWish {
             _ if text == "memory" => memory(Self::MEMORY_DEFAULT),
             Some(("memory", size)) => memory(size.parse()?),
             // A path may hold a colon too.
-            Some((path, size)) if size.parse::<Size>().is_ok() => directory(path, size.parse()?),
+            Some((path, size)) if !matches!(size.parse::<Size>(), Err(BadSize::Unreadable(_))) => {
+                directory(path, size.parse()?)
+            }
             _ => directory(text, Self::DIRECTORY_DEFAULT),
         })
     }
@@ -98,7 +101,7 @@ pub enum OverlayPlace {
 }
 
 impl FromStr for OverlayPlace {
-    type Err = cheetah_device::size::BadSize;
+    type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         /// Enough for the journals and access times that tools insist on writing.
@@ -132,5 +135,6 @@ mod tests {
         assert_eq!(wish("/var/tmp"), Ok((directory("/var/tmp"), CacheWish::DIRECTORY_DEFAULT)));
         assert_eq!(wish("/a:b:2GiB"), Ok((directory("/a:b"), Size(2 << 30))));
         assert!(wish("memory:lots").is_err());
+        assert!(wish("/a:64").is_err());
     }
 }

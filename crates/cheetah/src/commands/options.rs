@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cheetah_device::Size;
+use cheetah_device::size::BadSize;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::gather::Gather;
 use cheetah_drive::{Found, Layout, NodeSpec};
@@ -204,7 +205,7 @@ pub enum CacheChoice {
 }
 
 impl FromStr for CacheChoice {
-    type Err = cheetah_device::size::BadSize;
+    type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "none" { Ok(Self::None) } else { text.parse().map(Self::Some) }
@@ -230,7 +231,7 @@ pub enum SizeOrAll {
 }
 
 impl FromStr for SizeOrAll {
-    type Err = cheetah_device::size::BadSize;
+    type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "all" { Ok(Self::All) } else { text.parse().map(Self::Size) }

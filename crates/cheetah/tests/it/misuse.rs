@@ -28,14 +28,17 @@ fn wrong_units_and_sizes() {
         args.extend(more);
         cheetah(&args)
     };
-    create(&["--size", "1GiB", "--unit", "64k"]).says(2, &["64k", "64KiB"]);
-    create(&["--size", "20GB"]).says(2, &["20GB", "GiB"]);
+    create(&["--size", "1GiB", "--unit", "64q"]).says(2, &["64q", "64KiB"]);
+    create(&["--size", "20"]).says(2, &["20 bytes", "20MiB"]);
     create(&[]).says(2, &["--size", "--from"]);
     create(&["--size", "1GiB", "--from", "x"]).says(2, &["--from"]);
     cheetah(&["create", &drive, "--size", "1GiB"]).says(2, &["--nodes"]);
     cheetah(&["node"]).says(2, &["--memory"]);
 
-    let node = Node::start("16MiB");
+    cheetah(&["mount", &drive, "/", "--prefetch", "64"]).says(2, &["--prefetch", "64 bytes", "64MiB"]);
+    cheetah(&["mount", &drive, "/", "--cache", "/var/tmp:64"]).says(2, &["--cache", "64 bytes", "64MiB"]);
+
+    let node = Node::start("16m");
     for unit in ["6KiB", "2KiB", "8MiB"] {
         cheetah(&["create", &drive, "--nodes", node.address(), "--size", "1MiB", "--unit", unit]).says(2, &["unit"]);
     }
