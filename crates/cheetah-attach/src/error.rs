@@ -20,9 +20,34 @@ pub enum Error {
     /// A mount would hide what is in it.
     #[error("{dir} is not empty, and mounting over it would hide what it holds; take an empty directory", dir = .0.display())]
     NotEmpty(PathBuf),
-    /// What served it is gone.
-    #[error("{dir} is what is left of a mount whose process is gone; remove it first: fusermount3 -u {dir}", dir = .0.display())]
+    /// The process that served the mount there is gone.
+    #[error("{dir} has a mount whose process is gone; remove it first: cheetah unmount {dir}", dir = .0.display())]
     Stale(PathBuf),
+    /// One of our mounts is there.
+    #[error("{dir} has {source_name} mounted already; take another directory, or unmount it first: cheetah unmount {dir}", dir = .dir.display())]
+    Mounted {
+        /// The directory.
+        dir: PathBuf,
+        /// The mounted drive or image.
+        source_name: String,
+    },
+    /// There is no mount of ours.
+    #[error("nothing is mounted on {dir} by Cheetah; `findmnt -t fuse.cheetah` lists its mounts", dir = .0.display())]
+    NotMounted(PathBuf),
+    /// Files on the mount are open.
+    #[error("{dir} is in use; close what uses it (fuser -vm {dir}), or detach it with --lazy", dir = .0.display())]
+    Busy(PathBuf),
+    /// The process behind a mount goes on after it was unmounted.
+    #[error("{dir} is unmounted, but its process has not ended: what was written may not be on stable storage yet", dir = .0.display())]
+    Lingering(PathBuf),
+    /// A mount can no longer be served.
+    #[error("the mount on {dir} broke, and is unmounted: {why}; mount it again, and please report this", dir = .dir.display())]
+    Broken {
+        /// The directory.
+        dir: PathBuf,
+        /// What happened.
+        why: String,
+    },
     /// The kernel's side of FUSE is missing or not for us.
     #[error("/dev/fuse cannot be opened ({0}); load the module (modprobe fuse), or in a container pass the device in")]
     NoFuse(std::io::Error),

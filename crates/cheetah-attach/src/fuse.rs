@@ -7,10 +7,13 @@
 mod filesystem;
 mod kernel;
 mod pages;
+mod table;
 mod task;
+mod unmount;
 mod view;
 
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +28,8 @@ use tokio::sync::watch;
 
 use self::filesystem::{Files, REQUEST_BYTES_MAX};
 use self::kernel::{Unmounted, Wish};
+use self::task::Alarm;
+pub use self::unmount::unmount;
 use self::view::View;
 use crate::{Error, Result};
 
@@ -72,6 +77,7 @@ pub struct Mount {
     device: DynDevice,
     writable: bool,
     ended: watch::Receiver<bool>,
+    alarm: Alarm,
 }
 
 /// Shows `device` as files in `dir`, an empty directory: all of it as `NAME.raw`, and each partition as
@@ -86,13 +92,14 @@ pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Resu
     let device: DynDevice = if writable { device } else { Arc::new(ReadOnly::new(device)) };
     let views = views(&device, &options.name).await?;
     let files = views.iter().map(|view| view.name.clone()).collect();
-    let filesystem = Files::new(views, writable, options.read_ahead_bytes, Handle::current());
+    let alarm = Alarm::default();
+    let filesystem = Files::new(views, writable, options.read_ahead_bytes, Handle::current(), alarm.clone());
     let (number, ended) = {
         let dir = dir.clone();
         blocking(move || start(filesystem, &dir, &options, writable)).await?
     };
     tracing::info!(dir = %dir.display(), writable, "mounted");
-    Ok(Mount { dir, number, files, device, writable, ended })
+    Ok(Mount { dir, number, files, device, writable, ended, alarm })
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -153,15 +160,18 @@ fn serve(filesystem: Files, connection: OwnedFd, threads: usize) -> std::io::Res
     // A queue of replies for each thread.
     config.clone_fd = threads > 1;
     // The kernel lets in whom it was told to.
-    let pages = filesystem.pages();
+    let (pages, alarm) = (filesystem.pages(), filesystem.alarm().clone());
     let session = Session::from_fd(filesystem, connection, SessionACL::All, config)?;
     if let Some(pages) = pages.filter(|_| threads > 1) {
         pages.open(session.notifier());
     }
     let (sender, ended) = watch::channel(false);
     std::thread::Builder::new().name("cheetah-fuse".to_owned()).spawn(move || {
-        if let Err(error) = session.run() {
-            tracing::warn!("the connection to the kernel's FUSE ended: {error}");
+        // The mount must be told in any case, or it would wait for ever.
+        match catch_unwind(AssertUnwindSafe(|| session.run())) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => alarm.raise(&format!("the connection to the kernel broke: {error}")),
+            Err(panic) => alarm.raise_panic(&*panic),
         }
         sender.send_replace(true);
     })?;
@@ -179,9 +189,22 @@ impl Mount {
         &self.files
     }
 
-    /// Finishes when the mount has ended, by [`unmount`](Self::unmount) or from outside (`umount`,
-    /// `fusermount3 -u`).
-    pub async fn wait(&self) {
+    /// Waits until the mount has ended, by [`unmount`](Self::unmount) or from outside (`umount`, `fusermount3 -u`).
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be served any longer because of a panic or a broken connection to the kernel. It should be
+    /// unmounted then.
+    pub async fn wait(&self) -> Result<()> {
+        tokio::select! {
+            biased;
+            why = self.alarm.raised() => Err(Error::Broken { dir: self.dir.clone(), why: why.to_string() }),
+            () = self.ended() => Ok(()),
+        }
+    }
+
+    /// Waits until the kernel's requests are no longer served.
+    async fn ended(&self) {
         // An error means that the serving thread is gone, and so is the mount.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
@@ -202,7 +225,7 @@ impl Mount {
         for _ in 0..BUSY_RETRIES {
             match self.try_unmount(false).await? {
                 Unmounted::Yes => {
-                    if tokio::time::timeout(END_TIMEOUT, self.wait()).await.is_err() {
+                    if tokio::time::timeout(END_TIMEOUT, self.ended()).await.is_err() {
                         tracing::warn!("{} is still mounted in another mount namespace", self.dir.display());
                     }
                     return Ok(());
@@ -222,7 +245,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if *self.ended.borrow() {
+        // A mount that broke is still in the tree, although nobody serves it.
+        if *self.ended.borrow() && !self.alarm.is_raised() {
             return;
         }
         let result = match kernel::unmount(&self.dir, self.number, false) {

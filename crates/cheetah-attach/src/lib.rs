@@ -10,4 +10,4 @@ pub mod error;
 pub mod fuse;
 
 pub use error::{Error, Result};
-pub use fuse::{Mount, MountOptions, mount};
+pub use fuse::{Mount, MountOptions, mount, unmount};

@@ -222,7 +222,7 @@ fn unmounting_from_outside_ends_the_wait() {
             assert!(Command::new(program).args(options).arg(at).status().unwrap().success());
         })
         .await;
-        mount.wait().await;
+        mount.wait().await.unwrap();
         mount.unmount().await.unwrap();
     });
 }
@@ -378,5 +378,35 @@ fn a_reader_going_backward_finds_most_records_in_the_kernels_cache() {
         let reads = counted.reads.load(std::sync::atomic::Ordering::Relaxed);
         assert!(reads < 1000, "2048 records took {reads} requests");
         mount.unmount().await.unwrap();
+    });
+}
+
+/// Panics at every read once it is armed.
+struct Faulty(Memory, std::sync::atomic::AtomicBool);
+
+impl Device for Faulty {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        assert!(!self.1.load(std::sync::atomic::Ordering::Relaxed), "a fault in the device");
+        self.0.read(range)
+    }
+}
+
+#[test]
+fn a_panic_in_a_request_ends_the_mount_with_an_error() {
+    with_fuse(async |dir| {
+        let faulty = Arc::new(Faulty(Memory::new(pattern(MIB)), false.into()));
+        let mount = mounted(Arc::clone(&faulty) as DynDevice, dir.path(), false).await;
+        let file = dir.path().join("case42.raw");
+        faulty.1.store(true, std::sync::atomic::Ordering::Relaxed);
+        let read = on_thread(move || fs::read(file)).await;
+        assert_eq!(read.unwrap_err().raw_os_error(), Some(libc::EIO));
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(60), mount.wait()).await;
+        let why = ended.expect("the mount goes on").unwrap_err().to_string();
+        assert!(why.contains("a fault in the device") && why.contains("is unmounted"), "{why}");
+        mount.unmount().await.unwrap();
+        assert_eq!(dir.path().read_dir().unwrap().count(), 0, "it is still mounted");
     });
 }

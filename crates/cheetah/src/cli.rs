@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     acquire, bench, create, demo, destroy, enlarge, export, load, mount, node, probe, save, serve, status, triage,
-    verify,
+    unmount, verify,
 };
 use crate::failure::Result;
 use crate::ui::Ui;
@@ -54,6 +54,7 @@ pub enum Command {
     Status(status::Args),
     Destroy(destroy::Args),
     Mount(mount::Args),
+    Unmount(unmount::Args),
     Export(export::Args),
     Serve(serve::Args),
     Triage(triage::Args),
@@ -77,6 +78,7 @@ impl Command {
             Self::Status(args) => status::run(args, ui).await,
             Self::Destroy(args) => destroy::run(args, ui).await,
             Self::Mount(args) => mount::run(args, ui).await,
+            Self::Unmount(args) => unmount::run(args, ui).await,
             Self::Export(args) => export::run(args, ui).await,
             Self::Serve(args) => serve::run(args, ui).await,
             Self::Triage(args) => triage::run(args, ui).await,

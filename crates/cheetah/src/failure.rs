@@ -30,22 +30,29 @@ pub struct Failure {
     pub code: Code,
     /// What, where, and what to do next.
     pub message: String,
+    /// Whether a child process has shown it on stderr already.
+    pub shown: bool,
 }
 
 impl Failure {
     /// The job could not be done.
     pub fn failed(message: impl fmt::Display) -> Self {
-        Self { code: Code::Failed, message: message.to_string() }
+        Self { code: Code::Failed, message: message.to_string(), shown: false }
     }
 
     /// The command line makes no sense.
     pub fn misused(message: impl fmt::Display) -> Self {
-        Self { code: Code::Misused, message: message.to_string() }
+        Self { code: Code::Misused, message: message.to_string(), shown: false }
     }
 
     /// The evidence is not what it should be.
     pub fn evidence(message: impl fmt::Display) -> Self {
-        Self { code: Code::Evidence, message: message.to_string() }
+        Self { code: Code::Evidence, message: message.to_string(), shown: false }
+    }
+
+    /// The same failure, shown on stderr by a child process already.
+    pub fn already_shown(self) -> Self {
+        Self { shown: true, ..self }
     }
 
     /// The same failure, with what was being done put before it.

@@ -22,7 +22,8 @@ use fuser::{
 use tokio::runtime::Handle;
 
 use super::pages::Pages;
-use super::task;
+use super::task::{self, Alarm};
+use super::unmount::PID_ATTRIBUTE;
 use super::view::{Seek, View, in_one_piece};
 
 /// The largest request. Also the largest the kernel makes unless told to allow more.
@@ -45,19 +46,25 @@ pub(super) struct Files {
     pages: Arc<Pages>,
     read_ahead_bytes: u32,
     runtime: Handle,
+    alarm: Alarm,
     mounted: SystemTime,
 }
 
 impl Files {
-    pub(super) fn new(views: Vec<View>, writable: bool, read_ahead_bytes: u32, runtime: Handle) -> Self {
+    pub(super) fn new(views: Vec<View>, writable: bool, read_ahead_bytes: u32, runtime: Handle, alarm: Alarm) -> Self {
         let (views, pages) = (views.into_iter().map(Arc::new).collect(), Arc::new(Pages::new()));
         let read_ahead_bytes = read_ahead_bytes.min(REQUEST_BYTES_MAX);
-        Self { views, writable, pages, read_ahead_bytes, runtime, mounted: SystemTime::now() }
+        Self { views, writable, pages, read_ahead_bytes, runtime, alarm, mounted: SystemTime::now() }
     }
 
     /// The kernel's pages, where they may be filled: what is written must not be overtaken by what was read before.
     pub(super) fn pages(&self) -> Option<Arc<Pages>> {
         (!self.writable).then(|| Arc::clone(&self.pages))
+    }
+
+    /// Raised when a request panics.
+    pub(super) fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     fn view(&self, ino: INodeNo) -> Option<&Arc<View>> {
@@ -113,7 +120,7 @@ impl Files {
     ) {
         let Some(view) = self.view(ino) else { return reply.error(Errno::ENOENT) };
         let operation = operation(Arc::clone(view));
-        task::run(&self.runtime, async move {
+        task::run(&self.runtime, &self.alarm, async move {
             match operation.await {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(errno),
@@ -202,7 +209,7 @@ impl Filesystem for Files {
     ) {
         let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
         let (pages, thread) = (Arc::clone(&self.pages), std::thread::current().id());
-        task::run(&self.runtime, async move {
+        task::run(&self.runtime, &self.alarm, async move {
             let range = view.clip(offset, size.into());
             match view.read(range).await {
                 Ok(data) => {
@@ -239,7 +246,7 @@ impl Filesystem for Files {
         let Ok(len) = u32::try_from(range.len) else { return reply.error(Errno::EINVAL) };
         let data = Data::from(Bytes::copy_from_slice(&data[..len as usize]));
         let fua = flags.0 & libc::O_DSYNC != 0;
-        task::run(&self.runtime, async move {
+        task::run(&self.runtime, &self.alarm, async move {
             match view.write(offset, data, fua).await {
                 Ok(()) => reply.written(len),
                 Err(errno) => reply.error(errno),
@@ -282,7 +289,7 @@ impl Filesystem for Files {
         };
         let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
-        task::run(&self.runtime, async move {
+        task::run(&self.runtime, &self.alarm, async move {
             match view.seek(offset, what).await.map(i64::try_from) {
                 Ok(Ok(found)) => reply.offset(found),
                 Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
@@ -319,8 +326,16 @@ impl Filesystem for Files {
         reply.ok();
     }
 
-    fn getxattr(&self, _req: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
-        reply.error(Errno::EOPNOTSUPP);
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if ino != INodeNo::ROOT || name != PID_ATTRIBUTE {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        let pid = std::process::id().to_string();
+        match (u32::try_from(pid.len()), size) {
+            (Ok(len), 0) => reply.size(len),
+            (Ok(len), size) if len <= size => reply.data(pid.as_bytes()),
+            _ => reply.error(Errno::ERANGE),
+        }
     }
 
     fn listxattr(&self, _req: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {

@@ -18,6 +18,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::filesystem::REQUEST_BYTES_MAX;
+use super::table;
 use crate::{Error, Result};
 
 /// The helpers that mount for users who are not root, as they are called.
@@ -41,6 +42,9 @@ pub(super) fn check_directory(dir: &Path) -> Result<PathBuf> {
     };
     let path = dir.canonicalize().map_err(io)?;
     let mut entries = path.read_dir().map_err(io)?;
+    if let Some(mounted) = table::ours_on(&path).map_err(io)? {
+        return Err(Error::Mounted { dir: dir.to_owned(), source_name: mounted.source });
+    }
     if entries.next().is_some() { Err(Error::NotEmpty(dir.to_owned())) } else { Ok(path) }
 }
 

@@ -20,4 +20,5 @@ pub mod serve;
 pub mod status;
 pub mod triage;
 pub mod tune;
+pub mod unmount;
 pub mod verify;

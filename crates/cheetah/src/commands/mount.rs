@@ -35,7 +35,7 @@ pub struct Args {
     /// An empty directory
     dir: PathBuf,
 
-    /// Return once mounted; fusermount3 -u DIR ends it
+    /// Return once mounted; `cheetah unmount DIR` ends it
     #[arg(long)]
     background: bool,
 
@@ -81,7 +81,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         leave_stderr()?;
     }
     let unmounted = tokio::select! {
-        () = mount.wait() => Ok(()),
+        ended = mount.wait() => match ended {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let unmounted = mount.unmount().await;
+                Err(unmounted.map_or_else(Failure::failed, |()| Failure::failed(error)))
+            }
+        },
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: unmounting");
@@ -129,12 +135,17 @@ fn in_background(ui: Ui) -> Result<()> {
         ui.answer(format_args!("mounted: {} (process {pid})", said["file"].as_str().unwrap_or("?")), &said);
         return Ok(());
     }
-    // It has said on stderr, which is ours too, what is wrong.
     let code = child.wait().context("cannot wait for the process in the background")?.code();
-    let message = said["error"].as_str().unwrap_or("the process in the background ended").to_owned();
-    Err(match code {
+    let Some(message) = said["error"].as_str() else {
+        return Err(Failure::failed(
+            "the process in the background ended without a reason; run it without --background",
+        ));
+    };
+    let failure = match code {
         Some(2) => Failure::misused(message),
         Some(3) => Failure::evidence(message),
         _ => Failure::failed(message),
-    })
+    };
+    // The child has written it to stderr, which is this process's too.
+    Err(failure.already_shown())
 }

@@ -72,7 +72,9 @@ impl Ui {
             let value = serde_json::json!({ "error": failure.message, "exit_code": failure.code as u8 });
             answer(value);
         }
-        stderr::line(format_args!("error: {failure}"));
+        if !failure.shown {
+            stderr::line(format_args!("error: {failure}"));
+        }
     }
 
     /// Shows how far long work has come.

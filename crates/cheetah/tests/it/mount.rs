@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use crate::support::bytes::partitioned;
-use crate::support::run::tool_in;
+use crate::support::run::{cheetah_plain, tool_in};
 use crate::support::service::is_mounted;
 use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, text, three, tool};
 
@@ -144,6 +144,72 @@ fn a_mount_in_the_background_stays_until_it_is_unmounted() {
     assert!(fs::read(text(&ready, "file")).unwrap() == content);
     tool("fusermount3", &["-u", &dir]).ok();
     assert!(!is_mounted(Path::new(&dir)));
+}
+
+#[test]
+fn unmount_returns_when_what_was_written_is_stored_and_the_lease_is_free() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let node = Node::start("8MiB");
+    let (image, _) = desk.image("disk.raw", MIB);
+    let drive = desk.drive("u", &[&node], &image, &[]);
+    let dir = desk.dir("mount point");
+    for round in 0..3u8 {
+        let ready = cheetah(&["mount", &drive, &dir, "--writable", "--background"]).ok().json();
+        let file = File::options().write(true).open(text(&ready, "file")).unwrap();
+        cheetah(&["unmount", &dir]).says(1, &["in use", "--lazy"]);
+        file.write_all_at(&[round; 4096], 0).unwrap();
+        drop(file);
+        cheetah(&["unmount", &dir]).ok();
+        assert!(!is_mounted(Path::new(&dir)));
+    }
+    cheetah(&["unmount", &dir]).says(1, &["nothing is mounted"]);
+    let copy = desk.arg("copy.raw");
+    cheetah(&["save", &drive, &copy]).ok();
+    assert!(fs::read(&copy).unwrap()[..4096] == [2; 4096]);
+}
+
+#[test]
+fn a_mount_whose_process_was_killed_can_be_unmounted() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, content) = desk.image("disk.raw", MIB);
+    let dir = desk.dir("mnt");
+    Service::start(&["mount", &image, &dir]).kill();
+    cheetah(&["mount", &image, &dir]).says(1, &["process is gone", "cheetah unmount"]);
+    cheetah(&["unmount", &dir]).ok();
+    let mount = Mounted::new(&image, &dir, &[]);
+    assert!(mount.read() == content);
+    mount.unmount();
+}
+
+#[test]
+fn a_directory_with_a_mount_is_refused_by_the_name_of_what_is_mounted() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, _) = desk.image("disk.raw", MIB);
+    let mount = Mounted::new(&image, &desk.dir("mnt"), &[]);
+    cheetah(&["mount", &image, &desk.arg("mnt")]).says(1, &["disk mounted already", "cheetah unmount"]);
+    mount.unmount();
+}
+
+#[test]
+fn an_error_of_a_mount_in_the_background_is_shown_once() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let (missing, dir) = (desk.arg("missing.raw"), desk.dir("mnt"));
+    let ran = cheetah(&["mount", &missing, &dir, "--background"]).says(1, &["missing.raw"]);
+    assert!(ran.json()["error"].as_str().unwrap().contains("missing.raw"));
+    let ran = cheetah_plain(&["mount", &missing, &dir, "--background"]).says(1, &["missing.raw"]);
+    assert_eq!(ran.out(), "");
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! `cheetah unmount`: ends a mount.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::failure::{Failure, Result};
+use crate::ui::Ui;
+
+/// The options of `unmount`.
+#[derive(Debug, clap::Args)]
+#[command(about = "Unmount a drive or an image")]
+#[command(
+    long_about = "Unmounts a drive or an image that `cheetah mount` has mounted, and waits until the process behind \
+it has ended. What was written is then on stable storage, and the drive is free for the next writer.
+
+A mount whose process is gone (\"Transport endpoint is not connected\") is removed.
+
+  cheetah unmount /mnt/case42"
+)]
+pub struct Args {
+    /// The directory it is mounted on
+    dir: PathBuf,
+
+    /// Detach the mount even while files on it are open; it ends when they are closed
+    #[arg(long)]
+    lazy: bool,
+}
+
+/// Runs the command.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    cheetah_attach::unmount(&args.dir, args.lazy).await.map_err(Failure::failed)?;
+    let done = if args.lazy { "detached" } else { "unmounted" };
+    ui.answer(format_args!("{}: {done}", args.dir.display()), &json!({ "event": done, "dir": args.dir }));
+    Ok(())
+}
