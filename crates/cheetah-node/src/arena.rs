@@ -88,8 +88,8 @@ unsafe impl Sync for Arena {}
 impl Arena {
     /// Maps `lent_bytes` (rounded down to whole slots), keeps them out of core dumps and children, and locks them.
     ///
-    /// Memory is locked as it is faulted in ([`Arena::fault_in`], or the first use). Where a limit forbids that, a
-    /// warning says so and [`Arena::locked`] is false.
+    /// Memory is locked as it is faulted in ([`Arena::fault_in`], or the first use). Where a limit forbids that,
+    /// [`Arena::locked`] is false, and it is for the program to warn.
     pub fn new(lent_bytes: u64) -> io::Result<Self> {
         if !(LENT_BYTES_MIN..=LENT_BYTES_MAX).contains(&lent_bytes) {
             let (min, max, asked) = (Size(LENT_BYTES_MIN), Size(LENT_BYTES_MAX), Size(lent_bytes));
@@ -133,11 +133,7 @@ impl Arena {
         }
         self.locked = lock.is_ok();
         if let Err(error) = lock {
-            tracing::warn!(
-                %error,
-                "the lent memory is NOT LOCKED and may reach a swap device: run as root, give the program \
-                 CAP_IPC_LOCK, or raise the limit (`ulimit -l unlimited`)"
-            );
+            tracing::info!(%error, "the lent memory is not locked");
         }
         Ok(())
     }

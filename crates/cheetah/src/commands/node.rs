@@ -97,8 +97,8 @@ fn say_ready(node: &Node, ui: Ui) {
     let (nbd, http) = (node.nbd_address(), node.http_address());
     if !status.memory.locked {
         ui.warn(
-            "the memory is not locked, so that evidence may reach a swap device; \
-             run as root, or raise the limit (ulimit -l, LimitMEMLOCK=)",
+            "the memory is NOT LOCKED, so that evidence may reach a swap device: run as root, give the program \
+             CAP_IPC_LOCK, or raise the limit (ulimit -l unlimited, LimitMEMLOCK=)",
         );
     }
     let lent = Size(status.memory.lent_bytes);
