@@ -73,7 +73,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         fill: None,
         map: None,
     };
-    let shares = plan(request.size, request.layout, &free(&request.nodes))?;
+    let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
     let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
     file.size = match request.size {
         Wanted::Bytes(bytes) => bytes,
@@ -115,7 +115,7 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
         let (name, from) = (&file.name, &fill.location);
         return Err(Error::failed(format!("{name} is still being filled from {from}; enlarge it once it is complete")));
     }
-    let shares = plan(request.size, request.layout, &free(&request.nodes))?;
+    let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
     let nodes = unused(file, request.timeout).await?;
     if let Some(problem) = nodes.into_iter().find_map(|node| node.problem) {
         return Err(Error::failed(format!("{} is not whole, so it is not enlarged: {problem}", file.name)));
@@ -199,6 +199,7 @@ async fn allocate_one(
         http: http.map(str::to_owned),
         instance: instance.map(str::to_owned),
         size,
+        receipt: None,
     };
     match &node.place {
         Place::Foreign { uri } => Ok((entry(uri.clone(), None, None), None)),
@@ -225,8 +226,12 @@ async fn free_exports(exports: &[Export], why: Error) -> Error {
     Error::failed(format!("{why}; and what had been allocated could not be freed: {}", stuck.join("; ")))
 }
 
-fn free(nodes: &[Found]) -> Vec<Free> {
-    nodes.iter().map(|node| Free { name: node.name.clone(), bytes: node.free_bytes }).collect()
+/// What the nodes have to offer. A foreign server's export has a size that it cannot exceed.
+fn free(nodes: &[Found], thin: bool) -> Vec<Free> {
+    let overcommits = |place: &Place| thin && matches!(place, Place::Node { .. });
+    let free =
+        |node: &Found| Free { name: node.name.clone(), bytes: node.free_bytes, overcommits: overcommits(&node.place) };
+    nodes.iter().map(free).collect()
 }
 
 /// `case42-0123abcd-0`: the drive's name in what an export's may hold, the start of its id, the entry's index.

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use cheetah_device::Device as _;
 use cheetah_nbd::uri::{NbdUri, PORT};
-use cheetah_node::control::{ControlClient, api::Status};
+use cheetah_node::control::{ControlClient, ControlError, api::Status};
 use futures::future::join_all;
 
 use crate::browse::browse;
 use crate::connect::{Connect, connect};
 use cheetah_image::error::{Error, Result};
+
+/// How long the named port itself is asked, when the control port after it does not answer.
+const MISTAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A node as the user names it: `host`, `host:port` (its NBD port; control is on the port after it),
 /// `nbd://host:port/export` or `nbd+unix:///export?socket=PATH` (any NBD server), or `auto` (those that announce
@@ -156,13 +159,16 @@ pub async fn find(specs: &[NodeSpec], options: &FindOptions) -> Result<Vec<Found
     for (spec, answer) in specs.iter().zip(answers) {
         match answer {
             Ok(nodes) => nodes.into_iter().try_for_each(|node| add(&mut found, node, *spec == NodeSpec::Auto))?,
-            Err(error) => failures.push(error.to_string()),
+            Err(error) => failures.push(error),
         }
     }
     match &failures[..] {
         [] => Ok(found),
-        [only] => Err(Error::failed(only)),
-        several => Err(Error::failed(format!("{} nodes cannot be used: {}", several.len(), several.join("; ")))),
+        [only] => Err(only.clone()),
+        several => {
+            let why: Vec<_> = several.iter().map(ToString::to_string).collect();
+            Err(Error::failed(format!("{} nodes cannot be used: {}", several.len(), why.join("; "))))
+        }
     }
 }
 
@@ -186,10 +192,10 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Found>> 
         NodeSpec::Node { host, port } => {
             let http_port = port + 1;
             let client = ControlClient::new(host_port(host, http_port)).with_timeout(options.timeout);
-            let status = client.status().await.map_err(|error| {
-                Error::failed(format!("{error}; is `cheetah node` running there, and listening on that address?"))
-            })?;
-            Ok(vec![Found::node(spec.to_string(), host, http_port, &status)])
+            match client.status().await {
+                Ok(status) => Ok(vec![Found::node(spec.to_string(), host, http_port, &status)]),
+                Err(error) => Err(explain(spec, host, *port, error, options.timeout).await),
+            }
         }
         NodeSpec::Foreign(uri) => {
             // For writing, because a server that only reads is found out now rather than at the first write.
@@ -200,6 +206,23 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Found>> 
         }
         NodeSpec::Auto => browse(options).await,
     }
+}
+
+/// Why no node answers at the NBD port that the user named. The mistake of naming the control port is recognised.
+async fn explain(spec: &NodeSpec, host: &str, port: u16, error: ControlError, timeout: Duration) -> Error {
+    let (control, why) = match error {
+        ControlError::Unreachable { why, .. } => (port + 1, why),
+        other => return Error::failed(format!("{spec} cannot be used: {other}")),
+    };
+    let asked = ControlClient::new(host_port(host, port)).with_timeout(timeout.min(MISTAKE_TIMEOUT)).status().await;
+    if let Ok(status) = asked {
+        let nbd = host_port(host, status.nbd_port);
+        return Error::misuse(format!("{spec} is a node's control port; name its NBD port: {nbd}"));
+    }
+    Error::failed(format!(
+        "no node answers at {spec} ({why}, on its control port {control}); is `cheetah node` running there, and listening \
+         on that address?"
+    ))
 }
 
 #[cfg(test)]

@@ -24,10 +24,13 @@ pub struct Free {
     pub name: String,
     /// Bytes it could lend.
     pub bytes: u64,
+    /// Whether it may promise more than that: it then lends memory as it is written, and may run out.
+    pub overcommits: bool,
 }
 
 /// The bytes to take from each node, in the same order: multiples of the granule, in proportion to what the nodes
-/// have, never more than one has. They add up to the wanted size rounded up to the granule. A node may get 0.
+/// have, never more than one has unless it overcommits. They add up to the wanted size rounded up to the granule. A node
+/// may get 0.
 pub fn plan(wanted: Wanted, layout: Layout, nodes: &[Free]) -> Result<Vec<u64>> {
     layout.check().map_err(|error| Error::misuse(error.to_string()))?;
     let granule = match layout {
@@ -43,23 +46,32 @@ pub fn plan(wanted: Wanted, layout: Layout, nodes: &[Free]) -> Result<Vec<u64>> 
     if let Wanted::Bytes(0) = wanted {
         return Err(Error::misuse("a drive of 0 bytes is of no use; ask for a size, or load an image that has bytes"));
     }
-    if units == 0 || units > capacity {
+    let in_bytes = |shares: Vec<u64>| shares.into_iter().map(|share| share.saturating_mul(granule)).collect();
+    if (1..=capacity).contains(&units) {
+        return Ok(in_bytes(deal(units, &capacities)));
+    }
+    let of_nodes = |overcommit: bool| -> Vec<u64> {
+        nodes.iter().zip(&capacities).map(|(node, own)| if node.overcommits == overcommit { *own } else { 0 }).collect()
+    };
+    let (fixed, elastic) = (of_nodes(false), of_nodes(true));
+    if units == 0 || elastic.iter().all(|own| *own == 0) {
         return Err(no_space(wanted, capacity.saturating_mul(granule), nodes));
     }
-    Ok(deal(units, capacity, &capacities).into_iter().map(|share| share * granule).collect())
+    let rest = units.saturating_sub(fixed.iter().fold(0, |sum: u64, own| sum.saturating_add(*own)));
+    Ok(in_bytes(deal(rest, &elastic).into_iter().zip(fixed).map(|(share, own)| share.saturating_add(own)).collect()))
 }
 
-/// `units` in proportion to `capacities` (which sum to `capacity`, at least `units`), by largest remainder.
-fn deal(units: u64, capacity: u64, capacities: &[u64]) -> Vec<u64> {
+/// Deals `units` in proportion to `weights`, by largest remainder. A share exceeds its weight only if `units` exceed
+/// their sum.
+fn deal(units: u64, weights: &[u64]) -> Vec<u64> {
+    let all: u128 = weights.iter().map(|own| u128::from(*own)).sum::<u128>().max(1);
     let exact = |own: u64| u128::from(units) * u128::from(own);
-    let all = u128::from(capacity);
-    // Not truncated: a quotient is at most the node's own capacity, because units <= capacity.
-    let mut shares: Vec<u64> = capacities.iter().map(|own| u64::try_from(exact(*own) / all).unwrap_or(*own)).collect();
+    let mut shares: Vec<u64> = weights.iter().map(|own| u64::try_from(exact(*own) / all).unwrap_or(units)).collect();
     let mut left = units.saturating_sub(shares.iter().sum());
-    let mut by_remainder: Vec<usize> = (0..capacities.len()).collect();
-    by_remainder.sort_by_key(|node| std::cmp::Reverse(exact(capacities[*node]) % all));
+    let mut by_remainder: Vec<usize> = (0..weights.len()).collect();
+    by_remainder.sort_by_key(|node| std::cmp::Reverse(exact(weights[*node]) % all));
     for node in by_remainder {
-        if left > 0 && shares[node] < capacities[node] {
+        if left > 0 {
             shares[node] += 1;
             left -= 1;
         }
@@ -89,7 +101,22 @@ mod tests {
     use proptest::prelude::*;
 
     fn free(sizes: &[u64]) -> Vec<Free> {
-        sizes.iter().enumerate().map(|(n, bytes)| Free { name: format!("n{n}"), bytes: *bytes }).collect()
+        let free = |(n, bytes): (usize, &u64)| Free { name: format!("n{n}"), bytes: *bytes, overcommits: false };
+        sizes.iter().enumerate().map(free).collect()
+    }
+
+    #[test]
+    fn overcommitted_nodes_share_what_the_others_cannot_hold() {
+        let mut nodes = free(&[1 << 20, 2 << 20, 4 << 20]);
+        assert!(plan(Wanted::Bytes(32 << 20), Layout::Linear, &nodes).is_err());
+        nodes[0].overcommits = true;
+        nodes[1].overcommits = true;
+        let shares = plan(Wanted::Bytes(34 << 20), Layout::Linear, &nodes).unwrap();
+        assert_eq!(shares, [10 << 20, 20 << 20, 4 << 20]);
+        let fitting = plan(Wanted::Bytes(7 << 19), Layout::Linear, &nodes).unwrap();
+        assert_eq!(fitting, [1 << 19, 1 << 20, 2 << 20], "in proportion to all of them");
+        let full: Vec<_> = nodes.into_iter().map(|node| Free { bytes: 0, ..node }).collect();
+        assert!(plan(Wanted::Bytes(1 << 20), Layout::Linear, &full).is_err());
     }
 
     #[test]

@@ -262,5 +262,8 @@ async fn a_node_named_twice_and_one_that_is_not_there_are_told() {
     assert!(error.contains("are the same node"), "{error}");
     let absent = ["127.0.0.1:1".parse().unwrap()];
     let error = find(&absent, &options).await.unwrap_err().to_string();
-    assert!(error.contains("127.0.0.1:2") && error.contains("is `cheetah node` running there"), "{error}");
+    assert!(
+        error.contains("no node answers at 127.0.0.1:1 ") && error.contains("is `cheetah node` running there"),
+        "{error}"
+    );
 }

@@ -8,7 +8,7 @@ use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
 use cheetah_drive::fill;
-use cheetah_drive::{DriveFile, HashChoice, Wanted};
+use cheetah_drive::{DriveFile, Found, HashChoice, Wanted};
 use cheetah_image::Identity;
 use cheetah_source::{LinkUse, identified};
 use serde_json::json;
@@ -57,7 +57,8 @@ pub struct Args {
     #[command(flatten)]
     layout: LayoutArgs,
 
-    /// Reserve nothing: nodes lend memory as it is written, and may run out
+    /// Reserve nothing: nodes lend memory as it is written, and may run out. The drive may be larger than their free
+    /// memory
     #[arg(long)]
     thin: bool,
 
@@ -102,6 +103,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         nodes = args.nodes.find(timeout, ui) => nodes?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the drive was made"))),
     };
+    warn_of_overcommitment(size, &nodes, args.thin, ui);
     let (path, layout, thin) = (args.drive.clone(), args.layout.get(), args.thin);
     let request = CreateRequest { path, nodes, layout, size, thin, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
@@ -120,6 +122,21 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     answer(&file, ui);
     Ok(())
+}
+
+/// Says that the nodes may run out of memory.
+fn warn_of_overcommitment(size: Wanted, nodes: &[Found], thin: bool, ui: Ui) {
+    let free: u64 = nodes.iter().map(|node| node.free_bytes).sum();
+    if let Wanted::Bytes(bytes) = size
+        && thin
+        && bytes > free
+    {
+        ui.warn(format_args!(
+            "the drive has {}, its nodes {} of free memory: writes fail once they are full",
+            Size(bytes),
+            Size(free)
+        ));
+    }
 }
 
 /// Has the drive filled from now on, on record.
@@ -153,7 +170,7 @@ fn answer(file: &DriveFile, ui: Ui) {
     let mut text = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
     match (&file.image, &file.fill) {
         (Some(image), Some(_)) => text.push_str(&format!(
-            "\nto be filled from {}: mount or export it, which fills it meanwhile, or fill it with `cheetah load {}`",
+            "\nto be filled from {}\nIt fills while mounted or exported. To fill it now: `cheetah load {}`.",
             image.source,
             file.path.display()
         )),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_drive::load::LoadOptions;
-use cheetah_drive::{DriveFile, HashChoice, Image, Progress};
+use cheetah_drive::{DriveFile, HashChoice, Image, ImageState, Progress};
 use cheetah_source::{LinkUse, identified};
 use serde_json::json;
 
@@ -28,6 +28,8 @@ what has changed. Done means that every node has its part.
 Without a source, a drive that was created with --lazy is filled to the end; a load that is stopped goes on from \
 where it was. Exits with 3 if parts of the source could not be read.
 
+A drive that holds an image already is overwritten only with --force.
+
   cheetah load case42.drive disk.raw
   cheetah load case42.drive
   cheetah load case42.drive nbd://10.0.0.7/sda --hash sha256")]
@@ -42,6 +44,10 @@ pub struct Args {
     /// Hashes to make of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
     #[arg(long, default_value_t, requires = "source")]
     hash: HashChoice,
+
+    /// Overwrite the image that the drive holds
+    #[arg(long, requires = "source")]
+    force: bool,
 
     /// Take the right to write away from whoever holds it
     #[arg(long)]
@@ -70,6 +76,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         let link = args.tune.link(&args.drive.to_string_lossy(), ui).await?;
         return lazy::fill_up(&file, args.force_lease, link, timeout, &mut stop, ui).await;
     };
+    may_overwrite(&file, args.force)?;
     let link = args.tune.link(source, ui).await?;
     let source = Source::open(source, link, timeout).await?;
     let how = How { hashes: args.hash, force_lease: args.force_lease, timeout };
@@ -81,6 +88,18 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     });
     ui.answer(format_args!("{}: {}", args.drive.display(), describe(&image)), &value);
     Ok(())
+}
+
+/// Refuses to overwrite an image without `--force`. A part of one, left by an interrupted load, is no image.
+fn may_overwrite(file: &DriveFile, force: bool) -> Result<()> {
+    match file.image.as_ref().filter(|image| image.state != ImageState::Loading) {
+        Some(image) if !force => Err(Failure::misused(format!(
+            "{} holds an image already, of {}; use another drive, or --force to overwrite it",
+            file.path.display(),
+            image.source
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// An image about to be loaded.

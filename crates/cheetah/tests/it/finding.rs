@@ -84,3 +84,22 @@ fn multicast() -> bool {
     };
     attempt().is_ok()
 }
+
+#[test]
+fn a_node_that_does_not_answer_is_named_by_the_port_that_was_typed() {
+    let desk = Desk::new();
+    let drive = desk.arg("a.drive");
+    let (typed, _next) = Port::neighbours();
+    let ran = cheetah(&["create", &drive, "--nodes", &typed.text(), "--size", "1MiB"]);
+    let ran = ran.says(1, &[&format!("no node answers at {}", typed.text()), "`cheetah node`"]);
+    assert!(!ran.stderr.contains("http"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_control_port_given_for_a_node_is_recognised() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let drive = desk.arg("a.drive");
+    let ran = cheetah(&["create", &drive, "--nodes", &node.http, "--size", "1MiB"]);
+    ran.says(2, &[&node.http, "control port", &format!("name its NBD port: {}", node.nbd)]);
+}

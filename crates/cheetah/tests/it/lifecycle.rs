@@ -87,6 +87,41 @@ fn an_empty_drive_is_loaded_later() {
 }
 
 #[test]
+fn an_image_is_overwritten_only_when_forced() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (first, content) = desk.image("first.raw", MIB);
+    let (second, other) = desk.image("second.raw", MIB - 512);
+    let drive = desk.drive("a", &[&node], &first, &[]);
+    cheetah(&["load", &drive, &second]).says(2, &["holds an image already", "first.raw", "--force"]);
+    let copy = desk.arg("copy.raw");
+    cheetah(&["save", &drive, &copy]).ok();
+    assert!(std::fs::read(&copy).unwrap() == content, "the drive was changed");
+    cheetah(&["load", &drive, &second, "--force"]).ok();
+    cheetah(&["save", &drive, &copy, "--force"]).ok();
+    assert!(std::fs::read(&copy).unwrap() == other);
+}
+
+#[test]
+fn a_thin_drive_may_be_larger_than_the_memory_of_its_nodes() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let image = desk.arg("sparse.raw");
+    let file = std::fs::File::create(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 50 * MIB).unwrap();
+    file.set_len(100 * MIB).unwrap();
+    let drive = desk.arg("thin.drive");
+    let create = ["create", &drive, "--nodes", node.address(), "--from", &image];
+    cheetah(&create).says(1, &["not enough memory"]);
+    let ran = cheetah(&[&create[..], &["--thin"]].concat()).ok();
+    assert!(ran.stderr.contains("writes fail once they are full"), "{}", ran.stderr);
+    cheetah(&["verify", &drive]).ok();
+    let (full, _) = desk.image("full.raw", 40 * MIB);
+    cheetah(&["load", &drive, &full, "--force"]).says(1, &["no space", "in use"]);
+    cheetah(&["verify", &drive]).ended_with(3);
+}
+
+#[test]
 fn a_drive_grows_by_further_nodes() {
     let desk = Desk::new();
     let [first, second, third] = three("16MiB");

@@ -165,7 +165,7 @@ fn a_second_writer() {
     let (first, second) = (desk.dir("first"), desk.dir("second"));
     let writer = Mounted::new(&drive, &first, &["--writable"]);
     cheetah(&["mount", &drive, &second, "--writable"]).says(1, &["held by"]);
-    cheetah(&["load", &drive, &image]).says(1, &["held by"]);
+    cheetah(&["load", &drive, &image, "--force"]).says(1, &["held by"]);
     let reader = Mounted::new(&drive, &second, &[]);
     assert!(reader.read() == content, "any number of readers");
     reader.unmount();
