@@ -132,11 +132,27 @@ pub(crate) struct Chunk {
 /// The chunks of the first `size` bytes of `device`, in order, read ahead in tasks of their own. Those of the first
 /// `digested` bytes are digested there as well; what lies behind begins with a chunk of its own.
 pub(crate) fn chunks(device: DynDevice, size: u64, digested: u64) -> impl Stream<Item = Chunk> + Send {
+    let digested = digested.min(size);
+    let parts = [ByteRange::new(0, digested), ByteRange::between(digested, size)];
+    chunks_of(device, parts, move |chunk| chunk.end() <= digested)
+}
+
+/// The chunks of `ranges` of `device`, in order, read ahead in tasks of their own. Those for which `digested` holds are
+/// digested there as well.
+pub(crate) fn chunks_of<R>(
+    device: DynDevice,
+    ranges: R,
+    digested: impl Fn(ByteRange) -> bool + Send,
+) -> impl Stream<Item = Chunk> + Send
+where
+    R: IntoIterator<Item = ByteRange>,
+    R::IntoIter: Send,
+{
     let read = move |range: ByteRange| {
-        let device = device.clone();
+        let (device, digested) = (device.clone(), digested(range));
         let task = tokio::spawn(async move {
             let data = read_exactly(&device, range).await?;
-            let digest = (range.end() <= digested).then(|| digest(&data));
+            let digest = digested.then(|| digest(&data));
             Ok((data, digest))
         });
         async move {
@@ -144,9 +160,8 @@ pub(crate) fn chunks(device: DynDevice, size: u64, digested: u64) -> impl Stream
             Chunk { range, read: task.await.unwrap_or_else(died) }
         }
     };
-    let digested = digested.min(size);
-    let parts = [ByteRange::new(0, digested), ByteRange::between(digested, size)];
-    stream::iter(parts.into_iter().flat_map(|part| part.split_at_multiples(CHUNK_BYTES))).map(read).buffered(READ_AHEAD)
+    let chunks = ranges.into_iter().flat_map(|range| range.split_at_multiples(CHUNK_BYTES));
+    stream::iter(chunks).map(read).buffered(READ_AHEAD)
 }
 
 /// Reads `range`; an answer of any other length is an error.

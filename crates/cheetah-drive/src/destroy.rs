@@ -9,10 +9,10 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use crate::export::Export;
-use crate::file::{DriveFile, SetNode};
+use crate::file::{DriveFile, SetNode, WipeReceipt};
 use crate::fill;
 use crate::lease::Leases;
-use crate::status::{NodeState, NodeStatus, status};
+use crate::status::{NodeState, NodeStatus, node_statuses};
 use crate::usage::unused;
 use cheetah_image::error::{Error, Result};
 
@@ -30,8 +30,8 @@ pub struct DestroyOptions {
 pub struct Destroyed {
     /// For each node entry, in file order.
     pub nodes: Vec<NodeOutcome>,
-    /// Whether the drive file and its digests were removed. They are kept for another try where
-    /// a node refused; and, unless forced, where one could not be reached.
+    /// Whether the drive file and its digests were removed. They are kept for another try if a node refused or,
+    /// unless forced, could not be reached. The file then holds the receipts of the nodes that were wiped.
     pub file_removed: bool,
 }
 
@@ -90,7 +90,7 @@ impl Destroyed {
 /// Refused while others hold its lease or are connected, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
     let now = match options.force {
-        true => status(file, options.timeout).await?.nodes,
+        true => node_statuses(file, options.timeout).await,
         false => unused(file, options.timeout).await?,
     };
     let leases = Leases::take(file, options.force, options.timeout, |node| now[node].state == NodeState::Ok).await?;
@@ -114,11 +114,28 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         remove(&file.digests_path())?;
         fill::remove_all(file)?;
         remove(&file.path)?;
+    } else if let Err(error) = keep_receipts(file, &nodes) {
+        tracing::warn!("the receipts of the nodes that were wiped are not in the drive file: {error}");
     }
     Ok(Destroyed { nodes, file_removed })
 }
 
+/// Writes the receipts into the drive file, for when the rest of the drive is destroyed.
+fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
+    let mut kept = file.clone();
+    let nodes = kept.sets.iter_mut().flat_map(|set| &mut set.nodes);
+    for (node, outcome) in nodes.zip(outcomes) {
+        if let Outcome::Wiped { wiped_bytes, verified_zero } = outcome.outcome {
+            node.receipt = Some(WipeReceipt { wiped_bytes, verified_zero });
+        }
+    }
+    if kept == *file { Ok(()) } else { kept.save() }
+}
+
 async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> Outcome {
+    if let Some(WipeReceipt { wiped_bytes, verified_zero }) = node.receipt {
+        return Outcome::Wiped { wiped_bytes, verified_zero };
+    }
     let why = || now.problem.clone().unwrap_or_default();
     let Some(export) = Export::of(node, timeout) else { return Outcome::Foreign };
     match now.state {

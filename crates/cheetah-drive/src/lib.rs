@@ -19,7 +19,7 @@
 //! | [`load::load`]`(&mut DriveFile, DynDevice, LoadOptions, progress) -> Image` | copy an image in, hashed on the way |
 //! | [`fill::begin`]`(&mut DriveFile, spec, &Identity, HashChoice)` | mark a new drive as filling from a source |
 //! | [`fill::Filling::open`]`(&DriveFile, OpenSource, FillOptions) -> Option<Filling>` | read a drive while it is filled |
-//! | [`fill::partial::save_partial`]`(&DriveFile, &Path, force, timeout, progress) -> Option<Partial>` | copy out what is there, with a map |
+//! | [`partial::save_partial`]`(&DriveFile, &Path, &PartialOptions, progress) -> Partial` | copy out what can be read, with a map |
 //! | [`verify::verify`]`(&DriveFile, VerifyOptions, progress) -> VerifyReport` | read everything back and compare |
 //! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
 //! | [`save::copy`]`(DynDevice, DynDevice, HashChoice, progress) -> Saved` | copy a device to another |
@@ -50,7 +50,9 @@ mod lease;
 pub mod load;
 mod lost;
 pub mod open;
+pub mod partial;
 pub mod plan;
+mod rescue;
 pub mod save;
 pub mod sparse;
 pub mod status;

@@ -198,7 +198,8 @@ async fn assemble(file: &DriveFile, options: &OpenOptions, leases: Option<&Lease
     }
     if !lost.is_empty() && !options.allow_lost {
         let (count, of) = (lost.len(), devices.len());
-        let hint = "read what is left with --allow-lost, or bring the nodes back";
+        let hint =
+            "bring them back, or read the rest with `mount --allow-lost`, `export --allow-lost` or `save --partial`";
         return Err(Error::failed(format!("{}: {count} of {of} nodes lost: {}; {hint}", file.name, lost.join("; "))));
     }
     let bad = Error::device(format!("assembling {}", file.name));

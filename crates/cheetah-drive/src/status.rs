@@ -3,13 +3,19 @@
 use std::time::Duration;
 
 use cheetah_device::coverage::State;
+use cheetah_image::Hashes;
+use cheetah_nbd::proto;
+use cheetah_nbd::uri::Address;
 use cheetah_node::control::api::{ExportStatus, Status};
 use cheetah_node::control::{ControlClient, ControlError};
 use futures::future::join_all;
 use serde::Serialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::connect::{Connect, connect};
-use crate::file::{DriveFile, Image, SetNode};
+use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
 use crate::fill;
 use cheetah_image::error::Result;
 
@@ -25,7 +31,7 @@ pub struct DriveStatus {
     /// Its sets' layouts, in words.
     pub layout: Vec<String>,
     /// What was loaded, if anything.
-    pub image: Option<Image>,
+    pub image: Option<ImageStatus>,
     /// How much of the image is there; of one that is being filled, or could not be read in full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered: Option<CoveredStatus>,
@@ -33,6 +39,41 @@ pub struct DriveStatus {
     pub healthy: bool,
     /// For each node entry, in file order.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// An image and the condition it is in now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ImageStatus {
+    /// Where it came from, as the user wrote it.
+    pub source: String,
+    /// Bytes of the drive it takes, from the start.
+    pub size: u64,
+    /// Its condition.
+    pub state: Condition,
+    /// The file of chunk digests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digests: Option<DigestsRef>,
+    /// Hashes of the whole.
+    pub hashes: Hashes,
+}
+
+/// The condition of an image: as the drive file records it, unless a node is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Condition {
+    /// A node of the drive is lost, and what it held with it.
+    Lost,
+    /// As recorded.
+    #[serde(untagged)]
+    Recorded(ImageState),
+}
+
+impl ImageStatus {
+    fn new(image: &Image, healthy: bool) -> Self {
+        let Image { source, size, state, digests, hashes } = image.clone();
+        let state = if healthy { Condition::Recorded(state) } else { Condition::Lost };
+        Self { source, size, state, digests, hashes }
+    }
 }
 
 /// How much of an image is there, as last recorded: somebody who fills the drive records it every few seconds.
@@ -44,7 +85,10 @@ pub struct CoveredStatus {
     pub unread_bytes: u64,
     /// Bytes that the source could not read.
     pub unreadable_bytes: u64,
-    /// Who fills the drive, if anyone does.
+    /// Whether the image is still being filled; if not, the rest could not be read.
+    #[serde(skip)]
+    pub filling: bool,
+    /// The process that fills the drive now.
     pub filler: Option<String>,
 }
 
@@ -81,7 +125,7 @@ pub enum NodeState {
     Ok,
     /// There, but restarted since, or without the export: the bytes are gone.
     Empty,
-    /// Does not answer.
+    /// Does not answer, on its control port or its NBD port.
     Unreachable,
     /// A foreign server that answers; whether it restarted cannot be told.
     Foreign,
@@ -96,34 +140,42 @@ impl NodeState {
 
 /// Asks every node, waiting at most `timeout`. Nodes that do not answer are part of the answer.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
-    let entries = file.sets.iter().enumerate().flat_map(|(set, content)| content.nodes.iter().map(move |n| (set, n)));
-    let nodes = join_all(entries.map(|(set, node)| node_status(set, node, timeout))).await;
+    let mut nodes = node_statuses(file, timeout).await;
+    join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
     let covered = fill::covered(file)?.map(|covered| CoveredStatus {
         read_bytes: covered.coverage.bytes(State::Read),
         unread_bytes: covered.coverage.bytes(State::Unread),
         unreadable_bytes: covered.coverage.bytes(State::Unreadable),
+        filling: file.fill.is_some(),
         filler: nodes.iter().find_map(|node| node.writer.clone()).filter(|_| file.fill.is_some()),
     });
+    let healthy = nodes.iter().all(|node| node.state.is_healthy());
     Ok(DriveStatus {
         name: file.name.clone(),
         id: file.id.clone(),
         size_bytes: file.size,
         layout: file.sets.iter().map(|set| set.describe()).collect(),
-        image: file.image.clone(),
+        image: file.image.as_ref().map(|image| ImageStatus::new(image, healthy)),
         covered,
-        healthy: nodes.iter().all(|node| node.state.is_healthy()),
+        healthy,
         nodes,
     })
 }
 
+/// Asks every node of a drive, waiting at most `limit` for each. The answers are in file order.
+pub(crate) async fn node_statuses(file: &DriveFile, limit: Duration) -> Vec<NodeStatus> {
+    let entries = file.sets.iter().enumerate().flat_map(|(set, content)| content.nodes.iter().map(move |n| (set, n)));
+    join_all(entries.map(|(set, node)| node_status(set, node, limit))).await
+}
+
 /// Asks one node.
-pub(crate) async fn node_status(set: usize, node: &SetNode, timeout: Duration) -> NodeStatus {
+pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> NodeStatus {
     let (state, problem, export) = match (&node.http, &node.instance) {
         (Some(http), Some(instance)) => {
-            let answer = ControlClient::new(http).with_timeout(timeout).status().await;
+            let answer = ControlClient::new(http).with_timeout(limit).status().await;
             judge(node, instance, answer)
         }
-        _ => foreign(node, timeout).await,
+        _ => foreign(node, limit).await,
     };
     NodeStatus {
         node: node.name.clone(),
@@ -149,11 +201,42 @@ fn judge(node: &SetNode, instance: &str, answer: std::result::Result<Status, Con
         Ok(status) => match status.exports.into_iter().find(|export| export.name == export_name) {
             Some(export) => (NodeState::Ok, None, Some(export)),
             None => {
-                let problem = format!("node {} has no export {export_name} any more: it was freed", node.name);
+                let name = &node.name;
+                let problem = match node.receipt {
+                    Some(_) => format!("node {name} has wiped its part of the drive; destroy the rest"),
+                    None => format!("node {name} has no export {export_name} any more: it was freed"),
+                };
                 (NodeState::Empty, Some(problem), None)
             }
         },
     }
+}
+
+/// Checks that a node whose control API answers also answers on its NBD port. It does not open the export, which would
+/// count as a use of the drive.
+pub(crate) async fn check_nbd(node: &SetNode, status: &mut NodeStatus, limit: Duration) {
+    if status.state == NodeState::Ok
+        && let Err(why) = greeting(node, limit).await
+    {
+        let name = &node.name;
+        status.state = NodeState::Unreachable;
+        status.problem = Some(format!("node {name}: its control API answers, its NBD server does not ({why})"));
+    }
+}
+
+/// Waits for the greeting of a node's NBD server.
+async fn greeting(node: &SetNode, limit: Duration) -> std::result::Result<(), String> {
+    let address = match node.uri().map(|uri| uri.address) {
+        Some(Address::Tcp { host, port }) => (host, port),
+        // Cheetah nodes have TCP addresses only.
+        _ => return Ok(()),
+    };
+    let greeted = async {
+        let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+        let magic = stream.read_u64().await.map_err(|error| error.to_string())?;
+        if magic == proto::MAGIC { Ok(()) } else { Err("no NBD greeting".to_owned()) }
+    };
+    timeout(limit, greeted).await.unwrap_or_else(|_| Err(format!("no greeting within {} s", limit.as_secs_f32())))
 }
 
 async fn foreign(node: &SetNode, timeout: Duration) -> Judgement {

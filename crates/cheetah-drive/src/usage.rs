@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::file::DriveFile;
-use crate::status::{NodeStatus, status};
+use crate::status::{NodeStatus, node_statuses};
 use cheetah_image::error::{Error, Result, list};
 
 /// A reader that has just closed may still be counted: so long a node has to notice.
@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(crate) async fn unused(file: &DriveFile, timeout: Duration) -> Result<Vec<NodeStatus>> {
     let until = Instant::now() + GRACE;
     loop {
-        let nodes = status(file, timeout).await?.nodes;
+        let nodes = node_statuses(file, timeout).await;
         let users: Vec<_> = nodes.iter().filter_map(user).collect();
         if users.is_empty() {
             return Ok(nodes);

@@ -3,22 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError};
+use cheetah_device::{ByteRange, Data, DynDevice};
 use futures::StreamExt as _;
-use futures::future::join_all;
 use serde::Serialize;
 
-use crate::copy::{Chunk, Progress, chunks, read_exactly};
+use crate::copy::{Chunk, Progress, chunks};
 use crate::digests::{ChunkDigest, Digests, digest};
 use crate::file::{DriveFile, ImageState};
 use crate::open::{Drive, OpenOptions};
+use crate::rescue::Rescue;
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
-
-/// A chunk that cannot be read is asked for again in pieces of at most this many bytes, to tell what is lost.
-const PIECE_BYTES_MAX: u64 = 64 << 10;
-/// And, where it is not the whole node that is lost, in pieces of this many bytes: what a node keeps a digest of.
-const PAGE_BYTES: u64 = 4 << 10;
 
 /// How to verify.
 #[derive(Debug, Clone)]
@@ -123,12 +118,11 @@ pub async fn verify(
     let drive = Drive::open(file, open).await?;
     let recorded = file.image.as_ref().filter(|_| expected.is_some());
     let hashes = recorded.map(|image| image.hashes.clone()).unwrap_or_default();
-    let unit = file.sets.iter().filter_map(|set| set.unit).min().unwrap_or(PIECE_BYTES_MAX);
     let scrub = Scrub {
         device: drive.device(),
+        rescue: Rescue::new(file, drive.device()),
         size: file.size,
         image: recorded.map_or(0, |image| image.size),
-        piece: unit.min(PIECE_BYTES_MAX),
         expected,
         hashes: hashes.choice() & options.hashes,
     };
@@ -162,10 +156,10 @@ fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
 /// A reading of everything.
 struct Scrub {
     device: DynDevice,
+    rescue: Rescue,
     size: u64,
     /// Bytes from the start that are compared and hashed.
     image: u64,
-    piece: u64,
     expected: Option<Digests>,
     hashes: HashChoice,
 }
@@ -228,24 +222,12 @@ impl Scrub {
     async fn read_in_pieces(&self, range: ByteRange, report: &mut VerifyReport) -> Option<Data> {
         let mut whole = Data::new();
         let mut unreadable = 0;
-        for (piece, read) in self.read_each(range, self.piece).await {
+        for (part, read) in self.rescue.read(range).await {
             match read {
                 Ok(data) => whole.append(data),
-                // A lost node is lost as a whole, but of damaged memory a node refuses no more than a page.
-                Err(DeviceError::Lost { device, why, .. }) => {
-                    unreadable += piece.len;
-                    Found::push(piece, &format!("{device}: {why}"), &mut report.unreadable);
-                }
-                Err(_) => {
-                    for (page, read) in self.read_each(piece, PAGE_BYTES).await {
-                        match read {
-                            Ok(data) => whole.append(data),
-                            Err(error) => {
-                                unreadable += page.len;
-                                Found::push(page, &cause(&error), &mut report.unreadable);
-                            }
-                        }
-                    }
+                Err(why) => {
+                    unreadable += part.len;
+                    Found::push(part, &why, &mut report.unreadable);
                 }
             }
         }
@@ -259,22 +241,5 @@ impl Scrub {
             report.ok_bytes += readable
         }
         None
-    }
-
-    /// Reads the pieces of `range` at once: a node that is silent is waited for once.
-    async fn read_each(&self, range: ByteRange, piece: u64) -> Vec<(ByteRange, cheetah_device::Result<Data>)> {
-        let read = |piece| async move { (piece, read_exactly(&self.device, piece).await) };
-        join_all(range.split_at_multiples(piece).map(read)).await
-    }
-}
-
-/// The error without the range, so that neighbours with the same cause are reported as one.
-fn cause(error: &DeviceError) -> String {
-    match error {
-        DeviceError::Lost { device, why, .. } => format!("{device}: {why}"),
-        DeviceError::Corrupt { device, .. } => format!("{device}: the node's memory is damaged"),
-        // What follows the device's name in the context is what was being done, with the range.
-        DeviceError::Io { context, why, .. } => format!("{}: {why}", context.split(": ").next().unwrap_or(context)),
-        other => other.to_string(),
     }
 }

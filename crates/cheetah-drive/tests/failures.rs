@@ -241,3 +241,16 @@ async fn half_an_image_is_never_taken_for_the_whole() {
     let refusal = load(&mut file, device(&image(8 * MIB + 1)), load_options(), |_| {}).await.unwrap_err().to_string();
     assert!(refusal.contains("enlarge the drive"), "{refusal}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_nbd_server_is_down_is_not_ok_and_can_still_be_wiped() {
+    let lab = Lab::new(&[4 * MIB]);
+    let mut file = lab.create(STRIPE, MIB).await;
+    let node = &mut file.sets[0].nodes[0];
+    node.nbd = format!("nbd://127.0.0.1:1/{}", node.uri().unwrap().export);
+    let now = status(&file, TIMEOUT).await.unwrap();
+    assert!(!now.healthy && now.nodes[0].state == NodeState::Unreachable, "{now:?}");
+    assert!(now.nodes[0].problem.as_ref().unwrap().contains("its NBD server does not"), "{now:?}");
+    let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+    assert!(destroyed.is_clean() && destroyed.file_removed, "{destroyed:?}");
+}

@@ -113,6 +113,19 @@ pub struct SetNode {
     pub instance: Option<String>,
     /// Bytes of the export that belong to the drive, from its start.
     pub size: u64,
+    /// The node's receipt, once it has wiped its part; the drive is then destroyed in part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<WipeReceipt>,
+}
+
+/// What a node said when it had wiped its part of a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WipeReceipt {
+    /// Bytes overwritten.
+    pub wiped_bytes: u64,
+    /// Whether the node read them back as zeros.
+    pub verified_zero: bool,
 }
 
 /// What was loaded into the drive.
@@ -295,6 +308,7 @@ pub(crate) mod tests {
             http: Some(format!("{name}:10810")),
             instance: Some("ab".repeat(16)),
             size,
+            receipt: None,
         };
         let foreign = SetNode { http: None, instance: None, ..node("ceph", 1 << 20) };
         DriveFile {

@@ -19,7 +19,7 @@ mod finish;
 mod grains;
 pub(crate) mod map;
 mod origin;
-pub mod partial;
+
 mod samples;
 mod source;
 mod sparse;

@@ -1,11 +1,11 @@
 //! `cheetah save`: a drive into an image file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
 use cheetah_device::coverage::State;
 use cheetah_drive::digests::Digests;
-use cheetah_drive::fill::partial::save_partial;
+use cheetah_drive::partial::{Partial, PartialOptions, save_partial};
 use cheetah_drive::save::{SaveOptions, save};
 use cheetah_drive::{DriveFile, HashChoice, ImageState, Progress};
 use cheetah_source::{Access, Opened};
@@ -26,7 +26,11 @@ Every chunk is compared with its digest made at load, unless the drive was opene
 If one differs, nothing is saved. The file gets its name only once it is whole and on stable storage. Zeros take no \
 room in it.
 
+With --partial, everything that can still be read of a drive that has lost nodes, or is not filled yet, is saved. The \
+rest is holes, and IMAGE.map, a GNU ddrescue map, says where they are. Exits with 3 if anything is missing.
+
   cheetah save case42.drive copy.raw
+  cheetah save case42.drive rest.raw --partial
   cheetah save case42.drive copy.raw --whole --hash sha256")]
 pub struct Args {
     /// The drive file
@@ -39,8 +43,7 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Save what there is of an image that is not whole: holes where it is missing, and IMAGE.map says where. Exits
-    /// with 3
+    /// Save what can be read: holes where it is missing, and IMAGE.map says where. Exits with 3 if anything is
     #[arg(long, conflicts_with_all = ["whole", "hash"])]
     partial: bool,
 
@@ -61,10 +64,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let file = DriveFile::load(&args.drive)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
+    if args.partial {
+        return partial(&args, &file, &mut stop, ui).await;
+    }
     if let Some(image) = file.image.as_ref().filter(|_| file.fill.is_some() || file.map.is_some()) {
-        if args.partial {
-            return partial(&args, &file, &mut stop, ui).await;
-        }
         return Err(Failure::evidence(format!(
             "{} has only a part of {}; `cheetah status` says how much, and save --partial writes that part, with a map",
             args.drive.display(),
@@ -111,36 +114,42 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
-/// Saves what is there of an image that is not whole.
+/// Saves what can be read.
 async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
-    let size = file.image.as_ref().map_or(0, |image| image.size);
-    let progress = ui.progress(format!("saving {}", args.image.display()), size);
+    let progress = ui.progress(format!("saving {}", args.image.display()), file.size);
     let shown = |so_far: Progress| progress.set(so_far.done);
+    let options = PartialOptions { force: args.force, timeout: args.timeout.get() };
     let saved = tokio::select! {
-        saved = save_partial(file, &args.image, args.force, args.timeout.get(), shown) => saved?,
+        saved = save_partial(file, &args.image, &options, shown) => saved?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing was saved"))),
     };
     drop(progress);
-    let Some(saved) = saved else {
-        return Err(Failure::failed(format!("{} is whole by now; save it plainly", args.drive.display())));
-    };
-    let [read, unread, unreadable] =
-        [State::Read, State::Unread, State::Unreadable].map(|state| saved.coverage.bytes(state));
-    let (image, map) = (args.image.display(), saved.map.display());
-    let text = format!(
-        "{image}: {} of {}; {} unread, {} unreadable: holes, listed in {map}",
-        Size(read),
-        Size(size),
-        Size(unread),
-        Size(unreadable)
-    );
-    let value = json!({
-        "image": args.image, "map": saved.map, "size_bytes": size, "read_bytes": read, "unread_bytes": unread,
-        "unreadable_bytes": unreadable,
-    });
-    ui.answer(text, &value);
+    for lost in &saved.lost {
+        ui.warn(lost);
+    }
+    answer_partial(&args.image, &saved, ui);
     if saved.coverage.is_whole() {
         return Ok(());
     }
+    let (image, map) = (args.image.display(), saved.map.display());
     Err(Failure::evidence(format!("{image} is not a whole image: {map} says which parts are missing")))
+}
+
+fn answer_partial(image: &Path, saved: &Partial, ui: Ui) {
+    let size = saved.coverage.size();
+    let [read, unread, unreadable] =
+        [State::Read, State::Unread, State::Unreadable].map(|state| saved.coverage.bytes(state));
+    let mut text = format!("{}: {} of {}", image.display(), Size(read), Size(size));
+    if !saved.coverage.is_whole() {
+        let (unread, unreadable, map) = (Size(unread), Size(unreadable), saved.map.display());
+        text.push_str(&format!("; {unread} unread, {unreadable} unreadable\n  holes, listed in {map}"));
+    }
+    if saved.differing_bytes > 0 {
+        text.push_str(&format!("\n  {} left out: different from what was loaded", Size(saved.differing_bytes)));
+    }
+    let value = json!({
+        "image": image, "map": saved.map, "size_bytes": size, "read_bytes": read, "unread_bytes": unread,
+        "unreadable_bytes": unreadable, "differing_bytes": saved.differing_bytes, "lost": saved.lost,
+    });
+    ui.answer(text, &value);
 }

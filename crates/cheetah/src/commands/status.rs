@@ -1,11 +1,13 @@
 //! `cheetah status`: a drive and its nodes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
-use cheetah_drive::status::{CoveredStatus, DriveStatus, NodeState, NodeStatus, status};
-use cheetah_drive::{DriveFile, Image, ImageState};
+use cheetah_drive::status::{Condition, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, status};
+use cheetah_drive::{DriveFile, ImageState};
+use comfy_table::{ContentArrangement, Table};
 
+use super::compared::wrapped;
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
@@ -32,71 +34,159 @@ pub struct Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let found = status(&file, args.timeout.get()).await?;
-    ui.answer(describe(&found), &found);
+    ui.answer(describe(&found, &args.drive), &found);
     if found.healthy {
         return Ok(());
     }
     Err(Failure::evidence(format!("part of {} is lost; see above", args.drive.display())))
 }
 
-fn describe(found: &DriveStatus) -> String {
-    let mut text =
-        format!("{}  {}  {}  id {}", found.name, Size(found.size_bytes), found.layout.join(", then "), found.id);
+fn describe(found: &DriveStatus, drive: &Path) -> String {
+    let layout = found.layout.join(", then ");
+    let mut lines =
+        vec![wrapped(&format!("{}: {}, {layout}", found.name, Size(found.size_bytes)), 0), format!("id {}", found.id)];
     if let Some(image) = &found.image {
-        let state = match image.state {
+        let state = image_state(image.state, found.covered.as_ref());
+        lines.push(wrapped(&format!("image {}, {}, {state}", image.source, Size(image.size)), 0));
+        if let Some(covered) = &found.covered {
+            lines.extend(describe_covered(covered, image, drive));
+        }
+    }
+    lines.push(describe_nodes(&found.nodes).to_string());
+    let mut writers: Vec<_> = found.nodes.iter().filter_map(|node| node.writer.as_deref()).collect();
+    writers.dedup();
+    lines.extend(writers.into_iter().map(|writer| wrapped(&format!("written by {writer}"), 1)));
+    lines.extend(found.nodes.iter().filter_map(|node| node.problem.as_deref()).map(|problem| wrapped(problem, 1)));
+    lines.join("\n")
+}
+
+fn image_state(condition: Condition, covered: Option<&CoveredStatus>) -> &'static str {
+    match condition {
+        Condition::Lost => "PARTS LOST with their nodes",
+        Condition::Recorded(state) => match state {
             ImageState::Intact => "intact",
             ImageState::Loading => "load never finished: PARTIAL",
             ImageState::Modified => "opened for writing since",
-            ImageState::Filling => "being filled: NOT WHOLE YET",
+            ImageState::Filling if covered.is_some_and(|covered| covered.unread_bytes == 0) => {
+                "all of it is there, not checked yet"
+            }
+            ImageState::Filling => "NOT WHOLE YET",
             ImageState::Incomplete => "parts could not be read: PARTIAL",
-        };
-        text.push_str(&format!("\nimage {}, {}, {state}", image.source, Size(image.size)));
-        if let Some(covered) = &found.covered {
-            text.push_str(&describe_covered(covered, image));
-        }
+        },
     }
-    let mut table = table(&["node", ">size", ">used", ">connections", "writer", "state"]);
-    for node in &found.nodes {
+}
+
+fn describe_nodes(nodes: &[NodeStatus]) -> Table {
+    let mut table = table(&["node", ">size", ">used", ">connections", "state"]);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(80);
+    for node in nodes {
+        let state = match node.state {
+            NodeState::Ok => "ok",
+            NodeState::Empty => "EMPTY",
+            NodeState::Unreachable => "UNREACHABLE",
+            NodeState::Foreign => "answers (not a Cheetah node)",
+        };
         table.add_row([
             node.node.clone(),
             Size(node.size_bytes).to_string(),
             node.used_bytes.map_or_else(|| "?".into(), |bytes| Size(bytes).to_string()),
             node.connections.map_or_else(|| "?".into(), |count| count.to_string()),
-            node.writer.clone().unwrap_or_else(|| "-".into()),
-            state(node),
+            state.to_owned(),
         ]);
     }
-    format!("{text}\n{table}")
+    table
 }
 
-fn describe_covered(covered: &CoveredStatus, image: &Image) -> String {
+fn describe_covered(covered: &CoveredStatus, image: &ImageStatus, drive: &Path) -> Vec<String> {
     let share = |bytes: u64| {
         // In tenths of a percent, rounded down: what is nearly whole is not whole.
         let tenths = u128::from(bytes) * 1000 / u128::from(image.size.max(1));
         format!("{} ({}.{}%)", Size(bytes), tenths / 10, tenths % 10)
     };
-    let mut text = format!(
-        "\n  read {}, unread {}, unreadable {}",
+    let mut lines = vec![format!(
+        "  read {}, unread {}, unreadable {}",
         share(covered.read_bytes),
         share(covered.unread_bytes),
         share(covered.unreadable_bytes)
-    );
-    if image.state == ImageState::Filling {
-        let filler = covered.filler.as_deref().map_or_else(|| "nobody just now".into(), |who| format!("by {who}"));
-        text.push_str(&format!("; filled {filler}"));
+    )];
+    let drive = drive.display();
+    match &covered.filler {
+        _ if !covered.filling => {}
+        Some(filler) => lines.push(wrapped(&format!("being filled by {filler}"), 2)),
+        None if covered.unread_bytes == 0 => {
+            lines.push(wrapped(&format!("nobody is checking it now; to finish it: `cheetah load {drive}`"), 2));
+        }
+        None => lines.push(wrapped(
+            &format!("nobody is filling it now; it fills while mounted or exported, or by `cheetah load {drive}`"),
+            2,
+        )),
     }
-    text
+    lines
 }
 
-fn state(node: &NodeStatus) -> String {
-    let state = match node.state {
-        NodeState::Ok => "ok",
-        NodeState::Empty => "EMPTY",
-        NodeState::Unreachable => "UNREACHABLE",
-        NodeState::Foreign => "answers (not a Cheetah node)",
-    };
-    match &node.problem {
-        Some(problem) => format!("{state}: {problem}"),
-        None => state.to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_drive::Hashes;
+
+    fn example() -> DriveStatus {
+        let problem = "node 10.20.30.40:10810: cannot connect: Connection refused (os error 111)";
+        let node = |node: &str, problem: Option<&str>| NodeStatus {
+            node: node.into(),
+            set: 0,
+            nbd: format!("nbd://{node}/case42-01234567-0"),
+            size_bytes: 1 << 30,
+            state: if problem.is_some() { NodeState::Unreachable } else { NodeState::Ok },
+            problem: problem.map(str::to_owned),
+            used_bytes: None,
+            reserved: None,
+            connections: None,
+            writer: Some("a-long-name@a-long-host-name.example.org, process 1234567".into()),
+        };
+        DriveStatus {
+            name: "case42".into(),
+            id: "0123456789abcdef".repeat(2),
+            size_bytes: 2 << 30,
+            layout: vec!["stripe of 64KiB over 2 nodes".into()],
+            image: Some(ImageStatus {
+                source: "/evidence/case42/disk.raw".into(),
+                size: 100 << 20,
+                state: Condition::Lost,
+                digests: None,
+                hashes: Hashes::default(),
+            }),
+            covered: None,
+            healthy: false,
+            nodes: vec![node("10.20.30.40:10809", Some(problem)), node(&"x".repeat(70), None)],
+        }
+    }
+
+    #[test]
+    fn a_drive_with_a_lost_node_is_shown_in_80_columns_and_never_as_intact() {
+        let text = describe(&example(), Path::new("case42.drive"));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("PARTS LOST") && !text.contains("intact"), "{text}");
+        assert_eq!(text.matches("written by").count(), 1, "{text}");
+        assert!(text.contains("Connection refused"), "{text}");
+        let json = serde_json::to_value(example()).unwrap();
+        assert_eq!(json["image"]["state"], "lost");
+    }
+
+    #[test]
+    fn a_drive_that_only_lacks_its_check_is_not_called_partial() {
+        let covered =
+            CoveredStatus { read_bytes: 100 << 20, unread_bytes: 0, unreadable_bytes: 0, filling: true, filler: None };
+        let mut found = DriveStatus { covered: Some(covered), healthy: true, ..example() };
+        if let Some(image) = &mut found.image {
+            image.state = Condition::Recorded(ImageState::Filling);
+        }
+        let text = describe(&found, Path::new("case42.drive"));
+        assert!(text.contains("not checked yet") && !text.contains("NOT WHOLE"), "{text}");
+        assert!(text.contains("`cheetah load case42.drive`") && !text.contains("nobody just now"), "{text}");
+        if let Some(covered) = &mut found.covered {
+            (covered.read_bytes, covered.unread_bytes) = (99 << 20, 1 << 20);
+        }
+        let text = describe(&found, Path::new("case42.drive"));
+        assert!(text.contains("NOT WHOLE YET") && text.contains("nobody is filling it now"), "{text}");
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Desk, MIB, Mounted, Node, Port, cheetah, need, text, three};
+use crate::support::run::cheetah_plain;
+use crate::support::{Desk, MIB, Mounted, Node, Port, cheetah, mapped, need, number, text, three};
 
 const EIO: Option<i32> = Some(5);
 /// The time-out the drives are opened with here, in seconds.
@@ -85,6 +86,80 @@ fn a_killed_node_loses_its_ranges_and_no_others() {
     let ran = cheetah(&["destroy", &drive, "--timeout", TIMEOUT]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert_eq!((first.exports(), third.exports()), (0, 0));
+}
+
+#[test]
+fn a_partial_save_holds_everything_but_the_lost_nodes_ranges() {
+    let desk = Desk::new();
+    let [first, second, third] = three("16MiB");
+    let (drive, content) = linear(&desk, &[&first, &second, &third]);
+    let (whole, part) = (desk.arg("whole.raw"), desk.arg("part.raw"));
+    let saved = cheetah(&["save", &drive, &whole, "--partial"]).ok().json();
+    assert_eq!(number(&saved, "read_bytes"), 24 * MIB, "nothing is missing yet");
+    assert!(std::fs::read(&whole).unwrap() == content);
+
+    second.kill();
+    cheetah(&["save", &drive, &part, "--timeout", TIMEOUT]).says(1, &["save --partial"]);
+    assert!(!desk.at("part.raw").exists());
+    let ran = cheetah(&["save", &drive, &part, "--partial", "--timeout", TIMEOUT]).says(3, &["part.raw.map"]);
+    let saved: serde_json::Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
+    assert_eq!((number(&saved, "read_bytes"), number(&saved, "unreadable_bytes")), (16 * MIB, 8 * MIB));
+    let map = desk.at("part.raw.map");
+    assert_eq!(mapped(&map, "-"), [(8 * MIB, 8 * MIB)]);
+    assert_eq!(mapped(&map, "+"), [(0, 8 * MIB), (16 * MIB, 8 * MIB)]);
+    let saved = std::fs::read(&part).unwrap();
+    assert_eq!(saved.len(), content.len());
+    for (offset, len) in mapped(&map, "+") {
+        let range = offset as usize..(offset + len) as usize;
+        assert!(saved[range.clone()] == content[range]);
+    }
+    // Read as an image, it has the holes that its map says.
+    cheetah(&["verify", &part]).ended_with(3);
+    drop((first, third));
+    cheetah(&["save", &drive, &desk.arg("none.raw"), "--partial", "--timeout", TIMEOUT])
+        .says(3, &["nothing was saved"]);
+    assert!(!desk.at("none.raw").exists() && !desk.at("none.raw.map").exists());
+}
+
+#[test]
+fn a_lost_node_is_shown_in_80_columns_and_its_drive_never_as_intact() {
+    let desk = Desk::new();
+    let [first, second, third] = three("16MiB");
+    let (image, _) = desk.image("disk.raw", 24 * MIB);
+    let drive = desk.drive("case", &[&first, &second, &third], &image, &[]);
+    let address = second.address().to_owned();
+    second.kill();
+    for verb in ["status", "verify"] {
+        let ran = cheetah_plain(&[verb, &drive, "--timeout", TIMEOUT]).ended_with(3);
+        let out = ran.out();
+        // Paths and digests are not cut.
+        let uncut = |line: &&str| line.contains("/case.drive") || line.contains("SHA-256");
+        let too_long = out.lines().filter(|line| line.chars().count() > 80 && !uncut(line));
+        assert_eq!(too_long.collect::<Vec<_>>(), [""; 0], "{out}");
+        assert!(!out.contains("intact"), "{out}");
+        assert!(out.lines().count() < 30, "ranges with one cause are listed together: {out}");
+        assert!(!out.contains(&format!("{address}: node {address}")), "the address is doubled: {out}");
+    }
+    let status = cheetah(&["status", &drive, "--timeout", TIMEOUT]).ended_with(3).out();
+    let status: serde_json::Value = serde_json::from_str(status.lines().next().unwrap()).unwrap();
+    assert_eq!(text(&status["image"], "state"), "lost");
+}
+
+#[test]
+fn the_receipt_of_a_wiped_node_outlives_another_nodes_loss() {
+    let desk = Desk::new();
+    let [first, second, third] = three("16MiB");
+    let (drive, _) = linear(&desk, &[&first, &second, &third]);
+    second.kill();
+    cheetah(&["destroy", &drive, "--timeout", TIMEOUT]).ended_with(1);
+    assert_eq!((first.exports(), third.exports()), (0, 0));
+    let destroyed = cheetah(&["destroy", &drive, "--timeout", TIMEOUT, "--force"]).ended_with(1).out();
+    let destroyed: serde_json::Value = serde_json::from_str(destroyed.lines().next().unwrap()).unwrap();
+    for (node, outcome) in [(0, "wiped"), (1, "unreachable"), (2, "wiped")] {
+        assert_eq!(text(&destroyed["nodes"][node], "outcome"), outcome, "{destroyed}");
+    }
+    assert!(number(&destroyed["nodes"][0], "wiped_bytes") > 6 * MIB, "{destroyed}");
+    assert!(!Path::new(&drive).exists());
 }
 
 #[test]

@@ -80,6 +80,15 @@ pub fn three(memory: &str) -> [Node; 3] {
     [Node::start(memory), Node::start(memory), Node::start(memory)]
 }
 
+/// The runs of a GNU ddrescue map file in a state (`+`, `-`, `?`), as offset and length.
+pub fn mapped(path: &Path, state: &str) -> Vec<(u64, u64)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+    let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let runs = words.filter(|words| words.len() == 3 && words[1].starts_with("0x") && words[2] == state);
+    runs.map(|words| (number(words[0]), number(words[1]))).collect()
+}
+
 /// The string at a path of keys.
 pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("no text '{key}' in {value}"))

@@ -1,0 +1,188 @@
+//! Saving the readable part of a drive, with a map of what is missing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage, Data, DynDevice};
+use futures::StreamExt as _;
+
+use crate::copy::{Chunk, Progress, Writer, chunks_of};
+use crate::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
+use crate::file::disk::{directory, sync_directory, temporary_in, write_atomically};
+use crate::file::{DriveFile, ImageState, name_beside};
+use crate::fill::covered;
+use crate::open::{Drive, OpenOptions};
+use crate::rescue::Rescue;
+use crate::sparse::SparseFile;
+use cheetah_image::error::{Error, Result};
+
+/// How to save a part.
+#[derive(Debug, Clone)]
+pub struct PartialOptions {
+    /// Replace the image file and its map if they exist.
+    pub force: bool,
+    /// How long a node may take to answer.
+    pub timeout: Duration,
+}
+
+/// What was saved.
+#[derive(Debug, Clone)]
+pub struct Partial {
+    /// The ranges that the image file holds; everything else is a hole in it.
+    pub coverage: Coverage,
+    /// Where the map was written.
+    pub map: PathBuf,
+    /// Bytes left out because their chunk differs from what was loaded.
+    pub differing_bytes: u64,
+    /// The nodes that are lost, a sentence each.
+    pub lost: Vec<String>,
+}
+
+/// Writes what can be read of a drive's image (of the whole drive, if it has none) to a sparse file at `path`, and a map
+/// of it to `path.map`. Ranges on lost nodes and chunks that differ from what was loaded are unreadable in the map.
+///
+/// Another process may be filling the drive meanwhile: the state recorded at the start is saved.
+pub async fn save_partial(
+    file: &DriveFile,
+    path: &Path,
+    options: &PartialOptions,
+    progress: impl FnMut(Progress) + Send,
+) -> Result<Partial> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| Error::io(format_args!("writing {shown}"), &error);
+    let map = path.with_file_name(name_beside(path, "map"));
+    if let Some(there) = [path, &map].into_iter().find(|path| !options.force && path.symlink_metadata().is_ok()) {
+        let there = there.display();
+        return Err(Error::misuse(format!("{there} exists already; choose another name, or --force to replace it")));
+    }
+    // Read before the drive: what the map calls read has been flushed, and stays.
+    let present = present(file)?;
+    let digests = digests(file)?;
+    let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
+    let drive = Drive::open_unmarked(file, open).await?;
+    let lost = drive.lost().to_vec();
+    let partial = temporary_in(directory(path)).map_err(failed)?;
+    partial.as_file().set_len(present.size()).map_err(failed)?;
+    let target = partial.as_file().try_clone().map_err(failed)?;
+    let target: DynDevice = Arc::new(SparseFile::new(target, shown.to_string(), present.size()));
+    let copy = PartialCopy {
+        rescue: Rescue::new(file, drive.device()),
+        from: drive.device(),
+        writer: Writer::new(target.clone(), shown.to_string()),
+        digests,
+        saved: present.clone(),
+        differing_bytes: 0,
+        first_error: None,
+    };
+    let copied = copy.run(&present, progress).await;
+    drive.close().await?;
+    let (coverage, differing_bytes) = copied?;
+    target.flush().await.map_err(Error::device(format!("writing {shown}")))?;
+    // The map first: the image must never be there without it.
+    write_atomically(&map, coverage.to_string().as_bytes(), true)?;
+    let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
+    persisted.map_err(|error| failed(error.error))?;
+    sync_directory(directory(path)).map_err(failed)?;
+    Ok(Partial { coverage, map, differing_bytes, lost })
+}
+
+/// The ranges that the drive should hold.
+fn present(file: &DriveFile) -> Result<Coverage> {
+    if let Some(image) = file.image.as_ref().filter(|image| image.state == ImageState::Loading) {
+        return Err(Error::Evidence(format!(
+            "{} holds part of {} only, and not known which: its load never finished; load it again",
+            file.name, image.source
+        )));
+    }
+    if let Some(covered) = covered(file)? {
+        return Ok(covered.coverage);
+    }
+    let size = file.image.as_ref().map_or(file.size, |image| image.size);
+    let mut whole = Coverage::new(size);
+    whole.set(ByteRange::new(0, size), State::Read);
+    Ok(whole)
+}
+
+/// The digests to compare chunks with; `None` if there are none, or the drive was opened for writing since.
+fn digests(file: &DriveFile) -> Result<Option<Digests>> {
+    let comparable = |state| matches!(state, ImageState::Intact | ImageState::Incomplete);
+    let image = file.image.as_ref().filter(|image| comparable(image.state));
+    let recorded = image.and_then(|image| image.digests.as_ref().map(|digests| (digests, image.size)));
+    recorded.map(|(digests, size)| Digests::load(file, digests, size)).transpose()
+}
+
+/// A copy of the readable ranges.
+struct PartialCopy {
+    from: DynDevice,
+    rescue: Rescue,
+    writer: Writer,
+    digests: Option<Digests>,
+    saved: Coverage,
+    differing_bytes: u64,
+    first_error: Option<String>,
+}
+
+impl PartialCopy {
+    /// Copies the ranges that are read in `present`; returns what was copied, and how many bytes were left out because
+    /// they differ.
+    async fn run(mut self, present: &Coverage, mut progress: impl FnMut(Progress) + Send) -> Result<(Coverage, u64)> {
+        let total = present.bytes(State::Read);
+        let ranges: Vec<_> = present.in_state(State::Read).collect();
+        let (compared, size) = (self.digests.is_some(), present.size());
+        let whole_chunk = move |range: ByteRange| {
+            range.offset.is_multiple_of(CHUNK_BYTES) && (range.len == CHUNK_BYTES || range.end() == size)
+        };
+        let mut reads =
+            std::pin::pin!(chunks_of(self.from.clone(), ranges, move |range| compared && whole_chunk(range)));
+        let mut done = 0;
+        while let Some(Chunk { range, read }) = reads.next().await {
+            match read {
+                Ok((data, digest)) => self.write(range, data, digest).await?,
+                Err(_) => self.rescue(range, compared && whole_chunk(range)).await?,
+            }
+            done += range.len;
+            progress(Progress { done, total });
+        }
+        self.writer.wait().await?;
+        match self.first_error {
+            Some(why) if self.saved.bytes(State::Read) == 0 => {
+                Err(Error::Evidence(format!("nothing can be read, and nothing was saved: {why}")))
+            }
+            _ => Ok((self.saved, self.differing_bytes)),
+        }
+    }
+
+    /// Writes a range, unless its digest, if it has one, differs from what was loaded.
+    async fn write(&mut self, range: ByteRange, data: Data, digest: Option<ChunkDigest>) -> Result<()> {
+        let recorded = self.digests.as_ref().and_then(|digests| digests.get(range.offset));
+        if digest.is_some_and(|digest| recorded != Some(&digest)) {
+            self.differing_bytes += range.len;
+            self.saved.set(range, State::Unreadable);
+            return Ok(());
+        }
+        self.writer.write(range, data).await
+    }
+
+    /// Writes what can be read of a range that failed as a whole.
+    async fn rescue(&mut self, range: ByteRange, compared: bool) -> Result<()> {
+        let parts = self.rescue.read(range).await;
+        if parts.iter().all(|(_, read)| read.is_ok()) {
+            let mut whole = Data::new();
+            parts.into_iter().flat_map(|(_, read)| read).for_each(|data| whole.append(data));
+            let digest = compared.then(|| digest(&whole));
+            return self.write(range, whole, digest).await;
+        }
+        for (part, read) in parts {
+            match read {
+                Ok(data) => self.writer.write(part, data).await?,
+                Err(why) => {
+                    self.saved.set(part, State::Unreadable);
+                    self.first_error.get_or_insert(why);
+                }
+            }
+        }
+        Ok(())
+    }
+}
