@@ -95,7 +95,7 @@ mod tests {
         let text = lines.join("\n");
         assert!(text.starts_with("  unreadable: 6.2MiB in 100 ranges: node 10.0.0.7: cannot"), "{text}");
         assert_eq!(text.matches("10.0.0.7").count(), 1);
-        assert!(text.contains("0+65536 196608+65536 ") && text.contains("and 80 more; --json"), "{text}");
+        assert!(text.contains("0+65536 196608+65536 ") && text.contains("and 80 more;"), "{text}");
         assert!(text.ends_with("  unreadable: 7+1: damaged"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
