@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use cheetah_attach::{Mount, MountOptions, mount};
+use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Zeroing};
 
@@ -325,18 +326,18 @@ struct Counted {
     reads: std::sync::atomic::AtomicUsize,
 }
 
-impl Device for Counted {
-    fn geometry(&self) -> Geometry {
-        self.prefetch.geometry()
+impl Layer for Counted {
+    type Below = Arc<cheetah_device::prefetch::Prefetch>;
+    const READS: Reads = Reads::Handled;
+    const WRITES: Writes = Writes::Refused;
+
+    fn below(&self) -> &Self::Below {
+        &self.prefetch
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+    fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
         self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.prefetch.read(range)
-    }
-
-    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
-        self.prefetch.upcoming(range)
     }
 }
 

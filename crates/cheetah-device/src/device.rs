@@ -1,36 +1,52 @@
-//! The trait every layer implements.
+//! The trait every device implements.
+//!
+//! # The contract, and the tests that hold it
+//!
+//! | rule | tests |
+//! |---|---|
+//! | A byte is right or the read is an error | `tests/model.rs` (every stack against plain memory; `a_lost_child_fails_the_ranges_that_touch_it`), `tests/prefetch.rs` (`every_byte_read_was_there_during_the_read`), `cache/tests.rs` (`bytes_are_right_and_cross_the_link_once`), `copy_on_read/tests.rs` |
+//! | Content that must not be read is handed out in no way | `tests/layers.rs` (`content_that_may_not_be_read_is_handed_out_in_no_way`), `gaps.rs` |
+//! | Any offset, any length; bounds are checked | `tests/model.rs` (`a_range_past_the_end_is_refused_by_every_layer`), `tests/prefetch.rs` |
+//! | A finished operation is seen by all that start later | `tests/prefetch.rs` (the same), `tests/model.rs` (`overlay_writers_side_by_side_do_not_disturb_each_other`) |
+//! | A dropped future leaves the device usable | `overlay.rs` (`a_dropped_write_is_finished_before_the_next_change_begins`), `cache/tests.rs` (`a_read_that_is_never_polled_blocks_no_other`) |
+//! | A read-only device refuses every change | `tests/model.rs` (`a_read_only_device_refuses_every_change`) |
+//! | A layer hands on what it does not handle, and is not bypassed where it does | `tests/layers.rs`; with [`conformance`](crate::layer::conformance) also the wrappers of the other crates |
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::layer::{Layer, Reads, Writes};
 use crate::{ByteRange, Data, Io};
 
-/// A device shared between whoever uses it.
+/// A device shared by its users.
 pub type DynDevice = Arc<dyn Device>;
 
 /// Anything with a size that can be read at an offset, and perhaps written.
 ///
-/// The contract:
+/// The contract ([tests](self)):
 ///
-/// * **A byte is right or the read is an error.** A device never makes up bytes it does not have; a read that
-///   fails in part fails as a whole, so a caller that wants the good part asks again for less.
-/// * **Any offset, any length.** Devices take unaligned ranges; [`Geometry::block_preferred`] says what is
-///   efficient. Ranges of length 0 succeed and do nothing.
-/// * **Concurrent.** Operations may overlap in time and finish in any order. One that has finished is seen by
-///   every one that starts later, from whichever clone of the handle. Overlapping reads and writes under way
-///   at once give either content, byte by byte.
+/// * **A byte is right or the read is an error.** A device never makes up bytes it does not have. A read that fails in
+///   part fails as a whole; a caller that wants the good part asks again for less.
+/// * **Any offset, any length.** Devices take unaligned ranges; [`Geometry::block_preferred`] says what is efficient. A
+///   range of length 0 succeeds and does nothing.
+/// * **Concurrent.** Operations may overlap in time and finish in any order. The effect of a finished operation is
+///   visible to every operation that starts later, through any clone of the handle. A read that overlaps a write in
+///   flight returns the old or the new content, byte by byte.
 /// * **A dropped future** may or may not have taken effect; it leaves the device usable.
-/// * **Errors are final.** A layer that can retry has done so. Bounds are checked by the layer that is asked
+/// * **Errors are final.** A device that can retry has done so. Bounds are checked by the device that is asked
 ///   ([`Device::check`]).
+///
+/// The defaults are those of a plain read-only source. A device over another one of the same content implements
+/// [`Layer`] instead, and hands on what it does not handle.
 pub trait Device: Send + Sync {
-    /// Size and preferences. Constant for the life of the handle, and cheap.
+    /// Returns the size and preferences. Constant for the life of the handle, and cheap.
     fn geometry(&self) -> Geometry;
 
     /// Reads the range.
     fn read(&self, range: ByteRange) -> Io<'_, Data>;
 
-    /// Writes `data` at `offset`. With `fua` (force unit access) it is on stable storage when this finishes,
-    /// otherwise only after the next [`flush`](Device::flush).
+    /// Writes `data` at `offset`. With `fua` (force unit access) it is on stable storage when this finishes, otherwise
+    /// after the next [`flush`](Device::flush).
     fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
         let _ = (offset, data, fua);
         Io::fail(Error::ReadOnly)
@@ -41,8 +57,7 @@ pub trait Device: Send + Sync {
         self.write(range.offset, Data::zeros(range.len), how.fua)
     }
 
-    /// Says that the range's content is of no use any more. What it reads as afterwards is the device's choice
-    /// until it is written again.
+    /// Discards the range's content. What it reads as afterwards is the device's choice, until it is written again.
     fn trim(&self, range: ByteRange) -> Io<'_, ()> {
         let _ = range;
         if self.geometry().writable { Io::ok(()) } else { Io::fail(Error::ReadOnly) }
@@ -53,35 +68,34 @@ pub trait Device: Send + Sync {
         Io::ok(())
     }
 
-    /// A hint: the range will be read soon. May finish before anything has been fetched.
+    /// Hints that the range will be read soon. May finish before anything has been fetched.
     fn cache(&self, range: ByteRange) -> Io<'_, ()> {
         let _ = range;
         Io::ok(())
     }
 
-    /// How the range is allocated: extents in order that cover exactly the range.
+    /// Returns the allocation of the range: extents in order that cover exactly the range.
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         Io::ok(vec![Extent::data(range.len)])
     }
 
-    /// Shows the range where it lies, without copying it: calls `show` once with the runs of bytes that make it up.
-    /// They stay as they are until it returns, so it must not wait for anything. `None`, and nothing shown, where
-    /// the device has no such place for just this range; then it can still be read.
+    /// Shows the range in the device's own memory, without a copy: calls `show` once with the runs of bytes that make
+    /// it up. They do not change until `show` returns, so it must not wait for anything. Returns `None`, and shows
+    /// nothing, where the range is not in memory; it can still be read.
     fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         let _ = (range, show);
         None
     }
 
-    /// What whoever has just read `range` will probably read next, at which offsets: only what is at hand, and only
-    /// where a reader's own cache would not ask for it in time. A kernel reads ahead forwards, but neither backwards nor
-    /// in strides. What is handed out counts as read.
-    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+    /// Already prefetched data predicted to follow `range`, by offset; marks it consumed. Only what a reader's own
+    /// cache would not request in time: a kernel reads ahead forwards, but neither backwards nor in strides.
+    fn take_prefetched(&self, range: ByteRange) -> Vec<(u64, Data)> {
         let _ = range;
         Vec::new()
     }
 
-    /// Whether reads and writes are finished when they return ([`Io::Done`]), as in memory. A hint: a server then
-    /// asks for a large range piece by piece, since nothing is gained by asking for all of it at once.
+    /// Whether reads and writes are finished when they return ([`Io::Done`]), as in memory. A server then reads a large
+    /// range in pieces, since nothing is gained by requesting all of it at once.
     fn answers_at_once(&self) -> bool {
         false
     }
@@ -93,14 +107,15 @@ pub trait Device: Send + Sync {
     }
 }
 
-/// What a device is like. The block sizes are hints, not rules.
+/// The size and preferences of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes in the device.
+    /// The size in bytes.
     pub size: u64,
     /// Whether writes are accepted at all.
     pub writable: bool,
-    /// The request size, and alignment, below which the device works more than it must. A power of two.
+    /// The size and alignment of requests below which the device does more work than is asked for. A power of two; a
+    /// hint.
     pub block_preferred: u32,
 }
 
@@ -111,7 +126,7 @@ pub struct Zeroing {
     pub keep_allocated: bool,
     /// Fail with [`Error::Unsupported`] rather than write zeros one by one (NBD_CMD_FLAG_FAST_ZERO).
     pub fast_only: bool,
-    /// On stable storage when finished.
+    /// Finish only when the zeros are on stable storage.
     pub fua: bool,
 }
 
@@ -147,39 +162,13 @@ impl Extent {
     }
 }
 
-impl<D: Device + ?Sized> Device for Arc<D> {
-    fn geometry(&self) -> Geometry {
-        (**self).geometry()
-    }
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        (**self).read(range)
-    }
-    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
-        (**self).write(offset, data, fua)
-    }
-    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
-        (**self).zero(range, how)
-    }
-    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
-        (**self).trim(range)
-    }
-    fn flush(&self) -> Io<'_, ()> {
-        (**self).flush()
-    }
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
-        (**self).cache(range)
-    }
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        (**self).extents(range)
-    }
-    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
-        (**self).lend(range, show)
-    }
-    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
-        (**self).upcoming(range)
-    }
+/// A shared device is the device.
+impl<D: Device + ?Sized> Layer for Arc<D> {
+    type Below = D;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::PassThrough;
 
-    fn answers_at_once(&self) -> bool {
-        (**self).answers_at_once()
+    fn below(&self) -> &D {
+        self
     }
 }

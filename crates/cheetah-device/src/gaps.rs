@@ -3,56 +3,56 @@
 use std::sync::Arc;
 
 use crate::coverage::State;
-use crate::{ByteRange, Coverage, Data, Device, DynDevice, Error, Extent, Geometry, Io};
+use crate::layer::{Layer, Reads, Writes};
+use crate::{ByteRange, Coverage, Device, DynDevice, Error, Extent, Io, Result};
 
-/// Fails reads of what was not read, or could not be: the device has zeros there, which mean nothing. Read-only.
+/// Fails reads of ranges that were not read from the source, or could not be: the device below has zeros there, which
+/// mean nothing. Read-only.
 pub struct Gaps {
-    inner: DynDevice,
+    below: DynDevice,
     coverage: Coverage,
     name: Arc<str>,
     when: &'static str,
 }
 
 impl Gaps {
-    /// `inner`, of which `coverage` says what may be read; what lies behind it may. `name` is what errors call it, and
-    /// `when` when it was read, as in `when the image was made`.
-    pub fn new(inner: DynDevice, coverage: Coverage, name: impl Into<Arc<str>>, when: &'static str) -> Self {
-        Self { inner, coverage, name: name.into(), when }
+    /// Allows reads of what `coverage` says has been read from the source, and of everything after its end. `name` is
+    /// what errors call the device, and `when` says when it was read, as in `when the image was made`.
+    pub fn new(below: DynDevice, coverage: Coverage, name: impl Into<Arc<str>>, when: &'static str) -> Self {
+        Self { below, coverage, name: name.into(), when }
     }
 }
 
-impl Device for Gaps {
-    fn geometry(&self) -> Geometry {
-        Geometry { writable: false, ..self.inner.geometry() }
+impl Layer for Gaps {
+    type Below = DynDevice;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::Refused;
+
+    fn below(&self) -> &DynDevice {
+        &self.below
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        match self.coverage.runs(range).find(|(_, state)| *state != State::Read) {
-            None => self.inner.read(range),
-            Some((range, state)) => {
-                let what = if state == State::Unread { "not read" } else { "unreadable" };
-                let why = format!("{what} {}", self.when).into();
-                Io::fail(Error::Unreadable { device: self.name.clone(), range, why })
-            }
-        }
+    fn may_read(&self, range: ByteRange) -> Result<()> {
+        let gap = self.coverage.runs(range).find(|(_, state)| *state != State::Read);
+        gap.map_or(Ok(()), |(range, state)| {
+            let what = if state == State::Unread { "not read" } else { "unreadable" };
+            let why = format!("{what} {}", self.when).into();
+            Err(Error::Unreadable { device: self.name.clone(), range, why })
+        })
     }
 
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
-        self.inner.cache(range)
-    }
-
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+    fn on_extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         let runs: Vec<_> = self.coverage.runs(range).collect();
         if runs.iter().all(|(_, state)| *state == State::Read) {
-            return self.inner.extents(range);
+            return self.below.extents(range);
         }
         let behind = ByteRange::between(self.coverage.size().max(range.offset), range.end());
         Io::later(async move {
             let mut extents = Vec::new();
             for (run, state) in runs.into_iter().chain((!behind.is_empty()).then_some((behind, State::Read))) {
                 let found = match state {
-                    State::Read => self.inner.extents(run).await?,
-                    // Not a hole: whoever skips it would take it for zeros.
+                    State::Read => self.below.extents(run).await?,
+                    // Not a hole: a reader that skips holes would take it for zeros.
                     State::Unread | State::Unreadable => vec![Extent::data(run.len)],
                 };
                 found.into_iter().for_each(|extent| extent.push(&mut extents));
@@ -65,6 +65,7 @@ impl Device for Gaps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Data;
     use crate::memory::Memory;
 
     #[tokio::test]

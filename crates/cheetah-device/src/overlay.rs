@@ -256,7 +256,7 @@ mod tests {
     use crate::memory::Memory;
 
     #[test]
-    fn an_abandoned_write_is_finished_before_the_next_change_begins() {
+    fn a_dropped_write_is_finished_before_the_next_change_begins() {
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             let directory = tempfile::tempdir().unwrap();

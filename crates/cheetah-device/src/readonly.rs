@@ -1,56 +1,26 @@
-//! A device that cannot be written, whatever is below.
+//! A device that cannot be written, even if the one below can.
 
-use crate::device::DynDevice;
-use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Zeroing};
+use crate::DynDevice;
+use crate::layer::{Layer, Reads, Writes};
 
-/// Another device, with every way to change it refused.
+/// Refuses every change to the device below. This is the layer that protects evidence.
 pub struct ReadOnly {
-    inner: DynDevice,
+    below: DynDevice,
 }
 
 impl ReadOnly {
-    /// `inner`, to be read only.
-    pub fn new(inner: DynDevice) -> Self {
-        Self { inner }
+    /// Makes `below` read-only.
+    pub fn new(below: DynDevice) -> Self {
+        Self { below }
     }
 }
 
-impl Device for ReadOnly {
-    fn geometry(&self) -> Geometry {
-        Geometry { writable: false, ..self.inner.geometry() }
-    }
+impl Layer for ReadOnly {
+    type Below = DynDevice;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::Refused;
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        self.inner.read(range)
-    }
-
-    // Refused here one by one rather than by the trait's defaults: this is the layer that protects evidence.
-    fn write(&self, _offset: u64, _data: Data, _fua: bool) -> Io<'_, ()> {
-        Io::fail(Error::ReadOnly)
-    }
-
-    fn zero(&self, _range: ByteRange, _how: Zeroing) -> Io<'_, ()> {
-        Io::fail(Error::ReadOnly)
-    }
-
-    fn trim(&self, _range: ByteRange) -> Io<'_, ()> {
-        Io::fail(Error::ReadOnly)
-    }
-
-    /// Nothing was written here, so there is nothing to flush.
-    fn flush(&self) -> Io<'_, ()> {
-        Io::ok(())
-    }
-
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
-        self.inner.cache(range)
-    }
-
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.inner.extents(range)
-    }
-
-    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
-        self.inner.upcoming(range)
+    fn below(&self) -> &DynDevice {
+        &self.below
     }
 }

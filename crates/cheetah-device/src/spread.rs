@@ -14,7 +14,7 @@ use crate::placement::{Layout, Piece, Placement};
 use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
 
 /// Children and which of them holds what.
-pub(crate) struct Spread {
+pub struct Spread {
     placement: Placement,
     children: Vec<DynDevice>,
     geometry: Geometry,
@@ -242,30 +242,13 @@ impl ExtentCursor {
 /// Makes a newtype of [`Spread`] a device.
 macro_rules! device_is_its_spread {
     ($device:ty) => {
-        impl $crate::Device for $device {
-            fn geometry(&self) -> $crate::Geometry {
-                self.0.geometry()
-            }
-            fn read(&self, range: $crate::ByteRange) -> $crate::Io<'_, $crate::Data> {
-                self.0.read(range)
-            }
-            fn write(&self, offset: u64, data: $crate::Data, fua: bool) -> $crate::Io<'_, ()> {
-                self.0.write(offset, data, fua)
-            }
-            fn zero(&self, range: $crate::ByteRange, how: $crate::Zeroing) -> $crate::Io<'_, ()> {
-                self.0.zero(range, how)
-            }
-            fn trim(&self, range: $crate::ByteRange) -> $crate::Io<'_, ()> {
-                self.0.trim(range)
-            }
-            fn flush(&self) -> $crate::Io<'_, ()> {
-                self.0.flush()
-            }
-            fn cache(&self, range: $crate::ByteRange) -> $crate::Io<'_, ()> {
-                self.0.cache(range)
-            }
-            fn extents(&self, range: $crate::ByteRange) -> $crate::Io<'_, Vec<$crate::Extent>> {
-                self.0.extents(range)
+        impl $crate::Layer for $device {
+            type Below = Spread;
+            const READS: $crate::layer::Reads = $crate::layer::Reads::PassThrough;
+            const WRITES: $crate::layer::Writes = $crate::layer::Writes::PassThrough;
+
+            fn below(&self) -> &Spread {
+                &self.0
             }
         }
     };

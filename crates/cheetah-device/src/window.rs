@@ -65,12 +65,23 @@ impl Device for Window {
         self.on_inner(range, |inner, range| inner.extents(range))
     }
 
-    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+        match self.check(range) {
+            Ok(()) => self.inner.lend(range.shifted(self.range.offset), show),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn take_prefetched(&self, range: ByteRange) -> Vec<(u64, Data)> {
         if self.check(range).is_err() {
             return Vec::new();
         }
-        let upcoming = self.inner.upcoming(range.shifted(self.range.offset));
+        let prefetched = self.inner.take_prefetched(range.shifted(self.range.offset));
         let inside = |(offset, data): &(u64, Data)| self.range.contains(ByteRange::new(*offset, data.len()));
-        upcoming.into_iter().filter(inside).map(|(offset, data)| (offset - self.range.offset, data)).collect()
+        prefetched.into_iter().filter(inside).map(|(offset, data)| (offset - self.range.offset, data)).collect()
+    }
+
+    fn answers_at_once(&self) -> bool {
+        self.inner.answers_at_once()
     }
 }

@@ -235,7 +235,7 @@ proptest! {
 
     /// Writers of ranges that share no byte do not disturb each other, however close they are.
     #[test]
-    fn overlay_writers_side_by_side(cuts in vec(1u64..3000, 2..20), in_file in any::<bool>()) {
+    fn overlay_writers_side_by_side_do_not_disturb_each_other(cuts in vec(1u64..3000, 2..20), in_file in any::<bool>()) {
         in_runtime(async {
             let size: u64 = cuts.iter().sum();
             let base: DynDevice = Arc::new(Slow(Arc::new(Memory::new(pattern(0, size as usize)))));
@@ -260,7 +260,7 @@ proptest! {
 
     /// One child lost: an error for exactly the ranges that touch it, and right bytes for all others.
     #[test]
-    fn a_lost_child_fails_what_touches_it(
+    fn a_lost_child_fails_the_ranges_that_touch_it(
         layout in layout(), sizes in sizes(), lost in any::<Index>(), ranges in vec(any::<(Index, Index)>(), 1..20),
     ) {
         in_runtime(async {
@@ -354,7 +354,7 @@ fn an_overlay_never_takes_over_a_file_that_exists() {
 }
 
 #[test]
-fn read_only_means_it() {
+fn a_read_only_device_refuses_every_change() {
     in_runtime(async {
         let memory = Arc::new(Memory::new(vec![1; 100]));
         let device = ReadOnly::new(Arc::clone(&memory) as DynDevice);
@@ -371,7 +371,7 @@ fn read_only_means_it() {
 }
 
 #[test]
-fn beyond_the_end_is_refused_by_every_layer() {
+fn a_range_past_the_end_is_refused_by_every_layer() {
     in_runtime(async {
         let memory = || Arc::new(Memory::new(vec![1; 8192])) as DynDevice;
         let layers: [DynDevice; 4] = [

@@ -43,10 +43,10 @@ fn a_sequential_reader_is_served_from_memory() {
     });
 }
 
-/// Reads records as the trace says, and takes what is upcoming after each, as a mount does. Returns how many records
+/// Reads records as the trace says, and takes the prefetched data after each, as a mount does. Returns how many records
 /// had to be read.
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
-async fn read_taking_upcoming(device: &Prefetch, content: &[u8], trace: &[ByteRange]) -> usize {
+async fn read_taking_prefetched(device: &Prefetch, content: &[u8], trace: &[ByteRange]) -> usize {
     let mut taken = std::collections::BTreeMap::new();
     let mut reads = 0;
     for record in trace {
@@ -58,7 +58,7 @@ async fn read_taking_upcoming(device: &Prefetch, content: &[u8], trace: &[ByteRa
             reads += 1;
             let data = device.read(*record).await.unwrap();
             assert!(data == content[record.offset as usize..record.end() as usize], "at {record}");
-            for (offset, data) in device.upcoming(*record) {
+            for (offset, data) in device.take_prefetched(*record) {
                 assert!(data == content[offset as usize..][..data.len() as usize], "{offset} and {}", data.len());
                 taken.insert(offset, data);
             }
@@ -77,16 +77,16 @@ fn what_a_kernel_would_not_read_ahead_is_handed_out_ahead() {
         let backward: Vec<_> = forward.iter().rev().copied().collect();
         let strided: Vec<_> = (0..8 * MIB - 4096).step_by(65_536).map(record).collect();
         let strided_back: Vec<_> = strided.iter().rev().copied().collect();
-        assert_eq!(read_taking_upcoming(&device(), &content, &forward).await, forward.len());
+        assert_eq!(read_taking_prefetched(&device(), &content, &forward).await, forward.len());
         for trace in [backward, strided, strided_back] {
-            let reads = read_taking_upcoming(&device(), &content, &trace).await;
+            let reads = read_taking_prefetched(&device(), &content, &trace).await;
             assert!(reads * 4 < trace.len(), "{reads} of {}", trace.len());
         }
         let device = device();
         for nth in 0..500 {
             let range = record((nth * nth * 31 % 2039) * 4096);
             device.read(range).await.unwrap();
-            assert!(device.upcoming(range).is_empty(), "a random read has nothing upcoming");
+            assert!(device.take_prefetched(range).is_empty(), "nothing is predicted to follow a random read");
         }
     });
 }
@@ -215,7 +215,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn every_byte_read_was_there_while_it_was_read(
+    fn every_byte_read_was_there_during_the_read(
         workers in prop::collection::vec(steps(SIZE), 1..8),
         seed in any::<u64>(),
         budget_kib in prop_oneof![Just(0u64), 64..2048u64],

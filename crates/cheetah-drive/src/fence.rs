@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing};
+use cheetah_device::layer::{Layer, Reads, Writes};
+use cheetah_device::{DynDevice, Error, Result};
 
 use crate::lease::Fence;
 
@@ -18,46 +19,22 @@ impl Fenced {
     pub fn new(inner: DynDevice, fence: Arc<Fence>, drive: impl Into<Arc<str>>) -> Self {
         Self { inner, fence, drive: drive.into() }
     }
+}
 
-    fn pass(&self) -> Result<()> {
+impl Layer for Fenced {
+    type Below = DynDevice;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::PassThrough;
+
+    fn below(&self) -> &DynDevice {
+        &self.inner
+    }
+
+    fn may_write(&self) -> Result<()> {
         if !self.fence.is_up() {
             return Ok(());
         }
         let why = format!("the lease on {} was lost to another writer; close it and open it anew", self.drive);
         Err(Error::Fenced(why.into()))
-    }
-
-    fn guarded<'a>(&'a self, operation: impl FnOnce() -> Io<'a, ()>) -> Io<'a, ()> {
-        match self.pass() {
-            Ok(()) => operation(),
-            Err(error) => Io::fail(error),
-        }
-    }
-}
-
-impl Device for Fenced {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        self.inner.read(range)
-    }
-    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
-        self.guarded(|| self.inner.write(offset, data, fua))
-    }
-    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
-        self.guarded(|| self.inner.zero(range, how))
-    }
-    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
-        self.guarded(|| self.inner.trim(range))
-    }
-    fn flush(&self) -> Io<'_, ()> {
-        self.guarded(|| self.inner.flush())
-    }
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
-        self.inner.cache(range)
-    }
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.inner.extents(range)
     }
 }

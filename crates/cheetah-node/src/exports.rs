@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result as DeviceResult, Zeroing};
+use cheetah_device::layer::{Layer, Reads, Writes};
+use cheetah_device::{ByteRange, Data, Device as _, Error, Io, Result as DeviceResult, Zeroing};
 use cheetah_nbd::server;
 use parking_lot::RwLock;
 
@@ -314,41 +315,29 @@ impl Drop for Session {
     }
 }
 
-impl Device for Session {
-    fn geometry(&self) -> Geometry {
-        Geometry { writable: self.writable, ..self.entry.export.geometry() }
+impl Layer for Session {
+    type Below = Export;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::Handled;
+
+    fn below(&self) -> &Export {
+        &self.entry.export
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        self.entry.export.read(range)
+    fn is_writable(&self) -> bool {
+        self.writable
     }
 
-    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<DeviceResult<()>> {
-        self.entry.export.lend(range, show)
-    }
-
-    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
+    fn on_write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
         self.fenced(|export| export.write(offset, data, fua))
     }
 
-    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
+    fn on_zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
         self.fenced(|export| export.zero(range, how))
     }
 
-    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
+    fn on_trim(&self, range: ByteRange) -> Io<'_, ()> {
         self.fenced(|export| export.trim(range))
-    }
-
-    fn flush(&self) -> Io<'_, ()> {
-        self.entry.export.flush()
-    }
-
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.entry.export.extents(range)
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Extent, Geometry, Io, Result};
+use cheetah_device::layer::{Layer, Reads, Writes};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Io, Result};
 
 /// What was asked of a device so far.
 #[derive(Debug, Default)]
@@ -43,25 +44,21 @@ impl Metered {
     }
 }
 
-impl Device for Metered {
-    fn geometry(&self) -> Geometry {
-        Geometry { writable: false, ..self.inner.geometry() }
+impl Layer for Metered {
+    type Below = DynDevice;
+    const READS: Reads = Reads::Handled;
+    const WRITES: Writes = Writes::Refused;
+
+    fn below(&self) -> &DynDevice {
+        &self.inner
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+    fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
         self.count(range);
         self.inner.read(range)
     }
 
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
-        self.inner.cache(range)
-    }
-
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.inner.extents(range)
-    }
-
-    fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+    fn on_lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         let lent = self.inner.lend(range, show);
         if lent.is_some() {
             self.count(range);
@@ -69,11 +66,7 @@ impl Device for Metered {
         lent
     }
 
-    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
-        self.inner.upcoming(range)
-    }
-
-    fn answers_at_once(&self) -> bool {
+    fn on_answers_at_once(&self) -> bool {
         self.inner.answers_at_once()
     }
 }
@@ -92,5 +85,10 @@ mod tests {
         device.read(ByteRange::new(4096, 1)).await.expect_err("out of bounds");
         assert_eq!((meter.requests(), meter.bytes()), (3, 514));
         device.write(0, Data::zeros(1), false).await.expect_err("read-only");
+    }
+    #[tokio::test]
+    async fn everything_but_changes_is_handed_on() {
+        use cheetah_device::layer::conformance::{CHANGES, assert_hands_on};
+        assert_hands_on(|below| Meter::over(below).0, &[CHANGES]).await;
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io};
+use cheetah_device::layer::{Layer, Reads, Writes};
+use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Error, Extent, Io};
 use cheetah_image::Identity;
 use cheetah_nbd::Method;
 use cheetah_nbd::packing::Packer;
@@ -60,13 +61,17 @@ impl Turns {
     }
 }
 
-/// What changes the device is left to the trait's defaults, which refuse it.
-impl Device for Turns {
-    fn geometry(&self) -> Geometry {
-        Geometry { writable: false, ..self.inner.geometry() }
+impl Layer for Turns {
+    type Below = DynDevice;
+    // Nothing is lent: that would take no turn.
+    const READS: Reads = Reads::Handled;
+    const WRITES: Writes = Writes::Refused;
+
+    fn below(&self) -> &DynDevice {
+        &self.inner
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+    fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
         Io::later(async move {
             stream::iter(range.split_at_multiples(PIECE_LEN))
                 .map(|piece| async move {
@@ -83,7 +88,7 @@ impl Device for Turns {
         })
     }
 
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+    fn on_extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         Io::later(async move {
             let _turn = self.turns.acquire().await;
             self.inner.extents(range).await
@@ -134,5 +139,11 @@ mod tests {
         identity.unreadable = (0..1000).map(|at| ByteRange::new(at * 1024, 512)).collect();
         let short = described(&identity);
         assert!(short.len() <= STRING_LEN_MAX && read(&short).serial == identity.serial);
+    }
+    #[tokio::test]
+    async fn everything_but_changes_and_lending_is_handed_on() {
+        use cheetah_device::layer::conformance::Operation::{AnswersAtOnce, Lend};
+        use cheetah_device::layer::conformance::{CHANGES, assert_hands_on};
+        assert_hands_on(|below| Arc::new(Turns::new(below)), &[CHANGES, &[Lend, AnswersAtOnce]]).await;
     }
 }

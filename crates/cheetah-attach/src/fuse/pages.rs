@@ -40,7 +40,7 @@ impl Pages {
         // Its own pages are locked until it is answered, which is up to this very thread.
         let page = rustix::param::page_size() as u64;
         let locked = read.aligned_to(page);
-        for (offset, data) in view.device.upcoming(read) {
+        for (offset, data) in view.device.take_prefetched(read) {
             if ByteRange::new(offset, data.len()).aligned_to(page).intersection(locked).is_some() {
                 continue;
             }

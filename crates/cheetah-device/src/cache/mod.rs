@@ -50,7 +50,8 @@ pub use self::stats::{CacheStats, Hinted};
 use self::engine::{Engine, Plan};
 use self::keeper::Keeper;
 use self::shell::{Shared, gather};
-use crate::{ByteRange, Data, Device, DynDevice, Extent, Geometry, Io, Result};
+use crate::layer::{Layer, Reads, Writes};
+use crate::{ByteRange, Data, Device, DynDevice, Io, Result};
 
 /// What is fetched begins and ends at multiples of so many bytes.
 const GRAIN: u64 = 4 << 10;
@@ -174,24 +175,24 @@ impl Drop for Cache {
     }
 }
 
-impl Device for Cache {
-    fn geometry(&self) -> Geometry {
-        Geometry { writable: false, ..self.shared.inner.geometry() }
+impl Layer for Cache {
+    type Below = DynDevice;
+    const READS: Reads = Reads::Handled;
+    const WRITES: Writes = Writes::Refused;
+
+    fn below(&self) -> &DynDevice {
+        &self.shared.inner
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+    fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
         self.read_as(range, true)
     }
 
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+    fn on_cache(&self, range: ByteRange) -> Io<'_, ()> {
         let checked = self.check(range);
         if checked.is_ok() {
             self.shared.hint(range, Urgency::Next);
         }
         Io::done(checked)
-    }
-
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.shared.inner.extents(range)
     }
 }

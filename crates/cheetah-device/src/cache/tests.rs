@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Error;
+use crate::{Error, Geometry};
 
 const SIZE: u64 = 3 * (1 << 20) + 700;
 
@@ -69,7 +69,7 @@ async fn right(cache: &Cache, range: ByteRange) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_nobody_waited_for_keeps_nobody_waiting() {
+async fn a_read_that_is_never_polled_blocks_no_other() {
     let (_source, cache) = cached(1 << 20);
     let range = ByteRange::new(100_000, 9000);
     drop(cache.read(range));
@@ -226,7 +226,7 @@ proptest! {
     /// Whatever is hinted, read and spoilt: what is read is right or an error that the source would give too, and with
     /// room for everything nothing good comes twice.
     #[test]
-    fn bytes_are_right_and_come_once(events in prop::collection::vec(event(), 1..40), small in any::<bool>()) {
+    fn bytes_are_right_and_cross_the_link_once(events in prop::collection::vec(event(), 1..40), small in any::<bool>()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let budget = if small { 200_000 } else { 1 << 30 };

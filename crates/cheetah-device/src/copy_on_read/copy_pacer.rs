@@ -2,8 +2,8 @@
 //!
 //! A reader that waits for the source shares the link with the background copy, and queues behind what the copy has in
 //! flight; nothing at the receiving end can recall that. So while any reader waits, the copy keeps one small request in
-//! flight. When none does, it starts as small and grows by what arrives, which doubles it each round trip, up to what keeps
-//! the link busy. A reader that pauses for a moment between two reads finds the queue as short as it left it.
+//! flight. When none does, it starts as small and grows by what arrives, which doubles it each round trip, up to what
+//! keeps the link busy. A reader that pauses for a moment between two reads finds the queue as short as it left it.
 //!
 //! The limit is half as much again as the bandwidth-delay product: more only makes the queue longer.
 

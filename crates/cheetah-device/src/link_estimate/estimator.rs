@@ -134,8 +134,9 @@ impl LinkEstimator {
         self.saturated
     }
 
-    /// Whether to send nothing that can wait until the link is idle, because the round trip was last measured too long ago.
-    /// Gives up after twice the latency of a request, and asks again a window later: readers may keep the link busy.
+    /// Whether to send nothing that can wait until the link is idle, because the round trip was last measured too long
+    /// ago. Gives up after twice the latency of a request, and asks again a window later: readers may keep the link
+    /// busy.
     pub fn must_drain(&self, now: Duration) -> bool {
         let since = now.saturating_sub(self.idle_at).as_nanos();
         let window = ROUND_TRIP_WINDOW.as_nanos();

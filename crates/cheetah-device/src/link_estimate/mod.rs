@@ -1,27 +1,29 @@
 //! The bandwidth and the round-trip time of a link, estimated from the requests that cross it, and their product.
 //!
 //! [`LinkEstimator`] measures; the layers that use it ([prefetch](crate::prefetch), [cache](crate::cache),
-//! [copy-on-read](crate::copy_on_read)) turn its [`LinkModel`] into a limit of bytes in flight. The method is that of BBR
-//! (Cardwell, Cheng, Gunn, Yeganeh and Jacobson, *BBR: Congestion-Based Congestion Control*, 2016), one level above TCP.
+//! [copy-on-read](crate::copy_on_read)) turn its [`LinkModel`] into a limit of bytes in flight. The method is that of
+//! BBR (Cardwell, Cheng, Gunn, Yeganeh and Jacobson, *BBR: Congestion-Based Congestion Control*, 2016), one level above
+//! TCP.
 //!
 //! # Bandwidth
 //!
-//! Each request yields a sample of the delivery rate: the bytes delivered by all requests between its start and its end,
-//! divided by that time. An unsaturated link underestimates bandwidth, so the filter keeps the maximum of the last 64–128
-//! samples. A request that left while less than half of the bandwidth-delay product was in flight is *application-limited*:
-//! its sample can raise the estimate but not age it, so a reader that asks for little at a time does not make the link look
-//! slow. A link that has become slower is noticed when it is next filled.
+//! Each request yields a sample of the delivery rate: the bytes delivered by all requests between its start and its
+//! end, divided by that time. An unsaturated link underestimates bandwidth, so the filter keeps the maximum of the last
+//! 64–128 samples. A request that left while less than half of the bandwidth-delay product was in flight is
+//! *application-limited*: its sample can raise the estimate but not age it, so a reader that asks for little at a time
+//! does not make the link look slow. A link that has become slower is noticed when it is next filled.
 //!
 //! # Round-trip time
 //!
-//! Requests that queue behind others overestimate the round trip, so the filter keeps the minimum of the last 10–20 s. Only
-//! a request that found the link idle ages it: queued requests would replace the round trip by the queue, and a window made
-//! from that would lengthen the queue. A link that is kept full is never idle, so every 10 s
-//! [`must_drain`](LinkEstimator::must_drain) asks its user to let it run idle once (BBR's ProbeRTT). Without that a window
-//! shrinks for good when the delay rises: the same bytes in flight take longer, which looks like a lower bandwidth.
+//! Requests that queue behind others overestimate the round trip, so the filter keeps the minimum of the last 10–20 s.
+//! Only a request that found the link idle ages it: queued requests would replace the round trip by the queue, and a
+//! window made from that would lengthen the queue. A link that is kept full is never idle, so every 10 s
+//! [`must_drain`](LinkEstimator::must_drain) asks its user to let it run idle once (BBR's ProbeRTT). Without that a
+//! window shrinks for good when the delay rises: the same bytes in flight take longer, which looks like a lower
+//! bandwidth.
 //!
-//! The transfer time of a request's own bytes is not subtracted: if the bandwidth is underestimated, that would make the
-//! round trip too short, and the window too small to find out.
+//! The transfer time of a request's own bytes is not subtracted: if the bandwidth is underestimated, that would make
+//! the round trip too short, and the window too small to find out.
 
 mod estimator;
 mod filter;
@@ -57,9 +59,10 @@ impl LinkModel {
         self.bytes_in(self.round_trip)
     }
 
-    /// Returns the bytes in flight that keep the link busy although the estimate may be low: twice the bandwidth-delay product,
-    /// plus the bytes that arrive during [`TURNAROUND`]. Once the product would do if it were exact; twice lets the estimate
-    /// rise where the window itself limits it, and delays a read that comes meanwhile by one round trip at most.
+    /// Returns the bytes in flight that keep the link busy although the estimate may be low: twice the bandwidth-delay
+    /// product, plus the bytes that arrive during [`TURNAROUND`]. Once the product would do if it were exact; twice
+    /// lets the estimate rise where the window itself limits it, and delays a read that comes meanwhile by one round
+    /// trip at most.
     pub fn window(self) -> u64 {
         self.bytes_in(self.round_trip.saturating_mul(2).saturating_add(TURNAROUND))
     }

@@ -64,11 +64,11 @@ const SLACK_MAX: u64 = 16 * MIB;
 /// Records fetched ahead of a strided stream.
 const RECORDS_MIN: u64 = 2;
 const RECORDS_MAX: u64 = 1024;
-/// What is handed out ahead of its reader: so many records, or so many runs of so many bytes. Some hundred KiB take the
-/// kernel as long to store as one request takes.
-const UPCOMING_RECORDS_MAX: usize = 32;
-const UPCOMING_RUNS_MAX: u64 = 4;
-const UPCOMING_BYTES: u64 = 64 * KIB;
+/// Data handed out ahead of its reader: up to this many records, or runs of this many bytes. A kernel takes as long to store
+/// some hundred KiB as one request takes.
+const PREDICTED_RECORDS_MAX: usize = 32;
+const PREDICTED_RUNS_MAX: u64 = 4;
+const PREDICTED_BYTES: u64 = 64 * KIB;
 /// After so many reads the wrong way, and none the right way, the stream is taken to have turned.
 const CONTRARY_MAX: u32 = 3;
 /// After a failed fetch, so far the reader has to get on by itself; doubled each time.
@@ -288,18 +288,19 @@ impl Cursor {
         if self.records.is_some() { read.offset == self.position } else { read.end() == self.position }
     }
 
-    /// What will be read next and has been asked for, nearest first, unless the stream goes forward without gaps.
-    pub(super) fn upcoming(&self) -> SmallVec<[ByteRange; UPCOMING_RECORDS_MAX]> {
+    /// Returns the ranges that will be read next and have been fetched or are in flight, nearest first. None for a stream that
+    /// goes forward without gaps.
+    pub(super) fn predicted(&self) -> SmallVec<[ByteRange; PREDICTED_RECORDS_MAX]> {
         let asked = match self.records {
             Some(Records { step, .. }) => (self.frontier - self.position) / step,
             None if self.direction == Direction::Up => 0,
-            None => (self.frontier - self.position) / UPCOMING_BYTES,
+            None => (self.frontier - self.position) / PREDICTED_BYTES,
         };
         let nth = |nth: u64| match self.records {
             Some(Records { step, len }) => ByteRange::new(self.position + nth * step, len),
-            None => ByteRange::new(self.position + (nth - 1) * UPCOMING_BYTES, UPCOMING_BYTES),
+            None => ByteRange::new(self.position + (nth - 1) * PREDICTED_BYTES, PREDICTED_BYTES),
         };
-        let most = if self.records.is_some() { UPCOMING_RECORDS_MAX as u64 } else { UPCOMING_RUNS_MAX };
+        let most = if self.records.is_some() { PREDICTED_RECORDS_MAX as u64 } else { PREDICTED_RUNS_MAX };
         let fits = |range: &ByteRange| range.fits(self.size);
         (1..=asked.min(most)).map(nth).filter(fits).map(|range| self.view(range)).collect()
     }

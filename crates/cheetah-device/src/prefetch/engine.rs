@@ -111,20 +111,25 @@ impl Engine {
         plan
     }
 
-    /// What the stream that has just read `range` reads next, as far as it is held, read on its behalf. Nothing of a
-    /// stream that goes forward without gaps: whoever caches for it reads ahead by itself.
-    pub(super) fn upcoming(&mut self, range: ByteRange, now: Duration, fetches: &mut Fetches) -> Vec<(u64, Data)> {
-        let Some(next) = self.cursors.at(range).map(|cursor| cursor.upcoming()) else { return Vec::new() };
-        let mut upcoming = Vec::new();
-        for range in next {
+    /// Returns prefetched data predicted to follow `range`, read on behalf of its stream. Nothing of a stream that goes forward
+    /// without gaps: a kernel reads ahead of that by itself.
+    pub(super) fn take_prefetched(
+        &mut self,
+        range: ByteRange,
+        now: Duration,
+        fetches: &mut Fetches,
+    ) -> Vec<(u64, Data)> {
+        let Some(predicted) = self.cursors.at(range).map(|cursor| cursor.predicted()) else { return Vec::new() };
+        let mut prefetched = Vec::new();
+        for range in predicted {
             if !self.cache.holds(range) {
                 break;
             }
             if let Plan::Hit(data) = self.read(range, now, fetches) {
-                upcoming.push((range.offset, data));
+                prefetched.push((range.offset, data));
             }
         }
-        upcoming
+        prefetched
     }
 
     fn plan(&mut self, range: ByteRange, mut pieces: Pieces, now: Duration) -> Plan {

@@ -65,8 +65,8 @@ impl LinkWindow {
         self.model().map_or(self.bytes_first, LinkModel::window).max(WINDOW_BYTES_MIN)
     }
 
-    /// Whether records of `len` bytes every `step` are better fetched together with the gaps between them: whether a gap takes
-    /// the link less time than another request.
+    /// Whether records of `len` bytes every `step` are better fetched together with the gaps between them: whether a
+    /// gap takes the link less time than another request.
     pub(super) fn gap_is_cheap(&self, step: u64, len: u64) -> bool {
         let measured = self.model();
         let link = LinkModel {

@@ -71,7 +71,8 @@ pub use self::stats::{PrefetchStats, StreamStats};
 
 use self::engine::{Engine, Plan};
 use self::shell::{Change, Demand, Shared, gather, launch};
-use crate::{ByteRange, Data, Device, DynDevice, Extent, Geometry, Io, Zeroing};
+use crate::layer::{Layer, Reads, Writes};
+use crate::{ByteRange, Data, Device, DynDevice, Io, Result, Zeroing};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -129,12 +130,16 @@ impl Drop for Prefetch {
     }
 }
 
-impl Device for Prefetch {
-    fn geometry(&self) -> Geometry {
-        self.shared.inner.geometry()
+impl Layer for Prefetch {
+    type Below = DynDevice;
+    const READS: Reads = Reads::Handled;
+    const WRITES: Writes = Writes::Handled;
+
+    fn below(&self) -> &DynDevice {
+        &self.shared.inner
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+    fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
         let shared = &self.shared;
         if range.is_empty() || shared.is_instant() {
             return shared.pass(range);
@@ -153,24 +158,20 @@ impl Device for Prefetch {
         }
     }
 
-    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
+    fn on_write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
         let change = Change::begin(&self.shared, ByteRange::new(offset, data.len()));
         change.around(self.shared.inner.write(offset, data, fua))
     }
 
-    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
+    fn on_zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
         Change::begin(&self.shared, range).around(self.shared.inner.zero(range, how))
     }
 
-    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
+    fn on_trim(&self, range: ByteRange) -> Io<'_, ()> {
         Change::begin(&self.shared, range).around(self.shared.inner.trim(range))
     }
 
-    fn flush(&self) -> Io<'_, ()> {
-        self.shared.inner.flush()
-    }
-
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+    fn on_cache(&self, range: ByteRange) -> Io<'_, ()> {
         if let Err(error) = self.check(range) {
             return Io::fail(error);
         }
@@ -181,16 +182,22 @@ impl Device for Prefetch {
         Io::ok(())
     }
 
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.shared.inner.extents(range)
+    /// What is lent is the device's content as it is now, and nothing is fetched ahead of a device that can lend it.
+    fn on_lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
+        self.below().lend(range, show)
     }
 
-    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
+    fn on_answers_at_once(&self) -> bool {
+        self.below().answers_at_once()
+    }
+
+    fn on_take_prefetched(&self, range: ByteRange) -> Vec<(u64, Data)> {
         if range.is_empty() || self.shared.is_instant() {
             return Vec::new();
         }
-        let (upcoming, flights) = self.shared.with_engine(|engine, now, fetches| engine.upcoming(range, now, fetches));
+        let (prefetched, flights) =
+            self.shared.with_engine(|engine, now, fetches| engine.take_prefetched(range, now, fetches));
         launch(flights);
-        upcoming
+        prefetched
     }
 }

@@ -1,6 +1,7 @@
 //! Writing without storing zeros.
 
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Extent, Geometry, Io, Zeroing};
+use cheetah_device::layer::{Layer, Reads, Writes};
+use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io, Zeroing};
 use futures::future::try_join_all;
 
 use crate::copy::zero_runs;
@@ -14,16 +15,16 @@ impl Sparse {
     }
 }
 
-impl Device for Sparse {
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
+impl Layer for Sparse {
+    type Below = DynDevice;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::Handled;
+
+    fn below(&self) -> &DynDevice {
+        &self.0
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        self.0.read(range)
-    }
-
-    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
+    fn on_write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
         let runs = zero_runs(&data);
         if let [(_, false)] = runs[..] {
             return self.0.write(offset, data, fua);
@@ -38,11 +39,25 @@ impl Device for Sparse {
         Io::later(async move { try_join_all(runs.into_iter().map(write)).await.map(drop) })
     }
 
-    fn flush(&self) -> Io<'_, ()> {
-        self.0.flush()
+    fn on_zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
+        self.0.zero(range, how)
     }
 
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.0.extents(range)
+    fn on_trim(&self, range: ByteRange) -> Io<'_, ()> {
+        self.0.trim(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cheetah_device::layer::conformance::assert_hands_on;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn everything_is_handed_on() {
+        assert_hands_on(|below| Arc::new(Sparse::new(below)), &[]).await;
     }
 }

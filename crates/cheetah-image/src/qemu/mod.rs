@@ -17,7 +17,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cheetah_device::{ByteRange, Data, Device, Extent, Geometry, Io};
+use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
 use parking_lot::Mutex;
@@ -152,26 +152,20 @@ async fn listen(stderr: impl AsyncRead + Unpin, name: String, last: Arc<Mutex<St
     }
 }
 
-impl Device for Qemu {
-    fn geometry(&self) -> Geometry {
-        Geometry { writable: false, ..self.client.geometry() }
-    }
+impl Layer for Qemu {
+    type Below = Client;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::Refused;
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        self.client.read(range)
-    }
-
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
-        self.client.cache(range)
-    }
-
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.client.extents(range)
+    fn below(&self) -> &Client {
+        &self.client
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cheetah_device::{ByteRange, Device as _};
+
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -46,7 +46,8 @@ mod tests;
 use std::sync::Arc;
 
 use cheetah_device::cache::{Cache, Urgency};
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Extent, Geometry, Io};
+use cheetah_device::layer::{Layer, Reads, Writes};
+use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
 use tokio::task::JoinHandle;
 
 use self::shell::Shared;
@@ -92,13 +93,17 @@ impl Drop for Foresight {
     }
 }
 
-impl Device for Foresight {
-    fn geometry(&self) -> Geometry {
-        Geometry { writable: false, ..self.inner.geometry() }
+impl Layer for Foresight {
+    type Below = DynDevice;
+    const READS: Reads = Reads::Handled;
+    const WRITES: Writes = Writes::Refused;
+
+    fn below(&self) -> &DynDevice {
+        &self.inner
     }
 
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if range.is_empty() || !range.fits(self.geometry().size) {
+    fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
+        if range.is_empty() || !range.fits(self.inner.geometry().size) {
             return self.inner.read(range);
         }
         let hints = self.shared.foretell(range);
@@ -124,15 +129,7 @@ impl Device for Foresight {
         }
     }
 
-    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+    fn on_cache(&self, range: ByteRange) -> Io<'_, ()> {
         self.shared.cache.cache(range)
-    }
-
-    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        self.inner.extents(range)
-    }
-
-    fn upcoming(&self, range: ByteRange) -> Vec<(u64, Data)> {
-        self.inner.upcoming(range)
     }
 }
