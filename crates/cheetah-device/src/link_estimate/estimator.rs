@@ -26,6 +26,8 @@ pub struct LinkEstimator {
     round_trip_window_began: Duration,
     /// When a request last found the link idle.
     idle_at: Duration,
+    /// The average latency of requests that found the link idle, without the transfer of their bytes.
+    idle_latency: Option<Duration>,
     /// The latency of the request that finished last.
     latency: Duration,
 }
@@ -37,8 +39,8 @@ pub struct TrackedRequest {
     sent_at: Duration,
     /// Bytes delivered when it left.
     delivered: u64,
-    /// It found the link idle.
-    idle: bool,
+    /// It found the link idle; how long the last one that did was ago.
+    idle: Option<Duration>,
     /// The link was saturated when it left, as far as was known.
     saturated: bool,
 }
@@ -61,6 +63,7 @@ impl Default for LinkEstimator {
             round_trip: WindowedFilter::new(Duration::min),
             round_trip_window_began: Duration::ZERO,
             idle_at: Duration::ZERO,
+            idle_latency: None,
             latency: Duration::ZERO,
         }
     }
@@ -69,13 +72,13 @@ impl Default for LinkEstimator {
 impl LinkEstimator {
     /// Notes that a request for `bytes` leaves.
     pub fn sent(&mut self, bytes: u64, now: Duration) -> TrackedRequest {
-        let idle = self.in_flight <= IDLE_BYTES_MAX;
-        if idle && bytes > 0 {
+        let idle = (self.in_flight <= IDLE_BYTES_MAX).then(|| now.saturating_sub(self.idle_at));
+        if idle.is_some() && bytes > 0 {
             self.idle_at = now;
         }
         self.in_flight = self.in_flight.saturating_add(bytes);
         let product = self.model().unwrap_or_default().bandwidth_delay_product();
-        let saturated = !idle && self.in_flight.saturating_mul(2) >= product;
+        let saturated = idle.is_none() && self.in_flight.saturating_mul(2) >= product;
         TrackedRequest { bytes, sent_at: now, delivered: self.delivered, idle, saturated }
     }
 
@@ -89,7 +92,10 @@ impl LinkEstimator {
         self.delivered = self.delivered.wrapping_add(request.bytes);
         self.latency = now.saturating_sub(request.sent_at);
         self.add_rate(self.delivered.wrapping_sub(request.delivered), request.saturated);
-        self.add_round_trip(request.idle, now);
+        self.add_round_trip(request.idle.is_some(), now);
+        if let Some(since) = request.idle {
+            self.add_idle_latency(request.bytes, since);
+        }
     }
 
     fn add_rate(&mut self, delivered: u64, saturated: bool) {
@@ -112,6 +118,23 @@ impl LinkEstimator {
         if idle || better {
             self.round_trip.add(self.latency);
         }
+    }
+
+    fn add_idle_latency(&mut self, bytes: u64, since: Duration) {
+        let bandwidth = self.rate.best().unwrap_or(u64::MAX).max(1);
+        let transfer_ns = u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth);
+        // An underestimated bandwidth would make the latency too short, so no more than a quarter is subtracted.
+        let transfer = Duration::from_nanos(u64::try_from(transfer_ns).unwrap_or(u64::MAX)).min(self.latency / 4);
+        let sample = self.latency - transfer;
+        // An average that is out of date counts for little.
+        let weight = if since >= ROUND_TRIP_WINDOW { 2 } else { 8 };
+        self.idle_latency = Some(self.idle_latency.map_or(sample, |old| old - old / weight + sample / weight));
+    }
+
+    /// Returns the average latency of requests that found the link idle, without the transfer of their bytes. It is
+    /// longer than the round trip where a source takes a varying time to answer, as disks do.
+    pub fn idle_latency(&self) -> Option<Duration> {
+        self.idle_latency
     }
 
     /// Returns the number of bytes in flight.

@@ -22,8 +22,11 @@
 //! window shrinks for good when the delay rises: the same bytes in flight take longer, which looks like a lower
 //! bandwidth.
 //!
-//! The transfer time of a request's own bytes is not subtracted: if the bandwidth is underestimated, that would make
-//! the round trip too short, and the window too small to find out.
+//! A source whose time to answer varies, as that of a disk does, needs more in flight than the minimum suggests:
+//! [`idle_latency`](LinkEstimator::idle_latency) is the average instead, of requests that found the link idle.
+//!
+//! The transfer time of a request's own bytes is not subtracted from the round trip: if the bandwidth is
+//! underestimated, that would make the round trip too short, and the window too small to find out.
 
 mod estimator;
 mod filter;

@@ -45,9 +45,11 @@ impl LinkWindow {
         self.estimate.finished(request, arrived, now);
     }
 
-    /// Returns the estimate; `None` before the first request has arrived.
+    /// Returns the estimate, with the average latency of an idle link as the round trip: read-ahead has to hide that of
+    /// a disk too. `None` before the first request has arrived.
     pub(super) fn model(&self) -> Option<LinkModel> {
-        self.estimate.model()
+        let round_trip = self.estimate.idle_latency()?;
+        Some(LinkModel { round_trip, ..self.estimate.model()? })
     }
 
     /// Whether to track a read that belongs to no stream, to measure the round trip.
