@@ -1,4 +1,4 @@
-"""Whatever Cheetah can read, as a file object of Python's own.
+"""Reads anything Cheetah can open, as a Python file object.
 
     >>> import cheetah
     >>> with cheetah.open("case42.drive") as device:

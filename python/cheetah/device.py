@@ -12,23 +12,25 @@ from cheetah.how import how, settled
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-#: The most that is read without a length: more than this is a mistake, since nobody wants a disk in memory.
+# The largest read without a length. More is a mistake: a disk does not belong in memory.
 READ_ALL_BYTES_MAX = 1 << 30
 
-#: The most that is read into a buffer at once, so that no read takes twice its memory.
+# The largest native read into a buffer, so that no read needs twice its memory.
 PIECE_BYTES = 16 << 20
 
 
 class Device(io.RawIOBase):
-    """An open source: a file that can be read, from anywhere, by any number of threads.
+    """An open source: a read-only file with random access, for any number of threads.
 
-    `name` is what it is called, `size` its bytes, `source` what was opened, `lost` sentences about what is lost of it.
+    `name` is the source's name, `size` its size in bytes, `source` the path or URI that was opened, `lost` sentences
+    about parts that are lost.
 
-    `pread` is for threads: it has its offset with it. `read` and `readinto` go by the position that `seek` sets, and
-    all threads share it. They give all that was asked for, and less only at the end. A range that cannot be read is an
-    OSError with an errno (EIO), and the position stays where it was: never zeros, never a part without a word.
+    `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
+    sets, which all threads share. They return all the bytes asked for, and fewer only at the end. A range that cannot
+    be read raises OSError with an errno (EIO) and leaves the position unchanged; it never yields zeros or part of the
+    data.
 
-    A pickled device is its source's name, and how it was opened: whoever unpickles it opens it again.
+    A pickled device stores the source's name and the arguments of `open`; unpickling opens the source again.
     """
 
     def __init__(self, source: str, opened: _native.Device, reopen: Callable[..., "Device"], settings: tuple[Any, ...]):
@@ -40,19 +42,19 @@ class Device(io.RawIOBase):
         self.mode = "rb"
         self._native = opened
         self._position = 0
-        # Held while reading: what a thread reads begins where the one before it ended.
+        # Held while reading: each thread's read begins where the previous one ended.
         self._moving = threading.RLock()
         self._again = reopen, settings
 
     def pread(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer only at the end. Leaves the position alone."""
+        """Returns `length` bytes from `offset`, fewer only at the end. Does not move the position."""
         self._must_be_open()
         if offset < 0 or length < 0:
-            raise ValueError(f"there is nothing to read at {offset}, {length} bytes: neither can be negative")
+            raise ValueError(f"cannot read {length} bytes at {offset}: neither may be negative")
         return self._native.pread(min(offset, self.size), min(length, self.size))
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next `size` bytes; fewer only at the end. All the rest, up to a GiB, without a size."""
+        """Returns the next `size` bytes, fewer only at the end; without a size, the rest, up to 1 GiB."""
         if size is None or size < 0:
             return self.readall()
         with self._moving:
@@ -61,19 +63,19 @@ class Device(io.RawIOBase):
         return found
 
     def readall(self) -> bytes:
-        """The rest, if it is no more than a GiB."""
+        """Returns the rest, up to 1 GiB."""
         with self._moving:
             rest = max(self.size - self._position, 0)
             if rest > READ_ALL_BYTES_MAX:
-                raise ValueError(f"{self.name}: {rest} bytes at once would be all in memory; read it in pieces")
+                raise ValueError(f"{self.name}: {rest} bytes are too many to read at once; read them in pieces")
             return self.read(rest)
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Fills the buffer with the next bytes; says how many there were until the end."""
+        """Fills the buffer with the next bytes; returns the number of bytes read."""
         self._must_be_open()
         with memoryview(buffer) as whole, whole.cast("B") as view, self._moving:
             if view.readonly:
-                raise TypeError(f"{type(buffer).__name__} cannot be read into, since it cannot be changed")
+                raise TypeError(f"{type(buffer).__name__} is read-only and cannot be read into")
             length = min(len(view), max(self.size - self._position, 0))
             for start in range(0, length, PIECE_BYTES):
                 with view[start : min(start + PIECE_BYTES, length)] as piece:
@@ -82,45 +84,45 @@ class Device(io.RawIOBase):
         return length
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Sets the position, which may be beyond the end; there is nothing to read there."""
+        """Sets the position, which may lie beyond the end."""
         self._must_be_open()
         with self._moving:
             start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}.get(whence)
             if start is None:
-                raise ValueError(f"whence is {whence}; it can be 0 (start), 1 (position) or 2 (end)")
+                raise ValueError(f"whence is {whence}; it must be 0 (start), 1 (position) or 2 (end)")
             if start + offset < 0:
-                raise ValueError(f"there is no position {start + offset}")
+                raise ValueError(f"position {start + offset} is before the start")
             self._position = start + offset
             return self._position
 
     def tell(self) -> int:
-        """The position."""
+        """Returns the position."""
         self._must_be_open()
         return self._position
 
     def get_size(self) -> int:
-        """Bytes in it, in the words of libraries that want them from a method."""
+        """Returns the size in bytes, for libraries that expect this method."""
         return self.size
 
     def readable(self) -> bool:
-        """It can be read."""
+        """Returns True."""
         self._must_be_open()
         return True
 
     def seekable(self) -> bool:
-        """It can be read anywhere."""
+        """Returns True."""
         self._must_be_open()
         return True
 
     def write(self, _data: object, /) -> NoReturn:
-        """Refused."""
-        raise io.UnsupportedOperation(f"{self.name} is evidence and only ever read")
+        """Raises UnsupportedOperation."""
+        raise io.UnsupportedOperation(f"{self.name} is evidence and read-only")
 
     def close(self) -> None:
-        """Lets go of the source. Reads under way in other threads go on to their end."""
+        """Closes the source. Reads in progress in other threads complete."""
         if not self.closed:
             super().close()
-            # There is none where opening failed.
+            # Absent if opening failed.
             if native := self.__dict__.get("_native"):
                 native.close()
 
@@ -146,13 +148,13 @@ def open(
 ) -> Device:
     """Opens a source for reading: a drive file, an image in any format, a disk, or an NBD or iSCSI URI.
 
-    `cache` is the memory, in bytes, for keeping what was read of a source at the other end of a link; or, as on the
-    command line, "memory:SIZE" or "DIRECTORY:SIZE"; nothing is kept unless told. `prefetch` is the memory for reading
-    ahead over a link, in bytes: 64 MiB unless told, 0 for none. A node or a server that is silent for longer than
-    `timeout_s` seconds is lost. `allow_lost` opens a drive although nodes are lost; what they held is in
-    `Device.lost`, and cannot be read.
+    `cache` is the size in bytes of a memory cache for a source behind a link, or, as on the command line,
+    "memory:SIZE" or "DIRECTORY:SIZE"; by default nothing is cached. `prefetch` is the memory for read-ahead over a
+    link in bytes: 64 MiB by default, 0 to disable it. A node or server that does not answer for `timeout_s` seconds
+    counts as lost. `allow_lost` opens a drive although nodes are lost; `Device.lost` lists the ranges that cannot be
+    read.
 
-    Raises `cheetah.Error` where it cannot be opened.
+    Raises `cheetah.Error` if the source cannot be opened.
     """
     source = settled(source)
     opened = _native.Device(
@@ -164,5 +166,5 @@ def open(
 def _open_again(
     source: str, cache: int | str | None, prefetch: int | None, timeout_s: float, allow_lost: bool
 ) -> Device:
-    """What a pickled device is."""
+    """Opens the source of a pickled device."""
     return open(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost)

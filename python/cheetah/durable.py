@@ -1,12 +1,12 @@
-"""Files that are there whole, or not at all."""
+"""Files that are written whole or not at all."""
 
 import os
 import pathlib
 
 
 def replace(path: pathlib.Path, content: bytes) -> None:
-    """Writes a small file whole, durably; one that is there is replaced. OSError where a link was put in its way: the
-    folder may be one that others can write to, and whoever runs this may write anywhere."""
+    """Writes a small file durably, replacing an existing one. Raises OSError if the temporary name is a link: another
+    user may write to the directory, and this process may be root."""
     partial = path.with_name(path.name + ".partial")
     with open(partial, "wb", opener=no_link) as file:
         file.write(content)
@@ -16,5 +16,5 @@ def replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """For `open`: OSError where the path is a link."""
+    """An opener for `open` that raises OSError if the path is a link."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)

@@ -1,16 +1,16 @@
-"""How sources are opened: what `open` and `share` have in common."""
+"""How sources are opened: the options that `open` and `share` have in common."""
 
 import os
 
 from cheetah._native import How
 
-#: Memory for reading ahead over a link, unless told otherwise; that of the command line.
+# Default memory for read-ahead over a link, as on the command line.
 PREFETCH_BYTES = 64 << 20
 
-#: How a source is called that is on this machine, where whoever serves it reads ahead, or has no need to.
+# URIs of servers on this machine, which read ahead themselves or have no need to.
 ON_THIS_MACHINE = "nbd+unix://"
 
-#: What of a source's name is not a path.
+# The prefix of a source that is to be read as raw bytes.
 RAW = "raw:"
 
 
@@ -23,7 +23,7 @@ def how(
     allow_lost: bool,
     foresight: bool = False,
 ) -> How:
-    """The same for Rust, with defaults filled in."""
+    """Returns the options for Rust, with defaults filled in."""
     if prefetch is None:
         prefetch = 0 if source.startswith(ON_THIS_MACHINE) else PREFETCH_BYTES
     for name, size in ("cache", cache), ("prefetch", prefetch):
@@ -35,10 +35,10 @@ def how(
 
 
 def settled(source: str | os.PathLike[str]) -> str:
-    """The source in words that mean the same wherever a process was started: URIs as they are, paths absolute."""
+    """Returns a name that means the same in any process: URIs unchanged, paths absolute."""
     text = os.fspath(source)
     if not isinstance(text, str):
-        raise TypeError(f"a source is a path or a URI as text, not {type(text).__name__}")
+        raise TypeError(f"a source is a path or URI as text, not {type(text).__name__}")
     if "://" in text:
         return text
     raw = text.startswith(RAW)

@@ -1,4 +1,4 @@
-"""One process opens a source, and others read it there."""
+"""Sharing a source: one process opens it, others on this machine read it there."""
 
 import os
 import shutil
@@ -11,19 +11,19 @@ from typing import Self
 from cheetah import _native
 from cheetah.how import how, settled
 
-#: What is kept of what crosses a link, unless told otherwise: in memory, the command line's default.
+# The default cache of a shared source, as on the command line.
 CACHE = "memory"
 
 
 class Share:
-    """A source that this process has open and serves over NBD, on a Unix socket in a directory of its own.
+    """A source that this process serves over NBD, on a Unix socket in a directory of its own.
 
-    `uri` is what `cheetah.open` takes in other processes of this user; `name`, `size` and `lost` are the source's. It
-    ends, and the directory goes, with `close`, at the end of a `with`, or when this process ends in good order.
+    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size` and `lost` are the source's. The share
+    ends, and its directory is removed, by `close`, at the end of a `with`, or when this process exits normally.
     """
 
     def __init__(self, source: str, how_to_open: _native.How):
-        # The directory is 0700, so the socket is this user's.
+        # The directory has mode 0700, so only this user can connect.
         directory = Path(tempfile.mkdtemp(prefix="cheetah-share-"))
         try:
             self._native = _native.Share(source, directory / "socket", how_to_open)
@@ -38,21 +38,21 @@ class Share:
         self._end = weakref.finalize(self, _end, self._native, directory, os.getpid())
 
     def stats(self) -> dict[str, int]:
-        """Counters, which only grow: of requests and of bytes.
+        """Returns counters of requests and bytes, which only grow.
 
-        `served_…` is what clients asked for. `source_…` is what was read of the source, below all that keeps or fetches
-        ahead; a drive has none, since it is many sources. `cache_…` is there where what crosses a link is kept, and
-        `prefetch_…` where anything is read ahead. `foreseen_files` are those whose place foresight knows.
+        `served_…` counts what clients asked for. `source_…` counts what was read from the source, below caches and
+        read-ahead; a drive has none, since it is many sources. `cache_…` is present if there is a cache, `prefetch_…`
+        if there is read-ahead. `foreseen_files` is the number of files whose location is known.
         """
         return self._native.stats()
 
     def close(self) -> None:
-        """Serves it no longer: clients are cut, and the source is let go of."""
+        """Stops serving: disconnects clients and closes the source."""
         self._end()
 
     @property
     def closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the share has been closed."""
         return not self._end.alive
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class Share:
 
 
 def _end(native: _native.Share, directory: Path, pid: int) -> None:
-    """Ends a share; of what a forked process inherited of one, nothing."""
+    """Ends a share, except in a process that inherited it by forking."""
     if os.getpid() == pid:
         try:
             native.close()
@@ -85,13 +85,13 @@ def share(
     timeout_s: float = 10,
     allow_lost: bool = False,
 ) -> Share:
-    """Opens a source as `cheetah.open` does, and serves it to other processes: this process is the hub.
+    """Opens a source as `cheetah.open` does, and serves it to other processes.
 
-    Over a slow link that is how several processes read: what crosses it is kept here once for all of them (`cache` as
-    in `cheetah.open`; 256 MiB of memory unless told, 0 for nothing), and with `foresight` what tools will read of the
-    file systems there is fetched before anybody asks.
+    Over a slow link, several processes read this way: data is cached here once for all of them (`cache` as in
+    `cheetah.open`; 256 MiB of memory by default, 0 for none). With `foresight`, file-system metadata and file
+    contents that tools are likely to read are fetched ahead of the reads.
 
-    Raises `cheetah.Error` where the source cannot be opened, or the socket not be made.
+    Raises `cheetah.Error` if the source cannot be opened or the socket cannot be created.
     """
     source = settled(source)
     cache = CACHE if cache is None else cache

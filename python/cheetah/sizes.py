@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Parsing of sizes."""
 
 import re
 
@@ -7,9 +7,9 @@ _SHIFTS = {"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib"
 
 
 def parse(text: str) -> int:
-    """The bytes that "64KiB" or "4 GiB" says; K, M, G and T mean the same as KiB, MiB, GiB and TiB. ValueError where it is
-    no size."""
+    """Returns the bytes of "64KiB" or "4 GiB"; K, M, G and T mean KiB, MiB, GiB and TiB. Raises ValueError for
+    anything else."""
     match = _TEXT.fullmatch(text)
     if match is None or match[2].lower() not in _SHIFTS:
-        raise ValueError(f"{text!r} is no size")
+        raise ValueError(f"{text!r} is not a size")
     return int(match[1]) << _SHIFTS[match[2].lower()]

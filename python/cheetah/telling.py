@@ -1,4 +1,4 @@
-"""How long work tells how it gets on: a line that moves for who watches, lines for a log, objects for a program."""
+"""Progress output: a progress bar on a terminal, plain lines in a log, JSON objects for programs."""
 
 import contextlib
 import dataclasses
@@ -20,7 +20,7 @@ def shown(
     plain: Callable[[TextIO], Callable[[E], None]],
     json_lines: bool,
 ) -> Iterator[Callable[[E], None]]:
-    """Shows events for as long as it lasts: by `bar` on a terminal, by `plain` elsewhere."""
+    """Shows events inside a `with` block: by `bar` on a terminal, by `plain` elsewhere."""
     if json_lines:
         yield Json(sys.stdout)
     elif sys.stderr.isatty():
@@ -31,12 +31,12 @@ def shown(
 
 
 class Json:
-    """An object a line."""
+    """Prints one JSON object per line."""
 
     def __init__(self, out: TextIO):
         self._out = out
 
     def __call__(self, event: "DataclassInstance") -> None:
-        """Tells of an event."""
+        """Prints an event."""
         self._out.write(json.dumps({"progress": dataclasses.asdict(event)}) + "\n")
         self._out.flush()

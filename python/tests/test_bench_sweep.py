@@ -107,7 +107,7 @@ def test_what_is_the_same_is_measured_once() -> None:
         (["ram:stripe@a,b"], ["nodes=1,3"], "has 2"),
         (["ram:stripe@a"], ["units=16KiB"], "KEY is layout, unit, nodes, fs, readahead"),
         (["ram:stripe@a"], ["unit="], "say KEY=A,B"),
-        (["ram:stripe@a"], ["unit=16KiB,"], "is no size"),
+        (["ram:stripe@a"], ["unit=16KiB,"], "is not a size"),
         (["ram:stripe@a"], ["unit=48KiB"], "power of two"),
         (["ram:stripe@a"], ["unit=8MiB"], "power of two"),
         (["ram:stripe@a"], ["layout=parity"], "linear and stripe"),

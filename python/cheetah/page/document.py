@@ -1,7 +1,7 @@
-"""A page as one file: its templates, its styles, and a policy that lets nothing else in.
+"""An HTML page in one file: its templates, its styles, and a Content-Security-Policy that forbids everything else.
 
-What others wrote is escaped by the template engine and made visible by `shown`. Should that ever fail, the page's own
-policy still lets no style and no script run but those whose digests it names, and nothing be fetched.
+The template engine escapes text from evidence, and `shown` makes it visible. Should that fail, the policy still runs
+no style or script except those whose digests it names, and fetches nothing.
 """
 
 import base64
@@ -17,7 +17,7 @@ from cheetah.page import shown, svg, units
 
 
 def environment(package: str) -> jinja2.Environment:
-    """The templates in the folder `template` of a package, with the filters that all pages use."""
+    """Returns the templates in the directory `template` of a package, with the filters that all pages use."""
     made = jinja2.Environment(
         loader=jinja2.PackageLoader(package, "template"),
         autoescape=True,
@@ -38,25 +38,25 @@ def environment(package: str) -> jinja2.Environment:
 
 
 def text(templates: jinja2.Environment, name: str) -> str:
-    """A file beside the templates, as it is."""
+    """Returns the content of a file beside the templates."""
     assert templates.loader is not None
     return templates.loader.get_source(templates, name)[0]
 
 
 def style(own: str) -> str:
-    """The style of all pages, and what one of them adds."""
+    """Returns the common style and a page's own."""
     common = importlib.resources.files("cheetah.page").joinpath("style.css").read_text(encoding="utf-8")
     return common + own
 
 
 def policy(styles: str, scripts: collections.abc.Sequence[str] = ()) -> str:
-    """What goes into the page's Content-Security-Policy."""
+    """Returns the page's Content-Security-Policy."""
     allowed = "".join(f" script-src {' '.join(map(_digest, scripts))};" for _ in scripts[:1])
     return f"default-src 'none'; style-src {_digest(styles)};{allowed} base-uri 'none'; form-action 'none'"
 
 
 def write(target: pathlib.Path, page: str) -> None:
-    """Puts the page there, whole or not at all; see `durable.replace`."""
+    """Writes the page, whole or not at all; see `durable.replace`."""
     replace(target, page.encode("utf-8", "xmlcharrefreplace"))
 
 

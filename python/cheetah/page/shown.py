@@ -1,4 +1,4 @@
-"""Evidence in a page: escaped, and what cannot be shown stands as its code in a box."""
+"""Text from evidence in a page: escaped, with unprintable characters shown as codes in boxes."""
 
 from markupsafe import Markup, escape
 
@@ -6,7 +6,7 @@ from cheetah.page.visible import TEXT_CHARS_MAX, pieces
 
 
 def evidence(text: str | None, chars_max: int = TEXT_CHARS_MAX) -> Markup:
-    """A name or an excerpt. It is apart from the words around it, whichever way it is written."""
+    """Returns a name or an excerpt, isolated from the direction of the surrounding text."""
     if text is None:
         return Markup("")
     parts = (
@@ -17,5 +17,5 @@ def evidence(text: str | None, chars_max: int = TEXT_CHARS_MAX) -> Markup:
 
 
 def path(text: str | None) -> Markup:
-    """A path; lines may break behind each slash."""
+    """Returns a path in which lines may break after each slash."""
     return Markup(str(evidence(text)).replace("/", "/<wbr>").replace("</<wbr>", "</"))

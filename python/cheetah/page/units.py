@@ -1,21 +1,20 @@
-"""Numbers and times as the report shows them."""
+"""Numbers and times as reports print them."""
 
 import datetime
 
 _IEC = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 DAY_S = 86400
-# No-break, and narrower than a space: groups of digits stay together.
+# Narrow no-break space between groups of digits.
 THIN = "\u202f"
 
 
 def count(value: int) -> str:
-    """1 234 567, with narrow no-break spaces."""
+    """Returns `1 234 567`, with narrow no-break spaces."""
     return f"{value:,}".replace(",", THIN)
 
 
 def size(value: int) -> str:
-    """Bytes in the largest IEC unit that leaves at least one: `1.4 GiB`. Always rounded down, as nothing grows by being
-    printed."""
+    """Returns bytes in the largest IEC unit that leaves at least one, rounded down: `1.4 GiB`."""
     unit = 0
     while unit < len(_IEC) - 1 and value >= 1024 ** (unit + 1):
         unit += 1
@@ -27,7 +26,7 @@ def size(value: int) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share. Only all is 100 % and only nothing is 0 %."""
+    """Returns a share. Only the whole is 100 %, and only nothing is 0 %."""
     if whole <= 0:
         return "–"
     if part == 0 or part == whole:
@@ -41,7 +40,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def moment(seconds: int) -> str:
-    """A time of a file, UTC; a dash where there is none. Times beyond what a calendar holds stay numbers."""
+    """Returns a file's time in UTC, or a dash for none. Times beyond the calendar stay numbers."""
     if seconds == 0:
         return "–"
     try:
@@ -52,12 +51,12 @@ def moment(seconds: int) -> str:
 
 
 def date(day: int) -> datetime.date:
-    """The day with this number, counted from 1970-01-01."""
+    """Returns the day with this number, counted from 1970-01-01."""
     return datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
 
 
 def duration(seconds: float) -> str:
-    """`3 h 12 min`, `4 min 10 s`, `7.2 s`."""
+    """Returns `3 h 12 min`, `4 min 10 s` or `7.2 s`."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -67,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """`5:54.13`, `1:02:03.40`; what rounds to nothing is `<0:00.01`."""
+    """Returns `5:54.13` or `1:02:03.40`; a time that rounds to zero is `<0:00.01`."""
     hundredths = round(seconds * 100)
     if hundredths == 0 and seconds > 0:
         return "<0:00.01"

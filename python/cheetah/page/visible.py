@@ -1,15 +1,15 @@
-"""Names and excerpts as the evidence has them, made safe to look at.
+"""Text from evidence made safe to print.
 
-A file name is written by whoever made it. It may hold control characters that move a terminal's cursor, marks that
-reverse the direction of writing (`gpj.exe` that shows as `exe.jpg`), characters that have no width, halves of
-surrogate pairs. None of these is ever printed as it is: each is shown as its code point, `U+202E`.
+A suspect chooses file names. They may hold control characters that move a terminal's cursor, marks that reverse the
+direction of writing (`gpj.exe` shown as `exe.jpg`), characters without width, and halves of surrogate pairs. None is
+printed raw: each is shown as its code point, such as `U+202E`.
 """
 
 import collections.abc
 import typing
 import unicodedata
 
-# More marks than this on one letter are there to hide something.
+# More combining marks than this on one letter only serve to hide something.
 MARKS_MAX = 3
 # Longer texts lose their middle.
 TEXT_CHARS_MAX = 1000
@@ -19,38 +19,38 @@ _MARKS = frozenset(("Mn", "Me"))
 
 
 class Piece(typing.NamedTuple):
-    """A part of a text: `shown` is what to print; `coded` whether it stands for something that cannot be."""
+    """A part of a text: `shown` is printed; `coded` says whether it stands for an unprintable character."""
 
     shown: str
     coded: bool
 
 
 def decoded(content: bytes | str | None) -> str:
-    """Text from the tables. What is no UTF-8 stays apart from what is: each such byte is a lone surrogate."""
+    """Returns text from the tables. Bytes that are not UTF-8 become lone surrogates."""
     if content is None:
         return ""
     return content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
 
 
 def pieces(text: str, chars_max: int = TEXT_CHARS_MAX) -> collections.abc.Iterator[Piece]:
-    """The parts of `text`, of which at most `chars_max` characters are shown."""
+    """Returns the parts of `text`, of which at most `chars_max` characters are shown."""
     if len(text) <= chars_max:
         yield from _pieces(text)
         return
     kept = chars_max // 2
     yield from _pieces(text[:kept])
-    yield Piece(f"{len(text) - 2 * kept} characters left out", True)
+    yield Piece(f"{len(text) - 2 * kept} characters omitted", True)
     yield from _pieces(text[-kept:])
 
 
 def plain(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
-    """`text` for a terminal or a log: what is not safe stands in ⟨⟩."""
+    """Returns `text` for a terminal or a log, with codes of unsafe characters in ⟨⟩."""
     return "".join(f"⟨{piece.shown}⟩" if piece.coded else piece.shown for piece in pieces(text, chars_max))
 
 
 def _pieces(text: str) -> collections.abc.Iterator[Piece]:
     plain_run: list[str] = []
-    # A mark at the start would sit on whatever is printed before it.
+    # A mark at the start would combine with the text printed before it.
     marks = MARKS_MAX
     for position, character in enumerate(text):
         category = unicodedata.category(character)
@@ -71,5 +71,5 @@ def _pieces(text: str) -> collections.abc.Iterator[Piece]:
 
 def _code(character: str) -> str:
     value = ord(character)
-    # What `surrogateescape` made of a byte that is no UTF-8.
+    # `surrogateescape` maps a byte that is not UTF-8 to this range.
     return f"0x{value - 0xDC00:02X}" if 0xDC80 <= value <= 0xDCFF else f"U+{value:04X}"

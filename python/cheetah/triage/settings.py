@@ -1,4 +1,4 @@
-"""What was asked for. What the result depends on is kept beside it, and an interrupted run goes on only with the
+"""The settings of a triage. Those that the result depends on are stored with it, and a run resumes only with the
 same."""
 
 import dataclasses
@@ -9,18 +9,18 @@ from typing import Any
 HASHES = ("md5", "sha1", "sha256")
 MAX_FILE_BYTES = 1 << 30
 QUICK_FILES = 500
-"""How many of the top-ranked files `--quick` reads."""
+"""The number of top-ranked files that `--quick` reads."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """All of a run's options; pickled to each worker. Paths are absolute."""
+    """All options of a run, pickled to each worker. Paths are absolute."""
 
     source: str
     out: str
     quick: bool = False
     workers: int = 0
-    """0: one for each processor."""
+    """0: one per processor."""
     scheduler: str | None = None
     known: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
@@ -28,13 +28,13 @@ class Settings:
     yara: tuple[str, ...] = ()
     hashes: tuple[str, ...] = HASHES
     max_file: int = MAX_FILE_BYTES
-    """Bytes; of a larger file only the beginning is read, and its state is "partial"."""
+    """Bytes read of each file; a larger file has the state "partial"."""
     unallocated: bool = True
     fresh: bool = False
     json: bool = False
 
     def binding(self) -> dict[str, Any]:
-        """What the result depends on, lists by their content: a run with another of these is another run."""
+        """Returns the settings that the result depends on, with digests of the lists."""
         return {
             "quick": self.quick,
             "hashes": list(self.hashes),
@@ -48,7 +48,7 @@ class Settings:
 
 
 def _digest(path: str) -> dict[str, Any]:
-    """A list, by name, size and content."""
+    """Returns a list's name, size and digest."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256")
         return {"name": os.path.basename(path), "size": file.tell(), "sha256": digest.hexdigest()}

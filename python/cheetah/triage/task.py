@@ -1,4 +1,4 @@
-"""The vocabulary between the hub and its workers: tasks, results, and what is in them. All of it pickles."""
+"""The vocabulary between the hub and its workers: tasks and results. All of it can be pickled."""
 
 import dataclasses
 import functools
@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    # Whoever only hands tasks on need not wait for it to be imported.
+    # A process that only passes tasks on does not wait for this import.
     import pyarrow as pa
 
 Stage = Literal["volumes", "glimpse", "listing", "content", "unallocated"]
@@ -18,29 +18,29 @@ ReadState = Literal["whole", "partial", "unreadable", "unread", "skipped"]
 
 @dataclasses.dataclass(frozen=True)
 class Volume:
-    """A file system, or what stands where one could be. `start` and `length` are bytes in the image."""
+    """A file system, or a partition without one. `start` and `length` are bytes in the image."""
 
     index: int
     start: int
     length: int
     fs: str
-    """The Sleuth Kit's name for it ("ntfs", "ext4", "fat32", …), or "" where it is not understood."""
+    """The Sleuth Kit's name for it ("ntfs", "ext4", "fat32", …), or "" if it is not recognised."""
     description: str
     sector_size: int = 512
     block_size: int = 0
     partitioned: bool = True
-    """Whether a partition table says where it is; a listing by hand then needs `-o`."""
+    """Whether a partition table locates it; `fls` then needs `-o`."""
     root_inode: int = 0
     inodes: int = 0
-    """The highest address of metadata, which is about how many files there can be."""
+    """The highest metadata address, which approximates the number of files."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One stream of one file, for whoever reads its content: a row of the listing, cut down to what reading takes."""
+    """One stream of one file to be read: the columns of a listing row that reading needs."""
 
     row: int
-    """Its line in the bodyfile, from 0: what ties a content row to its listing row."""
+    """Its line in the bodyfile, from 0, which links a content row to its listing row."""
     volume: int
     address: str
     inode: int
@@ -55,19 +55,19 @@ class Entry:
 
     @property
     def stream(self) -> tuple[int, ...]:
-        """What two entries have in common that are names of the same stream (hard links)."""
+        """Returns the same value for all names of one stream (hard links)."""
         kind, number = (-1 if one is None else one for one in (self.attr_type, self.attr_id))
         return self.volume, self.inode, kind, number, self.deleted, self.allocated
 
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """What became of one Entry. Hashes are lower-case hex, None where they were not made."""
+    """The outcome of reading one Entry. Hashes are lower-case hex, or None if not computed."""
 
     row: int
     read_state: ReadState
     why: str | None = None
-    """For all states but "whole": one sentence."""
+    """A sentence, for every state but "whole"."""
     md5: str | None = None
     sha1: str | None = None
     sha256: str | None = None
@@ -82,7 +82,7 @@ class Content:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something to look at. `offset` is in bytes: in the image where `address` is None, else in the file's stream."""
+    """A finding. `offset` is in bytes: in the image if `address` is None, otherwise in the file's stream."""
 
     score: int
     volume: int
@@ -98,7 +98,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Something that is missing from the result, and why: one sentence. Ranges are bytes in the image."""
+    """Something missing from the result, and why: one sentence. Ranges are bytes in the image."""
 
     stage: str
     sentence: str
@@ -127,24 +127,24 @@ class Task:
 
     @functools.cached_property
     def id(self) -> str:
-        """Its name: a digest of stage, volume and what."""
+        """Returns its name: a digest of stage, volume and `what`."""
         text = json.dumps([self.stage, self.volume, self.what], separators=(",", ":"), ensure_ascii=True)
         return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()
 
     @classmethod
     def of_entries(cls, volume: int, entries: list[Entry]) -> "Task":
-        """The content of a batch of files."""
+        """Returns a task to analyse a batch of files."""
         return cls("content", volume, tuple(dataclasses.astuple(entry) for entry in entries))
 
     def entries(self) -> list[Entry]:
-        """What a content task is to read."""
+        """Returns the entries that a content task is to read."""
         return [Entry(*one) for one in self.what]
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where rows that were left to another task belong: within this task's start number `within`, before row `row`,
-    come those of start number `start` of `tasks[task]`."""
+    """Where the rows of another task belong: within this task's start number `within`, before row `row`, stand those
+    of start number `start` of `tasks[task]`."""
 
     within: int
     row: int
@@ -154,32 +154,32 @@ class Place:
 
 @dataclasses.dataclass
 class Result:
-    """What a task brought: tables for the store, more tasks, and what went wrong."""
+    """The outcome of a task: tables to store, further tasks, and problems."""
 
     rows: "pa.Table | None" = None
     """Listing rows (`store.LISTING`) or content rows (`store.CONTENT`), by the task's stage."""
     findings: list[Finding] = dataclasses.field(default_factory=list)
     tasks: list[Task] = dataclasses.field(default_factory=list)
-    """What is left to do, of the same stage."""
+    """Further tasks of the same stage."""
     places: list[Place] = dataclasses.field(default_factory=list)
-    """Of a listing: where what is left belongs, in order."""
+    """In a listing: where the rows of further tasks belong, in order."""
     starts: list[int] = dataclasses.field(default_factory=list)
-    """Of a listing: the first row of each of the task's starts."""
+    """In a listing: the first row of each of the task's starts."""
     volumes: list[Volume] = dataclasses.field(default_factory=list)
     problems: list[Problem] = dataclasses.field(default_factory=list)
     directories: int = 0
-    """Of a listing: how many were listed."""
+    """In a listing: the number of directories listed."""
     bytes_read: int = 0
-    """Bytes of files or of unallocated space that were read, not what crossed the link for them."""
+    """Bytes read of files or unallocated space, not bytes transferred over the link."""
     failed: bool = False
-    """Nothing came of it; it will be tried again when the run goes on."""
+    """The task failed; it is tried again when the run resumes."""
     gone: bool = False
-    """The source answered nothing for so long that the rest was not tried."""
+    """The source did not answer for so long that the rest of the task was not tried."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What `progress` hears, several times a second at most. `total` is what is known so far, and grows."""
+    """A progress event, sent several times a second at most. `total` is a lower bound that grows."""
 
     stage: str
     """A stage, or "lists", "ranking", "merging", "report", "done"."""

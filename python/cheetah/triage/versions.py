@@ -1,4 +1,4 @@
-"""Which programs and libraries do the work: a result depends on them."""
+"""Versions of the programs and libraries that a result depends on."""
 
 import platform
 from importlib import metadata
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 def versions() -> dict[str, str]:
-    """Each by its name."""
+    """Returns all versions, by name."""
     import pytsk3
 
     import cheetah
@@ -23,5 +23,5 @@ def versions() -> dict[str, str]:
 
 
 def deciding() -> dict[str, str]:
-    """Those that decide what is found."""
+    """Returns the versions that determine what is found."""
     return {name: version for name, version in versions().items() if name not in ("python", "pyarrow")}

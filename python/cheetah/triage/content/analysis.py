@@ -1,9 +1,9 @@
-"""What is in files: one pass over the bytes of each gives hashes, type and hits.
+"""Analyses the content of files: one pass over the bytes of each yields hashes, type and hits.
 
-The files of a batch are read in the order in which they lie on the disk, so that reads go forward, and a file with
-several names (hard links) once for all of them; their rows come in the order of the batch. A file whose bytes were
-not all read has no hash. A deleted file is read as long as the file system says that its clusters are free: what they
-hold is then probably its own, which its row says. Slack is not read."""
+The files of a batch are read in their order on disk, so that reads go forward, and a file with several names (hard
+links) is read once; rows stay in the order of the batch. A file that was not read whole has no hash. A deleted file
+is read while its clusters are free: their content is then probably its own, and its row says so. Slack is not read.
+"""
 
 import collections.abc
 import dataclasses
@@ -29,12 +29,12 @@ _STREAMS = frozenset(
         pytsk3.TSK_FS_ATTR_TYPE_DEFAULT, pytsk3.TSK_FS_ATTR_TYPE_NTFS_DATA, pytsk3.TSK_FS_ATTR_TYPE_HFS_DATA,
     )
 )  # fmt: skip
-# Runs of one file that are looked at, to see whether others own them by now.
+# The number of runs of a file that are checked for other owners.
 _RUNS_MAX = 1 << 20
 
 
 class Tools:
-    """What a worker compiles and opens once: rules, lists, and which blocks are free."""
+    """What a worker compiles and opens once: rules, lists, and free blocks."""
 
     def __init__(self, worker: Worker):
         settings = worker.settings
@@ -42,14 +42,14 @@ class Tools:
         self.known = hashset.open_lists(settings.known)
         self.wanted = hashset.open_lists(settings.wanted)
         self.asks_for_names = self.engine is not None and self.engine.asks_for_names
-        """Whether a file that has several names is another one under each, as there are rules that ask for them."""
+        """Whether a file with several names must be searched under each, because rules ask for names."""
         needed = hashset.algorithms([*self.known, *self.wanted]) | set(settings.hashes)
         self.algorithms = tuple(name for name in ("md5", "sha1", "sha256") if name in needed)
         self.maps = allocation_maps.Maps(worker)
 
     @classmethod
     def of(cls, worker: Worker) -> "Tools":
-        """The worker's own, made at its first task. To be asked for once in each."""
+        """Returns the worker's tools, made at its first task. Call it once in each task."""
         if "tools" not in worker.keep:
             worker.keep["tools"] = cls(worker)
         found = worker.keep["tools"]
@@ -59,8 +59,8 @@ class Tools:
 
 
 def prepare(settings: Settings, progress: hashset.Progress | None = None) -> None:
-    """Compiles all rules and opens all lists, which brings those that are text into the form in which workers ask
-    them. Once, before there are workers: a ValueError names the file that is no good, and the line."""
+    """Compiles all rules and opens all lists, converting text lists into the form that workers search. Called once,
+    before there are workers. Raises ValueError that names the file and line at fault."""
     try:
         scan.load(settings.keywords, settings.yara)
         hashset.open_lists([*settings.known, *settings.wanted], progress)
@@ -69,7 +69,7 @@ def prepare(settings: Settings, progress: hashset.Progress | None = None) -> Non
 
 
 def analyse(worker: Worker, entries: list[Entry]) -> Result:
-    """Reads a batch of files."""
+    """Analyses a batch of files."""
     tools = Tools.of(worker)
     result = Result()
     contents: dict[int, Content] = {}
@@ -89,9 +89,9 @@ def analyse(worker: Worker, entries: list[Entry]) -> Result:
         result.findings.extend(found)
         _problems(one.entry, read.reader.unreadable, result)
         if read.unsearched:
-            # With a place, so that it is tried again when the run goes on.
+            # With an offset, so that it is tried again when the run resumes.
             place = worker.volumes[one.entry.volume].start + one.first
-            sentence = f"the file was not searched for everything: {read.unsearched}"
+            sentence = f"the file was not searched completely: {read.unsearched}"
             result.problems.append(Problem("content", sentence, one.entry.volume, one.entry.path, place))
     rows = [vars(contents[entry.row]) for entry in entries]
     result.rows = pa.Table.from_pylist(rows, schema=CONTENT)
@@ -105,14 +105,14 @@ def _problems(entry: Entry, unreadable: list[tuple[int, int, str]], result: Resu
 
 
 def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened | Content:
-    """The stream of an entry, or why there is nothing to read."""
+    """Opens the stream of an entry, or returns why there is nothing to read."""
     if entry.deleted and entry.allocated:
         return Content(entry.row, "skipped", "deleted, and its place among the metadata belongs to another file now")
     failed: OSError | None = None
     attribute, size, runs = None, 0, []
     try:
         system = worker.file_system(entry.volume)
-        # What could not be read when it was opened is no matter of this file, and was said with the volumes.
+        # Failed reads while opening the file system are not this file's, and were reported with the volumes.
         worker.take_unreadable()
         file = system.open_meta(inode=entry.inode)
         attribute = _attribute(file, entry)
@@ -120,7 +120,7 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened 
         runs = _runs(attribute, worker.volumes[entry.volume].block_size)
     except OSError as error:
         failed = error
-    # The Sleuth Kit may leave out what it cannot read, and say nothing.
+    # The Sleuth Kit may silently omit what it cannot read.
     unreadable = worker.take_unreadable()
     if failed is not None or unreadable:
         _problems(entry, unreadable, result)
@@ -134,7 +134,7 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened 
         try:
             _judge_deleted(tools, one, runs)
         except allocation_maps.Unreadable as error:
-            # It may be another file's content, and so is not hashed before that is known.
+            # It may be another file's content, so it is not hashed before that is known.
             why = f"whether its clusters are still its own could not be read: {error}"
             result.problems.append(Problem("content", why, entry.volume, entry.path, error.offset, error.length))
             return Content(entry.row, "unreadable", why)
@@ -144,7 +144,8 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened 
 
 
 def _attribute(file: pytsk3.File, entry: Entry) -> Any:
-    """The stream that an entry means; without a number, the one that every file system but NTFS has alone."""
+    """Returns the stream that an entry means; without a number, the only one that file systems other than NTFS
+    have."""
     for attribute in file:
         kind, number = int(attribute.info.type), int(attribute.info.id)
         if (kind, number) == (entry.attr_type, entry.attr_id) or (entry.attr_type is None and kind in _STREAMS):
@@ -153,7 +154,7 @@ def _attribute(file: pytsk3.File, entry: Entry) -> Any:
 
 
 def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
-    """Start and length, in bytes of the volume, of what is stored; holes and placeholders left out."""
+    """Returns start and length of stored runs in bytes of the volume, without holes and placeholders."""
     runs: list[tuple[int, int]] = []
     if attribute is None or not int(attribute.info.flags) & int(pytsk3.TSK_FS_ATTR_NONRES):
         return runs
@@ -166,7 +167,8 @@ def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
 
 
 def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> None:
-    """Whether what its metadata names can still be its content. allocation_maps.Unreadable where that could not be read."""
+    """Judges whether a deleted file's clusters can still hold its content. Raises allocation_maps.Unreadable if that
+    could not be read."""
     if one.size and not runs and one.entry.attr_type is None:
         one.skip = "deleted, and where its content was is no longer known, or another file's by now"
         return
@@ -188,7 +190,7 @@ def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> No
 
 @dataclasses.dataclass
 class Read:
-    """What was found in a stream, whatever it is called."""
+    """The analysis of a stream, independent of its name."""
 
     stream: tuple[int, ...]
     reader: Reader
@@ -197,12 +199,12 @@ class Read:
     known: bool
     hits: list[scan.Hit]
     unsearched: str | None
-    """What in it was not searched, and why."""
+    """What was not searched, and why."""
     in_pieces: bool
 
 
 def _read(tools: Tools, one: Opened, worker: Worker) -> Read:
-    """All of a stream."""
+    """Reads a whole stream."""
     reader = Reader(one, worker, worker.settings.max_file)
     digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
     searched = scan.Stream(tools.engine) if tools.engine is not None and one.size else None
@@ -226,7 +228,7 @@ def _read(tools: Tools, one: Opened, worker: Worker) -> Read:
 
 
 def _judge(tools: Tools, one: Opened, read: Read) -> tuple[Content, list[Finding]]:
-    """What a stream is under one of its names."""
+    """Returns the row and the findings of a stream under one of its names."""
     reader, head, hashes = read.reader, read.head, read.hashes
     wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)
     whys = [why for why in (reader.why(), read.unsearched, one.note) if why]
@@ -254,7 +256,7 @@ def _judge(tools: Tools, one: Opened, read: Read) -> tuple[Content, list[Finding
 def _findings(
     entry: Entry, content: Content, found: Type | None, odd: str | None, hits: list[scan.Hit], in_pieces: bool
 ) -> collections.abc.Iterator[Finding]:
-    """What is worth a look about a file."""
+    """Yields the findings about a file."""
 
     def finding(kind: str, rule: str, detail: str, offset: int | None = None, excerpt: str | None = None) -> Finding:
         points = score.of_finding(kind, entry.path, entry.deleted)

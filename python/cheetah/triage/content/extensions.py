@@ -1,18 +1,18 @@
-"""What files of an extension are expected to be, and which of those that are not are worth a look.
+"""The types expected of extensions, and the mismatches worth a finding.
 
-A mismatch that means nothing costs an examiner more than one that is missed, so: an extension that is not here expects
-nothing; a picture may be any picture, a film any film; and a text may be anything but what people hide behind one.
+A meaningless mismatch costs an examiner more than a missed one. So an unknown extension expects nothing, a picture
+may be any picture, a film any film, and a text anything but what people hide behind one.
 """
 
 from cheetah.triage.content.signatures import Type
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Returns the words of a text."""
     return frozenset(text.split())
 
 
-# What somebody might hide behind another name.
+# Types that may be hidden behind another name.
 _HIDDEN = frozenset(("image", "video", "audio", "document", "archive", "executable", "encrypted", "mail", "disk"))
 
 _TEXT = words(
@@ -20,7 +20,7 @@ _TEXT = words(
     " java py rb pl php sh bash bat cmd ps1 vbs reg sql tex srt properties"
 )
 
-# Families that go by each other's names: players and viewers do not care.
+# Families whose extensions are interchangeable in practice.
 _FAMILIES: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         words("jpg jpeg jpe jfif png gif bmp dib webp tif tiff heic heif avif psd jp2"), frozenset(("image",))
@@ -33,7 +33,7 @@ _FAMILIES: dict[str, frozenset[str]] = {
     **dict.fromkeys(words("ttf otf ttc woff woff2"), frozenset(("font",))),
 }
 
-# Types by name. Office programs keep old extensions for new formats and the other way round.
+# Types by name. Office programs keep old extensions for new formats, and vice versa.
 _NAMES: dict[str, frozenset[str]] = {
     extension: words(names)
     for extensions, names in (
@@ -84,9 +84,8 @@ _STRICT = words("jpg jpeg png gif pdf docx xlsx pptx exe dll sys zip 7z rar gz")
 
 
 def mismatch(extension: str, found: Type | None, head: bytes = b"", trusted: bool = True) -> str | None:
-    """Why a file does not look like its extension, or None if it does or nothing can be said. `extension` is without
-    its dot. `trusted` is False where the content may be another file's by now (deleted files): then it takes a
-    signature."""
+    """Returns why a file does not look like its extension, or None. `extension` has no dot. `trusted` is False for
+    deleted files, whose content may be another file's: then only a signature counts."""
     extension = extension.lower()
     if found is not None and (found.name in ("empty", "appledouble") or (found.name == "random" and not trusted)):
         return None
@@ -100,7 +99,7 @@ def mismatch(extension: str, found: Type | None, head: bytes = b"", trusted: boo
 
 def _odd(extension: str, found: Type) -> bool:
     if extension in _TEXT:
-        # "svg" and "html" are of the family "text", old mail and PostScript are text as well.
+        # "svg" and "html" belong to the family "text"; old mail and PostScript are text as well.
         return found.family in _HIDDEN and found.name not in ("rtf", "eml", "mbox", "pgp", "postscript")
     if extension in _FAMILIES:
         return found.family not in _FAMILIES[extension] and (found.family in _HIDDEN or extension in _STRICT)

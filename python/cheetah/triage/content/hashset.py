@@ -1,8 +1,8 @@
-"""Lists of hashes: what is known and set aside, and what is wanted.
+"""Hash lists: known files to set aside, and wanted files.
 
-A list is looked up as sorted records of 16, 20 or 32 bytes (MD5, SHA-1, SHA-256), mapped into memory: tens of millions
-cost one pass over them to open and a few page faults to ask. Texts are brought into that form once, by `hashtext`, and
-kept in a cache. `docs/hash-lists.md` says what lists may look like.
+A list is searched as sorted records of 16, 20 or 32 bytes (MD5, SHA-1, SHA-256), mapped into memory: opening tens of
+millions takes one pass, and a look-up a few page faults. `hashtext` converts text lists once, into a cache.
+`docs/hash-lists.md` describes the formats.
 """
 
 import collections.abc
@@ -20,14 +20,14 @@ import numpy.typing as npt
 from cheetah.triage.content import hashtext
 
 ALGORITHMS = {16: "md5", 20: "sha1", 32: "sha256"}
-# Bytes that are looked at to tell text from records.
+# The bytes that decide between text and records.
 _LOOK_BYTES = 4096
-# Bytes that are checked, converted or sorted at once.
+# Bytes checked, converted or sorted at once.
 _PIECE_BYTES = 32 << 20
-# Fewer records may be sorted by chance, whatever their length is taken to be.
+# Fewer records may be sorted by chance at several widths.
 _SURE_BYTES = 1024
 _DIGEST_PIECE_BYTES = 1 << 20
-# Of a conversion, how much reading the text is; the rest is sorting.
+# The share of a conversion that reading the text takes; the rest is sorting.
 _READING_PART = 0.8
 _VERSION = 2
 
@@ -36,7 +36,8 @@ Progress = collections.abc.Callable[[int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class HashList:
-    """A list that can be asked. `records` is a file of sorted records; it pickles, and is mapped when first asked."""
+    """A list that can be searched. `records` is a file of sorted records; the object pickles, and maps the file when
+    first used."""
 
     name: str
     algorithm: str
@@ -44,7 +45,7 @@ class HashList:
     count: int
 
     def contains(self, digests: collections.abc.Sequence[bytes | None]) -> list[bool]:
-        """For each of these digests (of this list's algorithm; None where there is none) whether it is in the list."""
+        """Returns for each digest (of this list's algorithm, or None) whether it is in the list."""
         width = _width(self.algorithm)
         asked = [place for place, digest in enumerate(digests) if digest is not None]
         answer = [False] * len(digests)
@@ -61,26 +62,25 @@ class HashList:
 def open_lists(
     paths: collections.abc.Iterable[str], progress: Progress | None = None, cache: str | None = None
 ) -> list[HashList]:
-    """Opens lists, and converts those that are text and not in the cache yet. ValueError says which file and line is no
-    good; `progress` hears bytes done and bytes in all, of one list after the other: of its text while it is converted, of
-    its records while those that are there are checked."""
+    """Opens lists, converting text lists that are not in the cache. Raises ValueError that names the file and line at
+    fault. `progress` receives bytes done and total bytes, one list after the other."""
     return [_open(path, progress or (lambda done, total: None), cache or cache_dir()) for path in paths]
 
 
 def algorithms(lists: collections.abc.Iterable[HashList]) -> set[str]:
-    """Which hashes must be made to ask these."""
+    """Returns the hashes needed to search these lists."""
     return {one.algorithm for one in lists}
 
 
 def cache_dir() -> str:
-    """Where converted lists are kept: `$XDG_CACHE_HOME/cheetah/hashes`."""
+    """Returns where converted lists are cached: `$XDG_CACHE_HOME/cheetah/hashes`."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "cheetah", "hashes")
 
 
 def _open(path: str, progress: Progress, cache: str) -> HashList:
-    """From the cache, if the file is the one that was seen then (same path, size and time of modification), and the
-    records are what they were: a list that lost some would only seem to know fewer files."""
+    """Opens a cached list if its file is unchanged (same path, size and modification time) and its records are intact:
+    a truncated list would silently know fewer files."""
     status = os.stat(path)
     asked = f"{_VERSION}\0{os.path.realpath(path)}\0{status.st_size}\0{status.st_mtime_ns}"
     stem = os.path.join(cache, hashlib.sha256(os.fsencode(asked)).hexdigest()[:32])
@@ -109,13 +109,13 @@ def _open(path: str, progress: Progress, cache: str) -> HashList:
         "converted": is_text,
         "digest": _digest(records, lambda done, total: None),
     }
-    # The entry comes last, so that it never names what is not there yet.
+    # Written last, so that it never names missing records.
     _write(stem + ".json", json.dumps(entry).encode())
     return HashList(os.path.basename(path), algorithm, records, count)
 
 
 def _make_private(cache: str) -> None:
-    """The folder of the cache, for nobody else: its lists say what a case is about."""
+    """Creates the cache directory for this user alone: its lists reveal what a case is about."""
     os.makedirs(cache, mode=0o700, exist_ok=True)
     with contextlib.suppress(PermissionError):
         os.chmod(cache, 0o700)
@@ -133,12 +133,12 @@ def _digest(path: str, progress: Progress) -> str:
 
 
 def _is_text(start: bytes) -> bool:
-    """Records have bytes in them that no list in text has."""
+    """Returns whether a list is text. Records contain bytes that no text list has."""
     return not any(byte < 9 or 13 < byte < 32 for byte in start)
 
 
 def _write(path: str, content: bytes) -> None:
-    # This is for its owner alone from the beginning.
+    # Private from the moment it is created.
     with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
         file.write(content)
         file.flush()
@@ -147,7 +147,7 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _replace(written: str, path: str) -> None:
-    """Gives what was written its name, durably."""
+    """Renames a file to its final name, durably."""
     os.replace(written, path)
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -170,10 +170,10 @@ def _mapped(path: str, width: int) -> npt.NDArray[np.bytes_]:
 
 
 def _checked(path: str, size: int, progress: Progress) -> tuple[str, int]:
-    """A file of records: how long they are, which is the length in which they are sorted."""
+    """Checks a file of records, whose width is the one in which they are sorted."""
     fitting = [width for width in ALGORITHMS if size % width == 0 and _sorted(path, size, width, 1 << 16, progress)]
     if 16 in fitting and 32 in fitting and size >= _SURE_BYTES:
-        # Every other record of a sorted list is sorted as well; halves of records are not.
+        # Every second record of a sorted list is sorted as well; halves of records are not.
         fitting.remove(32)
     if len(fitting) > 1:
         raise ValueError(
@@ -189,7 +189,7 @@ def _checked(path: str, size: int, progress: Progress) -> tuple[str, int]:
 
 
 def _sorted(path: str, size: int, width: int, upto: int, progress: Progress) -> bool:
-    """Whether the first `upto` bytes are ascending records of this width."""
+    """Returns whether the first `upto` bytes are ascending records of this width."""
     last = b""
     with open(path, "rb") as file:
         done = 0
@@ -207,8 +207,8 @@ def _sorted(path: str, size: int, width: int, upto: int, progress: Progress) -> 
 
 
 def _convert(path: str, records: str, progress: Progress) -> tuple[str, int]:
-    """Text into sorted records, each once. Hashes are spread over files by their first byte, and each file is sorted:
-    what is in memory at a time is a 256th of the list, if it is a list of hashes."""
+    """Converts text into sorted, unique records. Hashes are divided among 256 files by their first byte, and each file
+    is sorted, so that only a 256th of the list is in memory at a time."""
 
     def reading(done: int, total: int) -> None:
         progress(int(done * _READING_PART), total)
@@ -240,7 +240,7 @@ class _Spread:
         self._waiting_bytes = 0
 
     def add(self, hashes: npt.NDArray[np.uint8]) -> None:
-        """Some hashes, one in each row."""
+        """Adds hashes, one per row."""
         self._waiting.append(hashes)
         self._waiting_bytes += hashes.nbytes
         if self._waiting_bytes > 2 * _PIECE_BYTES:
@@ -260,7 +260,7 @@ class _Spread:
             start = end
 
     def sort_into(self, target: str, sorting: collections.abc.Callable[[float], None]) -> int:
-        """Writes all of them, sorted, each once; returns how many there are. `sorting` hears which part is done."""
+        """Writes all hashes, sorted and unique; returns their number. `sorting` receives the share done."""
         self._write()
         count = 0
         with open(target, "wb", opener=_for_owner) as file:
@@ -282,7 +282,7 @@ def _for_owner(path: str, flags: int) -> int:
 
 
 def _unique(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Sorted, each once. The first eight bytes as a number sort fast; where they are the same, all bytes decide."""
+    """Returns hashes sorted and unique. The first eight bytes sort fast as a number; among equals all bytes decide."""
     keys = np.ascontiguousarray(hashes[:, :8]).view(">u8").ravel().astype(np.uint64)
     order = np.argsort(keys)
     hashes, keys = hashes[order], keys[order]

@@ -1,7 +1,7 @@
-"""Hashes out of text: one a line, as `md5sum` prints them, or tables such as the NSRL's.
+"""Parses hashes from text: one per line, as `md5sum` prints them, or tables such as the NSRL's.
 
-Lines are taken apart by numpy, a few megabytes at a time; what does not fit is looked at once more, alone, before it
-is an error that names its line."""
+numpy parses a few megabytes at a time; a line that does not fit is parsed again alone before it becomes an error.
+"""
 
 import collections.abc
 import csv
@@ -26,15 +26,15 @@ _NIBBLES[ord("0") : ord("9") + 1] = np.arange(10)
 _NIBBLES[ord("a") : ord("f") + 1] = np.arange(10, 16)
 _NIBBLES[ord("A") : ord("F") + 1] = np.arange(10, 16)
 
-# What `md5sum --tag` and BSD's programs print, and a line that md5sum begins with a backslash.
+# The output of `md5sum --tag` and BSD tools, and lines that md5sum begins with a backslash.
 _TAGGED = re.compile(rb"(?:MD5|SHA1|SHA256) \(.*\) ?= ?([0-9a-fA-F]+)\s*$")
 _ODD = re.compile(rb"\s*\\?([0-9a-fA-F]{32,64})(?=[\s,;:*|]|$)")
 _BLANK = re.compile(rb"\s*(?:[#;%].*)?$", re.DOTALL)
 
 
 def read(path: str, progress: Progress) -> collections.abc.Iterator[Hashes]:
-    """The hashes of a list, some at a time, a row of 16, 20 or 32 bytes each; all of one list have the same length.
-    ValueError names the file and the line that is no good."""
+    """Yields the hashes of a list in blocks, a row of 16, 20 or 32 bytes each, all of one length. Raises ValueError
+    that names the file and line at fault."""
     table = _table(path)
     if table is None:
         yield from _lines(path, progress, 0, None)
@@ -47,7 +47,7 @@ def read(path: str, progress: Progress) -> collections.abc.Iterator[Hashes]:
 
 
 def _table(path: str) -> tuple[int, int, str, int] | None:
-    """If the file begins with the names of columns: which column, its digits, the delimiter, and lines to skip."""
+    """If the file begins with column names, returns the column, its digits, the delimiter, and the lines to skip."""
     with open(path, "rb") as file:
         for number in range(16):
             line = file.readline(_LINE_BYTES_MAX).decode("latin-1").lstrip("\xef\xbb\xbf").strip()
@@ -62,7 +62,7 @@ def _table(path: str) -> tuple[int, int, str, int] | None:
 
 
 def _lines(path: str, progress: Progress, skip: int, digits: int | None) -> collections.abc.Iterator[Hashes]:
-    """Hashes that stand at the beginning of each line, perhaps behind a quotation mark."""
+    """Yields hashes at the beginning of lines, perhaps after a quotation mark."""
     total = os.path.getsize(path)
     with open(path, "rb") as file:
         number, done, rest = 0, 0, b""
@@ -90,8 +90,8 @@ def _lines(path: str, progress: Progress, skip: int, digits: int | None) -> coll
 
 
 def _chunk(path: str, chunk: bytes, number: int, digits: int | None) -> tuple[Hashes, int, int | None]:
-    """The hashes of some whole lines, of which `number` came before; how many lines these are; and how many digits the
-    list's hashes have, which the first line decides that has one."""
+    """Parses whole lines, `number` lines into the file. Returns the hashes, the number of lines, and the digits per
+    hash, which the first hash determines."""
     characters = np.frombuffer(chunk + b"\n" * 72, dtype=np.uint8)
     ends = np.flatnonzero(characters[: len(chunk)] == 10)
     starts = np.concatenate(([0], ends + 1))
@@ -105,7 +105,7 @@ def _chunk(path: str, chunk: bytes, number: int, digits: int | None) -> tuple[Ha
             return np.empty((0, 16), np.uint8), lines, None
     starts = starts + (characters[starts] == ord('"'))
     nibbles = _NIBBLES[characters[starts[:, None] + np.arange(digits + 1)]]
-    # A hash of this length has just that many digits, and then something else.
+    # A hash of this length has exactly as many digits, then something else.
     good = (nibbles[:, :digits] < 16).all(axis=1) & (nibbles[:, digits] == 255)
     after = characters[starts + digits]
     good &= np.isin(after, np.frombuffer(b' \t\r\n,;:*|"', dtype=np.uint8))
@@ -135,7 +135,7 @@ def _first_digits(path: str, chunk: bytes, number: int) -> int | None:
 
 
 def _odd(path: str, line: bytes, number: int, digits: int | None) -> bytes | None:
-    """The hash in a line, as digits, or None if the line says nothing."""
+    """Returns the digits of the hash in an unusual line, or None for a line without one."""
     line = line.removeprefix(b"\xef\xbb\xbf")
     if _BLANK.match(line):
         return None
@@ -155,7 +155,7 @@ def _odd(path: str, line: bytes, number: int, digits: int | None) -> bytes | Non
 
 
 def _rows(path: str, progress: Progress, column: int, digits: int, skip: int) -> collections.abc.Iterator[Hashes]:
-    """Hashes in a column that is not the first: slower, since what stands before it may be quoted."""
+    """Yields hashes of a column other than the first; slower, since earlier columns may be quoted."""
     total = os.path.getsize(path)
     with open(path, encoding="latin-1", newline="") as file:
         done = sum(len(file.readline()) for _ in range(skip))

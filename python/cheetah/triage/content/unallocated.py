@@ -1,10 +1,10 @@
-"""Keywords and rules in what belongs to no file: free blocks of file systems, what is behind a file system in its
-volume, and what is in no file system at all.
+"""Keywords and rules in unallocated space: free blocks of file systems, the rest of a volume after its file system,
+and space outside all volumes.
 
-A task searches a stretch of the image. Which blocks of it are free, the file system's own record says. A hit belongs
-to the stretch in which it begins, wherever it ends, so it does not matter how the image is cut into stretches.
-Neighbouring free blocks are searched as one; what was written in pieces that lie apart cannot be found across their
-borders."""
+A task searches a range of the image; the file system's own record says which of its blocks are free. A hit belongs to
+the range in which it begins, so the division into ranges does not matter. Adjacent free blocks are searched as one;
+matches across fragments that lie apart cannot be found.
+"""
 
 import collections.abc
 import dataclasses
@@ -18,13 +18,12 @@ from cheetah.triage.reading.image import GONE
 from cheetah.triage.task import Finding, Problem, Result
 from cheetah.triage.workers.worker import Worker
 
-# Findings of one keyword or rule in one stretch; a keyword that is found more often tells nothing more there.
+# Findings of one keyword or rule in one range; more of a frequent keyword say nothing new.
 FINDINGS_MAX = 100
 
 
 def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
-    """Searches what is free of `length` bytes at `start`, both of the image. `volume` is -1 outside all file
-    systems."""
+    """Searches the free space of `length` bytes at `start` in the image. `volume` is -1 outside all file systems."""
     result = Result()
     tools = Tools.of(worker)
     if tools.engine is None:
@@ -36,7 +35,7 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
         ranges = list(_free(tools, worker, volume, start, length))
     except allocation.Unknown as error:
         found = worker.volumes[volume]
-        # Once for all of a volume's stretches.
+        # Once for all ranges of a volume.
         if start == found.start:
             sentence = f"unallocated space was not searched: {error}"
             result.problems.append(Problem("unallocated", sentence, volume, None, start, found.length))
@@ -55,7 +54,7 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
 
 
 def _overlaps(worker: Worker, volume: int, result: Result) -> None:
-    """Says, once for a volume, that others claim the same bytes: what is free to one may be another's file."""
+    """Reports, once for a volume, that others claim the same bytes: free space of one may be a file of another."""
     own = worker.volumes[volume]
     for other in worker.volumes:
         begin, end = max(own.start, other.start), min(own.start + own.length, other.start + other.length)
@@ -69,8 +68,8 @@ def _overlaps(worker: Worker, volume: int, result: Result) -> None:
 def _free(
     tools: Tools, worker: Worker, volume: int, start: int, length: int
 ) -> collections.abc.Iterator[tuple[int, int, int]]:
-    """Free ranges of a stretch: where in the image they begin, how long they are, and how much more is free right
-    behind, as far as a hit may reach."""
+    """Yields free ranges: their offset in the image, their length, and how many free bytes follow directly, as far as
+    a hit may reach."""
     reach = scanning.OVERLAP_BYTES
     if volume < 0:
         end = min(start + length, worker.source.size)
@@ -83,7 +82,7 @@ def _free(
     free = list(known.free(start - found.start, until - (start - found.start)))
     slack = max(known.end, start - found.start)
     if slack < until:
-        # Behind the file system, within its volume, is no file either.
+        # The rest of the volume after the file system holds no file either.
         joined = bool(free) and sum(free[-1]) == slack
         begin = free.pop()[0] if joined else slack
         free.append((begin, until - begin))
@@ -95,7 +94,7 @@ def _free(
 
 
 def _gap_tail(worker: Worker, end: int, reach: int) -> int:
-    """How much behind a stretch outside of all file systems is outside as well."""
+    """Returns how many of the bytes after a range outside all file systems are outside as well."""
     behind = [one.start for one in worker.volumes if one.fs and one.start + one.length > end]
     limit = min([max(end, start) for start in behind] + [worker.source.size])
     return max(0, min(reach, limit - end))
@@ -104,7 +103,7 @@ def _gap_tail(worker: Worker, end: int, reach: int) -> int:
 def _search(
     worker: Worker, engine: scanning.Engine, volume: int, begin: int, size: int, tail: int, result: Result
 ) -> list[scanning.Hit]:
-    """The hits that begin in a free range."""
+    """Returns the hits that begin in a free range."""
     stream = scanning.Stream(engine, begin + size)
     error = ""
 
@@ -131,14 +130,14 @@ def _search(
             _lost(result, Problem("unallocated", f"unallocated space {what}: {error}", volume, None, offset, inside))
     hits = stream.finish()
     if stream.trouble is not None:
-        # It was read: no length of it counts as lost.
+        # It was read: nothing of it counts as unreadable.
         sentence = f"unallocated space was not searched for everything: {stream.trouble}"
         result.problems.append(Problem("unallocated", sentence, volume, None, begin))
     return hits
 
 
 def _lost(result: Result, problem: Problem) -> None:
-    """Neighbours that are lost for the same reason are one problem."""
+    """Joins adjacent problems with the same cause."""
     last = result.problems[-1] if result.problems else problem
     if last.offset is not None and last.offset + (last.length or 0) == problem.offset:
         whole = dataclasses.replace(last, length=(last.length or 0) + (problem.length or 0))
@@ -149,15 +148,15 @@ def _lost(result: Result, problem: Problem) -> None:
 
 
 def _findings(result: Result, counts: dict[tuple[str, str], int], volume: int, hit: scanning.Hit) -> None:
-    """One for each match; a rule is one finding, at its first."""
+    """Yields a finding for each match; a rule has one, at its first match."""
     offsets = hit.offsets[:1] if hit.kind == "yara" else hit.offsets
     for offset, excerpt in zip(offsets, hit.excerpts, strict=False):
         count = counts[hit.kind, hit.rule] = counts.get((hit.kind, hit.rule), 0) + 1
         if count > FINDINGS_MAX:
             return
-        detail = "in space that belongs to no file"
+        detail = "in unallocated space"
         if count == FINDINGS_MAX:
-            detail += "; further matches near here are left out"
+            detail += "; further matches near here are omitted"
         if hit.kind == "yara":
             detail = f"{hit.detail(False)}; {detail}"
         points = score.of_finding(hit.kind, None)

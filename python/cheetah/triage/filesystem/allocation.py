@@ -1,7 +1,7 @@
-"""Which blocks of a file system are in use, from its own bitmap or table.
+"""The allocated blocks of a file system, from its own bitmap or table.
 
-The Sleuth Kit knows, but its Python binding has no words for it; and asking it block by block would be slow. Bits are
-kept packed: 32 MiB for a terabyte of 4 KiB clusters.
+pytsk3 does not expose The Sleuth Kit's knowledge of them, and asking block by block would be slow. Bits stay packed:
+32 MiB for a terabyte of 4 KiB clusters.
 """
 
 import collections.abc
@@ -15,17 +15,17 @@ from cheetah.triage.filesystem import mft_record
 Bits = npt.NDArray[np.uint8]
 Read = collections.abc.Callable[[int, int], bytes]
 
-# What is read, and unpacked, at once.
+# Read and unpacked at once.
 _PIECE_BYTES = 4 << 20
 
 
 class Unknown(Exception):
-    """It cannot be told which blocks are in use: one sentence."""
+    """The allocated blocks cannot be determined: one sentence."""
 
 
 class Allocation:
-    """Units of `unit` bytes, the first of them at `origin`, bytes from the start of the file system; a bit for each,
-    from the lowest of a byte, 1 if it is in use. What lies before the first and after the last is in use."""
+    """Units of `unit` bytes, the first at `origin`, in bytes from the start of the file system, with a bit for each,
+    lowest first, 1 if allocated. Space before the first and after the last unit counts as allocated."""
 
     def __init__(self, unit: int, origin: int, count: int, bits: Bits):
         if count <= 0:
@@ -39,11 +39,11 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """Where the last unit ends: what the volume has behind it, the file system has no use for."""
+        """The end of the last unit; the file system does not use what follows in the volume."""
         return self.origin + self.count * self.unit
 
     def in_use(self, start: int, length: int) -> int:
-        """How many of the units that these bytes touch are in use; at least 1 if some of them are not among the
+        """Returns how many of the units that these bytes touch are allocated; at least 1 if the bytes reach beyond the
         units."""
         first = (start - self.origin) // self.unit
         end = -(-(start + length - self.origin) // self.unit)
@@ -52,8 +52,8 @@ class Allocation:
         return outside + (int(self._unpacked(first, end).sum()) if end > first else 0)
 
     def free(self, start: int, length: int) -> collections.abc.Iterator[tuple[int, int]]:
-        """The free ranges that begin in, or reach into, these bytes, cut to them: pairs of start and length, ascending,
-        none touching the next."""
+        """Yields the free ranges within these bytes: pairs of start and length, ascending, none adjacent to the
+        next."""
         first = max(0, (start - self.origin) // self.unit)
         end = min(self.count, -(-(start + length - self.origin) // self.unit))
         open_at: int | None = None
@@ -71,7 +71,7 @@ class Allocation:
             yield self._bytes(open_at, end, start, length)
 
     def free_bytes(self) -> int:
-        """How much is free."""
+        """Returns the number of free bytes."""
         return (
             sum(
                 int((self._unpacked(place, min(self.count, place + 8 * _PIECE_BYTES)) == 0).sum())
@@ -90,9 +90,9 @@ class Allocation:
 
 
 def of(fs: str, size: int, read: Read, ntfs_bitmap: collections.abc.Callable[[int], bytes]) -> Allocation:
-    """The allocation of a file system in a volume of `size` bytes; what it claims to have beyond these is left out.
-    `read` takes an offset in it and a length; `ntfs_bitmap` gives so many of the first bytes of $Bitmap, or all it
-    has. Unknown where it cannot be told, OSError where it cannot be read."""
+    """Returns the allocation of a file system in a volume of `size` bytes; what it claims beyond them is ignored.
+    `read` takes an offset and a length; `ntfs_bitmap` returns up to that many first bytes of $Bitmap. Raises Unknown
+    if the allocation cannot be determined, OSError if it cannot be read."""
     try:
         if fs.startswith("ntfs"):
             return _ntfs(size, read, ntfs_bitmap)

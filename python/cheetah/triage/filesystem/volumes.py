@@ -1,4 +1,4 @@
-"""Partitions, and the file systems in them. What is not understood is said, never left out."""
+"""Partitions and their file systems. Unrecognised ones are reported, never omitted."""
 
 import dataclasses
 import struct
@@ -12,7 +12,7 @@ PARTITIONS_MAX = 1024
 _ALLOCATED = 1
 _SECTOR = 512
 
-# What The Sleuth Kit does not open, or pytsk3 does not: where the magic number is, the number, and a name.
+# Formats that The Sleuth Kit or pytsk3 does not open: the offset of the magic number, the number, and a name.
 _FOREIGN = (
     (3, b"-FVE-FS-", "BitLocker, encrypted"),
     (0, b"LUKS\xba\xbe", "LUKS, encrypted"),
@@ -36,7 +36,7 @@ _NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Extent:
-    """Where a partition is, in bytes, and what its table calls it."""
+    """The place of a partition in bytes, and its description in the table."""
 
     start: int
     length: int
@@ -46,13 +46,13 @@ class Extent:
 
 
 def task() -> Task:
-    """The task that finds the volumes."""
+    """Returns the task that finds the volumes."""
     return Task("volumes", -1, ())
 
 
 def find(worker: Worker) -> Result:
-    """All partitions and what is in them; without a partition table, or where nothing is in one, the source as a
-    whole."""
+    """Finds all partitions and their file systems; without a partition table, or if no partition holds one, the source
+    as a whole."""
     image = worker.image()
     result = Result()
     cut: dict[int, Problem] = {}
@@ -75,7 +75,7 @@ def find(worker: Worker) -> Result:
 
 
 def _partitions(worker: Worker, result: Result) -> list[Extent]:
-    """What the partition table allots, in the order of the table."""
+    """Returns the partitions, in the order of the table."""
     try:
         table = pytsk3.Volume_Info(worker.image())
     except OSError:
@@ -87,7 +87,7 @@ def _partitions(worker: Worker, result: Result) -> list[Extent]:
             continue
         if len(extents) == PARTITIONS_MAX:
             result.problems.append(
-                Problem("volumes", f"more than {PARTITIONS_MAX} partitions; the rest is not looked at")
+                Problem("volumes", f"more than {PARTITIONS_MAX} partitions; the rest is ignored")
             )
             break
         description = (part.desc or b"").decode("utf-8", "backslashreplace")
@@ -96,8 +96,8 @@ def _partitions(worker: Worker, result: Result) -> list[Extent]:
 
 
 def _behind_the_end(worker: Worker) -> list[Extent]:
-    """The primary partitions of an MBR, if one of them begins behind the end of the source: The Sleuth Kit then takes
-    no notice of the table as a whole."""
+    """Returns the primary partitions of an MBR if one of them begins beyond the end of the source; The Sleuth Kit then
+    rejects the whole table."""
     try:
         sector = worker.image().pread(0, _SECTOR)
     except OSError:
@@ -116,7 +116,7 @@ def _behind_the_end(worker: Worker) -> list[Extent]:
 
 
 def _volume(worker: Worker, index: int, extent: Extent, cut: dict[int, Problem]) -> Volume:
-    """What is in a partition. `cut` gets what the source does not have of it, by the table or by the file system."""
+    """Returns the volume in a partition. `cut` receives the bytes that the source lacks of it."""
     size = worker.source.size
     fs, block_size, root, inodes, description = "", 0, 0, 0, extent.description
     end = extent.start + extent.length
@@ -154,7 +154,7 @@ def _volume(worker: Worker, index: int, extent: Extent, cut: dict[int, Problem])
 
 
 def _foreign(worker: Worker, extent: Extent) -> str:
-    """What it is, where we know at least that."""
+    """Returns the name of a format that The Sleuth Kit does not open, if known."""
     for offset, magic, name in _FOREIGN:
         try:
             if worker.image().pread(extent.start + offset, len(magic)) == magic:

@@ -1,4 +1,4 @@
-"""The folder of a result: what belongs in it, whose it is, and whether a run may go on in it."""
+"""The directory of a result: its content, its lock, and whether a run may resume in it."""
 
 import fcntl
 import json
@@ -22,13 +22,13 @@ class Misuse(Exception):
 
 
 class Folder:
-    """A result's folder, locked while a run is under way in it."""
+    """A result's directory, locked while a run uses it."""
 
     def __init__(self, path: str, fresh: bool = False):
         self.path = pathlib.Path(path)
         ours = (self.path / GUARD).exists()
         if self.path.exists() and not ours and any(one.name != LOCK for one in self.path.iterdir()):
-            raise Misuse(f"{path} is not empty and holds no triage; name another folder")
+            raise Misuse(f"{path} is not empty and holds no triage; name another directory")
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()
         if fresh and ours:
@@ -40,7 +40,7 @@ class Folder:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
-            raise Misuse(f"another triage is under way in {self.path}; wait for it, or name another folder") from None
+            raise Misuse(f"another triage is running in {self.path}; wait for it, or name another directory") from None
         return file
 
     def _clear(self) -> None:
@@ -49,8 +49,8 @@ class Folder:
         shutil.rmtree(self.path / PARTS, ignore_errors=True)
 
     def bind(self, identity: dict[str, Any], binding: dict[str, Any]) -> bool:
-        """Makes the folder that of this source and these settings; says whether it was so already. Another's is
-        misuse."""
+        """Binds the directory to this source and these settings; returns whether it was bound before. Raises Misuse if
+        it is bound to others."""
         wanted = {"version": VERSION, "source": identity, "settings": binding}
         guard = self.path / GUARD
         if not guard.exists():
@@ -65,16 +65,16 @@ class Folder:
         if not is_same(found["source"], identity):
             raise Misuse(
                 f"{self.path} holds the triage of another source ({found['source'].get('name')}), or of one that has "
-                "changed since; name another folder, or start over with --fresh"
+                "changed since; name another directory, or start over with --fresh"
             )
         if found["settings"] != binding:
             different = sorted(name for name in binding if found["settings"].get(name) != binding[name])
             raise Misuse(
                 f"{self.path} holds a triage with other settings ({', '.join(different)}); use the same, name another "
-                "folder, or start over with --fresh"
+                "directory, or start over with --fresh"
             )
         return True
 
     def close(self) -> None:
-        """Lets others have it."""
+        """Releases the lock."""
         self._lock.close()

@@ -1,8 +1,7 @@
-"""Which tasks are done: a line for each, written when its rows and findings are in the store.
+"""The journal of completed tasks: one line for each, written when its rows and findings are stored.
 
-Whoever runs the same triage again takes what is here for done. A line that the end of the process cut in two counts
-for nothing, and neither does one whose part is not what it was. Lines are made durable every `SYNC_S`; what a power
-cut takes with it is done again.
+A later run of the same triage skips the tasks recorded here. An incomplete last line is ignored, and so is a line
+whose part has changed. Lines are made durable every `SYNC_S`; tasks lost in a power cut are done again.
 """
 
 import dataclasses
@@ -21,12 +20,12 @@ SYNC_S = 1.0
 
 @dataclasses.dataclass
 class Done:
-    """What a task brought, its rows and findings by the names of their parts."""
+    """A completed task; its rows and findings are named by their parts."""
 
     id: str
     stage: str
     rows: str | None = None
-    """The digest of its rows, where it has any."""
+    """The digest of its rows, if it has any."""
     findings: str | None = None
     row_count: int = 0
     finding_count: int = 0
@@ -38,12 +37,12 @@ class Done:
     directories: int = 0
     bytes_read: int = 0
     unreadable: bool = False
-    """Something could not be read: worth another try when the run goes on."""
+    """Something could not be read: worth another try when the run resumes."""
     failed: bool = False
 
 
 class Journal:
-    """The journal of a folder. `known` are the tasks that were done when it was opened."""
+    """The journal of a directory. `known` are the tasks completed when it was opened."""
 
     def __init__(self, path: pathlib.Path, parts: Parts, max_file: int = MAX_FILE_BYTES):
         self._parts = parts
@@ -53,7 +52,7 @@ class Journal:
         self._synced_s = time.monotonic()
 
     def find(self, task: Task) -> Done | None:
-        """What a task has brought before, if it need not be done again."""
+        """Returns the record of a task that need not be done again."""
         done = self.known.get(task.id)
         if done is None or done.unreadable:
             return None
@@ -63,7 +62,7 @@ class Journal:
         return done
 
     def add(self, task: Task, result: Result) -> Done:
-        """Keeps what a task brought. A task that failed is not written down, and so will be tried again."""
+        """Stores the result of a task. A failed task is not recorded, so it is tried again."""
         done = Done(
             task.id, task.stage, tasks=result.tasks, places=result.places, starts=result.starts, volumes=result.volumes,
             problems=result.problems, bytes_read=result.bytes_read, directories=result.directories, unreadable=_unreadable(result, self._max_file),
@@ -81,12 +80,12 @@ class Journal:
         return done
 
     def sync(self) -> None:
-        """Makes what was written durable."""
+        """Makes all lines durable."""
         os.fsync(self._file.fileno())
         self._synced_s = time.monotonic()
 
     def close(self) -> None:
-        """The end of the run."""
+        """Closes the journal at the end of a run."""
         self.sync()
         self._file.close()
 
@@ -109,18 +108,18 @@ class Journal:
 
 
 def rows_of(task_id: str) -> str:
-    """The name of the part with a task's rows."""
+    """Returns the name of the part with a task's rows."""
     return f"{task_id}.rows"
 
 
 def findings_of(task_id: str) -> str:
-    """The name of the part with a task's findings."""
+    """Returns the name of the part with a task's findings."""
     return f"{task_id}.findings"
 
 
 def _unreadable(result: Result, max_file: int) -> bool:
-    """Whether something is missing that was to be read: a range of the source, or of a file more than its limit cuts
-    off."""
+    """Returns whether something is missing that should have been read: a range of the source, or more of a file than
+    its limit cuts off."""
     if any(problem.offset is not None for problem in result.problems):
         return True
     if result.rows is None or "read_state" not in result.rows.column_names:
@@ -132,7 +131,7 @@ def _unreadable(result: Result, max_file: int) -> bool:
 
 
 def _plain(done: Done) -> dict[str, Any]:
-    """As JSON has it, without what is empty."""
+    """Returns the JSON form, without empty fields."""
     plain = {field.name: getattr(done, field.name) for field in dataclasses.fields(done) if getattr(done, field.name)}
     if done.tasks:
         plain["tasks"] = [[task.stage, task.volume, task.what] for task in done.tasks]

@@ -1,4 +1,4 @@
-"""What is done of a run, stage by stage: by its own workers, and by earlier runs of the same."""
+"""The completed tasks of a run, stage by stage, those of earlier runs included."""
 
 import collections
 from collections.abc import Callable, Iterable, Iterator
@@ -11,16 +11,16 @@ STAGES = ("volumes", "listing", "content", "unallocated")
 
 
 class Ledger:
-    """The tasks of which the result is made. `submit` has a task done, first if it says so; `forget` hears of a volume
-    whose listing is begun anew."""
+    """The tasks that make up the result. `submit` schedules a task, first if told so; `forget` is called with a volume
+    whose listing starts over."""
 
     def __init__(self, journal: Journal, submit: Callable[[Task, bool], None], forget: Callable[[int], None]):
         self.done: dict[str, dict[str, Done]] = {stage: {} for stage in STAGES}
         self.first_tasks: list[Task] = []
-        """Those that the listing begins with."""
+        """The tasks that the listing starts from."""
         self.bytes_read = 0
         self.searched_bytes = 0
-        """Of unallocated space."""
+        """Bytes of unallocated space."""
         self._journal = journal
         self._submit = submit
         self._forget = forget
@@ -28,13 +28,14 @@ class Ledger:
         self._listed: collections.defaultdict[int, dict[str, int]] = collections.defaultdict(dict)
 
     def begin_listing(self, volumes: tuple[Volume, ...]) -> list[Task]:
-        """The first tasks of a listing of these volumes."""
+        """Returns the first listing tasks of these volumes."""
         self._volumes = volumes
         self.first_tasks = [walk.first_task(volume.index, volume.root_inode) for volume in volumes if volume.fs]
         return self.first_tasks
 
     def to_do(self, tasks: Iterable[Task]) -> Iterator[Task]:
-        """Those that are not done yet; what an earlier run could not read comes last, so that each run gets on."""
+        """Returns the tasks not yet done. Those that an earlier run could not read come last, so that each run makes
+        progress."""
         again: list[Task] = []
         for task in tasks:
             if self._is_known(task):
@@ -46,32 +47,31 @@ class Ledger:
         yield from again
 
     def add(self, task: Task, result: Result) -> tuple[Done, bool]:
-        """Keeps what has come of a task. Whether it is a part of the result."""
+        """Stores the result of a task; also returns whether it is part of the result."""
         done = self._journal.add(task, result)
         return done, self._take(task, done)
 
     def is_listed(self, volume: int) -> bool:
-        """Whether any part of a volume's listing is there."""
+        """Returns whether any part of a volume's listing exists."""
         return bool(self._listed.get(volume))
 
     def rows(self, stage: str) -> int:
-        """How many rows the tasks of a stage have brought."""
+        """Returns the number of rows from the tasks of a stage."""
         return sum(one.row_count for one in self.done.get(stage, {}).values())
 
     def all(self) -> list[Done]:
-        """What is done, of all stages."""
+        """Returns the completed tasks of all stages."""
         return [one for stage in self.done.values() for one in stage.values()]
 
     def _is_known(self, task: Task) -> bool:
-        """Takes what a task has brought in an earlier run."""
+        """Adopts the result of a task from an earlier run, if there is one."""
         done = self._journal.find(task)
         if done is not None:
             self._take(task, done)
         return done is not None
 
     def _take(self, task: Task, done: Done) -> bool:
-        """Counts a task as done, and sees to it that what it handed back gets done. Whether it is a part of the
-        result."""
+        """Counts a task as done and schedules the tasks it returned. Returns whether it is part of the result."""
         if task.stage == "listing" and self._is_tangled(task, done):
             return False
         self.done[task.stage][task.id] = done
@@ -83,8 +83,9 @@ class Ledger:
         return True
 
     def _is_tangled(self, task: Task, done: Done) -> bool:
-        """Whether a task is of no use, as its volume has directories with several names: then one task alone lists it
-        anew, each directory once. That depends on the volume, and not on which task is done first."""
+        """Returns whether a task's listing is useless because directories of its volume have several names. One task
+        then lists the volume anew, each directory once. The decision depends on the volume, not on the order of
+        tasks."""
         if walk.is_once(task):
             return False
         listed = self._listed[task.volume]

@@ -1,4 +1,4 @@
-"""Which files are read, in which order and in which batches; and why the others are not."""
+"""Which files are read, in which order and batches; and why others are not."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,33 +15,33 @@ from cheetah.triage.task import Entry, Task, Volume
 BATCH_FILES = 128
 BATCH_BYTES = 16 << 20
 NAMES_MAX = 1024
-"""The names of a file are in one batch, so that it is read once, up to so many files and names."""
+"""All names of a file go into one batch, so that it is read once, up to this many names."""
 FIRST_BATCHES = 8
 FIRST_BATCH_FILES = 16
-"""The first few batches are small, so that what ranks highest is known soon."""
+"""The first batches are small, so that the highest-ranked findings appear soon."""
 PEEK_FILES, PEEK_BYTES = 8, 1 << 20
-"""What is read of a listing before it is whole: files of each task, and how large they may be."""
+"""Read before the listing is complete: the number of files per task, and their largest size."""
 PEEKS_MAX = 8
-"""How many such looks there are."""
+"""The maximum number of such previews."""
 UNALLOCATED_BYTES = 32 << 20
-"""What one task searches of what belongs to no file."""
+"""The unallocated space that one task searches."""
 COLUMNS = (
     "volume", "address", "path", "name", "kind", "deleted", "allocated", "size",
     "inode", "attr_type", "attr_id", "extension",
 )  # fmt: skip
 _DATA, _BAD_CLUSTERS = 128, "8-128-"
 
-REALLOCATED = "its metadata belongs to another file by now"
-PRETENDED = "it stands for the volume as a whole"
-NOT_RANKED = "not among the files ranked highest, which are all that a quick look reads"
+REALLOCATED = "its metadata belongs to another file now"
+PRETENDED = "it stands for the whole volume"
+NOT_RANKED = "not among the highest-ranked files, which are all that a quick look reads"
 GIVEN_UP = "reading it failed; see the problems"
-NOT_REACHED = "the run ended before it"
+NOT_REACHED = "the run ended before it was read"
 
 Mask = npt.NDArray[np.bool_]
 
 
 def has_content(rows: pa.RecordBatch) -> Mask:
-    """Which rows are streams that could be read: regular files, and on NTFS each of their streams."""
+    """Returns which rows are streams with content: regular files, and on NTFS each of their streams."""
     attribute = pc.fill_null(rows.column("attr_type"), -1).to_numpy(zero_copy_only=False)
     regular = pc.equal(rows.column("kind"), "r").to_numpy(zero_copy_only=False)
     mask: Mask = (attribute == _DATA) | (regular & (attribute == -1))
@@ -49,7 +49,7 @@ def has_content(rows: pa.RecordBatch) -> Mask:
 
 
 def skipped(rows: pa.RecordBatch) -> list[str | None]:
-    """Why a row that has content is not read, None where it is."""
+    """Returns why each row with content is not read, or None if it is."""
     realloc = pc.and_(rows.column("deleted"), rows.column("allocated")).to_pylist()
     bad = pc.and_(
         pc.starts_with(rows.column("address"), _BAD_CLUSTERS), pc.ends_with(rows.column("path"), "/$BadClus:$Bad")
@@ -58,8 +58,8 @@ def skipped(rows: pa.RecordBatch) -> list[str | None]:
 
 
 class Order:
-    """The files to read, the most promising first; of equal rank, as they are listed, which is about as they lie. A
-    file with several names comes where the most promising of them does, all of them together."""
+    """The files to read, highest rank first; files of equal rank in the order of the listing, which follows their
+    place on disk. All names of a file stand together, at the highest rank of any of them."""
 
     def __init__(self, settings: Settings):
         self._settings = settings
@@ -78,7 +78,7 @@ class Order:
         self._count += rows.num_rows
 
     def rows(self) -> npt.NDArray[np.int64]:
-        """Row numbers, best first; all that are to be read."""
+        """Returns row numbers in reading order."""
         rows = np.concatenate(self._rows) if self._rows else np.zeros(0, np.int64)
         ranks = np.concatenate(self._ranks) if self._ranks else np.zeros(0, np.int32)
         streams = np.concatenate(self._streams) if self._streams else np.zeros(0, np.uint64)
@@ -90,8 +90,7 @@ class Order:
 
 
 def _streams(rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
-    """A number for each row that names of one stream share. That others share it too costs nothing but their place in
-    the order."""
+    """Returns a number for each row that all names of a stream share. A collision only affects the order."""
     numbers = np.zeros(rows.num_rows, np.uint64)
     for name in ("volume", "inode", "attr_type", "attr_id"):
         column = pc.fill_null(rows.column(name), 0).to_numpy(zero_copy_only=False).astype(np.uint64)
@@ -100,7 +99,7 @@ def _streams(rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
 
 
 def content_tasks(listing: Rows, order: npt.NDArray[np.int64], settings: Settings) -> Iterator[Task]:
-    """Batches of files to read, each of one volume."""
+    """Returns batches of files to read, each from one volume."""
     batch: list[Entry] = []
     total = made = 0
     rows = iter(order)
@@ -128,8 +127,8 @@ def _entry(row: int, found: dict[str, Any]) -> Entry:
 
 
 def peek(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task | None:
-    """A look at the most promising few of some rows of a listing that is still being made, so that somebody who
-    watches sees something soon. They are read again in their turn."""
+    """Returns a task that reads the highest-ranked rows of an incomplete listing, so that findings appear early. They
+    are read again in their turn."""
     best: list[tuple[int, dict[str, Any]]] = []
     for batch in rows.to_batches():
         size = batch.column("size").to_numpy(zero_copy_only=False)
@@ -147,8 +146,8 @@ def peek(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task | 
 
 
 def unallocated_tasks(volumes: tuple[Volume, ...], size: int) -> Iterator[Task]:
-    """Ranges of all that is not a file's: within the file systems, what is between them, and what is not understood.
-    Where file systems overlap, what each of them calls free is searched."""
+    """Returns ranges of unallocated space: inside file systems, between them, and in unrecognised partitions. Where
+    file systems overlap, the free space of each is searched."""
     end = 0
     for volume in sorted((one for one in volumes if one.fs), key=lambda one: one.start):
         yield from _ranges(-1, end, volume.start)

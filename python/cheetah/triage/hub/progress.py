@@ -1,7 +1,7 @@
-"""How a run shows that it gets on: a line that moves on a terminal, plain lines in a pipe, JSON for programs.
+"""Progress of a triage: a progress bar on a terminal, plain lines in a pipe, JSON for programs.
 
-Progress goes to stderr, so that stdout is left to whoever reads the result; with `--json` it goes to stdout, an
-object a line. What the evidence has to say (paths, words) is made safe to look at first.
+Progress goes to stderr, and stdout holds the result; with `--json` it goes to stdout, one object per line. Paths and
+words from the evidence are made safe to print first.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ from cheetah.page.visible import plain
 from cheetah.triage.task import Event, Finding
 
 TELL_S = 0.2
-"""Between two events of one stage."""
+"""Seconds between two events of one stage."""
 PLAIN_S = 5.0
-"""Between plain lines of one stage."""
+"""Seconds between plain lines of one stage."""
 SHOWN_MAX = 3
-"""Findings shown as they come, each once."""
+"""The number of findings shown as they appear, each once."""
 _STAGES = {
     "lists": "preparing hash lists",
     "volumes": "looking for file systems",
@@ -36,7 +36,7 @@ Tell = Callable[[Event], None]
 
 
 def of_lists(tell: Tell) -> Callable[[int, int], None]:
-    """Tells how hash lists get on, in bytes done and bytes in all."""
+    """Returns a callback for the progress of hash lists: bytes done and total bytes."""
     began_s = told_s = time.monotonic()
 
     def progress(done: int, total: int) -> None:
@@ -50,12 +50,12 @@ def of_lists(tell: Tell) -> Callable[[int, int], None]:
 
 
 def shown(json_lines: bool = False) -> contextlib.AbstractContextManager[Tell]:
-    """Shows events for as long as it lasts."""
+    """Shows events inside a `with` block."""
     return telling.shown(_bar, Plain, json_lines)
 
 
 class Plain:
-    """Lines for a log: at each new stage, every few seconds, and for findings that come to the top."""
+    """Prints lines for a log: at each new stage, every few seconds, and for new top findings."""
 
     def __init__(self, out: TextIO):
         self._out = out
@@ -64,7 +64,7 @@ class Plain:
         self._seen: set[Finding] = set()
 
     def __call__(self, event: Event) -> None:
-        """Tells of an event."""
+        """Prints an event."""
         for finding in event.latest[:SHOWN_MAX]:
             if finding not in self._seen and event.stage not in ("merging", "report", "done"):
                 self._seen.add(finding)
@@ -79,7 +79,7 @@ class Plain:
 
 
 def words(event: Event) -> str:
-    """An event in words."""
+    """Returns an event as text."""
     text = _STAGES.get(event.stage, event.stage)
     if event.done and event.unit == "bytes":
         text += f": {event.done >> 20} of {event.total >> 20} MiB"
@@ -93,14 +93,14 @@ def words(event: Event) -> str:
 
 
 def of_finding(finding: Finding) -> str:
-    """A finding in a line."""
+    """Returns a finding as one line."""
     where = finding.path if finding.path is not None else f"byte {finding.offset}"
     return f"{finding.kind} ({plain(finding.rule, 40)}) in {plain(where, _PATH_CHARS_MAX)}"
 
 
 @contextlib.contextmanager
 def _bar() -> Iterator[Tell]:
-    """A line that moves, and above it the findings as they come."""
+    """Shows a progress bar, and above it the findings as they appear."""
     import rich.console
     import rich.markup
     import rich.progress

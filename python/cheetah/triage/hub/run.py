@@ -1,4 +1,4 @@
-"""The stages of a triage, in their order: volumes, listing, ranking, content, unallocated, report."""
+"""The stages of a triage in order: volumes, listing, ranking, content, unallocated, report."""
 
 import contextlib
 import dataclasses
@@ -31,38 +31,37 @@ from cheetah.triage.versions import deciding, versions
 from cheetah.triage.workers.pool import Pool
 
 FRUITLESS_MAX = 4
-"""After so many tasks for each worker of which nothing came, one after the other, the source is asked whether it
-still answers."""
+"""After this many consecutive tasks per worker without a result, the source is probed."""
 DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
 
 
 class Hands(Protocol):
-    """Whoever does tasks: `pool.Pool`, `cluster.Cluster`."""
+    """What performs tasks: `pool.Pool` or `cluster.Cluster`."""
 
     volumes: tuple[Volume, ...]
     lost: int
 
     @property
     def workers(self) -> int:
-        """How many tasks they can do at once."""
+        """The number of tasks performed at once."""
 
     def submit(self, task: Task, first: bool = False) -> None:
-        """Has a task done."""
+        """Schedules a task."""
 
     def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
-        """What comes of them."""
+        """Yields results as they arrive."""
 
     def close(self) -> None:
-        """Ends them."""
+        """Ends the workers."""
 
 
 class Stopped(Exception):
-    """Going on makes no sense: one sentence."""
+    """Continuing makes no sense: one sentence."""
 
 
 class Run:
-    """One run. `tell` hears how it goes; `command` is the command line, for the report; `opened` waits for the source,
-    where somebody has begun to open it."""
+    """A run. `tell` receives progress events; `command` is the command line for the report; `opened` waits for a
+    source that is already being opened."""
 
     def __init__(
         self,
@@ -87,7 +86,7 @@ class Run:
         self._ended = False
         self._complete = False
         self._stopped: Problem | None = None
-        """Why it is not complete, where that is nobody's wish."""
+        """Why the result is not complete, unless the user interrupted the run."""
         self._latest = Latest()
         self._shared: shared_source.Hub
         self._hands: Hands
@@ -98,8 +97,8 @@ class Run:
         self._teller: Teller
 
     def go(self) -> tuple[int, dict[str, Any]]:
-        """Does it; returns the exit code and the summary. OSError where the source cannot be opened, Misuse for what
-        makes no sense."""
+        """Runs all stages; returns the exit code and the summary. Raises OSError if the source cannot be opened,
+        Misuse if the command makes no sense."""
         folder = Folder(self._settings.out, self._settings.fresh)
         with contextlib.ExitStack() as stack:
             stack.callback(folder.close)
@@ -108,7 +107,7 @@ class Run:
 
     def _in(self, folder: Folder, shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
         with contextlib.ExitStack() as stack:
-            # Workers take a while to start; meanwhile the source is looked at.
+            # Workers take a while to start; the source is identified meanwhile.
             self._hands = _hands(shared.uri, self._settings)
             stack.callback(self._hands.close)
             identity = shared_source.identity(shared.uri, shared.name)
@@ -141,7 +140,7 @@ class Run:
         self._stage("listing", itertools.chain(first_tasks, glimpses))
         given_up = sum(one.failed for one in self._ledger.done["listing"].values())
         if given_up:
-            sentence = f"the listing is not whole: {given_up} of its parts were given up, with all that is in them"
+            sentence = f"the listing is not whole: {given_up} of its parts were given up, with everything in them"
             self._stopped = Problem("listing", sentence)
         self._latest.settle()
         order = self._rank(out)
@@ -154,12 +153,12 @@ class Run:
             self._stage("unallocated", ranges)
 
     def _searches(self) -> bool:
-        """Whether there is anything to look for in what belongs to no file."""
+        """Returns whether there are keywords or rules to look for in unallocated space."""
         settings = self._settings
         return settings.unallocated and not settings.quick and bool(settings.keywords or settings.yara)
 
     def _stage(self, stage: str, tasks: Iterable[Task]) -> None:
-        """Has all tasks of a stage done, those they hand back too, except those that are done already."""
+        """Runs all tasks of a stage, and those they return, except tasks already done."""
         self._reached.append(stage)
         self._doubtful = False
         self._teller.of(stage, always=True)
@@ -167,16 +166,16 @@ class Run:
             nothing_yet = not self._latest.best()
             if item is not None:
                 self._bring(*item)
-            # The first that is found is told at once.
+            # The first finding is shown at once.
             self._teller.of(stage, always=nothing_yet and bool(self._latest.best()))
         self._journal.sync()
         if self._doubtful:
-            # There may be nothing left to try only because nothing could be read.
+            # No task may be left only because nothing could be read.
             self._must_answer()
         self._teller.of(stage, always=True)
 
     def _bring(self, task: Task, result: Result) -> None:
-        """Takes what has come of a task."""
+        """Stores the result of a task."""
         if self._early.takes(task, result):
             return
         done, counts = self._ledger.add(task, result)
@@ -187,8 +186,7 @@ class Run:
             self._early.peek(result)
 
     def _watch(self, task: Task, result: Result, done: Done) -> None:
-        """Stops where the source is gone. What is done is kept. A source of which a large part cannot be read is not
-        gone."""
+        """Stops the run if the source is gone. A source with a large unreadable part is not gone."""
         brought = done.row_count if task.stage == "listing" else result.bytes_read
         fruitless = result.gone or result.failed or (done.unreadable and not brought)
         self._fruitless = self._fruitless + 1 if fruitless else 0
@@ -199,13 +197,13 @@ class Run:
             self._must_answer()
 
     def _must_answer(self) -> None:
-        """Asks the source whether it is still there."""
+        """Probes whether the source still answers."""
         self._fruitless = 0
         if not self._shared.answers():
-            raise Stopped(f"the source does not answer any more; the last problem: {self._last_problem}")
+            raise Stopped(f"the source no longer answers; the last problem: {self._last_problem}")
 
     def _rank(self, out: pathlib.Path) -> np.ndarray:
-        """Puts the listing together, and the files into the order in which they are read."""
+        """Assembles the listing, and returns the order in which files are read."""
         self._reached.append("ranking")
         self._teller.begin_rows("ranking")
         self._assemble(out)
@@ -216,15 +214,15 @@ class Run:
         return order.rows()
 
     def _ranked(self) -> Iterator[pa.RecordBatch]:
-        """The listing, and how far it is gone through is told."""
+        """Yields the listing, reporting progress."""
         for rows in Rows(self._parts.path("listing")).batches():
             yield rows
             self._teller.went_through(len(rows))
 
     def _assemble(self, out: pathlib.Path) -> bool:
-        """Writes the listing and the bodyfile, which has its name only if it is whole."""
+        """Writes the listing and the bodyfile, which gets its final name only if complete."""
         listing = assemble.Listing(self._parts, self._ledger.done["listing"], self._ledger.first_tasks)
-        # Until there is a ranking, what could not be read may be missing because the source was gone.
+        # Before ranking, unreadable parts may be missing because the source was gone.
         whole = listing.is_whole() and "ranking" in self._reached
         bodyfile, other = out / "bodyfile.txt", out / "bodyfile.unfinished.txt"
         if not whole:
@@ -234,7 +232,7 @@ class Run:
         return whole
 
     def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
-        """Makes the tables, the summary and the report of what there is."""
+        """Writes the tables, the summary and the report."""
         self._latest.settle()
         self._teller.begin_rows("merging")
         self._complete = self._assemble(out) and self._ended
@@ -259,7 +257,7 @@ class Run:
         return EVIDENCE if unread else DONE, told
 
     def _facts(self, identity: dict[str, Any], shared: shared_source.Hub, done: list[Done]) -> summary.Facts:
-        # Tasks may have the same to say.
+        # Tasks may report the same problem.
         problems = list({problem for one in done for problem in one.problems})
         problems.sort(key=_problem_order)
         if self._stopped:
@@ -293,7 +291,7 @@ class Run:
         )
 
     def _progress(self, ranges: list[Task]) -> dict[str, tuple[int, int]]:
-        """What is done of each stage that was reached, of all it takes: tasks, or of content, files."""
+        """Returns what is done and the total for each stage reached: tasks, or files for content."""
         done = self._ledger.done
         stages = {
             "volumes": coverage.tasks([volumes.task()], done["volumes"]),

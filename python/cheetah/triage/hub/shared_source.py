@@ -1,4 +1,4 @@
-"""The source as the hub has it: opened once, shared with the workers of this machine, and known again."""
+"""The source in the hub: opened once, shared with the workers of this machine, and identified."""
 
 import contextlib
 import dataclasses
@@ -17,27 +17,26 @@ from cheetah.triage.settings import Settings
 from cheetah.triage.workers.worker import open_source
 
 SAMPLES, SAMPLE_BYTES = 64, 4 << 10
-"""By how many places a source is known again, of so many bytes each; all are read at once, in one round trip."""
+"""The number and size of the samples that identify a source; all are read at once, in one round trip."""
 CACHE_BYTES_MIN, CACHE_BYTES_MAX = 256 << 20, 16 << 30
 DRIVE = ".drive"
 PROBES, PROBE_BYTES, PROBE_S = 64, 512, 60.0
-"""How many places are tried to see whether a source answers, and for how long."""
+"""How many places are probed to see whether a source answers, with how many bytes, and for how long."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Hub:
-    """`uri` is what workers open."""
+    """An open source. Workers open `uri`."""
 
     uri: str
     name: str
     stats: Callable[[], dict[str, int]] = dict
-    """What the link carried, and what of it was of use."""
+    """Counters of the link and the cache."""
     lost: Sequence[str] = ()
-    """Sentences on what the source itself has lost."""
+    """Sentences about parts that the source itself has lost."""
 
     def answers(self) -> bool:
-        """Whether anything can be read of the source itself now. What is kept of it on this side does not count: a
-        read whose answer asked the source for nothing says nothing."""
+        """Returns whether anything can be read from the source now. A read answered from the cache does not count."""
         until = time.monotonic() + PROBE_S
         try:
             source = open_source(self.uri)
@@ -57,9 +56,8 @@ class Hub:
 
 @contextlib.contextmanager
 def opened(settings: Settings) -> Iterator[Hub]:
-    """What is behind a link is shared with this machine's workers, so that nothing crosses it twice. An image on this
-    machine each of them opens for itself, which takes no detour; so do the workers of a cluster with whatever it
-    is."""
+    """Shares a source behind a link with the workers of this machine, so that nothing is transferred twice. Each
+    worker opens a local image itself; so do the workers of a cluster with any source."""
     if _is_here(settings.source):
         yield Hub(settings.source, _last(settings.source))
         return
@@ -74,31 +72,31 @@ def opened(settings: Settings) -> Iterator[Hub]:
 
 @contextlib.contextmanager
 def opening(settings: Settings) -> Iterator[Callable[[], Hub]]:
-    """Opens the source while the caller does something else: over a link that takes some round trips. Whoever calls
-    what this gives waits for it; OSError where it cannot be opened."""
+    """Opens the source in the background, since a link takes some round trips. The caller waits by calling the result,
+    which raises OSError if the source cannot be opened."""
     with contextlib.ExitStack() as stack, futures.ThreadPoolExecutor(1) as pool:
         yield pool.submit(lambda: stack.enter_context(opened(settings))).result
 
 
 def _cache_bytes() -> int:
-    """A quarter of this machine's memory, within reason."""
+    """Returns a quarter of this machine's memory, within limits."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(CACHE_BYTES_MIN, min(memory // 4, CACHE_BYTES_MAX))
 
 
 def _is_here(source: str) -> bool:
-    """Whether it is a file or a disk of this machine, and no drive, whose bytes are on others."""
+    """Returns whether the source is a file or disk of this machine. A drive is not: its bytes are on nodes."""
     return "://" not in source and not source.endswith(DRIVE) and os.path.exists(source)
 
 
 def _last(source: str) -> str:
-    """The last part of a path or URI."""
+    """Returns the last part of a path or URI."""
     return source.rstrip("/").rpartition("/")[2] or source
 
 
 def identity(uri: str, name: str) -> dict[str, Any]:
-    """What a source is known by: name, size, and digests of `SAMPLES` places from its first byte to its last. The
-    name is what it is called, not where it is: evidence moves."""
+    """Returns what identifies a source: name, size, and digests of `SAMPLES` places from its first byte to its last.
+    Its location does not count: evidence moves."""
     with contextlib.closing(open_source(uri)) as source, futures.ThreadPoolExecutor(SAMPLES) as pool:
         last = max(0, source.size - SAMPLE_BYTES)
         places = [last * number // (SAMPLES - 1) for number in range(SAMPLES)]
@@ -107,7 +105,7 @@ def identity(uri: str, name: str) -> dict[str, Any]:
 
 
 def _sample(source: Source, start: int) -> str | None:
-    """The digest of a place; None where it cannot be read."""
+    """Returns the digest of a sample, or None if it cannot be read."""
     try:
         return hashlib.sha256(source.pread(start, SAMPLE_BYTES)).hexdigest()[:16]
     except OSError:
@@ -115,7 +113,7 @@ def _sample(source: Source, start: int) -> str | None:
 
 
 def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two identities can be of the same source. A place that could not be read says nothing."""
+    """Returns whether two identities may belong to the same source. An unreadable sample is ignored."""
     if (one["name"], one["size"]) != (other["name"], other["size"]):
         return False
     pairs = zip(one["samples"], other["samples"], strict=True)

@@ -1,4 +1,4 @@
-"""Tells how a run gets on: of each stage how much is done of what it takes, and what has been found."""
+"""Progress of the stages: the share of each that is done, and the findings so far."""
 
 import time
 from collections.abc import Callable
@@ -10,41 +10,41 @@ from cheetah.triage.tables import timeline
 from cheetah.triage.task import Event
 
 PASSES = {"ranking": 3, "merging": 2 + timeline.PASSES}
-"""How often each row is written, read or put in order, when files are ranked and when the tables are made."""
+"""How often each row is written, read or sorted while files are ranked and tables are written."""
 _UNITS = {"listing": "entries", "unallocated": "bytes", "ranking": "rows", "merging": "rows"}
 
 Tell = Callable[[Event], None]
 
 
 class Teller:
-    """Tells `tell`, in seconds since `began_s`."""
+    """Sends progress events to `tell`, in seconds since `began_s`."""
 
     def __init__(self, tell: Tell, ledger: Ledger, latest: Latest, began_s: float):
         self.totals: dict[str, int] = {}
-        """How much a stage takes, where that is known."""
+        """The total work of each stage, if known."""
         self.findings: int | None = None
-        """How many the result has, once that is known."""
+        """The number of findings in the result, once known."""
         self._tell = tell
         self._ledger = ledger
         self._latest = latest
         self._began_s = began_s
         self._told_s = 0.0
         self._row_stage, self._gone_through = "", 0
-        """How many rows were gone through in this stage, each counted once for each pass over it."""
+        """Rows processed in this stage, counted once for each pass."""
 
     def begin_rows(self, stage: str) -> None:
-        """Of a stage that goes through all that was listed, several times."""
+        """Begins a stage that passes over the listing several times."""
         self._row_stage, self._gone_through = stage, 0
         self.totals[stage] = self._ledger.rows("listing")
         self.of(stage, always=True)
 
     def went_through(self, rows: int) -> None:
-        """So many more of them."""
+        """Counts processed rows."""
         self._gone_through += rows
         self.of(self._row_stage)
 
     def of(self, stage: str, always: bool = False) -> None:
-        """Tells of a stage, now and then."""
+        """Reports a stage, at most every `TELL_S`."""
         now = time.monotonic()
         if not always and now - self._told_s < TELL_S:
             return

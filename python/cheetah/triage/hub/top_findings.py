@@ -1,5 +1,4 @@
-"""What was found so far, for whoever watches: the best of what is kept, and what was only seen early, which somebody
-finds again in its turn."""
+"""The most important findings so far: stored ones, and previews that the result will contain later."""
 
 from collections.abc import Hashable, Iterable
 
@@ -15,10 +14,10 @@ class Latest:
         self._kept: list[Finding] = []
         self._early: dict[Hashable, Finding] = {}
         self._named: set[int] = set()
-        """Volumes of which names are found in the listing itself by now."""
+        """Volumes whose listing has found names itself."""
 
     def keep(self, findings: Iterable[Finding]) -> None:
-        """Findings of the result. What was seen of them early is not told twice."""
+        """Adds findings of the result. Their previews are dropped."""
         new = list(findings)
         for one in new:
             self._early.pop(_key(one), None)
@@ -27,26 +26,26 @@ class Latest:
         self._kept = _best([*self._kept, *new])
 
     def see(self, findings: Iterable[Finding]) -> None:
-        """Findings that the result has later."""
+        """Adds previews of findings that the result will contain later."""
         for one in findings:
             if one.kind != "name" or one.volume not in self._named:
                 self._early.setdefault(_key(one), one)
 
     def forget(self, volume: int) -> None:
-        """What was found in a volume so far is no part of the result."""
+        """Drops the findings of a volume whose listing starts over."""
         self._kept = [one for one in self._kept if one.volume != volume]
 
     def settle(self) -> None:
-        """What was seen early is to be found from now on."""
+        """Drops the remaining previews."""
         self._early.clear()
 
     @property
     def early(self) -> int:
-        """How many were seen that the result has later."""
+        """The number of previews."""
         return len(self._early)
 
     def best(self) -> tuple[Finding, ...]:
-        """The best, at most `LATEST`."""
+        """Returns the best findings, at most `LATEST`."""
         return tuple(_best([*self._kept, *self._early.values()]))
 
 
@@ -56,7 +55,7 @@ def _best(findings: list[Finding]) -> list[Finding]:
 
 
 def _key(finding: Finding) -> Hashable:
-    """What two findings have in common that are the same; of a name, its path may not be known early."""
+    """Returns what equal findings have in common; the path of a name may be unknown in a preview."""
     if finding.kind != "name" or finding.address is None:
         return finding
     return finding.volume, finding.rule, finding.address.partition("-")[0]

@@ -1,6 +1,6 @@
-"""A listing put together from what the tasks brought, in the order of `fls`.
+"""Assembles the listing from the results of tasks, in the order of `fls`.
 
-Nothing is sorted: each task knows where the rows of what it left to others belong. In memory are a few parts at a time.
+Nothing is sorted: each task knows where the rows of further tasks belong. Only a few parts are in memory at a time.
 """
 
 import collections
@@ -17,7 +17,7 @@ PARTS_HELD = 32
 
 
 class Listing:
-    """The listings of all volumes, in order, from the tasks they began with. `done` is by task."""
+    """The listings of all volumes in order, starting from their first tasks. `done` maps task ids to results."""
 
     def __init__(self, parts: Parts, done: Mapping[str, Done], first_tasks: Iterable[Task]):
         self._parts = parts
@@ -26,7 +26,7 @@ class Listing:
         self._held: collections.OrderedDict[str, pa.Table] = collections.OrderedDict()
 
     def is_whole(self) -> bool:
-        """Whether all that was left to other tasks was done."""
+        """Returns whether all tasks of the listing are done."""
         left = list(self._first_tasks)
         while left:
             done = self._done.get(left.pop().id)
@@ -36,7 +36,7 @@ class Listing:
         return True
 
     def tables(self) -> Iterator[pa.Table]:
-        """The rows, in order, those of tasks that are not done left out."""
+        """Yields the rows in order, without those of unfinished tasks."""
         for task in self._first_tasks:
             yield from self._of_start(task, 0)
 
@@ -68,7 +68,8 @@ class Listing:
     def write(
         self, rows_path: pathlib.Path, bodyfile_path: pathlib.Path, wrote: Callable[[int], None] = lambda rows: None
     ) -> None:
-        """Writes the rows as one file for `store.Rows`, and the bodyfile. `wrote` hears of so many more rows."""
+        """Writes the rows as one file for `store.Rows`, and the bodyfile. `wrote` is called with the number of new
+        rows."""
         writer = Writer(rows_path, LISTING)
         partial = bodyfile_path.with_suffix(".partial")
         with open(partial, "wb") as bodyfile:

@@ -1,9 +1,9 @@
-"""Lines as `fls -m /` prints them, byte for byte (The Sleuth Kit's tsk_fs_name_print_mac, read and written anew)."""
+"""Lines as `fls -m /` prints them, byte for byte (a reimplementation of The Sleuth Kit's tsk_fs_name_print_mac)."""
 
 META_LETTERS = "-rdpcblshwvV"
-"""By TSK_FS_META_TYPE_ENUM."""
+"""Indexed by TSK_FS_META_TYPE_ENUM."""
 NAME_LETTERS = "-pcdbrlshwvV"
-"""By TSK_FS_NAME_TYPE_ENUM."""
+"""Indexed by TSK_FS_NAME_TYPE_ENUM."""
 
 _SANE = bytes.maketrans(bytes(range(32)), b"^" * 32)
 _U32 = 0xFFFFFFFF
@@ -11,17 +11,17 @@ _MODES: dict[tuple[int, int], str] = {}
 
 
 def sane(text: bytes) -> bytes:
-    """A name with its control characters replaced, so that it stays on its line."""
+    """Returns a name with its control characters replaced, so that it stays on its line."""
     return text.translate(_SANE)
 
 
 def name_letter(name_type: int) -> str:
-    """What a directory entry says the file is."""
+    """Returns the type of a file according to its directory entry."""
     return NAME_LETTERS[name_type] if name_type < len(NAME_LETTERS) else "-"
 
 
 def mode(meta_type: int, bits: int) -> str:
-    """The mode as `ls -l` writes it."""
+    """Returns the mode as `ls -l` prints it."""
     known = _MODES.get((meta_type, bits))
     if known is None:
         known = _MODES[meta_type, bits] = _mode(meta_type, bits)
@@ -52,7 +52,8 @@ def line(
     size: int,
     times: tuple[int, int, int, int],
 ) -> bytes:
-    """One line, without its end. `shown` is the name with its markers; `times` are a, m, c and cr, seconds."""
+    """Returns one line, without its end. `shown` is the name with its markers; `times` are a, m, c and cr in
+    seconds."""
     atime, mtime, ctime, crtime = times
     return b"0|/%b|%b|%b/%b|%d|%d|%d|%d|%d|%d|%d" % (
         shown,

@@ -1,6 +1,6 @@
-"""Directories, as `fls -r -m /` lists them: the same entries, in the same order, with the same lines.
+"""Lists directories as `fls -r -m /` does: the same entries, in the same order, with the same lines.
 
-What the rules below say, and no more, is what tsk_fs_dir_walk and tsk_fs_fls do.
+It follows tsk_fs_dir_walk and tsk_fs_fls exactly.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from cheetah.triage.tables.store import LISTING
 from cheetah.triage.task import Problem
 
 TANGLES_MAX = 100
-"""How many directories with a second name are told of, for each volume."""
+"""The maximum number of reports about directories with several names, for each volume."""
 PACK_ROWS = 8192
 DEPTH_MAX = 128
 PATH_BYTES_MAX = 4096
-"""Where The Sleuth Kit stops to descend."""
+"""The path length at which The Sleuth Kit stops descending."""
 
 _ALLOC, _UNALLOC = 1, 2
 _META_DIR, _META_LNK, _META_VIRT_DIR = 2, 6, 11
@@ -52,7 +52,8 @@ _FAT_TYPES = tuple(
 
 
 class Lister:
-    """Lists directories into rows, until there are `entries_max` of them; then only what it was told to."""
+    """Lists directories into rows until there are `entries_max` of them; then only the directories it was told to
+    list."""
 
     def __init__(self, image: Image, file_system: pytsk3.FS_Info, volume: int, entries_max: int):
         self._image = image
@@ -70,21 +71,21 @@ class Lister:
         self._tables: list[pa.Table] = []
         self.count = self.directories = 0
         self.once: set[int] | None = None
-        """The directories that were met, if each is to be listed only once."""
+        """The directories seen so far, if each is to be listed only once."""
         self.names: name_search.Names | None = None
-        """What looks for keywords in names, if there are any."""
+        """Searches keywords in names, if there are any."""
         self._tangles = 0
         self._starts = 0
         self.left: list[Left] = []
         self.problems: list[Problem] = []
 
     def table(self) -> pa.Table:
-        """The rows."""
+        """Returns the rows."""
         self._pack()
         return pa.concat_tables(self._tables)
 
     def _pack(self) -> None:
-        """Makes a table of the rows there are; as Python's objects they take several times the room."""
+        """Packs the rows into a table; as Python objects they take several times the memory."""
         columns: list[Sequence[Any]] = list(zip(*self._rows, strict=True)) if self._rows else [()] * len(LISTING)
         if self.names is not None:
             named = self.names.look(dict(zip(LISTING.names, columns, strict=True)))
@@ -94,7 +95,7 @@ class Lister:
         self._rows = []
 
     def start(self, start: Start) -> None:
-        """Lists one of the task's starts, or leaves it over where there are enough entries already."""
+        """Lists one of the task's starts, or defers it if there are enough entries."""
         if self._entries >= self._entries_max:
             self._leave(start)
         else:
@@ -106,15 +107,15 @@ class Lister:
         self.left.append(Left(self._starts, self.count, start))
 
     def _open_above(self, start: Start) -> None:
-        """FAT has no addresses of parents: The Sleuth Kit searches the whole volume for the parent of a directory
-        unless it has met it on the way down. So it is shown the way."""
+        """Opens the directories above on FAT, which stores no parent addresses: otherwise The Sleuth Kit searches the
+        whole volume for the parent of a directory that it has not met on the way down."""
         if self._fat and not start.orphan:
             for inode in (self._root, *start.above[:-1]):
                 with contextlib.suppress(OSError):
                     self._fs.open_dir(inode=inode)
 
     def directory(self, start: Start) -> None:
-        """Lists a directory and what is below it."""
+        """Lists a directory and everything below it."""
         self.directories += 1
         try:
             directory = self._fs.open_dir(inode=start.inode)
@@ -137,7 +138,7 @@ class Lister:
             if len(start.above) >= DEPTH_MAX or PATH_BYTES_MAX < len(below.path):
                 self._problem(
                     below.path,
-                    "deeper than The Sleuth Kit goes: nothing below it is listed, nor the rest of its directory",
+                    "deeper than The Sleuth Kit descends: nothing below it is listed, nor the rest of its directory",
                 )
                 return
             if self.once is not None:
@@ -149,7 +150,7 @@ class Lister:
                 self.directory(below)
 
     def _is_new(self, below: Start) -> bool:
-        """Whether a directory is met for the first time; says it where it is not."""
+        """Returns whether a directory is seen for the first time; otherwise reports it."""
         assert self.once is not None
         new = below.inode not in self.once
         self.once.add(below.inode)
@@ -157,13 +158,13 @@ class Lister:
             self._tangles += 1
             if self._tangles <= TANGLES_MAX:
                 self._problem(
-                    below.path, "the directory is listed under another name already: nothing below it is listed"
+                    below.path, "the directory is already listed under another name: nothing below it is listed"
                 )
         return new
 
     def _with_meta(self, file: pytsk3.File) -> tuple[pytsk3.TSK_FS_NAME, pytsk3.TSK_FS_META | None, pytsk3.File]:
-        """An entry's name and metadata. pytsk3 leaves out metadata whose sequence number is not the name's, also
-        where it is the deleted file's that the name means; the walk of The Sleuth Kit does not."""
+        """Returns an entry's name and metadata. pytsk3 omits metadata whose sequence number differs from the name's,
+        even if it is that of the deleted file; The Sleuth Kit's walk does not."""
         name, meta = file.info.name, file.info.meta
         address = name.meta_addr
         if meta is not None or not (address or int(name.flags) & _ALLOC):
@@ -184,7 +185,7 @@ class Lister:
     def _lines(
         self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, file: pytsk3.File, start: Start
     ) -> None:
-        """The lines of one entry: on NTFS one for each stream, index and name; elsewhere one."""
+        """Adds the lines of one entry: on NTFS one for each stream, index and name; elsewhere one."""
         text = name.name or b""
         if not self._ntfs or meta is None:
             if text not in _DOTS:
@@ -221,7 +222,7 @@ class Lister:
         size: int | None = None,
         times: mft_file_name.Times | None = None,
     ) -> None:
-        """One row and its line. Attribute, stream, size and times are of the entry as a whole unless given."""
+        """Adds one row with its line. Attribute, stream, size and times are the entry's unless given."""
         own = name.name or b""
         if stream is not None:
             own += b":" + stream
@@ -259,7 +260,7 @@ class Lister:
         self.count += 1
 
     def _below(self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, start: Start) -> Start | None:
-        """The directory that an entry is, if it is one to descend into."""
+        """Returns the directory of an entry, if it is one to descend into."""
         if meta is None or int(meta.type) not in _DIR_METAS or int(name.type) not in _DESCEND_NAMES:
             return None
         flags = int(name.flags)
@@ -275,8 +276,7 @@ class Lister:
         self.problems.append(Problem("listing", sentence, self._volume, shown, offset, length))
 
     def _unreadable(self, path: bytes, row: int | None = None) -> None:
-        """Notes reads that failed since it was last called, and that the rows from `row` on (of those that are not
-        packed yet) may be wrong for it."""
+        """Reports the reads that failed since the last call, and marks the unpacked rows from `row` on as affected."""
         if not self._image.unreadable:
             return
         failed = self._image.take_unreadable()
@@ -288,7 +288,8 @@ class Lister:
 
 
 def _by_priority(directory: pytsk3.Directory) -> list[pytsk3.File]:
-    """The Sleuth Kit lists the root with people's folders first, the system's and orphans late, swap files last."""
+    """Returns the root's entries in The Sleuth Kit's order: users' folders first, system folders and orphans late,
+    swap files last."""
     files = list(directory)
 
     def rank(file: pytsk3.File) -> int:
@@ -301,6 +302,6 @@ def _by_priority(directory: pytsk3.Directory) -> list[pytsk3.File]:
 
 
 def _extension(name: str) -> str:
-    """What is behind the last dot, in lower case; nothing for names that only begin with one."""
+    """Returns the part after the last dot in lower case; nothing for names that only begin with one."""
     stem, dot, extension = name.rpartition(".")
     return extension.lower() if dot and stem else ""

@@ -1,10 +1,10 @@
-"""A glimpse of the names in an NTFS volume before it can be listed.
+"""A preview of the names in an NTFS volume before it can be listed.
 
-The Sleuth Kit reads all of the MFT before it names one file, which over a link takes seconds. Until then a worker that
-would have nothing to do reads it as well, from its beginning, and looks for keywords in what the records say that files
-are called. Over a link nothing crosses twice for it: what one worker has read, all have.
+The Sleuth Kit reads the whole MFT before it returns the first name, which takes seconds over a link. Until then an
+idle worker reads the MFT as well, from its beginning, and searches the names in its records for keywords. Nothing is
+transferred twice: workers share a cache.
 
-It is told, and not kept: the listing finds the same in its turn. So whatever goes wrong here is nobody's problem.
+Previews are shown, not stored; the listing finds the same names later. Errors are therefore ignored.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ from cheetah.triage.task import Finding, Result, Task, Volume
 from cheetah.triage.workers.worker import Worker
 
 FIRST_BYTES = 2 << 20
-"""What the first task reads of an MFT; each further one reads twice as much as the one before."""
+"""The bytes that the first task reads; each further task reads twice as many."""
 TASK_BYTES_MAX = 16 << 20
 MFT_BYTES_MAX = 256 << 20
 PIECE_BYTES = 1 << 20
-"""What is read and searched at once; as soon as one holds something, the task is done."""
+"""Read and searched at once; a task ends with the first piece that has findings."""
 FINDINGS_MAX = 100
 _RECORD_BYTES_MAX = 64 << 10
 _DEPTH_MAX = 64
@@ -31,22 +31,22 @@ Pread = Callable[[int, int], bytes]
 
 
 def first_task(volume: int) -> Task:
-    """The task a glimpse begins with. Its `what` is which bytes of the MFT to read: from where, and how many."""
+    """Returns the first preview task of a volume. Its `what` is an offset in the MFT and a length."""
     return Task("glimpse", volume, (0, FIRST_BYTES))
 
 
 @dataclasses.dataclass(frozen=True)
 class Mft:
-    """Where a volume's MFT is. `runs` are pairs of an offset in the source and a length, in bytes."""
+    """The location of a volume's MFT. `runs` are pairs of an offset in the source and a length, in bytes."""
 
     pread: Pread
     runs: tuple[tuple[int, int], ...]
     record_bytes: int
     size: int
-    """How much of it can be found, in bytes."""
+    """The bytes of it that can be located."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes of it; fewer at its end. OSError where the source cannot be read."""
+        """Returns bytes of the MFT, fewer at its end. Raises OSError if the source cannot be read."""
         content = bytearray()
         for start, there in self.runs:
             count = min(length - len(content), there - offset)
@@ -59,19 +59,19 @@ class Mft:
         return bytes(content)
 
     def record(self, number: int) -> mft_record.Record | None:
-        """A record, if there is one of that number."""
+        """Returns the record with a number, if there is one."""
         return mft_record.parse(self.read(number * self.record_bytes, self.record_bytes))
 
 
 def find(pread: Pread, volume: Volume) -> Mft | None:
-    """The MFT, by the boot sector and its own first record; None where these make no sense. OSError where they cannot
-    be read."""
+    """Locates the MFT by the boot sector and its own first record; returns None if these are invalid. Raises OSError
+    if they cannot be read."""
     boot = pread(volume.start, mft_record.SECTOR_BYTES)
     cluster = mft_record.cluster_bytes(boot)
     if len(boot) < mft_record.SECTOR_BYTES or not mft_record.SECTOR_BYTES // 2 <= cluster <= 2 << 20:
         return None
     first = int.from_bytes(boot[48:56], "little") * cluster
-    # Above 128 it is the negative of a power of two.
+    # Above 128, the negative exponent of a power of two.
     size = boot[64] * cluster if boot[64] < 128 else 1 << (256 - boot[64])
     if not mft_record.SECTOR_BYTES // 2 <= size <= _RECORD_BYTES_MAX or PIECE_BYTES % size or first + size > volume.length:
         return None
@@ -86,7 +86,7 @@ def find(pread: Pread, volume: Volume) -> Mft | None:
 
 
 def _inside(runs: list[tuple[int, int]], cluster: int, volume: Volume) -> Iterator[tuple[int, int]]:
-    """Runs in bytes of the source, up to one that is not in the volume."""
+    """Yields runs in bytes of the source, up to the first outside the volume."""
     for first, count in runs:
         if (first + count) * cluster > volume.length:
             return
@@ -94,7 +94,7 @@ def _inside(runs: list[tuple[int, int]], cluster: int, volume: Volume) -> Iterat
 
 
 def look(worker: Worker, task: Task) -> Result:
-    """Reads a part of the MFT; as far as nothing is found in it, there is a task for the next."""
+    """Searches a part of the MFT; if nothing is found, returns a task for the next part."""
     result = Result()
     searching = name_search.engine(worker)
     start, length = task.what
@@ -123,10 +123,10 @@ def look(worker: Worker, task: Task) -> Result:
 
 
 def _found(searching: scan.Engine, mft: Mft, piece: bytes, offset: int, volume: int) -> list[Finding]:
-    """What is found in the names of a piece's records. `offset` is where it begins."""
+    """Returns the findings in the names of a piece's records. `offset` is where the piece begins."""
     size = mft.record_bytes
     places = {place // size for hit in searching.scan(piece) for place in hit.offsets}
-    # The word may stand in anything that a record holds; here it is to be in a name.
+    # The word may occur anywhere in a record; only names count.
     named = [
         (offset // size + place, one, name)
         for place in sorted(places)
@@ -150,7 +150,7 @@ def _found(searching: scan.Engine, mft: Mft, piece: bytes, offset: int, volume: 
 
 
 class _Folders:
-    """The paths of folders, as far as their records are among the first bytes of the MFT, which were read already."""
+    """The paths of folders whose records are among the bytes of the MFT already read."""
 
     def __init__(self, mft: Mft, end: int):
         self._mft = mft
@@ -158,7 +158,7 @@ class _Folders:
         self._known: dict[int, mft_record.Record | None] = {}
 
     def path(self, name: mft_record.Name) -> str:
-        """The path of a name. It begins with a slash if all of it is known."""
+        """Returns the path of a name, beginning with a slash if it is complete."""
         parts = [_sane(name.text)]
         for _ in range(_DEPTH_MAX):
             if name.parent == _ROOT:

@@ -1,8 +1,6 @@
-"""Keywords in names: what a file, a folder or a stream is called. They are found as the listing is made, before
-anything is read.
+"""Searches keywords in the names of files, folders and streams, while they are listed and before any content is read.
 
-Names are searched together, many in one pass of the engine that searches contents, so that a million cost next to
-nothing.
+Many names are searched in one pass of the engine that searches content, so a million names cost almost nothing.
 """
 
 import collections
@@ -18,14 +16,14 @@ from cheetah.triage.task import Finding
 from cheetah.triage.workers.worker import Worker
 
 FINDINGS_MAX = 1000
-"""Findings of one keyword in one task's names; the last of them says how many more there are."""
+"""The maximum number of findings for one keyword in a task; the last one counts the rest."""
 _FILE_NAME = 48
 _OWN_STREAM = b".:"
-"""How a listing says the streams of a folder once more, within it."""
+"""How a listing repeats the streams of a folder inside it."""
 
 
 def engine(worker: Worker) -> scan.Engine | None:
-    """The worker's own, of keywords alone; None where there are none. Compiled when it is first needed."""
+    """Returns the worker's engine with keywords alone, compiled when first needed; None without keywords."""
     if "keywords" not in worker.keep:
         worker.keep["keywords"] = scan.load(worker.settings.keywords, ())
     found: scan.Engine | None = worker.keep["keywords"]
@@ -33,11 +31,11 @@ def engine(worker: Worker) -> scan.Engine | None:
 
 
 def find(searching: scan.Engine, names: Sequence[bytes], first: int = 0) -> Iterator[tuple[int, int, str]]:
-    """Each keyword in each of the names, which are in UTF-8: the number of the name (from `first` on), at which of its
-    bytes the keyword first is, and the keyword. scan.TooLong if it takes too long."""
+    """Yields each keyword in each of the names (in UTF-8): the name's number from `first` on, the offset of the first
+    match in it, and the keyword. Raises scan.TooLong if it takes too long."""
     hits = searching.scan(b"\n".join(names))
     if len(names) > 1 and any(hit.more for hit in hits):
-        # There are more than the engine counts at once.
+        # More matches than the engine counts at once.
         half = len(names) // 2
         yield from find(searching, names[:half], first)
         yield from find(searching, names[half:], first + half)
@@ -52,13 +50,13 @@ def find(searching: scan.Engine, names: Sequence[bytes], first: int = 0) -> Iter
 
 
 def finding(volume: int, keyword: str, what: str, address: str, path: str, deleted: bool) -> Finding:
-    """That the name of a `what` holds a keyword."""
+    """Returns the finding that the name of a `what` contains a keyword."""
     points = score.of_finding("name", path, deleted)
-    return Finding(points, volume, "name", keyword, f"the name of the {what} holds “{keyword}”", address, path)
+    return Finding(points, volume, "name", keyword, f"the name of the {what} contains “{keyword}”", address, path)
 
 
 class Names:
-    """Looks for keywords in the names of one task's rows."""
+    """Searches the names of one task's rows."""
 
     def __init__(self, searching: scan.Engine, volume: int):
         self._engine = searching
@@ -70,8 +68,8 @@ class Names:
         """What was not searched, and why."""
 
     def look(self, columns: Mapping[str, Sequence[Any]]) -> list[str | None]:
-        """For each of some rows of the listing, the first keyword in its name by the alphabet. All rows of a directory
-        entry are to be among them."""
+        """Returns, for each row, the alphabetically first keyword in its name. The rows must include all rows of a
+        directory entry."""
         names = [name.encode("utf-8", "replace") for name in columns["name"]]
         named: list[str | None] = [None] * len(names)
         best: dict[tuple[Any, ...], tuple[bool, bool, int]] = {}
@@ -89,7 +87,7 @@ class Names:
         return named
 
     def findings(self) -> list[Finding]:
-        """What was found, in the order of the listing."""
+        """Returns the findings, in the order of the listing."""
         found = list(self._found)
         for keyword, place in self._last.items():
             more = self._counts[keyword] - FINDINGS_MAX
@@ -113,8 +111,8 @@ class Names:
 def _entry(
     columns: Mapping[str, Sequence[Any]], name: bytes, row: int, place: int
 ) -> tuple[tuple[Any, ...], tuple[bool, bool, int]]:
-    """What rows have in common that say the same name (of NTFS there is one for each stream, and one for the times in
-    the name), and which of them says it best."""
+    """Returns what rows with the same name have in common (NTFS has a row for each stream, and one for the name's own
+    times), and which of them represents the name best."""
     kind = columns["attr_type"][row]
     colon = name.find(b":") if kind is not None else -1
     if 0 <= colon <= place:

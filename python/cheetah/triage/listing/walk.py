@@ -1,12 +1,12 @@
-"""The tasks that list directories, so that workers can share in it.
+"""The tasks that list directories, so that workers can share the work.
 
-The Sleuth Kit's own walk is one long loop in one thread. Here a task lists some subtrees up to a number of entries, and
-hands the directories that are left to further tasks; each remembers where the rows of what it left out belong, so the
-listing is put together in the order of `fls` whoever did which part.
+The Sleuth Kit's own walk is one long loop in one thread. Here a task lists subtrees up to a number of entries, and
+defers the remaining directories to further tasks; each records where the deferred rows belong, so the listing comes
+out in the order of `fls` regardless of who did which part.
 
 A listing task's `what` is one or more starts, each `[inode, path, [inodes of the directories above], orphan]`. Paths
-are bytes of the file system, kept in strings with surrogateescape. What is below $OrphanFiles stays in the task that
-lists it: a worker has to find the orphans of a file system before it can open a directory of theirs.
+are bytes of the file system, kept in strings with surrogateescape. The directories below $OrphanFiles stay in the
+task that lists it: a worker must find all orphans of a file system before it can open one of their directories.
 """
 
 from cheetah.triage.listing import name_search
@@ -17,33 +17,34 @@ from cheetah.triage.task import Place, Problem, Result, Task
 from cheetah.triage.workers.worker import Worker
 
 ENTRIES_FIRST = 200
-"""Entries that the first task of a volume lists before it hands on the rest, so that all workers are busy soon."""
+"""Entries that the first task of a volume lists before it defers the rest, so that all workers are soon busy."""
 ENTRIES_MAX = 2000
 """Entries that any other task lists."""
 TASKS_HANDED_ON = 8
-"""Into how many tasks, at most, a task parts the directories it leaves over."""
+"""The maximum number of tasks into which a task divides its deferred directories."""
 DIRECTORIES_SPARE, INODES_COUNTED = 10_000, 4_000_000
-"""A file system may have so many directories more than inodes (deleted ones), and no more than so many are waited
-for."""
+"""How many more directories than inodes a file system may have (deleted ones), and the limit beyond which inodes are
+not counted."""
 
 
 def first_task(volume: int, root_inode: int, once: bool = False) -> Task:
-    """The task a volume's listing begins with. One that lists each directory `once` does so alone."""
+    """Returns the first task of a volume's listing. One that lists each directory `once` works alone."""
     return Task("listing", volume, (Start(root_inode, b"", (), once=once).plain(),))
 
 
 def is_once(task: Task) -> bool:
-    """Whether a task lists each directory once."""
+    """Returns whether a task lists each directory once."""
     return Start.of(task.what[0]).once
 
 
 def is_tangled(directories: int, inodes: int) -> bool:
-    """Whether so many directories cannot be: some have more than one name, so that a few make endlessly many paths."""
+    """Returns whether there are too many directories: some must have several names, so that a few make endlessly many
+    paths."""
     return directories > min(inodes, INODES_COUNTED) + DIRECTORIES_SPARE
 
 
 def is_of_orphans(task: Task) -> bool:
-    """Whether a task lists orphans, which takes longer than others and so is to be begun first."""
+    """Returns whether a task lists orphans, which takes longest and is therefore started first."""
     return bool(task.what[0][3])
 
 
@@ -76,7 +77,7 @@ def listing(worker: Worker, task: Task) -> Result:
 
 
 def _hand_on(volume: int, left: list[Left], result: Result) -> None:
-    """Parts what is left over into a few tasks, neighbours together; orphans, which take long, alone."""
+    """Divides deferred directories into a few tasks, neighbours together; orphans, which take long, alone."""
     share = max(1, -(-len(left) // TASKS_HANDED_ON))
     groups: list[list[Left]] = [[]]
     for one in left:

@@ -1,4 +1,4 @@
-"""Where a file is, and what that says: people's own folders first, the system's last."""
+"""Kinds of folders: users' own folders rank first, the system's last."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ from cheetah.triage.content.signatures import Type
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A kind of folder. `points` are what a file gets for being in it; `programs` says whether they belong there."""
+    """A kind of folder. A file in it gets `points`; `programs` says whether programs belong there."""
 
     name: str
     points: int
@@ -22,23 +22,23 @@ _USER = r"(?:users|documents and settings|home)/[^/]+|root"
 _PROGRAMS = r"appdata|local settings|application data|library|\.mozilla"
 _SYSTEM = r"windows|winnt|program files(?: \(x86\))?|usr|lib|lib64|bin|sbin|boot|opt|system|applications|snap"
 
-# The first that fits a folder's path, in lower case and without a drive or slash before it.
+# The first pattern that matches a folder's path, in lower case, without a leading drive or slash.
 _PLACES: tuple[tuple[re.Pattern[str], Place], ...] = tuple(
     (re.compile(pattern), place)
     for pattern, place in (
         (r"(?:.*/)?(?:\$recycle\.bin|recycler|recycled|\.trashes|\.trash|\.trash-\d+|\.local/share/trash)(?:/|$)",
          Place("in the recycle bin", 40, programs=False)),
-        (rf"(?:{_USER})/desktop(?:/|$)", Place("on somebody's desktop", 40)),
-        (rf"(?:{_USER})/downloads?(?:/|$)", Place("in somebody's downloads", 40)),
+        (rf"(?:{_USER})/desktop(?:/|$)", Place("on a user's desktop", 40)),
+        (rf"(?:{_USER})/downloads?(?:/|$)", Place("in a user's downloads", 40)),
         (rf"(?:{_USER})/(?:(?:my )?documents|onedrive|dropbox|google drive)(?:/|$)",
-         Place("in somebody's documents", 40)),
+         Place("in a user's documents", 40)),
         (rf"(?:{_USER})/(?:(?:my )?(?:pictures|music|videos)|fotos|photos)(?:/|$)",
-         Place("among somebody's pictures, music and films", 30, programs=False)),
+         Place("among a user's pictures, music and films", 30, programs=False)),
         (rf"(?:{_USER})/(?:\.ssh|\.gnupg|\.aws|\.config/autostart)(?:/|$)",
-         Place("where somebody's keys and settings are", 40)),
-        (r"(?:.*/)?start menu/programs/startup(?:/|$)", Place("among what starts by itself", 50)),
+         Place("where a user's keys and settings are", 40)),
+        (r"(?:.*/)?start menu/programs/startup(?:/|$)", Place("among programs that start automatically", 50)),
         (r"(?:etc/cron[^/]*|var/spool/cron|etc/systemd/system|etc/init\.d|windows/(?:system32/)?tasks)(?:/|$)",
-         Place("among what starts by itself", 30)),
+         Place("among programs that start automatically", 30)),
         (rf"(?:{_USER})/(?:appdata/local/temp|local settings/temp)(?:/|$)",
          Place("in a folder for temporary files", 30, programs=False)),
         (r"(?:tmp|var/tmp|dev/shm|temp|windows/temp|private/tmp|private/var/tmp)(?:/|$)",
@@ -46,14 +46,14 @@ _PLACES: tuple[tuple[re.Pattern[str], Place], ...] = tuple(
         (rf"(?:{_USER})/(?:{_PROGRAMS}|\.cache)/.*(?:cache|temporary internet files)",
          Place("in the cache of a program", 5, programs=False)),
         (rf"(?:{_USER})/(?:{_PROGRAMS}|\.config|\.local)(?:/|$)",
-         Place("among what programs keep for somebody", 10)),
-        (rf"(?:{_USER})(?:/|$)", Place("in somebody's folder", 30)),
+         Place("among data that programs keep for a user", 10)),
+        (rf"(?:{_USER})(?:/|$)", Place("in a user's folder", 30)),
         (r"system volume information(?:/|$)", Place("in the system's own folder", 0, programs=False)),
         (r"windows/(?:winsxs|assembly|installer|servicing|softwaredistribution)(?:/|$)",
          Place("among the system's files", -30)),
         (r"windows/fonts(?:/|$)", Place("among the fonts", -10, programs=False)),
-        (r"windows/(?:prefetch|system32/(?:winevt|config))(?:/|$)", Place("among what the system records", 25)),
-        (r"var/log(?:/|$)", Place("among what the system records", 25)),
+        (r"windows/(?:prefetch|system32/(?:winevt|config))(?:/|$)", Place("among the system's logs", 25)),
+        (r"var/log(?:/|$)", Place("among the system's logs", 25)),
         (rf"(?:{_SYSTEM})(?:/|$)", Place("among the system's files", -20)),
     )
 )  # fmt: skip
@@ -61,12 +61,12 @@ _PLACES: tuple[tuple[re.Pattern[str], Place], ...] = tuple(
 _NATIVE = frozenset(("pe", "elf", "mach-o", "mz"))
 _HARMLESS_LOOKING = words("pdf doc docx xls xlsx ppt pptx txt rtf jpg jpeg png gif mp3 mp4 avi zip")
 _RUNNABLE = words("exe scr com pif bat cmd vbs js jar lnk ps1 hta")
-# It turns the direction of writing: "gpj.exe" looks like "exe.jpg".
+# They reverse the direction of writing: "gpj.exe" looks like "exe.jpg".
 _OVERRIDES = frozenset("\u202d\u202e\u2066\u2067\u2068")
 
 
 def of(path: str) -> Place:
-    """The place of a file with this path ("/Users/ann/Desktop/a.txt")."""
+    """Returns the kind of folder that holds a file ("/Users/ann/Desktop/a.txt")."""
     return _of_folder(path.rpartition("/")[0])
 
 
@@ -80,13 +80,13 @@ def _of_folder(folder: str) -> Place:
 
 
 def misplaced(path: str, found: Type) -> str | None:
-    """Why a program is where, or is called what, programs seldom are; None if it is not, or is no program."""
+    """Returns why a program's place or name is suspicious, or None."""
     name = path.rpartition("/")[2]
     stem, _, extension = name.rpartition(".")
     if _OVERRIDES & set(name):
-        return "its name holds marks that turn the direction of writing, so that it is shown as another"
+        return "its name contains marks that reverse the direction of writing, so that it is displayed as another"
     if extension.lower() in _RUNNABLE and stem.rpartition(".")[2].lower() in _HARMLESS_LOOKING and "." in stem:
-        return f"it can be run, and its name pretends to be a .{stem.rpartition('.')[2].lower()}"
+        return f"it is executable, and its name pretends to be a .{stem.rpartition('.')[2].lower()}"
     place = of(path)
     if found.name in _NATIVE and not place.programs:
         return f"a program ({found.name}) {place.name}"

@@ -1,8 +1,8 @@
-"""What to read first, and what to look at first: points, each with a reason.
+"""Scores: what to read first and what to look at first, in points with reasons.
 
-A score is a sum of points that anybody can check, not a probability. `rank` knows metadata only, and says what to
-read first when there is not time for all; `final` knows what came of reading. Known files score 0, unless they are
-wanted as well."""
+A score is a sum of points that anyone can check, not a probability. `rank` uses metadata only and orders the reading;
+`final` includes the results of reading. Known files score 0, unless they are also wanted.
+"""
 
 import collections.abc
 import dataclasses
@@ -26,11 +26,11 @@ FINDINGS = {
     "encrypted": 80,
     "deleted": 40,
 }
-"""Points of a finding of each kind, before what its place adds. A keyword in a name is half of one in the content: a
-name is short, so that a word is in it by chance more often, and it says nothing of what is in the file."""
+"""Points for a finding of each kind, before its folder's points. A keyword in a name counts half of one in content: a
+short name contains a word by chance more often, and says nothing of the content."""
 NAMED_FIRST = 100
-"""What a keyword in a name adds to that where it is about what to read first: with both no other promise is as good,
-but for the place."""
+"""Extra points in reading order for a keyword in a name: with them no other reason outranks it, apart from the
+folder."""
 HIT_POINTS, HITS_COUNTED = 5, 10
 DELETED = 30
 RECENT = ((1, 40), (7, 30), (30, 15))
@@ -50,7 +50,7 @@ _KINDS = (
     (20, "a program", "exe dll sys scr bat cmd ps1 vbs js jar msi com hta sh py"),
 )  # fmt: skip
 _BY_EXTENSION = {extension: (points, what) for points, what, names in _KINDS for extension in names.split()}
-# Families of what a person made or got; a deleted one of these is worth a line of its own.
+# Types that a person made or received; a deleted one of these is worth a finding of its own.
 _PERSONAL = frozenset(("image", "video", "audio", "document", "archive", "mail", "encrypted", "executable"))
 
 DAY_S = 86400
@@ -58,16 +58,16 @@ DAY_S = 86400
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """Some points, and the reason for them."""
+    """Points, and the reason for them."""
 
     points: int
     why: str
 
 
 class Activity:
-    """On which days files of each volume changed. Bounded: one counter for each day of a hundred years."""
+    """The days on which files of each volume changed. Bounded: one counter for each day of a hundred years."""
 
-    _FIRST_DAY, _DAYS = 3652, 36525  # From 1980 on: what is before was set, not lived.
+    _FIRST_DAY, _DAYS = 3652, 36525  # From 1980 on: earlier dates were set artificially.
 
     def __init__(self) -> None:
         self._days: dict[int, npt.NDArray[np.int64]] = {}
@@ -76,14 +76,14 @@ class Activity:
 
     @classmethod
     def of(cls, batches: collections.abc.Iterable[pa.RecordBatch]) -> "Activity":
-        """That of a whole listing."""
+        """Returns the activity of a whole listing."""
         activity = cls()
         for rows in batches:
             activity.add(rows)
         return activity
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Counts some rows of the listing."""
+        """Counts rows of the listing."""
         volumes = rows.column("volume").to_numpy()
         days = _changed(rows) // DAY_S - self._FIRST_DAY
         inside = (days >= 0) & (days < self._DAYS)
@@ -94,8 +94,8 @@ class Activity:
             self._busy.pop(volume, None)
 
     def last(self, volume: int) -> int:
-        """The last day on which at least a few files changed (days since 1970), so that one wrong clock does not
-        decide; -1 if none."""
+        """Returns the last day on which at least a few files changed (days since 1970), so that one wrong clock does
+        not decide; -1 if none."""
         if volume not in self._last:
             counts = self._days.get(volume, np.zeros(0, np.int64))
             days = np.flatnonzero(counts >= min(3, counts.max(initial=1)))
@@ -103,7 +103,7 @@ class Activity:
         return self._last[volume]
 
     def busy(self, volume: int) -> frozenset[int]:
-        """The busiest days of the last year of activity; installing a system is usually before that."""
+        """Returns the busiest days of the last year of activity; the system is usually installed earlier."""
         if volume not in self._busy:
             last = self.last(volume) - self._FIRST_DAY
             year = (
@@ -115,7 +115,7 @@ class Activity:
 
 
 def _changed(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """When a file last changed, or came to be."""
+    """Returns when each file last changed or was created."""
     times = [rows.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in ("mtime", "crtime")]
     latest: npt.NDArray[np.int64] = np.maximum(*times)
     return latest
@@ -126,7 +126,7 @@ _FINAL = (*_RANKED, "known", "wanted", "hits", "type", "type_mismatch")
 
 
 def rank(rows: pa.RecordBatch, activity: Activity | None = None) -> pa.Array:
-    """What each row promises, by its metadata alone: int32, the highest first to be read."""
+    """Returns the rank of each row by its metadata: int32, highest to be read first."""
     ranks = [
         _sum(_promise(row, activity)) + (NAMED_FIRST if row["named"] is not None else 0) for row in _rows(rows, _RANKED)
     ]
@@ -134,12 +134,12 @@ def rank(rows: pa.RecordBatch, activity: Activity | None = None) -> pa.Array:
 
 
 def final(rows: pa.RecordBatch, activity: Activity | None = None) -> pa.Array:
-    """The score of each row of files.parquet, with what came of reading it: int32."""
+    """Returns the score of each row of files.parquet, including the results of reading: int32."""
     return pa.array([_sum(explain(row, activity)) for row in _rows(rows, _FINAL)], pa.int32())
 
 
 def explain(row: collections.abc.Mapping[str, Any], activity: Activity | None = None) -> list[Point]:
-    """The points of one row of files.parquet, and the reason for each. Their sum is never below 0."""
+    """Returns the points of one row of files.parquet with their reasons. Their sum is at least 0."""
     if row["known"] and row["wanted"] is None:
         return []
     points = []
@@ -158,13 +158,13 @@ def explain(row: collections.abc.Mapping[str, Any], activity: Activity | None = 
 
 
 def of_finding(kind: str, path: str | None, deleted: bool = False) -> int:
-    """The score of a finding: of its kind, and of where it is."""
+    """Returns the score of a finding, from its kind and its folder."""
     place = folder_kinds.of(path).points if path is not None else 0
     return max(1, FINDINGS.get(kind, 20) + place + (DELETED if deleted else 0))
 
 
 def findings(rows: pa.RecordBatch) -> list[Finding]:
-    """Findings that a row is for itself, when all is known: what a person deleted, and can be had back whole."""
+    """Returns the findings that rows are in themselves: user files that were deleted and can be recovered whole."""
     found = []
     for row in _rows(rows, (*_FINAL, "address", "read_state")):
         if not row["deleted"] or row["known"] or row["read_state"] != "whole" or not row["size"]:
@@ -188,9 +188,9 @@ def _sum(points: collections.abc.Iterable[Point]) -> int:
 
 
 def _promise(row: collections.abc.Mapping[str, Any], activity: Activity | None) -> collections.abc.Iterator[Point]:
-    """Points of metadata."""
+    """Yields the points of metadata."""
     if row["named"] is not None:
-        yield Point(FINDINGS["name"], f"its name holds the keyword {row['named']}")
+        yield Point(FINDINGS["name"], f"its name contains the keyword {row['named']}")
     place = folder_kinds.of(row["path"])
     if place.points:
         yield Point(place.points, f"it is {place.name}")
@@ -202,7 +202,7 @@ def _promise(row: collections.abc.Mapping[str, Any], activity: Activity | None) 
     if not row["size"]:
         yield Point(EMPTY, "it is empty")
     elif row["size"] > LARGE_BYTES:
-        yield Point(LARGE, "it is large, and takes long to read")
+        yield Point(LARGE, "it is large and takes long to read")
     if activity is not None:
         yield from _recent(row, activity)
 
@@ -214,9 +214,9 @@ def _recent(row: collections.abc.Mapping[str, Any], activity: Activity) -> colle
         if 0 <= last - day < days:
             yield Point(
                 points,
-                f"it changed in the last {days} days in which the volume was used"
+                f"it changed in the last {days} days of the volume's use"
                 if days > 1
-                else "it changed on the last day on which the volume was used",
+                else "it changed on the last day of the volume's use",
             )
             break
     if day in activity.busy(row["volume"]):

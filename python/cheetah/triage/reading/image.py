@@ -1,9 +1,9 @@
 """A source as The Sleuth Kit reads it through pytsk3.
 
-The Sleuth Kit reads 64 KiB from wherever it wants a kilobyte, and keeps them. Over a link that is most of what
-crosses it: a directory's block is 4 KiB, and what follows it is files. Now, where such a read ahead brings nothing at
-all, The Sleuth Kit asks again, and then for what it wants and no more. So, over a link, reads ahead are answered with
-nothing here, and what is wanted is kept in pages, which grow into a read-ahead only where somebody reads on.
+For a kilobyte, The Sleuth Kit reads and caches 64 KiB. Over a link most of that is wasted: a directory's block is 4
+KiB, and files follow it. But if such a read-ahead returns nothing, The Sleuth Kit asks again for exactly the bytes it
+needs. So for a remote source, read-aheads are answered with nothing, and the reads that follow are cached in pages,
+with a read-ahead window that grows only for sequential readers.
 """
 
 import contextlib
@@ -15,40 +15,40 @@ from typing import Protocol
 import pytsk3
 
 AHEAD_BYTES = 64 << 10
-"""What The Sleuth Kit reads ahead: never more, always from the beginning of a sector. A longer read is for what is
-wanted."""
+"""The size of The Sleuth Kit's read-ahead, which is aligned to sectors. A longer read asks for exactly what is
+needed."""
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
 _PAGE_SHIFT = 12
 PAGES_MAX = 8192
-"""What is kept: 32 MiB."""
+"""The size of the page cache: 32 MiB."""
 WINDOW_PAGES_MAX = 64
 STREAMS_MAX = 32
 UNREADABLE_MAX = 1000
 GONE_S = 30.0
-"""When no read has succeeded for so long, the rest of a task's reads fail at once: each would take the whole
+"""If no read has succeeded for this long, the other reads of a task fail at once; each would take the whole
 time-out."""
-GONE = f"the source has answered nothing for {GONE_S:.0f} s"
-"""Why they fail: nobody asked the source."""
+GONE = f"the source has not answered for {GONE_S:.0f} s"
+"""Why these reads fail: the source was not asked."""
 
 
 class Source(Protocol):
-    """What is needed of an open source; `cheetah.Device` is one."""
+    """The interface of an open source; `cheetah.Device` has it."""
 
     name: str
     size: int
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Bytes at an offset; fewer only at the end. What cannot be read is an OSError."""
+        """Returns bytes at an offset, fewer only at the end. Raises OSError if they cannot be read."""
 
     def close(self) -> None:
-        """Gives it back."""
+        """Closes the source."""
 
 
 class Image(pytsk3.Img_Info):
-    """The source. The Sleuth Kit has no words for "unreadable", so what could not be read is noted here as well.
+    """The source for pytsk3. The Sleuth Kit cannot report unreadable ranges, so they are noted here.
 
-    `beat` is called at each read. A source that is `near` is on this machine: reads ahead are welcome.
+    `beat` is called at each read. A `near` source is on this machine, so its read-aheads are answered.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class Image(pytsk3.Img_Info):
         self._streams: dict[int, int] = {}
         self._failing_since_s: float | None = None
         self.gone = False
-        """Whether the source answered nothing for `GONE_S`, so that it was not asked for all."""
+        """Whether the source did not answer for `GONE_S`, so that some reads were not tried."""
         self.unreadable: list[tuple[int, int, str]] = []
         """Offset and length in bytes, and why; the first `UNREADABLE_MAX`."""
         super().__init__(url="", sector_size=sector_size)
 
     def get_size(self) -> int:
-        """Bytes."""
+        """Returns the size in bytes."""
         return self._source.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """Called by The Sleuth Kit. What cannot be read is noted, and nothing is returned: an exception in here would
-        outlast the read it is about."""
+        """Called by The Sleuth Kit. A failed read is noted and returns nothing: an exception raised here would surface
+        in a later read."""
         if length <= AHEAD_BYTES and offset % SECTOR_BYTES == 0 and offset != self._ahead:
             return self._read_ahead(offset, length)
         self._ahead = -1
@@ -91,21 +91,21 @@ class Image(pytsk3.Img_Info):
         return self._paged(offset, length)
 
     def begin(self) -> None:
-        """The beginning of a task: what could not be read before is worth another try."""
+        """Begins a task: what could not be read before is tried again."""
         self.unreadable = []
         self._failing_since_s = None
         self.gone = False
 
     def take_unreadable(self) -> list[tuple[int, int, str]]:
-        """What could not be read since it was last asked."""
+        """Returns the ranges that could not be read since the last call."""
         taken, self.unreadable = self.unreadable, []
         return taken
 
     def close(self) -> None:
-        """The source is closed by who opened it."""
+        """Does nothing: the opener closes the source."""
 
     def _read_ahead(self, offset: int, length: int) -> bytes:
-        """What is behind `offset`, where that costs nothing; or nothing, and then comes a read for what is wanted."""
+        """Returns the bytes at `offset` if the source is near; otherwise nothing, so that the needed read follows."""
         if self._near:
             with contextlib.suppress(OSError):
                 self._beat()
@@ -114,7 +114,7 @@ class Image(pytsk3.Img_Info):
         return b""
 
     def _exactly(self, offset: int, length: int) -> bytes:
-        """These bytes, or nothing and a note."""
+        """Returns exactly these bytes, or nothing and notes it."""
         try:
             return self.pread(offset, length)
         except OSError as error:
@@ -123,7 +123,7 @@ class Image(pytsk3.Img_Info):
             return b""
 
     def _paged(self, offset: int, length: int) -> bytes:
-        """These bytes out of pages, of which those that are missing are read, and kept."""
+        """Returns these bytes from cached pages, reading the missing ones."""
         if len(self._pages) > PAGES_MAX:
             for old in list(self._pages)[: PAGES_MAX // 4]:
                 del self._pages[old]
@@ -136,15 +136,14 @@ class Image(pytsk3.Img_Info):
             try:
                 number = self._fetch(number, last)
             except OSError:
-                # Something near it may be what cannot be read.
+                # An unreadable neighbour may be the cause.
                 return self._exactly(offset, length)
         content = b"".join(self._pages[number] for number in range(first, last + 1))
         start = offset & (PAGE_BYTES - 1)
         return content[start : start + length]
 
     def _fetch(self, number: int, last: int) -> int:
-        """Reads pages from this one on, to `last` at least, and more where others were read just before it; the page
-        after them."""
+        """Reads pages from `number` to at least `last`, more for a sequential reader; returns the page after them."""
         window = min(2 * self._streams.pop(number, 0), WINDOW_PAGES_MAX)
         count = max(last - number + 1, window)
         content = self.pread(number << _PAGE_SHIFT, count << _PAGE_SHIFT)
@@ -156,7 +155,7 @@ class Image(pytsk3.Img_Info):
         return number + count
 
     def pread(self, offset: int, length: int) -> bytes:
-        """As the source itself, but for how long it may answer nothing."""
+        """Reads from the source, unless it has not answered for `GONE_S`."""
         if self._failing_since_s is not None and time.monotonic() - self._failing_since_s > GONE_S:
             self.gone = True
             raise OSError(errno.EIO, GONE)

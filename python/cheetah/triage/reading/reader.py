@@ -1,4 +1,4 @@
-"""The stream of one file, read from its beginning to its end."""
+"""Reads the stream of one file from beginning to end."""
 
 import collections.abc
 import dataclasses
@@ -13,26 +13,26 @@ from cheetah.triage.task import Entry
 from cheetah.triage.workers.worker import Worker
 
 _INSIDE = re.compile(r"\A\w+: \([\w.]+:\d+\) ")
-"""Where in its own code pytsk3 noticed an error, which it says first."""
+"""The place in pytsk3's own code with which its messages begin."""
 
 
 @dataclasses.dataclass
 class Opened:
-    """A file's stream, ready to be read."""
+    """A file's open stream."""
 
     entry: Entry
     file: pytsk3.File
     size: int
     first: int
-    """Where its first run is, in bytes of the volume: what reads are ordered by."""
+    """The offset of its first run in the volume, in bytes; reads are sorted by it."""
     encrypted: bool
     skip: str | None = None
-    """Why its content is not its own any more."""
+    """Why its content is no longer its own."""
     note: str | None = None
 
 
 class Reader:
-    """Reads a stream from its beginning to its end. `complete` says, at any time, that nothing is missing so far."""
+    """Reads a stream from beginning to end. `complete` says at any time whether nothing is missing so far."""
 
     def __init__(self, one: Opened, worker: Worker, max_bytes: int):
         self._one = one
@@ -46,16 +46,15 @@ class Reader:
         self.bytes_read = 0
         self._noted: list[tuple[int, int, str]] = []
         self.unreadable: list[tuple[int, int, str]] = []
-        """What the source could not give: offset and length in the image, and why; the smallest pieces that were
-        tried."""
+        """Unreadable ranges: offset and length in the image, and why; the smallest pieces tried."""
 
     @property
     def complete(self) -> bool:
-        """All that was to be read so far was read, and it will be read to the end."""
+        """Whether everything so far was read, and the limit does not cut the stream off."""
         return not self._lost and not self._given_up and self._end == self._one.size
 
     def pieces(self) -> collections.abc.Iterator[tuple[int, bytes]]:
-        """Offset and bytes, ascending. What cannot be read is left out."""
+        """Yields offset and bytes, ascending, without unreadable pieces."""
         for offset, length, content, given_up in salvage.of(self._read, 0, self._end):
             if content is not None:
                 self.bytes_read += length
@@ -65,11 +64,11 @@ class Reader:
                 self._given_up += length
             else:
                 self._lost += length
-            # Of what is given up, the failures that led to it are noted already.
+            # The failures before giving up are noted already.
             self._keep_noted([] if given_up else self._noted)
 
     def _keep_noted(self, noted: list[tuple[int, int, str]]) -> None:
-        """Neighbours that are lost for the same reason are one range."""
+        """Notes unreadable ranges, joining neighbours with the same cause."""
         for offset, length, why in noted:
             last, last_length, last_why = self.unreadable[-1] if self.unreadable else (-1, 0, "")
             if (last + last_length, last_why) == (offset, why):
@@ -78,9 +77,9 @@ class Reader:
                 self.unreadable.append((offset, length, why))
 
     def _read(self, offset: int, length: int) -> bytes | None:
-        """All of these bytes, or None and `_error`."""
+        """Returns all of these bytes, or None and sets `_error`."""
         entry = self._one.entry
-        # The Sleuth Kit may go on after an error of the source, with zeros: only what the source says counts.
+        # After an error of the source The Sleuth Kit may continue with zeros: trust only the notes of the source.
         failed: OSError | None = None
         piece = b""
         try:
@@ -95,18 +94,18 @@ class Reader:
             return bytes(piece)
         self._error = reason(unreadable, failed)
         self._tried |= not unreadable or any(why != GONE for _, _, why in unreadable)
-        # The last is what was tried alone.
+        # The last one was tried alone.
         self._noted = unreadable[-1:]
         return None
 
     def state(self) -> Any:
-        """The row's read_state."""
+        """Returns the row's read_state."""
         if self.complete:
             return "whole"
         return "partial" if self.bytes_read else "unreadable" if self._tried else "unread"
 
     def why(self) -> str | None:
-        """What is missing."""
+        """Returns what is missing."""
         said = []
         if self._lost:
             said.append(f"{self._lost} of its {self._one.size} bytes could not be read: {self._error}")
@@ -120,9 +119,9 @@ class Reader:
 
 
 def reason(unreadable: list[tuple[int, int, str]], error: OSError | None) -> str:
-    """What the source said; else what The Sleuth Kit said."""
+    """Returns the source's reason, or The Sleuth Kit's."""
     if unreadable:
         return unreadable[-1][2]
     if error is None:
-        return "the file ends before its size says"
+        return "the file ends before its recorded size"
     return _INSIDE.sub("", error.strerror or str(error), count=1)

@@ -1,23 +1,23 @@
-"""Reading what may be damaged: large pieces, and where one cannot be read, smaller and smaller ones."""
+"""Reads damaged ranges: large pieces, and where one fails, smaller and smaller ones."""
 
 import collections.abc
 from typing import NamedTuple
 
 PIECE_BYTES = 1 << 20
-"""What is read at once."""
+"""The largest piece."""
 PARTS = 16
 LEAST_BYTES = 4 << 10
-"""A piece that cannot be read is tried in parts, and those in parts, down to this."""
+"""A piece that fails is divided down to this size."""
 FAILURES_MAX = 16
-"""After so many of the smallest in a row, a piece that fails is given up if its end fails too, and the next one is
-tried: each failure may have cost the source's patience."""
+"""After this many failures of smallest pieces in a row, a piece that fails is given up if its end fails too: each
+failure may have cost a time-out."""
 
 Read = collections.abc.Callable[[int, int], bytes | None]
 
 
 class Piece(NamedTuple):
-    """What became of some bytes. `content` is None where they could not be read; then `given_up` says that not all
-    of them were tried."""
+    """The outcome of a piece. `content` is None if it could not be read; `given_up` says that not all of it was
+    tried."""
 
     offset: int
     length: int
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
 
 def of(read: Read, start: int, end: int) -> collections.abc.Iterator[Piece]:
-    """The pieces from `start` to `end`, ascending and without gaps. `read` gives all the bytes it is asked for, or
+    """Yields pieces from `start` to `end`, ascending and without gaps. `read` returns all the bytes asked for, or
     None."""
     failures = 0
 

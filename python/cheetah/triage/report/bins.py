@@ -1,4 +1,4 @@
-"""Days put together into bars: as many as can be told apart, each a natural stretch of time."""
+"""Groups days into bars: as many as can be told apart, each a natural period."""
 
 import collections.abc
 import dataclasses
@@ -9,7 +9,7 @@ Step = collections.abc.Callable[[datetime.date], datetime.date]
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A stretch of time: its name, the first day of the one that holds a day, and the first day of the next one."""
+    """A period: its name, its first day given any day in it, and the first day of the next one."""
 
     name: str
     days: int
@@ -19,7 +19,7 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """From `first` up to `last`, both included."""
+    """From `first` to `last`, inclusive."""
 
     first: datetime.date
     last: datetime.date
@@ -27,7 +27,7 @@ class Bar:
 
     @property
     def when(self) -> str:
-        """The days it stands for."""
+        """Returns the days it covers."""
         return self.first.isoformat() if self.first == self.last else f"{self.first} to {self.last}"
 
 
@@ -58,7 +58,7 @@ UNITS = (
 
 
 def unit_for(first: datetime.date, last: datetime.date, bars_max: int) -> Unit:
-    """The shortest that needs no more bars than that."""
+    """Returns the shortest unit that needs no more bars than that."""
     days = (last - first).days + 1
     return next((unit for unit in UNITS if days <= unit.days * bars_max), UNITS[-1])
 
@@ -66,7 +66,7 @@ def unit_for(first: datetime.date, last: datetime.date, bars_max: int) -> Unit:
 def bars(
     days: collections.abc.Mapping[datetime.date, int], first: datetime.date, last: datetime.date, unit: Unit
 ) -> list[Bar]:
-    """One after the other from `first` to `last`, the empty ones too."""
+    """Returns bars from `first` to `last`, including empty ones."""
     sums: dict[datetime.date, int] = {}
     for day, value in days.items():
         if first <= day <= last:
@@ -81,8 +81,8 @@ def bars(
 
 
 def main_span(days: collections.abc.Mapping[datetime.date, int]) -> tuple[datetime.date, datetime.date] | None:
-    """First and last day to draw. A few lone days far from all others are cut off: at most one time in 200 at either end,
-    and only if that leaves at most half of the span."""
+    """Returns the first and last day to draw. A few isolated days far from all others are cut off: at most one time in
+    200 at either end, and only if at most half of the span remains."""
     if not days:
         return None
     order = sorted(days)

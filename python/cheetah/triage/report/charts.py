@@ -1,4 +1,4 @@
-"""The drawings of the report."""
+"""The charts of the report."""
 
 import collections.abc
 import datetime
@@ -18,7 +18,8 @@ Days = collections.abc.Mapping[datetime.date, int]
 
 
 class Scale:
-    """From values to heights. Where the highest bar would flatten all others the scale is logarithmic, and says so."""
+    """A scale from values to heights. It is logarithmic, and labelled so, if the highest bar would flatten all
+    others."""
 
     def __init__(self, values: collections.abc.Sequence[int], height: float):
         there = sorted(value for value in values if value > 0) or [1]
@@ -27,7 +28,7 @@ class Scale:
         self.logarithmic = self.highest > 40 * there[len(there) // 2]
 
     def height(self, value: int) -> float:
-        """How high a bar of `value` is. On the logarithmic scale 1 stands half a decade above nothing."""
+        """Returns the height of a bar. On a logarithmic scale 1 is half a decade above zero."""
         if value <= 0:
             return 0.0
         if not self.logarithmic:
@@ -35,7 +36,7 @@ class Scale:
         return self._height * (math.log10(value) + 0.5) / (math.log10(self.ticks()[-1]) + 0.5)
 
     def ticks(self) -> list[int]:
-        """Round values to write beside the scale; the last is its top."""
+        """Returns round values for labels; the last is the top of the scale."""
         if self.logarithmic:
             return [10**power for power in range(math.ceil(math.log10(self.highest)) + 1)]
         step = 10 ** max(0, math.floor(math.log10(self.highest)))
@@ -47,14 +48,14 @@ class Scale:
 
 
 def overview(days: Days, span: tuple[datetime.date, datetime.date]) -> tuple[Drawing, bool]:
-    """Activity over the whole span, and whether its scale is logarithmic."""
+    """Returns activity over the whole span, and whether its scale is logarithmic."""
     unit = bins.unit_for(*span, OVERVIEW_BARS_MAX)
     drawing, scale = _history("activity", bins.bars(days, *span, unit), 190, f"Activity by {unit.name}")
     return drawing, scale.logarithmic
 
 
 def overview_grid(span: tuple[datetime.date, datetime.date]) -> dict[str, object]:
-    """Where the bars of the overview stand, for whoever wants to choose some of them."""
+    """Returns where the bars of the overview are, for selecting some of them."""
     unit = bins.unit_for(*span, OVERVIEW_BARS_MAX)
     starts = [bar.first.isoformat() for bar in bins.bars({}, *span, unit)]
     return {
@@ -67,7 +68,7 @@ def overview_grid(span: tuple[datetime.date, datetime.date]) -> dict[str, object
 
 
 def detail(days: Days, span: tuple[datetime.date, datetime.date]) -> tuple[Drawing, bool]:
-    """Activity by day in the last weeks of the span."""
+    """Returns activity by day in the last weeks of the span."""
     last = span[1]
     first = max(span[0], last - datetime.timedelta(days=DETAIL_DAYS - 1))
     drawing, scale = _history("recent", bins.bars(days, first, last, bins.DAY), 150, "Activity by day, the last weeks")
@@ -105,7 +106,7 @@ def _history(name: str, bars: list[bins.Bar], height: float, title: str) -> tupl
 
 
 def _dates(bars: list[bins.Bar]) -> collections.abc.Iterator[tuple[int, str]]:
-    """Which bars to write a date under: as many as there is room for, at the beginning of years, months or weeks."""
+    """Yields the bars to label with dates: as many as fit, at the beginning of years, months or weeks."""
     days = (bars[-1].last - bars[0].first).days
     if days > 900:
         every = math.ceil(days / 365 / 14)
@@ -125,7 +126,7 @@ def _dates(bars: list[bins.Bar]) -> collections.abc.Iterator[tuple[int, str]]:
 
 
 def hours(table: collections.abc.Sequence[collections.abc.Sequence[int]]) -> Drawing:
-    """Activity by weekday and hour: the darker, the more."""
+    """Returns activity by weekday and hour: the darker, the more."""
     most = max((value for row in table for value in row), default=0)
     at = max(((value, day, hour) for day, row in enumerate(table) for hour, value in enumerate(row)), default=(0, 0, 0))
     left, top, wide, tall = 84.0, 4.0, 33.0, 22.0
@@ -136,7 +137,7 @@ def hours(table: collections.abc.Sequence[collections.abc.Sequence[int]]) -> Dra
     for day, row in enumerate(table):
         drawing.label(left - 10, top + day * tall + tall / 2 + 4, WEEKDAYS[day], "end")
         for hour, value in enumerate(row):
-            # Seven steps; the eye compares areas, so the root.
+            # Seven steps; the eye compares areas, hence the root.
             shade = math.ceil(7 * math.sqrt(value / most)) if value else 0
             drawing.rectangle(
                 left + hour * wide, top + day * tall, wide - 1.5, tall - 1.5, f"heat heat{shade}",

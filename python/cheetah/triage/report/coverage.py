@@ -1,4 +1,4 @@
-"""How much of each stage is done, of all that it takes: by what was planned, not by what was reached."""
+"""The share of each stage that is done, measured against the plan."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,11 +8,11 @@ from cheetah.triage.task import Problem, Task
 
 UNREADABLE = "unallocated space could not be read"
 GIVEN_UP = "unallocated space was given up"
-"""How the sentences begin that tell bytes which could not be read from bytes nobody tried to read."""
+"""How the sentences begin that distinguish unreadable bytes from bytes that were not tried."""
 
 
 def listing(first_tasks: Iterable[Task], done: Mapping[str, Done]) -> tuple[int, int]:
-    """How many tasks of a listing are done, of how many that are known."""
+    """Returns the number of listing tasks done, and the number known."""
     left, good, known = list(first_tasks), 0, 0
     while left:
         found = done.get(left.pop().id)
@@ -24,19 +24,19 @@ def listing(first_tasks: Iterable[Task], done: Mapping[str, Done]) -> tuple[int,
 
 
 def tasks(planned: Iterable[Task], done: Mapping[str, Done]) -> tuple[int, int]:
-    """How many of some tasks are done, of how many."""
+    """Returns the number of planned tasks done, and their total."""
     good = [_is_good(task, done) for task in planned]
     return sum(good), len(good)
 
 
 def files(done: Iterable[Done], total: int) -> tuple[int, int]:
-    """How many files were looked into, of how many that were to be."""
+    """Returns the number of files analysed, and the number to be analysed."""
     return sum(one.row_count for one in done), total
 
 
 def unallocated(planned: Iterable[Task], done: Mapping[str, Done], problems: Iterable[Problem]) -> Unallocated:
-    """What became of the space that belongs to no file. What of a range that was not searched is free is not known:
-    all of it counts as not searched."""
+    """Returns the coverage of unallocated space. In a range that was not searched the free space is unknown: all of it
+    counts as not searched."""
     searched = sum(one.bytes_read for one in done.values())
     unread = sum(task.what[1] for task in planned if not _is_good(task, done))
     lost = 0

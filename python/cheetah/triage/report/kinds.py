@@ -1,10 +1,10 @@
-"""The kinds of findings, in words."""
+"""The kinds of findings in words."""
 
 import typing
 
 
 class Kind(typing.NamedTuple):
-    """What a kind of finding is called, and what it means and does not mean."""
+    """The name of a kind of finding, and what it means and does not mean."""
 
     label: str
     meaning: str
@@ -13,23 +13,23 @@ class Kind(typing.NamedTuple):
 _KINDS = {
     "wanted-hash": Kind(
         "Wanted file",
-        "The file's hash is on a list of wanted files: its content is the listed one, byte for byte, whatever its name is.",
+        "The file's hash is on a list of wanted files: its content is identical to the listed file, whatever its name.",
     ),
     "yara": Kind(
         "YARA rule",
-        "A rule matched the content. What a match means is for the rule's author to say; rules can match by chance.",
+        "A rule matched the content. The rule's author defines what a match means; rules can match by chance.",
     ),
     "keyword": Kind(
         "Keyword",
-        "A word that was looked for stands in the content, in one of the encodings searched. Read it in its place.",
+        "A keyword occurs in the content, in one of the encodings searched. Read it in context.",
     ),
     "name": Kind(
         "Keyword in a name",
-        "A word that was looked for is in the name of a file, folder or stream. That says nothing of what is in it.",
+        "A keyword occurs in the name of a file, folder or stream. That says nothing about its content.",
     ),
     "mismatch": Kind(
         "Type and name differ",
-        "The content is of another type than the name's extension says. That hides files, and also happens without any intent.",
+        "The content is of another type than the name's extension says. That hides files, but also happens without intent.",
     ),
     "deleted": Kind(
         "Deleted",
@@ -39,5 +39,5 @@ _KINDS = {
 
 
 def of(kind: str) -> Kind:
-    """The words for a kind; one that is not known here is called as it is."""
+    """Returns the words for a kind; an unknown kind keeps its own name."""
     return _KINDS.get(kind) or Kind(kind.replace("-", " ").capitalize() or "Other", "See the rule and its description.")

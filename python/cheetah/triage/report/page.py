@@ -1,4 +1,4 @@
-"""report.html: one file that needs nothing else, and asks the network for nothing. How, `cheetah.page` says."""
+"""report.html: a self-contained page without network access; see `cheetah.page`."""
 
 import collections.abc
 import datetime
@@ -17,15 +17,15 @@ from cheetah.triage.report import summary as figures
 from cheetah.triage.report.bins import main_span
 from cheetah.triage.report.statistics import OTHERS, STATES
 
-# Rows of the table of findings; all of them are in findings.parquet.
+# Rows in the table of findings; findings.parquet has all of them.
 ROWS_MAX = 500
 CARDS_MAX = 25
 TYPES_MAX = 16
 OUTPUTS = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "summary.json")
 
 _STATE_WORDS = {
-    "whole": ("Read whole", "hashed, typed and searched as asked for"),
-    "partial": ("Read in part", "nothing is known of the rest"),
+    "whole": ("Read whole", "hashed, identified and searched as requested"),
+    "partial": ("Read in part", "the rest is unknown"),
     "unreadable": ("Unreadable", "reading it failed, in whole or in part"),
     "unread": ("Not read", "nobody tried"),
     "skipped": ("Left out", "on purpose, by a setting or a rule"),
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 
 def write(out: str | os.PathLike[str]) -> pathlib.Path:
-    """Makes report.html from what is in the folder `out`: summary.json, and findings.parquet beside it."""
+    """Writes report.html from summary.json and findings.parquet in the directory `out`."""
     folder = pathlib.Path(out)
     summary = json.loads((folder / "summary.json").read_text(encoding="ascii"))
     rows = figures.first_findings(folder / "findings.parquet", ROWS_MAX)
@@ -46,7 +46,7 @@ def write(out: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def render(summary: Json, findings: list[Json], outputs: collections.abc.Sequence[Json] = ()) -> str:
-    """The page. The same arguments give the same text."""
+    """Returns the page. The same arguments give the same text."""
     templates = document.environment("cheetah.triage.report")
     style = document.style(document.text(templates, "style.css"))
     script = document.text(templates, "page.js")
@@ -74,7 +74,7 @@ def render(summary: Json, findings: list[Json], outputs: collections.abc.Sequenc
 
 
 def _data(summary: Json, grid: Json | None) -> Markup:
-    """The figures for the page's own script, and for programs: JSON that cannot end the element it stands in."""
+    """Returns the figures for the page's script and for programs: JSON that cannot close its element."""
     names = (
         "complete",
         "verdict",
@@ -186,7 +186,7 @@ def _took(summary: Json) -> str:
 
 
 def _outputs(folder: pathlib.Path) -> list[Json]:
-    """The files that belong to the report, with what is needed to see later that they are the same."""
+    """Returns the files that belong to the report, with sizes and digests."""
     found = []
     for name in OUTPUTS:
         path = folder / name

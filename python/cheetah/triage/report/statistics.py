@@ -21,19 +21,18 @@ from cheetah.page.visible import decoded
 from cheetah.triage.tables.store import FILES
 
 DAY_S = 86400
-# Midnight of 1980-01-01: what FAT has for "no date".
+# Midnight of 1980-01-01: FAT's "no date".
 FAT_ZERO_S = 315532800
 FILE_NAME, INDEX_ROOT = 48, 144
 """NTFS's attribute types `$FILE_NAME` and `$INDEX_ROOT`."""
 STATES = ("whole", "partial", "unreadable", "unread", "skipped")
 TIMES = ("mtime", "atime", "ctime", "crtime")
 SIZE_EDGES = (0, 1, *(1024 * 4**power for power in range(12)))
-"""The first size of each bar, in bytes: nothing, less than 1 KiB, then four times as much each, up to 4 GiB and
-more."""
-# A source can hold a million extensions, each once. What comes after so many different ones is counted together.
+"""The smallest size in each bar, in bytes: empty, below 1 KiB, then each four times larger, up to 4 GiB and more."""
+# A source can hold a million different extensions. Beyond this many, all are counted together.
 KEYS_MAX = 10_000
 OTHERS = "(others)"
-# The whole volume as NTFS's list of bad clusters pretends to hold it.
+# NTFS's list of bad clusters, which pretends to hold the whole volume.
 BAD_CLUSTERS = "$BadClus:$Bad"
 
 COLUMNS = (
@@ -46,20 +45,20 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Counter(collections.Counter[str]):
-    """A counter with an end: of at most `KEYS_MAX` different keys, the rest together."""
+    """A bounded counter: at most `KEYS_MAX` different keys, all others together."""
 
     def put(self, key: str, times: int) -> None:
-        """Counts `key` so many times more."""
+        """Adds to a count."""
         self[key if key in self or len(self) < KEYS_MAX else OTHERS] += times
 
     def put_all(self, column: pa.Array, mask: Mask) -> None:
-        """Counts all there is in a column of strings where the mask says so; nulls are left out."""
+        """Counts the strings of a column where the mask is set; nulls are skipped."""
         kept = column.filter(pa.array(mask)).drop_null().cast(pa.binary())
         for pair in kept.value_counts().to_pylist():
             self.put(decoded(pair["values"]), pair["counts"])
 
     def ranked(self, most: int) -> dict[str, int]:
-        """The most frequent, the rest together; equals in the order of their names."""
+        """Returns the most frequent, and the rest together; equals in alphabetical order."""
         order = sorted((key for key in self if key != OTHERS), key=lambda key: (-self[key], key))
         best = {key: self[key] for key in order[:most]}
         rest = sum(self.values()) - sum(best.values())
@@ -68,7 +67,7 @@ class Counter(collections.Counter[str]):
 
 @dataclasses.dataclass
 class Volume:
-    """What was found in one volume."""
+    """The counts of one volume."""
 
     files: int = 0
     directories: int = 0
@@ -77,10 +76,10 @@ class Volume:
 
 
 class Tally:
-    """Add batches, then read the attributes.
+    """Counts batches; read the attributes afterwards.
 
-    `source_size` in bytes: a file that claims more than that does not add to any sum. `until_s` is when the run
-    ended: a later time is in the future.
+    `source_size` in bytes: a larger file is not added to any sum. `until_s` is the end of the run: later times are in
+    the future.
     """
 
     def __init__(self, source_size: int, until_s: int):
@@ -101,7 +100,7 @@ class Tally:
         self.sizes_deleted: Numbers = np.zeros(len(SIZE_EDGES), np.int64)
         self.bytes = 0
         self.bytes_deleted = 0
-        # So that all counts are there, also those of an empty table.
+        # So that all counts exist, even for an empty table.
         self.add(pa.RecordBatch.from_arrays([pa.array([], FILES.field(name).type) for name in COLUMNS], COLUMNS))
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -174,7 +173,7 @@ class Tally:
 
     def _count_times(self, rows: "_Rows") -> None:
         times = np.sort(np.stack([rows.integers(name)[rows.entities] for name in TIMES], axis=1), axis=1)
-        # A moment counts once for each file, however many of its four times it is.
+        # A moment counts once for each file, even if several of its four times are equal.
         first = np.ones(times.shape, np.bool_)
         first[:, 1:] = times[:, 1:] != times[:, :-1]
         moments = times[first & (times != 0)]
@@ -194,7 +193,7 @@ class Tally:
 
 
 class _Rows:
-    """A batch as arrays, and which of its rows are what."""
+    """A batch as arrays, with its kinds of rows."""
 
     def __init__(self, batch: pa.RecordBatch):
         self._batch = batch
@@ -202,7 +201,7 @@ class _Rows:
         path = self.column("path").cast(pa.binary())
         attribute = self.integers("attr_type")
         colon = _filled(pc.match_substring(path, b":"))
-        # An index of the file system's own, such as $Secure:$SDH, is no content either.
+        # The file system's own indexes, such as $Secure:$SDH, are no content either.
         self.stamps: Mask = (attribute == FILE_NAME) | ((attribute == INDEX_ROOT) & colon)
         self.streams: Mask = (attribute != 0) & ~self.stamps & colon
         self.bad_clusters: Mask = self.streams & _filled(pc.ends_with(path, BAD_CLUSTERS.encode()))
@@ -211,27 +210,26 @@ class _Rows:
         self.directories: Mask = self.entities & self._is("kind", "d")
 
     def column(self, name: str) -> pa.Array:
-        """A column as it is."""
+        """Returns a column."""
         return self._batch.column(name)
 
     def integers(self, name: str) -> Numbers:
-        """A column of numbers, 0 for null."""
+        """Returns a column of numbers, 0 for null."""
         filled = pc.fill_null(self.column(name).cast(pa.int64()), 0)
         array: Numbers = filled.to_numpy(zero_copy_only=False)
         return array
 
     def flags(self, name: str) -> Mask:
-        """A column of truths, false for null."""
+        """Returns a column of booleans, False for null."""
         return _filled(self.column(name))
 
     def present(self, name: str) -> Mask:
-        """Where a column is not null."""
+        """Returns where a column is not null."""
         array: Mask = pc.is_valid(self.column(name)).to_numpy(zero_copy_only=False)
         return array
 
     def state(self, state: str) -> Mask:
-        """The rows in that state. What has none, or one that nobody knows, was not read, unless there is nothing to
-        read."""
+        """Returns the rows in a state. A row without a known state was not read, unless it has no content."""
         if state not in ("whole", "unread"):
             return self._is("read_state", state)
         told = np.logical_or.reduce([self._is("read_state", one) for one in STATES])

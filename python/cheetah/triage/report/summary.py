@@ -1,6 +1,6 @@
-"""summary.json: the figures of a run, from its tables and from what the run itself knows.
+"""summary.json: the figures of a run, from its tables and from the run itself.
 
-Both tables are read a batch of rows at a time. The same tables and facts give the same bytes.
+Tables are read a batch of rows at a time. The same tables and facts give the same bytes.
 """
 
 import collections.abc
@@ -22,7 +22,7 @@ from cheetah.triage.task import Problem, Volume
 
 VERSION = 1
 BATCH_ROWS = 1 << 16
-# What is to be looked at first: this many files, made of so many of the first findings.
+# The files to look at first: this many, from this many of the first findings.
 TOP_MAX = 50
 GROUPED_MAX = 5000
 REASONS_PER_FILE_MAX = 12
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Unallocated:
-    """What belongs to no file, in bytes. `wanted` says whether it was to be searched at all."""
+    """Unallocated space in bytes. `wanted` says whether it was to be searched."""
 
     wanted: bool = False
     bytes: int = 0
@@ -51,38 +51,38 @@ class Unallocated:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the run knows and its tables do not. Times are UTC, RFC 3339."""
+    """What the run knows and its tables do not contain. Times are UTC, RFC 3339."""
 
     source: Json
-    """`name`, `size` in bytes and `uri`; `hashes` of the whole, name to hex, where an image has them or they were made."""
+    """`name`, `size` in bytes and `uri`; `hashes` of the whole source, name to hex, if known."""
     volumes: collections.abc.Sequence[Volume]
     started: str
     ended: str
     complete: bool
-    """Whether every stage that was asked for was done to its end."""
+    """Whether every requested stage was completed."""
     settings: Json = dataclasses.field(default_factory=dict)
     tool_versions: dict[str, str] = dataclasses.field(default_factory=dict)
     command: collections.abc.Sequence[str] = ()
-    """The command line, a word each."""
+    """The command line, split into words."""
     problems: collections.abc.Sequence[Problem] = ()
     stages: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """Of each stage, how many of its tasks are done, of how many that are known; of content, files."""
+    """For each stage the number of tasks done and known; for content, files."""
     bytes_read: int = 0
-    """Bytes of files that were read."""
+    """Bytes of files read."""
     link: Json = dataclasses.field(default_factory=dict)
-    """What the share counts: `source_bytes` over the link, and whatever else."""
+    """Counters of the share: `source_bytes` over the link, and others."""
     unallocated: Unallocated = Unallocated()
     lost: collections.abc.Sequence[str] = ()
-    """Sentences on what the source itself has lost."""
+    """Sentences about parts that the source itself has lost."""
 
     @property
     def quick(self) -> bool:
-        """Whether only the files ranked highest were to be read."""
+        """Whether only the highest-ranked files were to be read."""
         return bool(self.settings.get("quick"))
 
 
 def write(out: str | os.PathLike[str], facts: Facts) -> Json:
-    """Writes summary.json beside the tables in the folder `out`, and returns what is in it."""
+    """Writes summary.json beside the tables in the directory `out`, and returns its content."""
     folder = pathlib.Path(out)
     summary = summarise(folder / "files.parquet", folder / "findings.parquet", facts)
     text = json.dumps(summary, indent=1, ensure_ascii=True) + "\n"
@@ -91,7 +91,7 @@ def write(out: str | os.PathLike[str], facts: Facts) -> Json:
 
 
 def summarise(files: pathlib.Path, findings: pathlib.Path, facts: Facts) -> Json:
-    """The figures. A table that is not there, as that of a run which stopped early, counts as empty."""
+    """Returns the figures. A missing table, as after an early stop, counts as empty."""
     tally = Tally(int(facts.source.get("size") or 0), _seconds(facts.ended))
     for batch in batches(files, COLUMNS):
         tally.add(batch)
@@ -136,7 +136,7 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: Facts) -> Json
 
 
 def verdict(facts: Facts, tally: Tally) -> str:
-    """In one word: "stopped" before its end, a "quick" look, done but with "gaps", or "whole"."""
+    """Returns the verdict in one word: "stopped", "quick", "gaps" or "whole"."""
     if not facts.complete:
         return "stopped"
     if facts.quick:
@@ -148,7 +148,7 @@ def verdict(facts: Facts, tally: Tally) -> str:
 
 
 def batches(path: pathlib.Path, columns: collections.abc.Sequence[str]) -> collections.abc.Iterator[pa.RecordBatch]:
-    """A table a batch at a time; nothing where there is none."""
+    """Yields a table in batches; nothing if it does not exist."""
     if not path.exists():
         return
     with pq.ParquetFile(path, pre_buffer=False) as table:
@@ -156,7 +156,7 @@ def batches(path: pathlib.Path, columns: collections.abc.Sequence[str]) -> colle
 
 
 def first_findings(path: pathlib.Path, most: int) -> list[Json]:
-    """The first findings, which are those with the highest scores; texts as `visible.decoded` has them."""
+    """Returns the first findings, which have the highest scores; texts as `visible.decoded` returns them."""
     rows: list[Json] = []
     for batch in batches(path, _FINDING):
         rows += _records(batch.slice(0, most - len(rows)))
@@ -166,7 +166,7 @@ def first_findings(path: pathlib.Path, most: int) -> list[Json]:
 
 
 def _records(batch: pa.RecordBatch) -> list[Json]:
-    """Rows as dictionaries, also where a text is no UTF-8."""
+    """Returns rows as dictionaries, even if a text is not UTF-8."""
     columns: dict[str, list[Any]] = {}
     for name in batch.schema.names:
         column = batch.column(name)
@@ -186,7 +186,7 @@ def _count_kinds(findings: pathlib.Path) -> tuple[Json, int]:
 
 
 def _top(findings: pathlib.Path) -> list[Json]:
-    """The first findings, those of one file together, in the order of the best of each."""
+    """Returns the first findings grouped by file, in the order of the best of each."""
     groups: dict[tuple[Any, ...], Json] = {}
     for row in first_findings(findings, GROUPED_MAX):
         place = {name: row[name] for name in ("volume", "address", "path")}
@@ -200,7 +200,7 @@ def _top(findings: pathlib.Path) -> list[Json]:
 
 
 def _with_files(top: list[Json], files: pathlib.Path) -> list[Json]:
-    """The same with what is known of each file, from one more pass over the table."""
+    """Adds what is known of each file, in one more pass over the table."""
     wanted = {(one["volume"], one["address"], one["path"]): one for one in top if one["address"] is not None}
     addresses = pa.array(sorted({address for _, address, _ in wanted}), pa.string())
     for batch in batches(files, _FILE) if wanted else ():

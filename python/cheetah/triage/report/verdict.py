@@ -1,4 +1,4 @@
-"""What the figures are worth: was everything read, and what was not?"""
+"""What the figures are worth: whether everything was read, and what was not."""
 
 import dataclasses
 from typing import Any
@@ -10,8 +10,8 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """`kind` is "whole", "gaps", "quick" or "stopped"; the rest are words, all our own. `running` stands on each printed
-    page."""
+    """A verdict. `kind` is "whole", "gaps", "quick" or "stopped"; the rest is text of ours. `running` is printed on
+    each page."""
 
     kind: str
     headline: str
@@ -21,36 +21,36 @@ class Verdict:
 
 
 _UNITS = {"content": "files", "unallocated": "stretches"}
-"""What a stage's progress counts."""
+"""The units of a stage's progress."""
 _HEADLINES = {
     "whole": (
         "Everything that was found was read.",
-        "Each file system was understood and listed, each file was read whole, and all space that no file and no file "
-        "system uses was searched. What is left of a file's last block (slack) was not.",
+        "Each file system was recognised and listed, each file was read whole, and all unallocated space was searched. "
+        "Slack, the unused end of a file's last block, was not searched.",
         "Triage report",
     ),
     "gaps": (
         "Done, with gaps.",
-        "Every stage was done to its end. What could not be read, or was left out, is listed here; nothing is known of it.",
+        "Every stage was completed. What could not be read, or was left out, is listed here; nothing is known about it.",
         "Triage report, with gaps: see section 1",
     ),
     "quick": (
         "A quick look, not an examination.",
-        "The files that looked most promising by name, place and time were read, and no others. That something does not "
-        "appear in this report says nothing about whether it is on the source.",
+        "Only the files that ranked highest by name, place and time were read. That something does not "
+        "appear in this report does not mean that it is not on the source.",
         "PARTIAL: a quick look, most files were not read",
     ),
     "stopped": (
-        "Stopped before its end: this is a part of the result.",
-        "The run was interrupted, or a part of it was given up. That something does not appear in this report says nothing about whether it is on the "
-        "source. The same command goes on where it stopped.",
-        "PARTIAL: stopped before its end",
+        "Stopped early: this is part of the result.",
+        "The run was interrupted, or a part of it was given up. That something does not appear in this report does not mean "
+        "that it is not on the source. The same command resumes the run.",
+        "PARTIAL: stopped early",
     ),
 }
 
 
 def of(summary: Json) -> Verdict:
-    """The verdict on a run."""
+    """Returns the verdict on a run."""
     headline, sentence, running = _HEADLINES[summary["verdict"]]
     return Verdict(summary["verdict"], headline, sentence, running, tuple(_gaps(summary)))
 
@@ -67,7 +67,7 @@ def _gaps(summary: Json) -> list[str]:
 
 def _unfinished(stages: Json) -> list[str]:
     return [
-        f"The stage “{name}” is not done: {count(stage['done'])} of {count(stage['total'])} {_UNITS.get(name, 'parts known so far')}."
+        f"The stage “{name}” is incomplete: {count(stage['done'])} of {count(stage['total'])} {_UNITS.get(name, 'known parts')}."
         for name, stage in stages.items()
         if stage["done"] < stage["total"]
     ]
@@ -77,12 +77,12 @@ def _volumes(summary: Json) -> list[str]:
     volumes = summary["volumes"]
     looked = summary["coverage"]["stages"].get("volumes", {"done": 1, "total": 1})
     if not volumes and looked["done"] < looked["total"]:
-        return ["Which file systems there are could not be found out."]
+        return ["The file systems could not be determined."]
     if not volumes:
-        return ["No file system was found. The source may be encrypted, wiped, or of a kind that is not understood."]
+        return ["No file system was found. The source may be encrypted, wiped, or of an unsupported kind."]
     foreign = [one for one in volumes if not one["fs"]]
     return [
-        f"Volume {one['index']} ({size(one['length'])}) holds no file system that is understood; no file in it was listed."
+        f"Volume {one['index']} ({size(one['length'])}) holds no supported file system; no file in it was listed."
         for one in foreign
     ]
 
@@ -97,7 +97,7 @@ def _files(states: Json) -> list[str]:
     }
     return [
         f"{_files_were(states[name]['files'])} {words}: {percent(states[name]['files'], total)} of all, "
-        f"{size(states[name]['bytes'])} as the file system has it."
+        f"{size(states[name]['bytes'])} according to the file system."
         for name, words in sentences.items()
         if states[name]["files"]
     ]
@@ -109,7 +109,7 @@ def _files_were(number: int) -> str:
 
 def _unallocated(space: Json) -> list[str]:
     if not space["wanted"]:
-        return ["What belongs to no file (unallocated space) was not searched, as this was not asked for."]
+        return ["Unallocated space was not searched, as this was not requested."]
     sentences = []
     rest = space["bytes"] - space["searched"] - space["unreadable"]
     if rest > 0:

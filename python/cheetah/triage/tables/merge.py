@@ -1,4 +1,4 @@
-"""files.parquet and findings.parquet, from the listing and what became of each file. A batch of rows at a time."""
+"""Writes files.parquet and findings.parquet from the listing and the results of reading, a batch of rows at a time."""
 
 import pathlib
 import shutil
@@ -22,7 +22,7 @@ FINDINGS_ORDER = [
 
 
 class Buckets:
-    """Content rows, come in any order, to be asked for in the order of the listing: put aside in files by row
+    """Content rows that arrive in any order and are needed in the order of the listing: distributed to files by row
     number."""
 
     def __init__(self, folder: pathlib.Path):
@@ -33,7 +33,7 @@ class Buckets:
         self._held: tuple[int, pa.Table] | None = None
 
     def add(self, rows: pa.Table) -> None:
-        """Puts rows aside."""
+        """Adds rows."""
         buckets = rows.column("row").to_numpy() // (BATCH_ROWS * BATCHES_A_BUCKET)
         for bucket in np.unique(buckets):
             if bucket not in self._writers:
@@ -41,12 +41,12 @@ class Buckets:
             self._writers[bucket].write_table(rows.filter(pa.array(buckets == bucket)))
 
     def close(self) -> None:
-        """Ends the putting aside."""
+        """Ends adding."""
         for writer in self._writers.values():
             writer.close()
 
     def batch(self, number: int) -> pa.Table:
-        """The content rows of the listing's batch of that number, by row."""
+        """Returns the content rows of a batch of the listing, by row."""
         bucket = number // BATCHES_A_BUCKET
         if self._held is None or self._held[0] != bucket:
             self._held = (bucket, self._read(bucket))
@@ -56,7 +56,7 @@ class Buckets:
         return table.slice(begin, end - begin)
 
     def remove(self) -> None:
-        """Gives the room back."""
+        """Removes the files."""
         self._held = None
         shutil.rmtree(self._folder)
 
@@ -78,8 +78,8 @@ def files(
     complete: bool,
     wrote: Callable[[int], None] = lambda rows: None,
 ) -> list[pa.Table]:
-    """Writes files.parquet; returns the findings that its rows are for themselves. `why_unread` is said of what was
-    not read; `wrote` hears of so many more rows."""
+    """Writes files.parquet; returns the findings that its rows are in themselves. `why_unread` explains rows that were
+    not read; `wrote` is called with the number of new rows."""
     from cheetah.triage.ranking import score
 
     found: list[pa.Table] = []
@@ -98,7 +98,7 @@ def files(
 
 
 def _joined(rows: pa.RecordBatch, number: int, content: pa.Table, why_unread: str) -> pa.RecordBatch:
-    """Listing rows with what became of them."""
+    """Returns listing rows joined with their content rows."""
     places = np.full(rows.num_rows, -1, np.int64)
     places[content.column("row").to_numpy() - number * BATCH_ROWS] = np.arange(content.num_rows)
     index = pa.array(places, mask=places < 0)
@@ -116,7 +116,7 @@ def _joined(rows: pa.RecordBatch, number: int, content: pa.Table, why_unread: st
 def _states(
     rows: pa.RecordBatch, known: pa.Array, content: pa.Table, index: pa.Array, why_unread: str
 ) -> tuple[pa.Array, pa.Array]:
-    """What was read of each row, and why not all: by its content row, or by what kind of row it is."""
+    """Returns how much of each row was read, and why not all."""
     states, whys = known.to_pylist(), content.column("why").combine_chunks().take(index).to_pylist()
     readable, left_out = plan.has_content(rows), plan.skipped(rows)
     wrong = rows.column("why").to_pylist()
@@ -129,7 +129,7 @@ def _states(
 
 
 def findings(parts: Parts, done: Iterable[Done], more: list[pa.Table], out: pathlib.Path, complete: bool) -> int:
-    """Writes findings.parquet, the best first; returns how many there are."""
+    """Writes findings.parquet, best first; returns their number."""
     tables = [parts.read(findings_of(one.id)) for one in done if one.findings]
     table = pa.concat_tables([FINDINGS.empty_table(), *tables, *more]).sort_by(FINDINGS_ORDER)
     partial = out.with_suffix(".partial")
@@ -139,7 +139,7 @@ def findings(parts: Parts, done: Iterable[Done], more: list[pa.Table], out: path
 
 
 def buckets(parts: Parts, done: Iterable[Done], folder: pathlib.Path) -> Buckets:
-    """The content rows of all tasks that are done."""
+    """Returns the content rows of all completed tasks."""
     made = Buckets(folder)
     for one in done:
         if one.rows:

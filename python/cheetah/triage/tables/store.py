@@ -1,4 +1,4 @@
-"""The schemas of the result, and where its parts lie until they are merged."""
+"""The schemas of the result, and the storage of its parts until they are merged."""
 
 import hashlib
 import pathlib
@@ -39,9 +39,9 @@ LISTING = pa.schema(
         ("line", pa.binary()),
     ]
 )
-"""One row for each line of the bodyfile. `line` is the line itself, without its end; `named` is a keyword that its name
-holds, the first by the alphabet; `why` says what is wrong with the row, where its metadata could not be read. Neither
-line nor inode are in files.parquet."""
+"""One row for each line of the bodyfile. `line` is the line without its end; `named` is the alphabetically first
+keyword in its name; `why` says what is wrong with the row if its metadata could not be read. files.parquet has neither
+line nor inode."""
 
 CONTENT = pa.schema(
     [
@@ -60,7 +60,7 @@ CONTENT = pa.schema(
         ("bytes_read", pa.int64()),
     ]
 )
-"""One row for each file that was to be read; `row` is its line in the bodyfile, from 0. Fields as in `task.Content`."""
+"""One row for each file to be read; `row` is its line in the bodyfile, from 0. Fields as in `task.Content`."""
 
 FILES = pa.schema(
     [
@@ -126,20 +126,20 @@ TIMELINE = pa.schema(
 """timeline.parquet: seconds since 1970; `what` are MACB letters, merged as mactime does ("m.cb")."""
 
 BATCH_ROWS = 8192
-"""Rows of a batch in the files made here: what is in memory at a time."""
+"""Rows per batch in files written here: the amount in memory at a time."""
 _PIECE_BYTES = 1 << 20
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Parts:
-    """Tables in a folder, each an Arrow file. One is there whole or not at all."""
+    """Tables in a directory, each an Arrow file that is written whole or not at all."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, name: str) -> pathlib.Path:
-        """Where a part is, or would be."""
+        """Returns the path of a part."""
         return self.folder / f"{name}.arrow"
 
     def write(self, name: str, table: pa.Table) -> str:
@@ -154,7 +154,7 @@ class Parts:
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def is_whole(self, name: str, digest: str) -> bool:
-        """Whether a part is there, and what it was when it was written."""
+        """Returns whether a part exists with this digest."""
         found = hashlib.blake2b(digest_size=16)
         try:
             with open(self.path(name), "rb") as file:
@@ -165,13 +165,13 @@ class Parts:
         return found.hexdigest() == digest
 
     def read(self, name: str) -> pa.Table:
-        """A part."""
+        """Returns a part."""
         with pa.ipc.open_file(pa.memory_map(str(self.path(name)))) as reader:
             return reader.read_all()
 
 
 class Writer:
-    """An Arrow file written batch by batch, with batches of `BATCH_ROWS`; it gets its name when it is closed."""
+    """An Arrow file written in batches of `BATCH_ROWS`; it gets its name when closed."""
 
     def __init__(self, path: pathlib.Path, schema: pa.Schema):
         self._path = path
@@ -195,14 +195,14 @@ class Writer:
         self._waiting, self._rows = [table.slice(rows)], table.num_rows - rows
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes the remaining rows."""
         self._write_out(self._rows)
         self._writer.close()
         self._partial.replace(self._path)
 
 
 class Rows:
-    """An Arrow file that `Writer` made, or some of its columns, to be read by row numbers."""
+    """An Arrow file made by `Writer`, or some of its columns, read by row number."""
 
     def __init__(self, path: pathlib.Path, columns: Iterable[str] = ()):
         fields = None
@@ -214,12 +214,12 @@ class Rows:
         self._held: tuple[int, pa.RecordBatch] | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in order."""
+        """Yields all rows, in order."""
         for number in range(self._reader.num_record_batches):
             yield self._reader.get_batch(number)
 
     def take(self, rows: Iterable[int]) -> Iterator[dict[str, Any]]:
-        """These rows; fastest where neighbours come together."""
+        """Yields these rows; fastest if neighbours come together."""
         for row in rows:
             number, place = divmod(int(row), BATCH_ROWS)
             if self._held is None or self._held[0] != number:
@@ -229,11 +229,11 @@ class Rows:
 
     @property
     def batch_count(self) -> int:
-        """How many batches there are; all but the last have `BATCH_ROWS` rows."""
+        """Returns the number of batches; all but the last have `BATCH_ROWS` rows."""
         return int(self._reader.num_record_batches)
 
 
 def findings_table(findings: Iterable[Finding]) -> pa.Table:
-    """Findings as rows."""
+    """Returns findings as a table."""
     rows = list(findings)
     return pa.table({name: [getattr(row, name) for row in rows] for name in FINDINGS.names}, schema=FINDINGS)

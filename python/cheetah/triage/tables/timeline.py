@@ -1,8 +1,8 @@
-"""The timeline: every time of every file, in order, as `mactime` merges them.
+"""The timeline: every time of every file, sorted and merged as `mactime` does.
 
-A file that was modified and changed in the same second has one line for both, "m.c.". A time of 0 is none and has no
-line. More lines than memory holds are no matter: batches are sorted and dealt out, by ranges that a sample has given,
-into files that are sorted one by one."""
+A file modified and changed in the same second has one line for both, "m.c.". A time of 0 means none and has no line.
+The table may exceed memory: lines are divided into files by sampled ranges, and each file is sorted.
+"""
 
 import bisect
 import collections.abc
@@ -27,19 +27,20 @@ _WHAT = np.array(
 _ORDER = [("time", "ascending"), ("volume", "ascending"), ("address", "ascending"), ("path", "ascending")]
 
 BATCH_ROWS = 64_000
-# Lines that are sorted at once.
+# Lines sorted at once.
 PART_LINES = 400_000
 _SAMPLE_ROWS = 200_000
 
 PASSES = 2
-"""How often each row is told of: when its lines are dealt out, and when they are written in order."""
+"""How often each row is reported: when its lines are divided, and when they are written in order."""
 
 Key = tuple[int, int, str, str]
 Passed = collections.abc.Callable[[int], None]
 
 
 def write(files: pathlib.Path, target: pathlib.Path, passed: Passed = lambda rows: None) -> int:
-    """Makes timeline.parquet of files.parquet; returns the number of its lines. `passed` hears of so many more rows."""
+    """Writes timeline.parquet from files.parquet; returns the number of lines. `passed` is called with the number of
+    rows processed."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".timeline-") as scratch:
         borders = _borders(files)
         parts = _dealt(files, borders, pathlib.Path(scratch), passed)
@@ -60,13 +61,13 @@ def write(files: pathlib.Path, target: pathlib.Path, passed: Passed = lambda row
 
 
 def _batches(files: pathlib.Path, passed: Passed = lambda rows: None) -> collections.abc.Iterator[pa.Table]:
-    """A line for each time of each row."""
+    """Yields a line for each time of each row."""
     names = ["volume", "address", "path", "size", *_TIMES]
     for rows in pq.ParquetFile(files).iter_batches(batch_size=BATCH_ROWS, columns=names):
         columns = [rows.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in _TIMES]
         tables = []
         for place, times in enumerate(columns):
-            # The first of the columns with the same time speaks for all of them.
+            # The first of the columns with the same time stands for all of them.
             new = (
                 (times != 0) & ~np.any([times == before for before in columns[:place]], axis=0) if place else times != 0
             )
@@ -94,7 +95,7 @@ def _key(lines: pa.Table, row: int) -> Key:
 
 
 def _borders(files: pathlib.Path) -> list[Key]:
-    """Keys that part the lines into ranges of about PART_LINES."""
+    """Returns keys that divide the lines into ranges of about PART_LINES."""
     rows = pq.ParquetFile(files).metadata.num_rows
     most = 4 * rows
     if most <= PART_LINES:
@@ -112,14 +113,14 @@ def _borders(files: pathlib.Path) -> list[Key]:
 
 
 def _comparable(key: Key) -> tuple[int, int, bytes, bytes]:
-    """As Arrow compares: texts by their bytes."""
+    """Returns a key that compares as in Arrow: text by its bytes."""
     return key[0], key[1], key[2].encode(), key[3].encode()
 
 
 def _dealt(
     files: pathlib.Path, borders: list[Key], scratch: pathlib.Path, passed: Passed
 ) -> collections.abc.Iterator[pa.Table]:
-    """The lines of one range after the other, each range in no order."""
+    """Yields the lines of one range after the other, each range unsorted."""
     if not borders:
         yield pa.concat_tables([TIMELINE.empty_table(), *_batches(files, passed)])
         return
@@ -142,7 +143,7 @@ def _dealt(
 
 
 def _merged(lines: pa.Table) -> pa.Table:
-    """In order; lines of the same time, address and path, which hard links and repeated entries give, are one."""
+    """Sorts lines; those with the same time, address and path, from hard links and repeated entries, become one."""
     lines = lines.sort_by(_ORDER).combine_chunks()
     if lines.num_rows < 2:
         return lines

@@ -1,11 +1,11 @@
-"""Workers of a Dask cluster: the same work, on more than one machine.
+"""Workers of a Dask cluster: the same tasks on more than one machine.
 
-Each worker opens the source itself, so a drive's nodes are read by all of them directly, and what a run's lists and
-rules are has to lie at the same paths on every machine. Dask finds out that a worker is gone and has its tasks done
-by others; a task that several workers did not survive becomes a problem of the result, as in a pool.
+Each worker opens the source itself, so all of them read a drive's nodes directly; hash lists and rules must lie at
+the same paths on every machine. Dask notices lost workers and reschedules their tasks; a task that several workers
+did not survive becomes a problem of the result, as in a pool.
 
-A result is of one source, searched for one set of things by one version of the programs: a worker whose own differ
-ends the run. A worker that has read nothing for `HANG_S` ends itself, and its task is done by another.
+A result belongs to one source, one set of lists and one version of the programs: a worker that differs ends the run.
+A worker that has read nothing for `HANG_S` ends itself, and another does its task.
 """
 
 import collections
@@ -32,9 +32,9 @@ from cheetah.triage.workers.pool import ATTEMPTS, HANG_S, LOOK_S, attempt, lost
 
 CONNECT_S = 5
 WORKERS_S = 30.0
-"""How long to wait for the first worker, and for one to come back where all have gone."""
+"""How long to wait for the first worker, or for one to return after all have gone."""
 TASKS_A_WORKER = 3
-"""Tasks under way for each thread of a worker, so that it need not wait for the next."""
+"""Tasks in flight for each thread of a worker, so that it never waits for the next."""
 
 Future: TypeAlias = Any
 
@@ -43,7 +43,7 @@ _mine = threading.local()
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What has to be the same wherever a part of the work is done."""
+    """What must be the same on every machine."""
 
     source: dict[str, Any]
     binding: dict[str, Any]
@@ -51,11 +51,11 @@ class Terms:
 
     @classmethod
     def of(cls, uri: str, settings: Settings) -> "Terms":
-        """Those of this machine. OSError where the source or a list is not to be had."""
+        """Returns the terms of this machine. Raises OSError if the source or a list is missing."""
         return cls(shared_source.identity(uri, uri), settings.binding(), deciding())
 
     def different(self, other: "Terms") -> str | None:
-        """What is not the same: a word or two."""
+        """Returns what differs, in a word or two."""
         if not shared_source.is_same(self.source, other.source):
             return "source"
         for name, value in self.binding.items():
@@ -67,7 +67,7 @@ class Terms:
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """What a worker says that must not do a task: one sentence."""
+    """A worker's answer when it must not do a task: one sentence."""
 
     sentence: str
 
@@ -77,24 +77,24 @@ class Refused(OSError):
 
 
 class Watch:
-    """Ends a worker's process when it has not read for `HANG_S`, also where a library hangs that lets no Python run."""
+    """Ends a worker's process that has not read for `HANG_S`, even when a library hangs with Python's lock held."""
 
     def __init__(self) -> None:
         self._since_s = 0.0
 
     def __call__(self) -> None:
-        """A read."""
+        """Notes a read."""
         if time.monotonic() - self._since_s > HANG_S / 60:
             self.begin()
 
     def begin(self) -> None:
-        """Starts the time anew."""
+        """Restarts the time-out."""
         self._since_s = time.monotonic()
         faulthandler.dump_traceback_later(HANG_S, exit=True, file=sys.__stderr__ or sys.stderr)
 
 
 class Cluster:
-    """The workers behind the scheduler at that address. OSError where there are none."""
+    """The workers of the scheduler at an address. Raises OSError if there are none."""
 
     def __init__(self, scheduler: str, uri: str, settings: Settings):
         try:
@@ -125,14 +125,14 @@ class Cluster:
             self.workers = self._count()
 
     def submit(self, task: Task, first: bool = False) -> None:
-        """Has a task done, sooner than all others if it is to be `first`."""
+        """Schedules a task, ahead of all others if `first`."""
         if first:
             self._queue.appendleft(task)
         else:
             self._queue.append(task)
 
     def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
-        """As `pool.Pool.results`."""
+        """Yields results as `pool.Pool.results` does."""
         tasks = iter(more)
         while True:
             self._give_out(tasks)
@@ -149,14 +149,14 @@ class Cluster:
                 yield None
 
     def close(self) -> None:
-        """Lets go of the cluster, which stays; what is under way there is dropped."""
+        """Disconnects from the cluster, which continues; tasks in flight are dropped."""
         with contextlib.suppress(OSError, TimeoutError):
             self._client.cancel(list(self._under_way), force=True)
         self._under_way.clear()
         self._client.close()
 
     def _count(self) -> int:
-        """Threads of all workers."""
+        """Returns the number of threads of all workers."""
         return sum(self._client.nthreads().values())
 
     def _give_out(self, tasks: Iterator[Task]) -> None:
@@ -175,7 +175,7 @@ class Cluster:
             future.add_done_callback(self._endings.put)
 
     def _ended(self) -> list[Future]:
-        """Those that have come to an end, after waiting for one a while."""
+        """Waits a while for a task to end, and returns those that have."""
         ended: list[Future] = []
         with contextlib.suppress(queue.Empty):
             ended.append(self._endings.get(timeout=LOOK_S))
@@ -184,7 +184,7 @@ class Cluster:
         return [future for future in ended if future in self._under_way]
 
     def _result(self, future: Future) -> tuple[Task, Result] | None:
-        """What came of a task; None where it is to be done again."""
+        """Returns the result of a task, or None if it is to be done again."""
         task = self._under_way.pop(future)
         try:
             result: Result | Refusal = future.result()
@@ -206,7 +206,7 @@ class Cluster:
         return task, lost(task, why)
 
     def _watch(self) -> None:
-        """Notes workers that come and go. Without any for long, nothing will ever come."""
+        """Notes workers that join and leave. Raises OSError when there have been none for too long."""
         self.workers = self._count()
         if self.workers:
             self._alone_since = None
@@ -214,13 +214,13 @@ class Cluster:
         now = time.monotonic()
         self._alone_since = self._alone_since or now
         if now - self._alone_since > WORKERS_S:
-            raise OSError("all workers of the Dask cluster are gone; start some, and the same command goes on")
+            raise OSError("all workers of the Dask cluster are gone; start some, and run the same command again to resume")
 
 
 def _work(
     task: Task, volumes: tuple[Volume, ...], uri: str, settings: Settings, run: str, terms: Terms
 ) -> Result | Refusal:
-    """Runs at a worker; each of its threads has the source open once for each run."""
+    """Runs at a worker; each of its threads keeps the source open for the whole run."""
     from cheetah.triage.workers.worker import Worker
 
     kept: tuple[str, Any, Watch] | None = getattr(_mine, "kept", None)
@@ -230,7 +230,7 @@ def _work(
         _mine.kept = None
         try:
             if different := terms.different(Terms.of(uri, settings)):
-                return Refusal(f"the worker on {socket.gethostname()} has another {different} than where this began")
+                return Refusal(f"the worker on {socket.gethostname()} has another {different} than the machine that started the run")
             watch = Watch()
             kept = (run, Worker(uri, settings, beat=watch), watch)
         except OSError as error:

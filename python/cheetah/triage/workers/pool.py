@@ -1,9 +1,8 @@
 """Worker processes on this machine.
 
-They are forked from a process that has imported what they need (`stem`), so that this is done once, and while the hub
-does the same for itself. Each has a pipe to the hub. A worker that dies, or that has neither read nor answered for `HANG_S`, has its task done
-again by another, in a process of its own; a task that `ATTEMPTS` workers did not survive becomes a problem of the
-result.
+They are forked from a process that has imported what they need (`preload`) while the hub imports its own modules.
+Each has a pipe to the hub. If a worker dies, or has neither read nor answered for `HANG_S`, another process does its
+task again; a task that `ATTEMPTS` workers did not survive becomes a problem of the result.
 """
 
 import collections
@@ -28,7 +27,7 @@ from cheetah.triage.task import Place, Problem, Result, Task, Volume
 ATTEMPTS = 3
 HANG_S = 300.0
 LOOK_S = 1.0
-"""How often the hub looks whether workers get on, and whoever runs it gets a turn."""
+"""How often the hub checks on workers, and yields to its caller."""
 ENDING_S = 2.0
 _PR_SET_PDEATHSIG = 1
 
@@ -37,12 +36,12 @@ Doer = Callable[[Task, Any], Result]
 
 @dataclasses.dataclass
 class _Hand:
-    """A worker process, as the hub sees it."""
+    """A worker process as the hub sees it."""
 
     process: ForkServerProcess
     pipe: Connection
     reads: Any
-    """How often it has read, in memory shared with it."""
+    """The number of its reads, in shared memory."""
     task: Task | None = None
     since: float = 0.0
     seen: int = -1
@@ -50,7 +49,7 @@ class _Hand:
 
 
 def prepare() -> None:
-    """Starts what workers are forked from, if it is not there yet. It gets on while the caller does something else."""
+    """Starts the process that workers are forked from, in the background."""
     _context()
     multiprocessing.forkserver.ensure_running()
 
@@ -62,8 +61,7 @@ def _context() -> ForkServerContext:
 
 
 class Pool:
-    """`workers` processes that do tasks on the source at `uri`, with `do`. `volumes` is to be set once they are
-    known."""
+    """`workers` processes that perform tasks on the source at `uri` with `do`. Set `volumes` once they are known."""
 
     def __init__(self, uri: str, settings: Settings, workers: int = 0, hang_s: float = HANG_S, do: Doer | None = None):
         self._do = do or attempt
@@ -75,25 +73,25 @@ class Pool:
         self._attempts: collections.Counter[str] = collections.Counter()
         self.volumes: tuple[Volume, ...] = ()
         self.lost = 0
-        """How many workers have died or were ended."""
+        """The number of workers that died or were killed."""
         self._failed_starts = 0
         self._hands = [self._hire() for _ in range(workers or os.cpu_count() or 1)]
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """The number of workers."""
         return len(self._hands)
 
     def submit(self, task: Task, first: bool = False) -> None:
-        """Has a task done, sooner than all others if it is to be `first`."""
+        """Schedules a task, ahead of all others if `first`."""
         if first:
             self._queue.appendleft(task)
         else:
             self._queue.append(task)
 
     def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
-        """Results, as they come, of what was submitted, and then of `more`, which is asked for only as workers fall
-        idle. None now and then, while nothing comes. Ends when all is done."""
+        """Yields the results of submitted tasks, and then of `more`, from which a task is taken only when a worker is
+        idle. Yields None now and then while no result arrives. Ends when all tasks are done."""
         tasks = iter(more)
         while True:
             self._give_out(tasks)
@@ -102,7 +100,7 @@ class Pool:
             yield from self._collect()
 
     def close(self) -> None:
-        """Ends the workers, also in the midst of their tasks."""
+        """Ends the workers, even during a task."""
         for hand in self._hands:
             hand.pipe.close()
             hand.process.terminate()
@@ -129,18 +127,18 @@ class Pool:
             if (task := self._next(tasks)) is None:
                 return
             hand.task, hand.since, hand.seen = task, time.monotonic(), -1
-            # A worker that is gone is found by `_collect`.
+            # `_collect` notices a worker that is gone.
             with contextlib.suppress(OSError):
                 hand.pipe.send((task, self.volumes))
 
     def _next(self, tasks: Iterator[Task]) -> Task | None:
         if not self._queue and (task := next(tasks, None)) is not None:
             return task
-        # Whoever makes the tasks may have submitted some meanwhile.
+        # Making the next task may have submitted others.
         return self._queue.popleft() if self._queue else None
 
     def _collect(self) -> Iterator[tuple[Task, Result] | None]:
-        """What has come, waiting for it a while."""
+        """Waits a while for results, and yields them."""
         ready = multiprocessing.connection.wait([hand.pipe for hand in self._hands], LOOK_S)
         for number, hand in enumerate(self._hands):
             if hand.pipe in ready:
@@ -160,14 +158,14 @@ class Pool:
             yield None
 
     def _hangs(self, hand: _Hand) -> bool:
-        """Whether it has neither read nor answered for too long."""
+        """Returns whether a worker has neither read nor answered for too long."""
         now = time.monotonic()
         if hand.reads.value != hand.seen:
             hand.seen, hand.since = hand.reads.value, now
         return now - hand.since > self._hang_s
 
     def _replace(self, number: int, why: str) -> Iterator[tuple[Task, Result]]:
-        """Another worker for one that is of no use any more, whose task is done again, unless that was tried often."""
+        """Replaces a lost worker. Its task is done again, unless that was tried often."""
         hand = self._hands[number]
         task = hand.task
         hand.pipe.close()
@@ -177,7 +175,7 @@ class Pool:
         if not hand.ready:
             self._failed_starts += 1
             if self._failed_starts >= ATTEMPTS * len(self._hands):
-                raise OSError(f"worker processes end before they begin (exit status {hand.process.exitcode})")
+                raise OSError(f"worker processes end before they start working (exit status {hand.process.exitcode})")
         self._hands[number] = self._hire()
         if task is None:
             return
@@ -189,12 +187,12 @@ class Pool:
 
 
 def lost(task: Task, why: str) -> Result:
-    """The result of a task that could not be done. One file or directory that ends workers takes no
-    others with it."""
+    """Returns the result of a task that could not be done. Of a batch, every file or directory is tried alone, so that
+    one that kills workers takes no others with it."""
     if task.stage == "content" and len(task.what) > 1:
         return Result(tasks=[Task("content", task.volume, (one,)) for one in task.what], failed=True)
     if task.stage == "listing" and len(task.what) > 1:
-        # Each start alone, in the place that it has in this task.
+        # Each start alone, at its place in this task.
         alone = [Task("listing", task.volume, (one,)) for one in task.what]
         places = [Place(number, 0, number, 0) for number in range(len(alone))]
         return Result(tasks=alone, places=places, starts=[0] * len(alone), failed=True)
@@ -207,13 +205,13 @@ def lost(task: Task, why: str) -> Result:
 
 
 def end_with_parent() -> None:
-    """Has the kernel end this process when its parent ends, however that comes about."""
+    """Asks the kernel to kill this process when its parent ends for any reason."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _work(pipe: Connection, reads: Any, uri: str, settings: Settings, do: Doer) -> None:
-    """A worker's life."""
+    """The main loop of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 
@@ -237,7 +235,7 @@ def _work(pipe: Connection, reads: Any, uri: str, settings: Settings, do: Doer) 
 
 
 def attempt(task: Task, worker: Any) -> Result:
-    """Does a task; what goes wrong in it is a problem of the result and not the end of the worker."""
+    """Performs a task. An exception becomes a problem of the result instead of ending the worker."""
     from cheetah.triage.workers.perform import perform
 
     try:

@@ -1,13 +1,13 @@
-"""The process that worker processes are forked from: it has imported what they need, once for all of them.
+"""The process that workers are forked from: it imports their modules once for all of them.
 
-Importing this module makes a process that one, so the fork server of `pool` imports it and nobody else does.
+Importing this module turns a process into that one, so only the fork server of `pool` imports it.
 """
 
 import signal
 
 from cheetah.triage.workers.pool import end_with_parent
 
-# Ctrl-C is the hub's matter.
+# The hub handles Ctrl-C.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 end_with_parent()
 

@@ -11,9 +11,9 @@ from cheetah.triage.task import Volume
 
 
 class Worker:
-    """A worker's belongings. `keep` is for the stages: compiled rules, opened lists, by a name of theirs.
+    """The state of a worker. Stages keep compiled rules and opened lists in `keep`, by name.
 
-    `beat` is called at every read, so that somebody can see that this worker is getting on.
+    `beat` is called at every read, which shows that the worker makes progress.
     """
 
     def __init__(
@@ -29,32 +29,32 @@ class Worker:
         self._file_systems: dict[int, pytsk3.FS_Info] = {}
 
     def image(self, sector_size: int = 512) -> Image:
-        """The source for pytsk3."""
+        """Returns the source for pytsk3."""
         if sector_size not in self._images:
             self._images[sector_size] = Image(self.source, sector_size, self.beat, near="://" not in self.uri)
         return self._images[sector_size]
 
     def file_system(self, volume: int) -> pytsk3.FS_Info:
-        """The file system of that volume, opened once. OSError where it cannot be opened."""
+        """Returns the file system of a volume, opened once. Raises OSError if it cannot be opened."""
         if volume not in self._file_systems:
             self._file_systems[volume] = pytsk3.FS_Info(self.image(), offset=self.volumes[volume].start)
         return self._file_systems[volume]
 
     def begin(self) -> None:
-        """The beginning of a task."""
+        """Begins a task."""
         for image in self._images.values():
             image.begin()
 
     def take_unreadable(self) -> list[tuple[int, int, str]]:
-        """What none of its images could read, since they were last asked."""
+        """Returns the ranges that could not be read since the last call."""
         return [one for image in self._images.values() for one in image.take_unreadable()]
 
     def has_lost_its_source(self) -> bool:
-        """Whether, in this task, it gave up asking a source that answers nothing."""
+        """Returns whether, in this task, it stopped asking a source that does not answer."""
         return any(image.gone for image in self._images.values())
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Closes everything."""
         self.keep.clear()
         self._file_systems.clear()
         self._images.clear()
@@ -62,7 +62,7 @@ class Worker:
 
 
 def open_source(uri: str) -> Source:
-    """Opens what the hub shares, or the source itself."""
+    """Opens the shared source, or the source itself."""
     import cheetah
 
     return cheetah.open(uri)
