@@ -63,7 +63,7 @@ def _sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_one_that_is_named_is_taken(sources: Path, tmp_path: Path) -> None:
     assert checkout.find(sources) == sources.resolve()
-    with pytest.raises(BenchError, match="is no checkout of Cheetah"):
+    with pytest.raises(BenchError, match="is not a checkout of Cheetah"):
         checkout.find(tmp_path)
 
 
@@ -95,7 +95,7 @@ def test_why_it_failed_is_told(sources: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(BenchError, match=r"^fio is not installed$"):
         Checkout(sources).measure(NODE, Choice(), io.StringIO())
     monkeypatch.setenv("PRETEND", "none")
-    with pytest.raises(BenchError, match=r"left no figures: .*no number"):
+    with pytest.raises(BenchError, match=r"left no figures: .*not a measurable number"):
         Checkout(sources).measure(NODE, Choice(), io.StringIO())
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(BenchError, match="needs root"):

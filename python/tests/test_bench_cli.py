@@ -124,7 +124,7 @@ def test_all_that_is_interrupted_keeps_what_it_has(pretended: Pretended, tmp_pat
     pretended.problems = {"node": KeyboardInterrupt()}
     assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     assert pretended.measured == ["storage", "node"]
-    later = "interrupted before it was its turn"
+    later = "interrupted before its turn"
     assert problems(tmp_path / "out") == {"storage": "", "node": "interrupted", "drive": later, "acquire": later}
     assert (tmp_path / "out/report.html").is_file()
 

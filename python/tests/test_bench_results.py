@@ -87,20 +87,20 @@ def test_what_is_no_figure_is_not_written(tmp_path: Path) -> None:
         (lambda value: value.update(format="cheetah-bench-2"), "reads cheetah-bench-1"),
         (lambda value: value.pop("format"), "no format"),
         (lambda value: value.pop("machine"), "machine"),
-        (lambda value: value.update(parts={}), "parts is no list"),
+        (lambda value: value.update(parts={}), "parts is not a list"),
         (lambda value: value.update(parts=[{}] * 201), "more than 200"),
-        (lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=["1"]), "a sample is no number"),
-        (lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=[True]), "a sample is no number"),
+        (lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=["1"]), "a sample is not a measurable number"),
+        (lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=[True]), "a sample is not a measurable number"),
         (lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=[]), "no samples"),
         (lambda value: value["parts"][1]["figures"][0].update(better="loud"), "neither higher nor lower"),
         (lambda value: value["parts"][1]["figures"][0].update(more=1), "more"),
-        (lambda value: value["parts"][0]["samples"][0].update(seconds="1"), "seconds is no number"),
-        (lambda value: value["parts"][0]["samples"][0].update(seconds=10**400), "seconds is no number"),
-        (lambda value: value["parts"][0]["samples"][0].update(seconds=1e308), "seconds is no number"),
+        (lambda value: value["parts"][0]["samples"][0].update(seconds="1"), "seconds is not a measurable number"),
+        (lambda value: value["parts"][0]["samples"][0].update(seconds=10**400), "seconds is not a measurable number"),
+        (lambda value: value["parts"][0]["samples"][0].update(seconds=1e308), "seconds is not a measurable number"),
         (lambda value: value["parts"][0].update(rounds=10**9), "rounds"),
         (lambda value: value["parts"][0].update(rounds="3"), "rounds"),
         (lambda value: value["parts"][0]["samples"][0].update(outcome="fine"), "fine"),
-        (lambda value: value["parts"][0]["targets"].append("disk"), "no object"),
+        (lambda value: value["parts"][0]["targets"].append("disk"), "not an object"),
         (lambda value: value["parts"][0].update(warnings=[1]), "no text"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_file_of_another_form_is_one_sentence(tmp_path: Path, change: Any, sai
 def test_a_file_that_is_no_results_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "results.json"
     path.write_bytes(content)
-    with pytest.raises(BenchError, match="holds no results of cheetah bench"):
+    with pytest.raises(BenchError, match="does not hold results of cheetah bench"):
         results.read(path)
 
 

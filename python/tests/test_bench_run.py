@@ -386,7 +386,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
 
     class Second(Fake):
         def commands(self, place: Place) -> list:  # type: ignore[type-arg]
-            with pytest.raises(BenchError, match="another run is at work") as error:
+            with pytest.raises(BenchError, match="another run uses") as error:
                 measured(tmp_path, targets[1:], [Fake("copy", COPY)])
             refused.append(error.value)
             return super().commands(place)  # type: ignore[return-value]

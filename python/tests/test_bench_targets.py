@@ -123,7 +123,7 @@ def test_a_directory_that_cannot_be_written_to_is_a_sentence(disk: Path) -> None
             pass
     finally:
         run("umount", disk)
-    with pytest.raises(BenchError, match="no directory"), directory(disk / "gone").enter(NEED):
+    with pytest.raises(BenchError, match="not a directory"), directory(disk / "gone").enter(NEED):
         pass
 
 
@@ -159,7 +159,7 @@ def test_a_file_system_that_cannot_be_made_is_a_sentence(disk: Path, monkeypatch
         pass
     monkeypatch.setattr(filesystem, "program", lambda name: f"/sbin/{name}")
     monkeypatch.setattr(filesystem, "_known", lambda fs: True)
-    with pytest.raises(BenchError, match="no file of 4 GiB or more"):
+    with pytest.raises(BenchError, match="cannot hold a file of 4 GiB or more"):
         filesystem.check("vfat", 4 << 30)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(BenchError, match="needs root"), directory(disk, "ext4").enter(NEED):

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from conftest import MIB
-from triage_hands import Alone
 from triage_images import made as made
 from triage_listing import Listed, by_fls
+from triage_workers import Alone
 
 import cheetah
 from cheetah.triage.hub import run
@@ -34,7 +34,7 @@ def test_a_source_of_which_some_reads_fail_is_listed_and_read_whole_when_it_has_
     share = cheetah.share
     # Otherwise all of so small an image is near before anything fails.
     monkeypatch.setattr(cheetah, "share", lambda source, **how: share(source, cache=0, foresight=False, prefetch=0))
-    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+    monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
     often = ["error-pread=EIO", "error-pread-rate=30%", f"error-pread-file={trouble}"]
     settings = Settings(nbdkit("--filter=error", "-r", "file", image, *often), str(out))
 

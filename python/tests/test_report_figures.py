@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import triage_images
 from browser import rendered
-from triage_hands import Alone
 from triage_listing import by_fls
+from triage_workers import Alone
 
 from cheetah.triage.hub import run
 from cheetah.triage.hub.run import DONE, Run
@@ -59,7 +59,7 @@ class Page(html.parser.HTMLParser):
 @pytest.fixture
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The result of a run over NTFS, with streams, links, deleted files, a keyword, and a picture that is none."""
-    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+    monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
     words, known = tmp_path / "words.txt", tmp_path / "known.txt"
     words.write_text("bottom\n")
     image = triage_images.ntfs(tmp_path)

@@ -113,7 +113,7 @@ def test_a_worker_that_has_another_source_at_the_same_place_is_refused(
         return {**found, "samples": [*found["samples"][:-1], "another"]}
 
     monkeypatch.setattr(shared_source, "identity", other)
-    with pytest.raises(OSError, match="has another source than where this began"):
+    with pytest.raises(OSError, match="has another source than the machine that started the run"):
         Run(Settings(str(image), str(tmp_path / "out"), scheduler=cluster.address), lambda event: None).go()
 
 

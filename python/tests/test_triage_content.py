@@ -268,7 +268,7 @@ def test_where_a_rule_takes_too_long_keywords_are_found_and_it_is_said_and_tried
     (row,) = rows(result).values()
     assert (row["read_state"], row["hits"]) == ("whole", 1) and "YARA rules were not tried to the end" in row["why"]
     (problem,) = result.problems
-    assert problem.path == "/KEPT.JPG" and "not searched for everything" in problem.sentence
+    assert problem.path == "/KEPT.JPG" and "not searched completely" in problem.sentence
     assert problem.offset == stick.read_bytes().find(JPEG), "with a place it is tried again, and the exit code is 3"
     result = unallocated.scan(one, 0, 0, 2 * MIB)
     assert [finding.rule for finding in result.findings] == ["JFIF"] * 2

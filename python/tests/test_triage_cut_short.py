@@ -9,7 +9,7 @@ import pytest
 import triage_images
 import triage_worker
 from conftest import MIB, noise
-from triage_hands import Alone
+from triage_workers import Alone
 
 from cheetah.triage.hub import run
 from cheetah.triage.hub.run import DONE, EVIDENCE, Run
@@ -19,7 +19,7 @@ from cheetah.triage.settings import Settings
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker, in this process."""
-    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+    monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
 
 
 def test_a_file_system_that_is_longer_than_its_image_is_a_problem(tmp_path: Path) -> None:

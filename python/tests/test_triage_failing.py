@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import triage_images
-from triage_hands import Alone
 from triage_listing import Listed, by_fls
+from triage_workers import Alone
 
 import cheetah
 from cheetah.triage.hub import plan, run, shared_source
@@ -126,7 +126,7 @@ def searching(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     words = tmp_path / "words.txt"
     words.write_text("bottom\n")
     monkeypatch.setattr(plan, "UNALLOCATED_BYTES", 1 << 20)
-    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+    monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
     return Settings(str(image), str(tmp_path / "out"), keywords=(str(words),))
 
 

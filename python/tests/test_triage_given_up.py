@@ -8,8 +8,8 @@ import pytest
 import triage_images
 from conftest import program
 from conftest import run as program_run
-from triage_hands import Alone
 from triage_listing import by_fls
+from triage_workers import Alone
 
 from cheetah.triage.hub import run
 from cheetah.triage.hub.run import DONE, EVIDENCE, Run
@@ -26,7 +26,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def triage(image: Path, out: Path, ends_workers: Callable[[Task], bool], monkeypatch: pytest.MonkeyPatch) -> int:
     """A run whose workers do not survive some tasks; its exit code."""
-    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings, ends_workers))
+    monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings, ends_workers))
     return Run(Settings(str(image), str(out)), lambda event: None).go()[0]
 
 
@@ -59,7 +59,7 @@ def test_volumes_that_could_not_be_looked_for_make_no_complete_result(
     assert summary["verdict"] == "stopped"
     report = (tmp_path / "report.html").read_text()
     assert "may be encrypted" not in report
-    assert "Which file systems there are could not be found out" in report
+    assert "The file systems could not be determined" in report
     assert triage(image, tmp_path, lambda task: False, monkeypatch) == DONE
 
 

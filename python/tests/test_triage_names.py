@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import triage_images
 from conftest import noise, program, run
-from triage_hands import Alone
+from triage_workers import Alone
 
 from cheetah.triage.content import scan
 from cheetah.triage.hub.run import DONE, FAILED, Run
@@ -107,7 +107,7 @@ def test_what_a_listing_found_that_is_of_no_use_does_not_count(
 ) -> None:
     undisturbed = triage(image, tmp_path / "plain", words)
     monkeypatch.setattr(walk, "ENTRIES_FIRST", 4)
-    monkeypatch.setattr("cheetah.triage.hub.run._hands", lambda uri, settings: Alone(uri, settings))
+    monkeypatch.setattr("cheetah.triage.hub.run._start_workers", lambda uri, settings: Alone(uri, settings))
     # So few directories are allowed that the volume is taken for a tangle, and listed anew.
     monkeypatch.setattr(walk, "is_tangled", lambda directories, inodes: directories > 2)
     events: list[Event] = []
@@ -137,7 +137,7 @@ def rows(*entries: tuple[str, int, int | None, str]) -> dict[str, list[Any]]:
 
 
 def test_rows_of_one_name_are_one_finding() -> None:
-    looked = name_search.Names(scan.Engine(["password", "zone"]), 0)
+    looked = name_search.NameSearch(scan.Engine(["password", "zone"]), 0)
     named = looked.look(
         rows(
             ("5-48-2", 5, 48, "/a/Passwords.txt"),
@@ -173,7 +173,7 @@ def test_more_names_than_the_engine_counts_at_once_are_all_found(count: int) -> 
 
 
 def test_a_million_names_are_no_matter() -> None:
-    looked = name_search.Names(scan.Engine(["img_", "password"]), 0)
+    looked = name_search.NameSearch(scan.Engine(["img_", "password"]), 0)
     other = rows(*((str(number), number, None, f"/f/file{number}") for number in range(8192)))
     pictures = rows(*((str(number), number, None, f"/f/IMG_{number}.jpg") for number in range(8192)))
     for columns in itertools.chain(itertools.repeat(other, 115), itertools.repeat(pictures, 8)):
@@ -193,6 +193,6 @@ def test_a_search_that_takes_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -
         raise scan.TooLong("bytes 0 to 9 were not searched", [])
 
     monkeypatch.setattr(engine, "scan", give_up)
-    looked = name_search.Names(engine, 0)
+    looked = name_search.NameSearch(engine, 0)
     assert looked.look(rows(("1", 1, None, "/password"))) == [None]
     assert looked.trouble is not None and "bytes 0 to 9" in looked.trouble

@@ -119,7 +119,7 @@ def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> No
 def test_a_part_is_never_taken_for_the_whole(tmp_path: Path) -> None:
     quick = triage_data.facts().settings | {"quick": True}
     for verdict, changes, words in (
-        ("stopped", {"complete": False}, "Stopped before its end"),
+        ("stopped", {"complete": False}, "Stopped early"),
         ("quick", {"settings": quick}, "A quick look, not an examination"),
         ("gaps", {}, "Done, with gaps"),
     ):

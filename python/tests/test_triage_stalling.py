@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import triage_images
 from conftest import PATIENCE_S, listens, program
-from triage_hands import Alone
 from triage_listing import by_fls
+from triage_workers import Alone
 
 import cheetah
 from cheetah.triage.hub import run, shared_source, stage_progress
@@ -80,7 +80,7 @@ def undisturbed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The result of a run over a source to which nothing happens."""
     out = tmp_path_factory.mktemp("undisturbed") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+        patch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
         assert Run(Settings(str(source), str(out)), lambda event: None).go()[0] == DONE
     return out
 
@@ -98,7 +98,7 @@ def server(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(shared_source, "PROBE_S", TIMEOUT_S)
     monkeypatch.setattr(walk, "ENTRIES_FIRST", 20)
     monkeypatch.setattr(walk, "ENTRIES_MAX", 20)
-    monkeypatch.setattr(run, "_hands", lambda uri, settings: Alone(uri, settings))
+    monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
     monkeypatch.setattr(stage_progress, "TELL_S", 0.0)
     made = Server(source, tmp_path)
     yield made
@@ -139,9 +139,9 @@ def test_a_source_that_is_gone_midway_is_said_and_the_same_command_goes_on(
     assert time.monotonic() - began < PATIENCE_S
     assert (code, summary["complete"], summary["verdict"]) == (EVIDENCE, False, "stopped")
     first = summary["problems"][0]
-    assert "does not answer any more" in first["sentence"] and first["stage"] == stage
+    assert "no longer answers" in first["sentence"] and first["stage"] == stage
     assert pq.read_schema(out / "files.parquet").metadata[b"complete"] == b"false"
-    assert "PARTIAL: stopped before its end" in (out / "report.html").read_text()
+    assert "PARTIAL: stopped early" in (out / "report.html").read_text()
     # What is listed is right as far as it goes; only a whole listing has the name of one.
     name = "bodyfile.txt" if stage == "content" else "bodyfile.unfinished.txt"
     lines = (out / name).read_bytes().splitlines()

@@ -114,7 +114,7 @@ class Memory(threading.Thread):
 def main(files: int, folder: pathlib.Path) -> None:
     """Prints how many rows there are, and bytes of memory."""
     timeline.BATCH_ROWS, timeline.PART_LINES, timeline._SAMPLE_ROWS = 4096, 16_000, 8_000
-    run._hands = lambda uri, settings: Made(files)  # type: ignore[assignment]
+    run._start_workers = lambda uri, settings: Made(files)  # type: ignore[assignment]
     source = folder / "source.raw"
     source.write_bytes(bytes(1 << 20))
     memory = Memory()

@@ -1,4 +1,4 @@
-"""Which storage makes forensic work fast: real steps on each candidate, measured.
+"""Benchmarks of storage: the steps of an examination on each candidate, measured.
 
-`cheetah bench` runs this. What measures with the lab is in bench/ of the sources, and builds on it.
+`cheetah bench` runs this package. bench/ of the sources builds on it and measures with the lab.
 """

@@ -1,4 +1,4 @@
-"""What storage was measured to be, arranged as tables have it: a cell for each target, step and state."""
+"""The measurements of storage arranged for tables: a cell for each target, step and state."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from cheetah.bench.results import Part
 from cheetah.bench.storage.measurement.sample import COLD, WARM, Outcome, Sample
 
 MATRIX = "fio/"
-"""How the keys of the matrix begin: fio/OPERATION/FILE/RECORD."""
+"""The prefix of the matrix's keys: fio/OPERATION/FILE/RECORD."""
 _GRAVEST = (Outcome.HUNG, Outcome.FAILED, Outcome.NOT_REACHED, Outcome.SKIPPED)
 _ENDED = "the run ended before this was measured"
 _NUMBER = re.compile(r"\d[\d.,]*")
@@ -33,7 +33,7 @@ class Ratio:
 
 
 class Note(NamedTuple):
-    """What whoever reads a figure has to know of it. Notes of one kind say the same, but for their numbers."""
+    """A footnote of a figure. Notes of one kind differ only in their numbers."""
 
     text: str
     kind: str
@@ -41,31 +41,32 @@ class Note(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One step on one target in one state, all its repetitions."""
+    """One step on one target in one state, with all its repetitions."""
 
     part: str
     step: str
-    """Its key."""
+    """The step's key."""
     state: str
     target: str
     rounds: int
-    """How many repetitions were asked for."""
+    """The number of repetitions requested."""
     samples: tuple[Sample, ...]
-    """In the order of the repetitions. Where a step can no longer be done it is said once, for all that were to come."""
+    """In the order of the repetitions. A step that can no longer be done has one sample for all remaining
+    repetitions."""
 
     @property
     def whole(self) -> bool:
-        """Whether the run came to its end with this, well or not."""
+        """Whether the run finished with this cell, successfully or not."""
         return len(self.samples) >= self.rounds or len(self.done) < len(self.samples)
 
     @property
     def figure(self) -> str:
-        """PART/STEP/STATE, as results.csv has it."""
+        """Returns PART/STEP/STATE, as in results.csv."""
         return f"{self.part}/{self.step}/{self.state}"
 
     @functools.cached_property
     def values(self) -> tuple[float, ...]:
-        """Seconds; of the matrix bytes a second. One for each repetition that was done."""
+        """Seconds, or bytes per second in the matrix; one for each completed repetition."""
         found = [one.bytes_per_s if self.is_rate else one.seconds for one in self.done]
         return tuple(value for value in found if value is not None)
 
@@ -81,12 +82,12 @@ class Cell:
 
     @property
     def median(self) -> float:
-        """Over the repetitions that were done; only where there are some."""
+        """The median of the completed repetitions; only if there are any."""
         return statistics.median(self.values)
 
     @property
     def word(self) -> str:
-        """What stands in the cell where no figure does."""
+        """The word shown in place of a figure."""
         if self.values:
             return ""
         found = {one.outcome for one in self.samples}
@@ -94,17 +95,17 @@ class Cell:
 
     @functools.cached_property
     def notes(self) -> tuple[Note, ...]:
-        """Why it, or a repetition of it, failed; what is odd about it."""
+        """Why it, or a repetition of it, failed, and what is unusual about it."""
         return tuple([*self._problems(), *self._warnings()])
 
     @property
     def bottleneck(self) -> str:
-        """What held most of the repetitions up; "" where that is not known."""
+        """What limited most repetitions; "" if unknown."""
         named = [one.bottleneck for one in self.done if one.bottleneck]
         return statistics.mode(named) if named else ""
 
     def middle(self, name: str) -> float | None:
-        """The median of another quantity of the samples; None where it was not measured."""
+        """Returns the median of another quantity of the samples, or None if it was not measured."""
         found = [value for one in self.done if (value := getattr(one, name)) is not None]
         return statistics.median(found) if found else None
 
@@ -114,7 +115,7 @@ class Cell:
         missed: dict[str, int] = {}
         for one in self.samples:
             if one.outcome is not Outcome.DONE:
-                said = one.problem or f"{one.outcome}, and no reason is known"
+                said = one.problem or f"{one.outcome}, for an unknown reason"
                 stands_for = max(self.rounds - len(self.samples), 0) if one is self.samples[-1] else 0
                 missed[said] = missed.get(said, 0) + 1 + stands_for
         for said, times in missed.items():
@@ -138,7 +139,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """The seed's table: targets × steps, in one state."""
+    """The table of targets × steps in one state."""
 
     state: str
     steps: tuple[str, ...]
@@ -147,7 +148,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """One operation of the matrix: sizes of records × sizes of files, as keys have them, rising."""
+    """One operation of the matrix: record sizes × file sizes, as in the keys, ascending."""
 
     operation: str
     title: str
@@ -156,17 +157,17 @@ class Grid:
     files: tuple[str, ...]
 
     def step(self, file: str, record: str) -> str:
-        """The key of a cell's step."""
+        """Returns the key of a cell's step."""
         return f"{MATRIX}{self.operation}/{file}/{record}"
 
     def steps(self, storage: "Storage") -> list[str]:
-        """The keys of those cells that there are."""
+        """Returns the keys of the existing cells."""
         every = (self.step(file, record) for file in self.files for record in self.records)
         return [step for step in every if step in storage.steps]
 
 
 class Storage:
-    """The part of the results that is about storage. Targets and steps in the order in which they were asked for."""
+    """The storage part of the results. Targets and steps keep the order of the command line."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -191,32 +192,32 @@ class Storage:
 
     @property
     def repetitions(self) -> int:
-        """The most of any cell."""
+        """The largest number of repetitions of any cell."""
         return max(map(len, self._samples.values()), default=0)
 
     @property
     def rounds(self) -> int:
-        """How many repetitions were asked for, as far as that is known."""
+        """The number of repetitions requested, if known."""
         asked = self.part.get("rounds")
         return asked if isinstance(asked, int) else self.repetitions
 
     @property
     def whole(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run was completed."""
         return all(cell.whole for cell in self.cells())
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was asked for, as far as the results have it."""
+        """The settings of the run, if the results have them."""
         found = self.part.get("settings")
         return found if isinstance(found, dict) else {}
 
     def title(self, step: str) -> str:
-        """As tables have it."""
+        """Returns the title of a step."""
         return str(self.steps[step].get("title", step))
 
     def cell(self, step: str, state: str, target: str) -> Cell:
-        """The cell; one without samples where there was none."""
+        """Returns a cell; one without samples if it was not measured."""
         key = step, state, target
         if key not in self._cells:
             samples = sorted(self._samples.get(key, ()), key=lambda one: one.repetition)
@@ -224,14 +225,14 @@ class Storage:
         return self._cells[key]
 
     def cells(self) -> Iterator[Cell]:
-        """All of them that there should be."""
+        """Yields all cells."""
         for step in self.steps:
             for state in self.states:
                 if (step, state) in self._there:
                     yield from (self.cell(step, state, target) for target in self.targets)
 
     def tables(self) -> list[Table]:
-        """One for each state, of the steps that were timed in it."""
+        """Returns one table for each state, with the steps timed in it."""
         made = []
         for state in self.states:
             timed = [step for step in self.steps if not step.startswith(MATRIX) and (step, state) in self._there]
@@ -240,7 +241,7 @@ class Storage:
         return made
 
     def grids(self) -> list[Grid]:
-        """One for each operation of the matrix."""
+        """Returns one grid for each operation of the matrix."""
         found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
         for step in self.steps:
             words = step.split("/")
@@ -256,7 +257,7 @@ class Storage:
         ]
 
     def ratio(self, cell: Cell) -> Ratio | None:
-        """The speed-up of a cell; None for the baseline's own, and where there is nothing to compare."""
+        """Returns the speed-up of a cell; None for the baseline's own, and if there is nothing to compare."""
         base = self.cell(cell.step, cell.state, self.baseline)
         if cell.target == self.baseline or not cell.values or not base.values or base.is_rate != cell.is_rate:
             return None
@@ -275,13 +276,13 @@ class Storage:
         return self.operation(next(step for step in self.steps if step.startswith(f"{MATRIX}{operation}/")))
 
     def operation(self, step: str) -> str:
-        """The title of what a step of the matrix does: the beginning of its own."""
+        """Returns the title of a matrix step's operation."""
         said = self.title(step).partition(",")[0]
         return step.split("/")[1].replace("-", " ") if said.startswith(MATRIX) else said
 
 
 def size(text: str) -> int:
-    """The bytes that "64KiB" says; 0 where it is no size."""
+    """Returns the bytes of "64KiB", or 0 if it is not a size."""
     try:
         return sizes.parse(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The parts that are measured with the lab: a checkout's own bench/run measures them, and its figures are taken over."""
+"""The parts that need the lab: bench/run of a checkout measures them, and its figures are adopted."""
 
 import dataclasses
 import json
@@ -17,24 +17,24 @@ from cheetah.bench.results import Part, checked
 RUN = "bench/run"
 NEEDS = (RUN, "bench/report/results_md.py", "lab/namespace.py")
 NAMES = {"transfer": "acquire"}
-"""What people call a part, where that is not its name."""
+"""Other names of parts."""
 END_S = 120.0
-"""What an interrupted part has to take its network and its servers down."""
+"""How long an interrupted part may take to stop its network and servers."""
 
 
 def find(sources: Path | None) -> Path:
-    """The checkout to measure with: the one named, else the one this package lies in, else the one around the current
-    directory. BenchError where there is none."""
+    """Returns the checkout to measure with: the one named, otherwise the one that contains this package, otherwise the
+    one around the current directory. Raises BenchError if there is none."""
     if sources is not None:
         if not _is_one(sources):
-            raise BenchError(f"{sources} is no checkout of Cheetah: it has no {RUN}")
+            raise BenchError(f"{sources} is not a checkout of Cheetah: it has no {RUN}")
         return sources.resolve()
     here = Path.cwd()
     for place in (Path(__file__).resolve().parents[3], here, *here.parents):
         if _is_one(place) and _is_ours(place / RUN):
             return place
     raise BenchError(
-        "the parts other than storage need a checkout of Cheetah, since they are measured in its lab, a network on this "
+        "all parts but storage need a checkout of Cheetah, since they are measured in its lab, a network on this "
         "machine, beside peers that it starts; run this in a checkout, or name one with --sources DIR"
     )
 
@@ -44,21 +44,22 @@ def _is_one(place: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether nobody else could have put it there: it is about to be run, and the current directory may be evidence."""
+    """Returns whether only this user or root could have placed the file: it is about to be run, and the current
+    directory may be evidence."""
     status = path.stat()
     return status.st_uid in (0, os.geteuid(), int(os.environ.get("SUDO_UID", "0"))) and not status.st_mode & 0o002
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """How much of a part is measured. `rounds` None leaves it to the part."""
+    """How much of a part is measured. `rounds` None uses the part's default."""
 
     quick: bool = False
     full: bool = False
     rounds: int | None = None
 
     def words(self) -> list[str]:
-        """As bench/run is told."""
+        """Returns the options for bench/run."""
         words = ["--quick"] if self.quick else []
         words += ["--full"] if self.full else []
         return words + (["--rounds", str(self.rounds)] if self.rounds else [])
@@ -66,21 +67,21 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Checkout:
-    """A checkout that measures."""
+    """A checkout that can measure."""
 
     root: Path
 
     def parts(self) -> dict[str, Part]:
-        """What there is to measure: `part`, `title` and `about` of each, by its key."""
+        """Returns the parts by key: `part`, `title` and `about` of each."""
         try:
             listed = json.loads(run([sys.executable, str(self.root / RUN), "--parts"], timeout_s=120))
             return {str(part["part"]): part for part in listed}
         except (ValueError, TypeError, KeyError):
-            raise BenchError(f"{self.root / RUN} does not say what it measures; is the checkout as old as this?") from None
+            raise BenchError(f"{self.root / RUN} does not list its parts; is the checkout as old as this version?") from None
 
     def measure(self, part: Part, choice: Choice, progress: TextIO) -> tuple[Part, dict[str, str]]:
-        """Measures a part; returns it, and the description of the machine. What bench/run says on its way goes to
-        `progress`. BenchError, with its reason, where it fails; KeyboardInterrupt when it has taken everything down."""
+        """Measures a part; returns it, and the description of the machine. The output of bench/run goes to `progress`.
+        Raises BenchError with the reason of a failure, and KeyboardInterrupt after everything has been stopped."""
         if os.geteuid() != 0:
             raise BenchError("needs root, for network namespaces, loop devices and dropping caches")
         key = part["part"]
@@ -99,9 +100,9 @@ class Checkout:
 
 
 def _pass_through(key: str, argv: list[str], progress: TextIO) -> str | None:
-    """Runs it to its end; returns why it failed, None where it did not.
+    """Runs a command to its end; returns why it failed, or None.
 
-    It has a session of its own, so that Ctrl-C reaches us alone, and it is interrupted once and not twice.
+    It has its own session, so that Ctrl-C reaches only this process, which interrupts it exactly once.
     """
     child = subprocess.Popen(
         ["setpriv", "--pdeathsig", "TERM", *argv],
@@ -127,7 +128,7 @@ def _pass_through(key: str, argv: list[str], progress: TextIO) -> str | None:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """Has it take down what it started; it is killed where it does not."""
+    """Lets it stop what it started, and kills it if it does not."""
     if child.poll() is None:
         child.send_signal(signal.SIGINT)
     try:

@@ -120,14 +120,14 @@ def _all(words: list[str]) -> int:
 
 
 def _storage_settings(words: list[str], default_targets: Sequence[str] = ()) -> Settings:
-    """What storage is to be measured, and how; Misuse where that makes no sense, before anything is done."""
+    """Returns the settings for storage. Raises Misuse if they make no sense, before anything is done."""
     from cheetah.bench.storage.options import command
     from cheetah.bench.storage.run import journal
 
     settings = command.parse(words, default_targets)
     if not settings.resume and journal.remembered(settings.out):
         raise Misuse(
-            f"{settings.out} has the samples of an earlier run: go on with it with --resume, or name another --out"
+            f"{settings.out} has the samples of an earlier run: add --resume to continue it, or name another --out"
         )
     return settings
 
@@ -138,7 +138,7 @@ def _measure_storage(gathered: Gathered, settings: Settings) -> None:
 
     with progress.shown(settings.json) as tell:
         prepared = prepare.prepare(settings, lambda sentence: tell(progress.Event("note", said=sentence)))
-        # Asked now: whatever becomes of the image meanwhile, there are results.
+        # Asked now: if the image vanishes later, there are results nevertheless.
         image = {"image": str(prepared.image), "image_bytes": prepared.image.stat().st_size}
         code, part = runner.run(settings, tell, prepared.targets, steps(settings), prepared.image, prepared.need_bytes)
     interrupted = runner.GO_ON in part["warnings"]
@@ -150,7 +150,7 @@ def _measure_storage(gathered: Gathered, settings: Settings) -> None:
 
 
 def _measure_parts(gathered: Gathered, given: argparse.Namespace) -> None:
-    """Every part but storage, which has been measured; one that fails does not keep the others from being."""
+    """Measures every part but storage, which has been measured; a failing part does not stop the others."""
     try:
         measuring = Checkout(checkout.find(given.sources))
         parts = [part for part in measuring.parts().values() if part["part"] != _STORAGE["part"]]
@@ -163,13 +163,13 @@ def _measure_parts(gathered: Gathered, given: argparse.Namespace) -> None:
             _measure_part(gathered, measuring, part, _choice(given))
         except KeyboardInterrupt:
             for later in parts[index + 1 :]:
-                gathered.failed(later, "interrupted before it was its turn")
+                gathered.failed(later, "interrupted before its turn")
             raise
 
 
 def _measure_part(gathered: Gathered, measuring: Checkout, part: Part, choice: Choice) -> None:
-    """Measures a part, or notes why it was not."""
-    print(f"{part['part']}: {part['title']}, as {measuring.root / checkout.RUN} measures it", file=sys.stderr)
+    """Measures a part, or records why it was not measured."""
+    print(f"{part['part']}: {part['title']}, measured by {measuring.root / checkout.RUN}", file=sys.stderr)
     try:
         measured, described = measuring.measure(part, choice, sys.stderr)
         gathered.add(measured, described)
@@ -182,7 +182,7 @@ def _measure_part(gathered: Gathered, measuring: Checkout, part: Part, choice: C
 
 @contextlib.contextmanager
 def _kept(gathered: Gathered) -> Iterator[None]:
-    """An interrupted run ends here: what it has is shown as that of others is."""
+    """Ends an interrupted run here; its results are shown like those of others."""
     try:
         yield
     except KeyboardInterrupt:
@@ -248,7 +248,7 @@ def _count(text: str) -> int:
 
 
 def _machine() -> dict[str, str]:
-    """The description of this machine, and of the program that makes drives here, where there is one."""
+    """Returns the description of this machine, and of the program that creates drives, if there is one."""
     try:
         return machine.describe([("cheetah", [verbs.binary(), "--version"])])
     except BenchError:

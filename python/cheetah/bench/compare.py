@@ -1,4 +1,4 @@
-"""Two runs beside each other: what became faster, what slower, and what cannot be told apart."""
+"""Compares two runs: what became faster, what slower, and what may be chance."""
 
 import dataclasses
 import itertools
@@ -19,16 +19,16 @@ _HEADS = ("A", "B", "B is", "verdict")
 
 
 class Verdict(StrEnum):
-    """What B is beside A."""
+    """The relation of B to A."""
 
     FASTER = "faster"
     SLOWER = "slower"
     BETTER = "better"
-    """Of what is neither a time nor a rate."""
+    """For figures that are neither times nor rates."""
     WORSE = "worse"
     SAME = "no difference beyond the spread"
     ONCE = "measured once: no spread is known"
-    """At least one side was, and they differ."""
+    """At least one side was measured once, and they differ."""
     ONLY_A = "only in A"
     ONLY_B = "only in B"
 
@@ -38,7 +38,7 @@ BEYOND = (Verdict.FASTER, Verdict.SLOWER, Verdict.BETTER, Verdict.WORSE)
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One contender of one figure in both runs. Values are in the unit of the figure, in the order of the rounds."""
+    """One contender of one figure in both runs. Values are in the figure's unit, in the order of the rounds."""
 
     part: str
     figure: str
@@ -50,7 +50,8 @@ class Row:
     better: str = "higher"
 
     def times(self) -> float | None:
-        """How many times as good B is as A, by the medians: above 1 it is better. None where one is missing or nothing."""
+        """Returns how many times as good B is as A, by the medians: above 1 it is better. None if one is missing or
+        zero."""
         if not self.a or not self.b:
             return None
         a, b = statistics.median(self.a), statistics.median(self.b)
@@ -58,7 +59,7 @@ class Row:
         return above / below if below else None
 
     def verdict(self) -> Verdict:
-        """What B is beside A."""
+        """Returns the relation of B to A."""
         if not self.a:
             return Verdict.ONLY_B
         if not self.b:
@@ -73,7 +74,7 @@ class Row:
         return Verdict.BETTER if gained else Verdict.WORSE
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the JSON form."""
         return {
             **{key: getattr(self, key) for key in ("part", "figure", "what", "unit", "contender", "better")},
             "a": _shares(self.a),
@@ -92,18 +93,18 @@ def _shares(values: Sequence[float]) -> dict[str, float] | None:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """All of it."""
+    """A comparison of two runs."""
 
     rows: tuple[Row, ...]
     warnings: tuple[str, ...]
-    """What differs beside the storage, a sentence each."""
+    """Differences other than the storage, a sentence each."""
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the JSON form."""
         return {"warnings": list(self.warnings), "rows": [row.to_json() for row in self.rows]}
 
     def sheet(self) -> Sheet:
-        """For people."""
+        """Returns the table."""
         lines: list[Line] = []
         for key, rows in itertools.groupby(self.rows, key=lambda row: (row.part, row.figure, row.unit)):
             shown = list(rows)
@@ -125,7 +126,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def compare(a: Results, b: Results) -> Comparison:
-    """Puts the run B beside the run A: matched by part, figure, its unit, and contender."""
+    """Compares run B with run A: rows match by part, figure, unit, and contender."""
     found: dict[tuple[str, str, str, str], Row] = {}
     for side, run in enumerate((a, b)):
         for part in run.parts:
@@ -135,7 +136,7 @@ def compare(a: Results, b: Results) -> Comparison:
                     row = found.get(key) or _row(part, figure, contender)
                     kept = tuple(values)
                     found[key] = dataclasses.replace(row, b=kept) if side else dataclasses.replace(row, a=kept)
-    # What belongs to one figure stands together, also where a contender is only in B.
+    # Rows of one figure stand together, even if a contender is only in B.
     order = {key: number for number, key in enumerate(dict.fromkeys(key[:3] for key in found))}
     rows = sorted(found.values(), key=lambda row: order[row.part, row.figure, row.unit])
     return Comparison(tuple(rows), tuple(_warnings(a, b)))
@@ -160,13 +161,13 @@ def _of_part(a: Part, b: Part) -> Iterator[str]:
         if part.get("quick"):
             yield f"{key}: {one} is a quick run, which shows that it works and not how fast"
         if part.get("problem"):
-            yield f"{key}: {one} is not whole: {part['problem']}"
+            yield f"{key}: {one} is incomplete: {part['problem']}"
     yield from _differs(f"{key}, rounds", a.get("rounds"), b.get("rounds"))
     for told in ("settings", "about"):
         first, second = a.get(told), b.get(told)
         if isinstance(first, dict) and isinstance(second, dict):
             for what in dict.fromkeys([*first, *second]):
-                # Of targets more is said below.
+                # More about targets follows below.
                 if what != "targets":
                     yield from _differs(f"{key}, {what}", first.get(what), second.get(what))
     for group, told in (("steps", "key"), ("targets", "name")):
@@ -177,7 +178,7 @@ def _of_part(a: Part, b: Part) -> Iterator[str]:
 
 
 def _of_entry(what: str, a: dict[str, Any], b: dict[str, Any]) -> Iterator[str]:
-    """A step's tool, or a target's description; how much was free says nothing."""
+    """Yields differences of a step's tool or a target's description; free space is ignored."""
     yield from _differs(f"{what}, version", a.get("version"), b.get("version"))
     first, second = a.get("about"), b.get("about")
     if isinstance(first, dict) and isinstance(second, dict):

@@ -1,8 +1,8 @@
-"""What the harness says when it cannot go on."""
+"""The errors of the benchmarks."""
 
 
 class BenchError(Exception):
-    """A measurement could not be made; says what, where, and where possible what to do."""
+    """A measurement could not be made: what, where, and if possible what to do."""
 
 
 class Misuse(BenchError):
@@ -10,4 +10,4 @@ class Misuse(BenchError):
 
 
 class Refused(BenchError):
-    """It was not done because of evidence there: exit code 3."""
+    """Refused because of evidence there: exit code 3."""

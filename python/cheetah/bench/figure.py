@@ -1,4 +1,4 @@
-"""A figure: what was measured, of whom, and what it had to reach."""
+"""A figure: what was measured, for which contenders, and the bar to reach."""
 
 import dataclasses
 import math
@@ -9,10 +9,10 @@ from typing import Any, Self
 
 @dataclasses.dataclass
 class Figure:
-    """One line of the report. `samples` maps each contender to one value a round, in the order of the rounds.
+    """One line of the report. `samples` maps each contender to one value per round, in the order of the rounds.
 
-    `ours` is Cheetah's among the contenders, held against the best of the others; None where all are candidates of one
-    rank. `baseline` is the one that others are compared with then.
+    `ours` is Cheetah's contender, compared with the best of the others; None if all are equal candidates, which are
+    then compared with `baseline`.
     """
 
     id: str
@@ -26,39 +26,40 @@ class Figure:
     baseline: str | None = None
 
     def median(self, name: str) -> float:
-        """The median over the rounds."""
+        """Returns the median over the rounds."""
         return statistics.median(self.samples[name])
 
     def peer(self) -> str | None:
-        """The best of the others, by its median; None where there is no other."""
+        """Returns the best of the others by median, or None."""
         peers = [name for name in self.samples if name != self.ours]
         if not peers:
             return None
         return max(peers, key=self.median) if self.better == "higher" else min(peers, key=self.median)
 
     def ratio(self) -> float | None:
-        """Ours to the best peer's, medians; None where either is missing or the peer's is nothing."""
+        """Returns the ratio of our median to the best peer's; None if either is missing or the peer's is zero."""
         peer = self.peer()
         if peer is None or self.ours is None or not self.samples.get(self.ours) or not self.median(peer):
             return None
         return self.median(self.ours) / self.median(peer)
 
     def ratio_spread(self) -> tuple[float, float]:
-        """The lowest and highest of the ratios within one round; only where there is a ratio."""
+        """Returns the lowest and highest ratio within one round; only if there is a ratio."""
         peer = self.peer()
         assert self.ours is not None and peer is not None
         ratios = [ours / theirs for ours, theirs in zip(self.samples[self.ours], self.samples[peer], strict=False) if theirs]
         return min(ratios), max(ratios)
 
     def met(self) -> bool | None:
-        """Whether the bar was reached; None where there is no bar, or nothing of ours to hold against it."""
+        """Returns whether the bar was reached; None without a bar or without our figure."""
         ratio = self.ratio()
         if self.bar is None or ratio is None:
             return None
         return ratio >= self.bar if self.better == "higher" else ratio <= self.bar
 
     def speed_up(self, name: str) -> float | None:
-        """How many times as good as the baseline, by the medians; None where either is missing or nothing."""
+        """Returns how many times as good as the baseline a contender is, by the medians; None if either is missing or
+        zero."""
         if self.baseline is None or not self.samples.get(self.baseline) or not self.samples.get(name):
             return None
         baseline, asked = self.median(self.baseline), self.median(name)
@@ -66,37 +67,37 @@ class Figure:
         return above / below if below else None
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Returns the JSON form."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """As it was kept."""
+        """Parses the JSON form."""
         return cls(**value)
 
 
 def overlap(some: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether the ranges of two sets of samples overlap: then a difference may be chance."""
+    """Returns whether the ranges of two sets of samples overlap: then a difference may be chance."""
     return min(some) <= max(others) and min(others) <= max(some)
 
 
 CHANCE_MAX = 0.02
-"""Above that, a difference beyond the spread is no proof."""
+"""Above this probability, a difference beyond the spread proves nothing."""
 COUNTED_MAX = 100
 
 
 def chance(rounds: int, others: int) -> float:
-    """How often two of the same, measured so many times each, differ beyond the spread by mere chance: 0.1 for three
-    and three, 0.008 for five and five. That is counted out, whatever the distribution: all of one above all of the other,
-    or below, of all orders that are possible."""
-    # Beyond so many it is next to nothing, and counting it out takes long.
+    """Returns how often two equal contenders, measured this many times each, differ beyond the spread by chance: 0.1
+    for three and three, 0.008 for five and five. It counts, for any distribution, the orders in which all samples of
+    one are above or below all of the other."""
+    # Beyond this many the probability is negligible, and counting takes long.
     few, many = min(rounds, COUNTED_MAX), min(others, COUNTED_MAX)
     return min(2 / math.comb(few + many, few), 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One of several things a single measurement tells."""
+    """One of several quantities of a measurement."""
 
     key: str
     what: str
@@ -113,7 +114,7 @@ def from_rounds(
     metrics: Iterable[Metric],
     results: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> list[Figure]:
-    """One figure for each metric from `results`: for each contender a list of {metric key: value}."""
+    """Returns one figure for each metric from `results`: for each contender a list of {metric key: value}."""
     figures = []
     for metric in metrics:
         samples = {}

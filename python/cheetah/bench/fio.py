@@ -1,4 +1,4 @@
-"""fio, and what it says."""
+"""Runs fio and parses its output."""
 
 import dataclasses
 import json
@@ -14,8 +14,8 @@ MILLISECONDS_MIN = 100
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One pattern of access. `runtime_s` None is one pass over the target; with `runtime_s` and `loops` false the
-    pass is cut off at that time; with `loops` true it starts again until then."""
+    """One access pattern. `runtime_s` None is one pass over the target; with `runtime_s` and `loops` false the pass is
+    cut off at that time; with `loops` true it starts again until then."""
 
     rw: str
     block_bytes: int
@@ -28,7 +28,7 @@ class Job:
     extra: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
-        """Options common to every target."""
+        """Returns the options common to every target."""
         share_bytes = self.size_bytes // self.threads // self.block_bytes * self.block_bytes
         argv = [f"--rw={self.rw}", f"--bs={self.block_bytes}", f"--size={share_bytes}", f"--iodepth={self.depth}"]
         argv += [f"--numjobs={self.threads}", f"--offset_increment={share_bytes}", "--randrepeat=0"]
@@ -46,7 +46,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a job came to, reads and writes together."""
+    """The outcome of a job, reads and writes together."""
 
     bytes_done: int
     requests: int
@@ -60,7 +60,7 @@ class Result:
 
     @property
     def requests_per_s(self) -> float:
-        """Requests a second (IOPS)."""
+        """Requests per second (IOPS)."""
         return self.requests / self.seconds
 
 
@@ -70,15 +70,15 @@ def over_nbd(job: Job, uri: str, prefix: Sequence[str] = ()) -> Result:
 
 
 def on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> Result:
-    """Runs the job against a file that exists, with plain pread and pwrite."""
+    """Runs the job against an existing file, with plain pread and pwrite."""
     return _run(job, [*prefix], ["--ioengine=psync", f"--filename={path}", "--allow_file_create=0"])
 
 
 def rate(printed: str) -> float | None:
-    """Bytes a second of the last job in what fio printed, which had one request under way at a time; None where there
-    is no result. fio's own figure, but where the job took less than `MILLISECONDS_MIN`, as fio counts in milliseconds,
-    its bytes over the sum of its requests' latencies, if it was reading (what it writes is written by an fsync, which
-    is in none of them)."""
+    """Returns the bytes per second of the last job in fio's output, which had one request in flight at a time; None
+    without a result. It is fio's own figure, except for reads of less than `MILLISECONDS_MIN`, since fio counts in
+    milliseconds: there it is the bytes over the sum of the requests' latencies. (Writes end with an fsync, which no
+    latency includes.)"""
     answer = _first_json(printed)
     jobs = answer.get("jobs") if answer else None
     if not jobs or jobs[-1]["error"]:
@@ -91,8 +91,8 @@ def rate(printed: str) -> float | None:
 
 
 def busy(printed: str) -> tuple[float, float] | None:
-    """Seconds that the jobs in what fio printed ran for, and seconds of processor time they used; None where there is
-    no result. fio's own start, which takes longer than many a job, is in neither."""
+    """Returns the seconds that the jobs in fio's output ran, and their processor time; None without a result. Neither
+    includes fio's own start, which takes longer than many a job."""
     answer = _first_json(printed)
     jobs = answer.get("jobs") if answer else None
     if not jobs:

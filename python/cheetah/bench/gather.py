@@ -1,4 +1,4 @@
-"""What a run measures, gathered as it comes: written after each part, so that none is lost to the next one."""
+"""Collects the results of a run, writing them after each part, so that a later failure loses none."""
 
 import json
 import sys
@@ -16,9 +16,9 @@ DONE, FAILED, MISUSED, REFUSED = 0, 1, 2, 3
 
 
 class Gathered:
-    """The results of a folder, what was measured there before included: a part measured again is replaced.
+    """The results in a directory, earlier ones included: a part measured again is replaced.
 
-    Misuse where the folder holds what was measured on another machine: one report of both would not be believed.
+    Raises Misuse if the directory holds measurements of another machine: a report of both would be worthless.
     """
 
     def __init__(self, out: Path, command: Sequence[str], machine: dict[str, str]) -> None:
@@ -41,8 +41,8 @@ class Gathered:
         self.results.parts = earlier.parts
 
     def add(self, part: Part, machine: dict[str, str] | None = None, code: int = DONE) -> None:
-        """Takes a part in, and what it tells of the machine beside; writes all. `code` is what it has to say to the
-        exit code: the gravest counts."""
+        """Adds a part and a description of the machine, and writes everything. `code` is the part's exit code; the
+        highest counts."""
         self.results.machine.update(machine or {})
         self.results.put({"command": self.results.command, **part})
         self._measured.append(part)
@@ -50,7 +50,7 @@ class Gathered:
         results.write(self.out, self.results)
 
     def failed(self, part: Part, reason: str, code: int = FAILED) -> None:
-        """Notes why a part was not measured. Figures of an earlier run stay, with that beside."""
+        """Records why a part was not measured. Figures of an earlier run stay, with a note."""
         earlier = self.results.part(part["part"])
         if earlier is not None and earlier.get("figures"):
             said = f"measured again {results.now()}, and failed: {reason}; the figures are those of {earlier.get('finished')}"
@@ -60,16 +60,16 @@ class Gathered:
         self.add(part, code=code)
 
     def forget(self, key: str) -> None:
-        """Leaves a part out that an earlier run had noted."""
+        """Removes a part noted by an earlier run."""
         self.results.parts = [part for part in self.results.parts if part["part"] != key]
 
     def interrupted(self) -> None:
-        """Notes that the run was ended before its time."""
+        """Records that the run was interrupted."""
         self.code = max(self.code, FAILED)
-        print("interrupted; everything it had started is ended, and what was measured is kept", file=sys.stderr)
+        print("interrupted; all that the run had started has been stopped, and its measurements are kept", file=sys.stderr)
 
     def finish(self, as_json: bool) -> int:
-        """Writes the report and shows what this run measured; returns the exit code."""
+        """Writes the report and prints what this run measured; returns the exit code."""
         paths = {"results": self.out / results.JSON, "csv": self.out / results.CSV, "report": render(self.results, self.out)}
         if as_json:
             parts = [
@@ -89,7 +89,7 @@ class Gathered:
 
 def render(found: Results, out: Path) -> Path:
     """Writes report.html into `out`; returns its path."""
-    # Its template engine takes a while to be imported.
+    # Its template engine is slow to import.
     from cheetah.bench import report
 
     return report.write(found, out)

@@ -1,4 +1,4 @@
-"""The machine and the programs of a run, as the report describes them."""
+"""The description of the machine and its programs for the report."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ ANSWER_S_MAX = 20.0
 
 
 def first_line(argv: Sequence[str]) -> str:
-    """The first line of what a program answers, as its version; says where it is not installed."""
+    """Returns the first line of a program's version, or says that it is not installed."""
     if not shutil.which(argv[0]):
         return "not installed"
     try:
@@ -52,7 +52,7 @@ def _system() -> str:
 
 
 def describe(programs: Iterable[tuple[str, Sequence[str]]] = ()) -> dict[str, str]:
-    """The description, as a dictionary of lines; of each program its name and how to ask for its version."""
+    """Returns the description as a dictionary of lines; `programs` are names and commands that print a version."""
     machine = {
         "processor": _cpu(),
         "memory": _memory(),

@@ -1,4 +1,4 @@
-"""Children of the harness: started, watched, measured and always ended, by their own process id."""
+"""Child processes: started, watched, measured, and always ended by their own process id."""
 
 import os
 import resource
@@ -30,16 +30,16 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id; the wrappers it is started by replace themselves with it."""
+        """Its process id; the wrappers that start it replace themselves with it."""
         return self._child.pid
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has, for whatever reason."""
+        """Whether it has ended, for any reason."""
         return self._child.poll() is not None
 
     def wait_until(self, ready: Callable[[], object], what: str) -> None:
-        """Waits until `ready()` says true; a child that ends before, or takes too long, is an error."""
+        """Waits until `ready()` is true. Raises BenchError if the child ends first or takes too long."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready():
             if self.has_ended:
@@ -49,7 +49,7 @@ class Process:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """Ends it: SIGTERM, and SIGKILL where that was not heard."""
+        """Ends it with SIGTERM, or SIGKILL if it does not react."""
         if self.has_ended:
             return
         self._child.send_signal(signal.SIGTERM)
@@ -61,7 +61,7 @@ class Process:
             self._child.wait()
 
     def wait_end(self, timeout_s: float = 900) -> None:
-        """Waits until it has ended by itself; a failure is an error."""
+        """Waits until it ends by itself. Raises BenchError if it fails."""
         try:
             status = self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -70,36 +70,37 @@ class Process:
             raise BenchError(f"{self.name}: exit status {status}: {self.last_words()}")
 
     def cpu_s(self) -> float:
-        """Processor time of all its threads so far, user and system, those that have ended included."""
+        """Returns the processor time of all its threads so far, user and system, ended threads included."""
         with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
     def memory_peak_bytes(self) -> int:
-        """The most memory it has had resident (VmHWM)."""
+        """Returns its peak resident memory (VmHWM)."""
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
             for line in file:
                 if line.startswith("VmHWM:"):
                     return int(line.split()[1]) * 1024
-        raise BenchError(f"{self.name}: the kernel does not say its peak memory")
+        raise BenchError(f"{self.name}: the kernel does not report its peak memory")
 
     def printed(self) -> str:
-        """All it has printed so far."""
+        """Returns its output so far."""
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """Returns the end of its output."""
         return self.printed()[-800:].strip() or "it said nothing"
 
 
 def search_path() -> str:
-    """Where programs are looked for: the PATH, and where only root has some, whoever became root without taking these."""
+    """Returns the search path for programs: PATH, and the directories of root's programs, which a `su` without `-`
+    omits."""
     return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 
 
 def run(argv: Sequence[str], timeout_s: float = 900, check: bool = True) -> str:
-    """Runs a command to its end and returns what it printed; a failure carries its complaint."""
+    """Runs a command to its end and returns its output; a failure carries its error message."""
     try:
         done = subprocess.run(
             ["setpriv", "--pdeathsig", "KILL", *argv],
@@ -122,7 +123,7 @@ def timed(argv: Sequence[str], timeout_s: float = 1800) -> float:
 
 
 def measured(argv: Sequence[str], timeout_s: float = 1800) -> tuple[float, float, str]:
-    """Runs a command to its end; returns the seconds it took, those of the processors, and what it printed."""
+    """Runs a command to its end; returns its elapsed seconds, its processor seconds, and its output."""
 
     def cpu_s() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -134,7 +135,7 @@ def measured(argv: Sequence[str], timeout_s: float = 1800) -> tuple[float, float
 
 
 def free_port(count: int = 1) -> int:
-    """The first of `count` neighbouring TCP ports that are free on loopback."""
+    """Returns the first of `count` adjacent TCP ports that are free on loopback."""
     while True:
         with socket.socket() as first:
             first.bind(("127.0.0.1", 0))
@@ -153,7 +154,7 @@ def _is_free(port: int) -> bool:
 
 
 def answers(port: int, address: str = "127.0.0.1") -> bool:
-    """Whether somebody listens there."""
+    """Returns whether a server listens on a port."""
     try:
         socket.create_connection((address, port), timeout=1).close()
     except OSError:

@@ -1,7 +1,6 @@
-"""The results of a run: results.json, which is the whole of it, and results.csv, one row a sample.
+"""The results of a run: results.json, which is complete, and results.csv, with one row per sample.
 
-A results file may come from somebody else. So its size, its form and the types of what is in it are looked at before
-anything is made of it.
+A results file may come from someone else. So its size, its structure and its types are checked before it is used.
 """
 
 import csv
@@ -26,16 +25,16 @@ SIZE_MAX_BYTES = 128 * MIB
 PARTS_MAX = 200
 ROUNDS_MAX = 1000
 CELLS_MAX = 200_000
-"""Of a part: targets × steps × states, as its tables have them, those that are empty included."""
+"""In a part: targets × steps × states, as in its tables, empty cells included."""
 NUMBER_MAX = 1e18
-"""More than any time, size or rate of a machine; sums and ratios of what is below stay numbers."""
+"""Above any time, size or rate of a machine, and low enough that sums and ratios stay finite."""
 
 Part = dict[str, Any]
-"""One part of a run. `part`, `title`, `finished`, `quick`, `rounds` and `figures` are what all have; `problem` is there
-where it was not measured. Storage has `targets`, `steps`, `samples` and `warnings` beside."""
+"""One part of a run. All parts have `part`, `title`, `finished`, `quick`, `rounds` and `figures`; `problem` if it was
+not measured. Storage also has `targets`, `steps`, `samples` and `warnings`."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""The first characters of what a spreadsheet evaluates. White space is skipped by some before they look."""
+"""The first characters of formulas. Some spreadsheets skip leading white space."""
 _SAMPLE_TEXTS = {"target", "step", "state", "outcome", "problem", "bottleneck", "busy", "warnings"}
 _SAMPLE_NUMBERS = [field.name for field in dataclasses.fields(Sample) if field.name not in _SAMPLE_TEXTS]
 _COLUMNS = ["part", "figure", "what", "contender", "round", "outcome", "value", "unit", "step", "state"]
@@ -45,7 +44,7 @@ _COLUMNS += ["bottleneck", "problem", "warnings"]
 
 @dataclasses.dataclass
 class Results:
-    """What one or several runs in the same folder measured."""
+    """The measurements of one or several runs in the same directory."""
 
     machine: dict[str, str]
     command: list[str]
@@ -54,11 +53,11 @@ class Results:
     """When it was last written, ISO 8601."""
 
     def part(self, key: str) -> Part | None:
-        """The part of that name."""
+        """Returns the part of that name."""
         return next((part for part in self.parts if part["part"] == key), None)
 
     def put(self, part: Part) -> None:
-        """Takes a part in; an earlier one of its name is replaced."""
+        """Adds a part, replacing an earlier one of its name."""
         for index, earlier in enumerate(self.parts):
             if earlier["part"] == part["part"]:
                 self.parts[index] = part
@@ -66,27 +65,27 @@ class Results:
         self.parts.append(part)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Returns the JSON form."""
         return {"format": FORMAT, **dataclasses.asdict(self)}
 
 
 def now() -> str:
-    """The time as results have it."""
+    """Returns the current time, as in results."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def figures(part: Part) -> list[Figure]:
-    """The figures of a part."""
+    """Returns the figures of a part."""
     return [Figure.from_json(figure) for figure in part.get("figures", ())]
 
 
 def samples(part: Part) -> list[Sample]:
-    """The samples of storage; none in other parts."""
+    """Returns the samples of storage; none of other parts."""
     return [Sample.from_json(sample) for sample in part.get("samples", ())]
 
 
 def write(out: Path, results: Results) -> None:
-    """Writes both files into `out`, which is made where it is missing. OSError where that fails."""
+    """Writes both files into `out`, which is created if missing. Raises OSError if that fails."""
     out.mkdir(parents=True, exist_ok=True)
     results.finished = now()
     text = json.dumps(results.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
@@ -95,7 +94,7 @@ def write(out: Path, results: Results) -> None:
 
 
 def write_csv(out: Path, results: Results) -> None:
-    """Writes results.csv alone. OSError where that fails."""
+    """Writes results.csv alone. Raises OSError if that fails."""
     table = io.StringIO()
     writer = csv.DictWriter(table, _COLUMNS)
     writer.writeheader()
@@ -105,13 +104,13 @@ def write_csv(out: Path, results: Results) -> None:
 
 
 def _inert(value: Any) -> Any:
-    """A value that no spreadsheet takes for a formula: names of targets and messages of tools may come from others. A
-    number stays one."""
+    """Returns a value that no spreadsheet takes for a formula: target names and messages of tools may come from
+    others. Numbers are unchanged."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _rows(part: Part) -> Iterator[dict[str, Any]]:
-    """The rows of a part: a sample each, or a value each of a figure."""
+    """Yields the rows of a part: one per sample, or per value of a figure."""
     if "samples" not in part:
         for figure in figures(part):
             for contender, values in figure.samples.items():
@@ -144,18 +143,18 @@ def _rows(part: Part) -> Iterator[dict[str, Any]]:
 
 
 def read(path: Path) -> Results:
-    """The results in a file, or in the results.json of a folder.
+    """Reads the results in a file, or in the results.json of a directory.
 
-    BenchError, one sentence, where it cannot be read, is none, or is of another version.
+    Raises BenchError if it cannot be read, has no results, or is of another version.
     """
     path = path / JSON if path.is_dir() else path
     try:
         with open(path, "rb") as file:
             content = file.read(SIZE_MAX_BYTES + 1)
     except OSError as error:
-        raise BenchError(f"{path}: {error.strerror}; name a results.json, or the folder of a run") from None
+        raise BenchError(f"{path}: {error.strerror}; name a results.json, or the directory of a run") from None
     if len(content) > SIZE_MAX_BYTES:
-        raise BenchError(f"{path} is larger than {iec(SIZE_MAX_BYTES)}, which no results of cheetah bench are")
+        raise BenchError(f"{path} is larger than {iec(SIZE_MAX_BYTES)}, the limit for results of cheetah bench")
     try:
         value = json.loads(content, parse_constant=_no_number)
         if not isinstance(value, dict) or "format" not in value:
@@ -164,11 +163,11 @@ def read(path: Path) -> Results:
             raise BenchError(f"{path} has the format {value['format']!r:.60}, and this cheetah reads {FORMAT}")
         return _checked(value)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise BenchError(f"{path} holds no results of cheetah bench: {plain(str(error), 300) or 'it is too deep'}") from None
+        raise BenchError(f"{path} does not hold results of cheetah bench: {plain(str(error), 300) or 'it is nested too deeply'}") from None
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no figure")
+    raise ValueError(f"{text} is not a figure")
 
 
 def _checked(value: dict[str, Any]) -> Results:
@@ -183,13 +182,13 @@ def _checked(value: dict[str, Any]) -> Results:
 
 
 def checked(part: Part) -> Part:
-    """The part, if it has the form of one; ValueError, TypeError or KeyError that says what is wrong if not."""
+    """Returns the part if it is valid; otherwise raises ValueError, TypeError or KeyError with the reason."""
     name = _text(part["part"], "part")
     for key in ("title", "finished", "problem"):
         _text(part.get(key, ""), f"{name}: {key}")
     rounds = part.get("rounds")
     if rounds is not None and (type(rounds) is not int or not 0 <= rounds <= ROUNDS_MAX):
-        raise ValueError(f"{name}: rounds is no number of rounds")
+        raise ValueError(f"{name}: rounds is not a number of rounds")
     for figure in _list(part.get("figures", []), f"{name}: figures"):
         _check_figure(_dict(figure, f"{name}: figure"))
     for sample in _list(part.get("samples", []), f"{name}: samples"):
@@ -220,7 +219,7 @@ def _check_figure(value: dict[str, Any]) -> None:
 
 
 def _check_extent(part: Part, name: str) -> None:
-    """A few samples, each of a target, a step and a size of its own, would make a table that no memory holds."""
+    """Refuses a few samples that would make a table too large for memory, each with its own target, step and size."""
     samples = part.get("samples", [])
     targets, steps, states = ({sample[key] for sample in samples} for key in ("target", "step", "state"))
     targets |= {str(_dict(target, f"{name}: targets").get("name")) for target in part.get("targets", [])}
@@ -245,24 +244,24 @@ def _check_sample(value: dict[str, Any], name: str) -> None:
 
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{what} is no text")
+        raise ValueError(f"{what} is not text")
     return value
 
 
 def _number(value: object, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= NUMBER_MAX:
-        raise ValueError(f"{what} is no number that is measured")
+        raise ValueError(f"{what} is not a measurable number")
 
 
 def _dict(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 
 def _list(value: object, what: str, entries_max: int | None = None) -> Sequence[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{what} is no list")
+        raise ValueError(f"{what} is not a list")
     if entries_max is not None and len(value) > entries_max:
         raise ValueError(f"{what} are more than {entries_max}")
     return value

@@ -1,4 +1,4 @@
-"""Interleaving: A B C, B C A, C A B, so that what drifts on the machine drifts under everybody."""
+"""Interleaving of contenders: A B C, B C A, C A B, so that a drift of the machine affects all of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def in_turns(names: Sequence[T], number: int) -> list[T]:
-    """The names in the order of that round, from 0: each round starts with the next one."""
+    """Returns the names in the order of a round, from 0: each round starts with the next one."""
     turn = number % len(names) if names else 0
     return [*names[turn:], *names[:turn]]
 
@@ -17,10 +17,10 @@ def in_turns(names: Sequence[T], number: int) -> list[T]:
 def interleave(
     label: str, rounds: int, contenders: Mapping[str, Callable[[], Any]], show: str | Sequence[str] = "rate"
 ) -> dict[str, list[Any]]:
-    """Calls every contender once a round and returns, for each, the list of what it returned.
+    """Calls every contender once per round and returns the list of its results.
 
-    `contenders` maps names to functions that measure and return {metric: value}; `show` is the metric that is
-    printed, or several of them.
+    `contenders` maps names to functions that measure and return {metric: value}; `show` is the metric to print, or
+    several.
     """
     names = list(contenders)
     results: dict[str, list[Any]] = {name: [] for name in names}

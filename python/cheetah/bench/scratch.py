@@ -1,4 +1,4 @@
-"""Where a run keeps its files, and what it has to take down at its end."""
+"""Temporary files and processes of a run, removed and stopped at its end."""
 
 import contextlib
 import os
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class Scratch:
-    """Temporary files in RAM and on disk, and child processes; all of it gone when the `with` block is left.
+    """Temporary files in RAM and on disk, and child processes; all are gone when the `with` block is left.
 
-    `disk_parent` is where what must be on a disk goes; it is made where it is missing.
+    Files that must be on a disk go to `disk_parent`, which is created if missing.
     """
 
     def __init__(self, disk_parent: str) -> None:
@@ -48,7 +48,7 @@ class Scratch:
         return path
 
     def at_exit(self, action: Callable[..., Any], *arguments: Any) -> None:
-        """Does this at the end, last come first."""
+        """Calls an action at the end, in reverse order."""
         self._exits.callback(action, *arguments)
 
     def enter(self, context: AbstractContextManager[T]) -> T:
@@ -56,33 +56,33 @@ class Scratch:
         return self._exits.enter_context(context)
 
     def unique(self, stem: str) -> str:
-        """A name nobody else in this run has."""
+        """Returns a name that is unique in this run."""
         self._count += 1
         return f"{stem}-{self._count}"
 
     def path(self, stem: str) -> str:
-        """A path of its own for a small file or a socket."""
+        """Returns a unique path for a small file or a socket."""
         return os.path.join(self.dir, self.unique(stem))
 
     def make_dir(self, stem: str) -> str:
-        """A new, empty directory."""
+        """Creates a new directory."""
         path = self.path(stem)
         os.mkdir(path)
         return path
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
-        """Starts a process that is ended when this is left."""
+        """Starts a process that is ended with this scratch space."""
         process = Process(name, argv, self.path("log"))
         self.at_exit(process.stop)
         return process
 
     def child(self) -> "Scratch":
-        """A scratch space within this one, for what lives through one round only; use with `with`."""
+        """Returns a nested scratch space for one round; use it with `with`."""
         return Scratch(self._disk_parent)
 
 
 def drop_caches() -> None:
-    """Makes the machine forget every file it has in memory; needs root."""
+    """Drops all of the machine's caches; needs root."""
     os.sync()
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
         file.write("3")

@@ -1,4 +1,4 @@
-"""Tables of results as text: what stands in which cell. How they are drawn is another matter (`table`)."""
+"""Tables of results as text: the content of the cells. `table` draws them."""
 
 import dataclasses
 import statistics
@@ -16,12 +16,12 @@ from cheetah.page.visible import plain
 NAME_CHARS_MAX = 60
 NOTE_CHARS_MAX = 400
 RECORD_MAX_BYTES = MIB
-"""Of the matrix, a terminal gets the smallest records and the largest up to this, on the largest file."""
+"""In the matrix, a terminal shows the smallest records and the largest up to this size, on the largest file."""
 UNCERTAIN = "≈"
 LEGEND = {
     "uncertain": f"{UNCERTAIN} the difference may be chance: the repetitions overlap with those of the baseline",
     "once": "measured once: no spread is known, so a difference may be chance",
-    "spread": "± half of the way from the fastest repetition to the slowest, of the median",
+    "spread": "± half the range from the fastest to the slowest repetition, relative to the median",
 }
 
 
@@ -36,18 +36,19 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-    """A table. `notes` are sentences under it. Everything in it is safe to print."""
+    """A table. `notes` are sentences below it. All of it is safe to print."""
 
     title: str
     heads: tuple[str, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
     left: frozenset[int] = frozenset()
-    """Columns of words."""
+    """Columns of text."""
 
 
 def sheets(part: Part, spread_in_cells: bool = False) -> list[Sheet]:
-    """The tables of a part. `spread_in_cells`: lowest and highest beside each median, else a line with the spread."""
+    """Returns the tables of a part. `spread_in_cells`: lowest and highest beside each median, otherwise a line with
+    the spread."""
     made: list[Sheet] = []
     if part.get("samples"):
         storage = Storage(part)
@@ -59,22 +60,22 @@ def sheets(part: Part, spread_in_cells: bool = False) -> list[Sheet]:
 
 
 def name(text: str) -> str:
-    """What others wrote, safe to print and of a length that leaves room for more."""
+    """Returns others' text, safe to print and limited in length."""
     return plain(text, NAME_CHARS_MAX)
 
 
 def ratio_text(ratio: Ratio) -> str:
-    """1.95, or ≈1.02 where the difference may be chance."""
+    """Returns 1.95, or ≈1.02 if the difference may be chance."""
     return f"{UNCERTAIN if ratio.uncertain and not ratio.once else ''}{ratio.value:.2f}"
 
 
 def value_text(cell: Cell, value: float) -> str:
-    """A time, or a rate in MiB/s."""
+    """Returns a time, or a rate in MiB/s."""
     return short(value / MIB) if cell.is_rate else clock(value)
 
 
 def spread_percent(cell: Cell) -> float:
-    """Half of the range, of the median, in percent."""
+    """Returns half the range, in percent of the median."""
     return 50 * (max(cell.values) - min(cell.values)) / cell.median if cell.median else 0.0
 
 
@@ -85,7 +86,7 @@ def _timed(storage: Storage, state: str, steps: Sequence[str], spread_in_cells: 
 
 
 def _matrix(storage: Storage, spread_in_cells: bool) -> Iterator[Sheet]:
-    """Of the matrix a selection: a table for each size of records, a column an operation."""
+    """Yields a selection of the matrix: a table for each record size, a column for each operation."""
     grids = storage.grids()
     for state in dict.fromkeys(grid.state for grid in grids):
         of_state = [grid for grid in grids if grid.state == state]
@@ -137,14 +138,14 @@ def _sheet(
 
 
 def by_chance(pairs: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """What to know of differences beyond the spread where there were few rounds: `pairs` of their numbers."""
+    """Yields warnings about differences beyond the spread with few rounds: `pairs` of the numbers of rounds."""
     rarest = max((chance(*pair) for pair in pairs), default=0.0)
     if rarest > CHANCE_MAX:
-        yield f"with so few repetitions, 1 in {1 / rarest:.0f} figures would differ beyond the spread by mere chance; take five"
+        yield f"with so few repetitions, 1 in {1 / rarest:.0f} figures would differ beyond the spread by mere chance; use five"
 
 
 def _pairs(storage: Storage, cells: Sequence[Cell]) -> Iterator[tuple[int, int]]:
-    """How often a cell and that of the baseline were measured, where a difference is told."""
+    """Yields how often a cell and the baseline's cell were measured, if a difference is reported."""
     for cell in cells:
         ratio = storage.ratio(cell)
         if ratio and not ratio.once and not ratio.uncertain:
@@ -159,7 +160,7 @@ def _cell(cell: Cell, notes: Notes, spread_in_cells: bool) -> str:
 
 
 def _figures(part: Part) -> Iterator[Sheet]:
-    """Two kinds: ours beside the best of the others, and candidates beside a baseline."""
+    """Yields two kinds of tables: ours beside the best of the others, and candidates beside a baseline."""
     found = results.figures(part)
     title = name(str(part.get("title") or part["part"]))
     ours = [figure for figure in found if figure.ours is not None]
@@ -202,5 +203,5 @@ def _beside(figure: Figure) -> Iterator[Line]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """median [lowest – highest]"""
+    """Returns median [lowest – highest]."""
     return f"{short(statistics.median(values))} [{short(min(values))} – {short(max(values))}]"

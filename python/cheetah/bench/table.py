@@ -17,7 +17,7 @@ from cheetah.bench.results import Part
 from cheetah.bench.sheet import Line, Sheet, sheets
 
 PIPE_COLUMNS = 200
-"""How wide a table may be where nobody says how wide the paper is."""
+"""The width of a table if the output has none."""
 HEAD_CHARS_MAX = 12
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _STYLES = {"figures": "", "spread": "dim", "speed up": "cyan", "group": "bold"}
@@ -25,12 +25,12 @@ _GAP = 2
 
 
 def show(part: Part, out: TextIO | None = None) -> None:
-    """Prints the tables of a part, to stdout if nothing else is said; colours only on a terminal."""
+    """Prints the tables of a part, by default to stdout; in colour only on a terminal."""
     draw(sheets(part), out)
 
 
 def draw(drawn: Iterable[Sheet], out: TextIO | None = None) -> None:
-    """Prints tables, likewise."""
+    """Prints tables."""
     out = out or sys.stdout
     width = shutil.get_terminal_size().columns if out.isatty() else PIPE_COLUMNS
     console = Console(file=out, width=width, highlight=False, markup=False, emoji=False)
@@ -44,7 +44,7 @@ def draw(drawn: Iterable[Sheet], out: TextIO | None = None) -> None:
 
 
 def markdown(part: Part) -> list[str]:
-    """The tables of a part, as lines."""
+    """Returns the tables of a part as lines of Markdown."""
     lines: list[str] = []
     for sheet in sheets(part, spread_in_cells=True):
         lines += [f"{_escaped(sheet.title)}:", "", f"| | {' | '.join(map(_escaped, sheet.heads))} |"]
@@ -71,13 +71,13 @@ def _drawn(sheet: Sheet) -> Table:
 
 
 def _two_lines(head: str) -> str:
-    """Long heads take two lines, so that they do not make their columns wide."""
+    """Splits long heads into two lines, so that columns stay narrow."""
     words = head.split()
     return head if len(head) <= HEAD_CHARS_MAX else f"{' '.join(words[:-1])}\n{words[-1]}".strip()
 
 
 def _blocks(sheet: Sheet, width: int) -> Iterator[Sheet]:
-    """The sheet, cut into as many as it needs to fit in; the names are repeated."""
+    """Yields the sheet cut into as many as it needs to fit; the names are repeated."""
     names = min(max((cell_len(line.label) + 2 for line in sheet.lines), default=0), max(width // 3, 20))
     wide = [max(map(cell_len, column)) + _GAP for column in _columns(sheet)]
     begin = 0
@@ -104,10 +104,10 @@ def _cut(line: Line, begin: int, end: int) -> Line:
 
 
 def _escaped(text: str) -> str:
-    """Nothing in it ends a cell or begins something else."""
+    """Escapes text so that it cannot end a cell or begin markup."""
     return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", text)
 
 
 def _lightly(text: str) -> str:
-    """The same, but brackets stay as they are: spreads are full of them, and links are not to be feared in a cell."""
+    """Escapes text but for brackets, which spreads are full of; links in a cell are harmless."""
     return re.sub(r"([\\|<>*_`])", r"\\\1", text)

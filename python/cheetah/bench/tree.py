@@ -1,4 +1,4 @@
-"""Files to work on: a tree of this machine's own, the same at every call."""
+"""A tree of this machine's own files to work on, the same at every call."""
 
 import os
 import random
@@ -30,8 +30,8 @@ def _copy(chosen: Iterable[tuple[int, str]], directory: str) -> None:
 
 
 def make(directory: str, files: int, bytes_max: int) -> int:
-    """Copies up to `files` small files into the directory, then large ones, `bytes_max` at most; returns
-    what it came to in bytes."""
+    """Copies up to `files` small files into the directory, then large ones, at most `bytes_max` in total; returns the
+    bytes copied."""
     candidates = list(_candidates())
     chooser = random.Random(1)
     small = [one for one in candidates if SMALL_BYTES[0] <= one[0] < SMALL_BYTES[1]]

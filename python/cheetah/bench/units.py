@@ -1,4 +1,4 @@
-"""Sizes and how figures are printed."""
+"""Sizes, and how figures are printed."""
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -6,7 +6,7 @@ GIB = 1 << 30
 
 
 def iec(size_bytes: int) -> str:
-    """A size as `cheetah` reads it, exact: the largest unit that divides it."""
+    """Returns an exact size as `cheetah` parses it, in the largest unit that divides it."""
     for scale, unit in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size_bytes % scale == 0 and size_bytes:
             return f"{size_bytes // scale}{unit}"
@@ -14,7 +14,7 @@ def iec(size_bytes: int) -> str:
 
 
 def short(value: float) -> str:
-    """A figure with three significant digits, thousands apart: 1.23, 45.6, 789, 12 300."""
+    """Returns a figure with three significant digits and spaced thousands: 1.23, 45.6, 789, 12 300."""
     if value == 0:
         return "0"
     digits = 0

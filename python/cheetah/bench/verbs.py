@@ -1,4 +1,4 @@
-"""Cheetah's own processes, started as a user would: what the harness knows of the command line of drives is here."""
+"""Cheetah's own processes, started as a user would. It holds the harness's knowledge of the command line of drives."""
 
 import dataclasses
 import json
@@ -18,36 +18,37 @@ from cheetah.bench.units import MIB, iec
 BUILDS = ("target/static/cheetah", "target/x86_64-unknown-linux-musl/release/cheetah", "target/release/cheetah")
 CHECKOUT = Path(__file__).resolve().parents[3]
 
-# What a node lends beyond the content it is to hold: its digests, and rounding.
+# What a node lends beyond its content: digests, and rounding.
 MARGIN_BYTES = 64 * MIB
-# Memory that is still being faulted in after that long is no longer waited for.
+# The longest wait for memory to be faulted in.
 MEMORY_TIMEOUT_S = 600
 
-# A command line as it is to be run, for instance in a network namespace.
+# Wraps a command line, for instance to run it in a network namespace.
 Enter = Callable[[Sequence[str]], Sequence[str]]
 
 
 class Holder(Protocol):
-    """Whoever ends what is started: `scratch.Scratch`, `storage.work.Work`."""
+    """What ends started processes: `scratch.Scratch` or `targets.work.Work`."""
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
-        """Starts a process that is ended when this is left."""
+        """Starts a process that is ended with the holder."""
 
     def unique(self, stem: str) -> str:
-        """A name nobody else in this run has."""
+        """Returns a name that is unique in this run."""
 
     def path(self, stem: str) -> str:
-        """A path of its own for a small file."""
+        """Returns a unique path for a small file."""
 
     def make_dir(self, stem: str) -> str:
-        """A new, empty directory."""
+        """Creates a new directory."""
 
     def at_exit(self, action: Callable[..., Any], *arguments: Any) -> None:
-        """Does this at the end, last come first."""
+        """Calls an action at the end, in reverse order."""
 
 
 def binary() -> str:
-    """The program: $CHEETAH, the one we were started by, a checkout's newest release build, or the one on the PATH."""
+    """Returns the program: $CHEETAH, the one that started this process, a checkout's newest release build, or the one
+    on the PATH."""
     for variable in ("CHEETAH", "CHEETAH_BINARY"):
         if os.environ.get(variable):
             return os.environ[variable]
@@ -56,12 +57,12 @@ def binary() -> str:
         return str(max(built, key=os.path.getmtime))
     found = shutil.which("cheetah")
     if found is None:
-        raise BenchError("cheetah is not there: build it with `make static`, or name it in $CHEETAH")
+        raise BenchError("cheetah was not found: build it with `make static`, or name it in $CHEETAH")
     return found
 
 
 def call(argv: Sequence[str], enter: Enter = list) -> dict[str, Any]:
-    """Runs a verb to its end and returns what it answered. BenchError with its own sentence where it failed."""
+    """Runs a verb to its end and returns its answer. Raises BenchError with its own sentence if it failed."""
     answer = last_json(run(enter([binary(), "--json", *argv]), check=False))
     if not answer or "error" in answer:
         raise BenchError(f"cheetah {argv[0]}: {answer.get('error', 'it ended without an answer')}")
@@ -79,20 +80,20 @@ def _json_lines(printed: str) -> Iterator[dict[str, Any]]:
 
 
 def last_json(printed: str) -> dict[str, Any]:
-    """The last JSON object that a verb printed: its answer."""
+    """Returns the last JSON object that a verb printed: its answer."""
     values = list(_json_lines(printed))
     return values[-1] if values else {}
 
 
 def serve(scratch: Holder, name: str, argv: Sequence[str], enter: Enter = list) -> tuple[Process, dict[str, Any]]:
-    """Starts a verb that runs until it is stopped; returns the process and what it said when it was ready."""
+    """Starts a verb that runs until it is stopped; returns the process and its first answer."""
     process = scratch.start(name, enter([binary(), "--json", *argv]))
 
     def ready() -> dict[str, Any] | None:
         return next((line for line in _json_lines(process.printed()) if line.get("event") == "ready"), None)
 
     try:
-        process.wait_until(ready, "word that it is ready")
+        process.wait_until(ready, "its ready message")
     except BenchError:
         said = last_json(process.printed()).get("error")
         if said is None:
@@ -103,7 +104,7 @@ def serve(scratch: Holder, name: str, argv: Sequence[str], enter: Enter = list) 
 
 @dataclasses.dataclass
 class Node:
-    """A node that runs."""
+    """A running node."""
 
     process: Process
     nbd: str
@@ -111,7 +112,7 @@ class Node:
     lent_bytes: int
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What its control answers, to a GET or, with a body, a POST."""
+        """Returns the answer of its control API to a GET or, with a body, a POST."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://{self.http}{path}", data, {"content-type": "application/json"})
         try:
@@ -125,7 +126,7 @@ class Node:
         return answer
 
     def wait_for_memory(self) -> None:
-        """Waits until no more memory is being faulted in: neither that nor its absence is what we measure."""
+        """Waits until its memory is faulted in, so that page faults are not measured."""
         until = time.monotonic() + MEMORY_TIMEOUT_S
         ready_bytes = -1
         while time.monotonic() < until:
@@ -138,7 +139,7 @@ class Node:
 
 
 def node(scratch: Holder, content_bytes: int, address: str = "127.0.0.1", enter: Enter = list) -> Node:
-    """Starts a node with memory for that much content."""
+    """Starts a node with memory for an amount of content."""
     argv = ["node", "--memory", iec(lent(content_bytes)), "--name", scratch.unique("node")]
     if address == "127.0.0.1":
         argv += ["--listen", f"{address}:0"]
@@ -149,12 +150,12 @@ def node(scratch: Holder, content_bytes: int, address: str = "127.0.0.1", enter:
 
 
 def lent(content_bytes: int) -> int:
-    """What a node has to lend for that much content, in whole MiB."""
+    """Returns what a node must lend for an amount of content, in whole MiB."""
     return (content_bytes + content_bytes // 64 + MARGIN_BYTES) // MIB * MIB
 
 
 def mount(scratch: Holder, drive: str, writable: bool = False, enter: Enter = list) -> tuple[Process, str]:
-    """Mounts a drive or an image; returns the process and the path of the file that is the whole drive."""
+    """Mounts a drive or an image; returns the process and the path of the file with its content."""
     directory = scratch.make_dir("mount")
     argv = ["mount", drive, directory, *(["--writable"] if writable else [])]
     process, ready = serve(scratch, "cheetah mount", argv, enter)

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     # A process that only passes tasks on does not wait for this import.
     import pyarrow as pa
 
-Stage = Literal["volumes", "glimpse", "listing", "content", "unallocated"]
-STAGES: tuple[Stage, ...] = ("volumes", "glimpse", "listing", "content", "unallocated")
+Stage = Literal["volumes", "preview", "listing", "content", "unallocated"]
+STAGES: tuple[Stage, ...] = ("volumes", "preview", "listing", "content", "unallocated")
 
 ReadState = Literal["whole", "partial", "unreadable", "unread", "skipped"]
 
@@ -115,8 +115,8 @@ class Task:
     `what` depends on the stage, and is made of what JSON can hold:
 
     * "volumes": empty;
-    * "glimpse": see `glimpse`;
-    * "listing": see `walk`;
+    * "preview": see `listing.mft_preview`;
+    * "listing": see `listing.walk`;
     * "content": the entries to read, as a list of `Entry`s (`entries()` gives them back);
     * "unallocated": `[start, length]`, bytes in the image. `volume` is -1 outside all volumes.
     """

@@ -1,15 +1,15 @@
-"""report.html: which storage was fast for what, and whether to believe it. For a screen, and for paper.
+"""report.html: which storage was fast for what, and how far to trust it; for screen and paper.
 
-page       puts it together
-verdict    what the figures say in sentences, and nothing beyond them
-number     a figure in the page that says where it is from
-rows       the tables of steps, targets and of the matrix as the templates want them
-charts     the drawings
-template/  the words and the style
+    page       assembles it
+    verdict    what the figures say, in sentences
+    number     a figure with its origin
+    rows       the tables of steps, targets and the matrix, as the templates need them
+    charts     the charts
+    template/  text and styles
 
-Each number that was measured stands in an element with data-figure (PART/STEP/STATE, as in results.csv), data-target,
-data-stat and data-value, so that a program can hold the page against results.json. What all our pages have in common is
-in `cheetah.page`.
+Each measured number is in an element with data-figure (PART/STEP/STATE, as in results.csv), data-target, data-stat
+and data-value, so that a program can check the page against results.json. `cheetah.page` has the code common to all
+pages.
 """
 
 from cheetah.bench.report.page import render, write

@@ -1,4 +1,4 @@
-"""The drawings of the report."""
+"""The charts of the report."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from cheetah.page.svg import Drawing
 from cheetah.page.visible import plain
 
 DOTS_MAX = 40
-"""Repetitions drawn of one cell."""
+"""The maximum number of repetitions drawn for one cell."""
 WIDTH, LEFT, RIGHT, TOP = 440.0, 118.0, 46.0, 6.0
 ROW, BAR = 13.0, 8.0
 LABEL_CHARS_MAX = 18
@@ -20,7 +20,7 @@ RATIO_MAX = 4096.0
 
 
 class Octaves:
-    """A scale on which twice as fast is as far from 1 as half as fast."""
+    """A logarithmic scale: twice as fast is as far from 1 as half as fast."""
 
     def __init__(self, ratios: Iterable[Ratio], left: float, right: float) -> None:
         bounds = [
@@ -31,19 +31,19 @@ class Octaves:
         self._left, self._right = left, right
 
     def x(self, ratio: float) -> float:
-        """Where a ratio is."""
+        """Returns the position of a ratio."""
         power = math.log2(min(max(ratio, 1 / RATIO_MAX), RATIO_MAX))
         return self._left + (self._right - self._left) * (power - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Round ratios, and how they are written."""
+        """Returns round ratios and their labels."""
         every = max(1, math.ceil((self.high - self.low) / 7))
         powers = [power for power in range(math.ceil(self.low), math.floor(self.high) + 1) if power % every == 0]
         return [(2.0**power, f"{2**power}×" if power >= 0 else f"1/{2**-power}×") for power in powers]
 
 
 def speed_ups(storage: Storage, tables: Sequence[Table]) -> list[tuple[str, Drawing]]:
-    """Of each target but the baseline its speed-up in every step; all on one scale."""
+    """Returns a chart for each target but the baseline: its speed-up in every step, on a common scale."""
     found = {
         (step, table.state, target): ratio
         for table in tables for step in table.steps for target in storage.targets
@@ -104,7 +104,7 @@ def _lollipop(
 
 
 def strip(cell: Cell, most: float, baseline: bool) -> Markup:
-    """A bar as long as the median, of `most` as a whole, with a dot for each repetition."""
+    """Returns a bar with the length of the median relative to `most`, with a dot for each repetition."""
     if not cell.values or not most:
         return Markup("")
     kind = "base" if baseline else "bar"

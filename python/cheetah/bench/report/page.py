@@ -1,4 +1,4 @@
-"""report.html: one file that needs nothing else, and asks the network for nothing. How, `cheetah.page` says."""
+"""report.html: a self-contained page without network access; see `cheetah.page`."""
 
 import itertools
 import shlex
@@ -21,10 +21,10 @@ from cheetah.page import document, units
 
 REPORT = "report.html"
 ABOUT_MACHINE = ("processor", "memory", "kernel")
-"""What stands in the head; the rest at the end."""
+"""Shown in the head; the rest at the end."""
 
 FEW_CELLS = 9
-"""Of the matrix, that are shown as a table like the seed's."""
+"""Up to this many cells of the matrix are shown like steps."""
 Row = tuple[str, list[Shown]]
 
 Json = dict[str, Any]
@@ -40,14 +40,14 @@ _UNSAID: Json = {
 
 
 def write(found: Results, out: Path) -> Path:
-    """Writes report.html into the folder `out`; returns its path. OSError where that fails."""
+    """Writes report.html into the directory `out`; returns its path. Raises OSError if that fails."""
     target = out / REPORT
     document.write(target, render(found))
     return target
 
 
 def render(found: Results) -> str:
-    """The page. The same results give the same text."""
+    """Returns the page. The same results give the same text."""
     templates = document.environment("cheetah.bench.report")
     templates.filters.update(
         html=number.html,
@@ -76,7 +76,7 @@ def render(found: Results) -> str:
 
 
 def _storage(part: Part) -> Json:
-    """All that the page says of storage."""
+    """Returns the content of the storage section."""
     storage = Storage(part)
     remarks = Remarks(storage)
     rows = Rows(storage, remarks)
@@ -107,7 +107,7 @@ def _storage(part: Part) -> Json:
 
 
 def _few(storage: Storage, rows: Rows, grids: Sequence[Grid]) -> list[tuple[str, list[str], list[Row]]]:
-    """A small matrix: for each state a table like the seed's."""
+    """Returns a small matrix as a table for each state."""
     made = []
     for state in dict.fromkeys(grid.state for grid in grids):
         steps = [step for grid in grids if grid.state == state for step in grid.steps(storage)]
@@ -116,11 +116,11 @@ def _few(storage: Storage, rows: Rows, grids: Sequence[Grid]) -> list[tuple[str,
 
 
 def _image(storage: Storage) -> str:
-    """What was worked on, as far as the results say it."""
+    """Returns the description of the image, if the results have one."""
     asked = storage.settings
     if "image" not in asked:
         return ""
-    name = str(asked["image"]) if asked["image"] else "made for the run, of this machine's programs"
+    name = str(asked["image"]) if asked["image"] else "made for the run from this machine's programs"
     known = isinstance(asked.get("image_bytes"), int)
     return f"{name}, {units.size(asked['image_bytes'])}" if known else name
 
@@ -130,7 +130,7 @@ def _states(storage: Storage, step: str) -> list[str]:
 
 
 def _cost(storage: Storage) -> dict[str, str] | None:
-    """What measuring cost, as shares of what the tools took."""
+    """Returns the cost of measuring, relative to the tools."""
     done = [one for cell in storage.cells() for one in cell.done]
     seconds = sum(one.seconds or 0.0 for one in done)
     moved = sum((one.read_bytes or 0) + (one.written_bytes or 0) for one in done)
@@ -147,7 +147,7 @@ def _percent(share: float) -> str:
 
 
 def _other(part: Part) -> Json:
-    """A part that has figures alone."""
+    """Returns the content of a part that has only figures."""
     figures = results.figures(part)
     return {
         "part": part,
@@ -176,7 +176,7 @@ def _ours(figure: Figure) -> Json:
 
 
 def _rounds(figure: Figure) -> list[bool]:
-    """Whether each round's ratio can be made."""
+    """Returns for each round whether it has a ratio."""
     peer = figure.peer()
     return [bool(theirs) for theirs in figure.samples[peer]] if peer else [False]
 

@@ -1,4 +1,4 @@
-"""What a reader has to know before the figures: what is missing, and what is odd; each sentence once, numbered."""
+"""What to know before reading the figures: what is missing, and what is unusual; each sentence once, numbered."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -8,30 +8,30 @@ from cheetah.bench.notes import example
 
 TARGETS_MAX = 6
 EXCEPT_FROM = 3
-"""With more targets than that, all but one are called so."""
+"""With at least this many targets, all but one are named by exception."""
 CHANCE = ("may be chance", "the spread drowns the difference")
-"""What warnings about small differences say, and said in earlier versions."""
+"""The text of warnings about small differences, now and in earlier versions."""
 
 
 @dataclasses.dataclass
 class Remark:
-    """A sentence, and the cells it is about."""
+    """A sentence, and the cells it applies to."""
 
     number: int
     missing: bool
-    """Whether there is no figure for it, or just one to be read with care."""
+    """Whether there is no figure at all, or one to be read with care."""
     texts: dict[str, None] = dataclasses.field(default_factory=dict)
     places: dict[str, dict[str, dict[str, None]]] = dataclasses.field(default_factory=dict)
     """Targets, titles of steps, states."""
 
     @property
     def sentence(self) -> str:
-        """What there is to know; an example, where cells differ in its numbers."""
+        """Returns the sentence; an example if cells differ in its numbers."""
         return example(list(self.texts))
 
     def where(self, targets: Sequence[str]) -> list[tuple[list[str], str, str]]:
-        """Where it is about: targets, how many more, and steps. Targets of which the same is so are together; no names
-        where these are all."""
+        """Returns where it applies: targets, how many more, and steps. Targets with the same steps are grouped; no
+        names if it applies to all."""
         together: dict[str, list[str]] = {}
         for target in self.places:
             together.setdefault(self._steps(target), []).append(target)
@@ -60,7 +60,7 @@ class Remark:
 
 
 class Remarks:
-    """The remarks on a part, those about what is missing first."""
+    """The remarks on a part, those about missing figures first."""
 
     def __init__(self, storage: Storage) -> None:
         self._found: dict[str, Remark] = {}
@@ -71,11 +71,11 @@ class Remarks:
                 self._note(storage, cell, note)
 
     def numbers(self, cell: Cell) -> list[int]:
-        """Of the remarks on a cell."""
+        """Returns the numbers of the remarks on a cell."""
         return [self._found[note.kind].number for note in cell.notes]
 
     def all(self, missing: bool) -> list[Remark]:
-        """Those about what is missing, or the others."""
+        """Returns the remarks about missing figures, or the others."""
         return [remark for remark in self._found.values() if remark.missing == missing]
 
     def beside(self, warnings: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""The tables of the report, as its templates want them."""
+"""The tables of the report, as its templates need them."""
 
 import dataclasses
 import math
@@ -28,39 +28,39 @@ class Shown:
 
     cell: Cell
     middle: Number | None
-    """None where it was not measured; `cell.word` says why."""
+    """None if it was not measured; `cell.word` says why."""
     low: Number | None
     high: Number | None
-    """None where it was measured once."""
+    """None if it was measured once."""
     spread: Number | None
     ratio: Ratio | None
     times: Number | None
     """The speed-up."""
     least: Number | None
     most: Number | None
-    """Its bounds; None where no spread is known."""
+    """Its bounds; None if the spread is unknown."""
     remarks: list[int]
     share: float
-    """Of the slowest beside it: 0 to 1."""
+    """Relative to the slowest beside it: 0 to 1."""
     first: bool = False
     """Whether it is the fastest of all, beyond the spread."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Detail:
-    """A row of a step's table: all that is known of a cell."""
+    """A row of a step's table, with everything known about a cell."""
 
     shown: Shown
     state: str
     strip: Markup
     facts: dict[str, Number | None]
-    """By the names of fields of a sample; None where it was not measured."""
+    """By a sample's field; None if it was not measured."""
     bottleneck: str
     decided: Number | None
 
 
 class Rows:
-    """Of the part about storage."""
+    """The tables of the storage part."""
 
     def __init__(self, storage: Storage, remarks: Remarks) -> None:
         self._storage = storage
@@ -70,7 +70,7 @@ class Rows:
         self._first = {id(one.first) for steps, state in compared for one in won(storage, steps, state) if one.clear}
 
     def shown(self, cell: Cell, most: float) -> Shown:
-        """A cell beside others, of which the slowest took `most`."""
+        """Returns a cell; the slowest beside it took `most`."""
         ratio, several = self._storage.ratio(cell), len(cell.values) > 1
         bounds = ratio if ratio and not ratio.once else None
         return Shown(
@@ -89,7 +89,7 @@ class Rows:
         )
 
     def seeds(self, steps: Sequence[str], state: str) -> Iterator[tuple[str, list[Shown]]]:
-        """The seed's table, a row for each target."""
+        """Yields the table of targets × steps, a row for each target."""
         most = {step: self._most(step, [state]) for step in steps}
         for target in self._storage.targets:
             row = [self.shown(self._storage.cell(step, state, target), most[step]) for step in steps]
@@ -97,7 +97,7 @@ class Rows:
                 yield target, row
 
     def details(self, step: str, states: list[str]) -> Iterator[tuple[str, list[Detail]]]:
-        """Of a step, for each target a row for each state."""
+        """Yields a row for each target and state of a step."""
         most = self._most(step, states)
         longest = max((max(cell.values) for cell in self._cells(step, states) if cell.values), default=0.0)
         for target in self._storage.targets:
@@ -110,8 +110,8 @@ class Rows:
                 yield target, rows
 
     def matrix(self, grid: Grid) -> Iterator[tuple[str, list[tuple[str, list[tuple[Shown | None, int]]]]]]:
-        """Of an operation, for each target the rows of its table: the size of records, and its cells with their shades.
-        One scale of shades for all targets."""
+        """Yields, for each target, the rows of an operation's table: the record size, and cells with their shades, on
+        one scale for all targets."""
         rates = [cell.median for target in self._storage.targets for cell in self._of(grid, target) if cell.values]
         positive = [rate for rate in rates if rate > 0]
         low, high = (min(positive), max(positive)) if positive else (1.0, 1.0)
@@ -153,7 +153,7 @@ class Rows:
 
 
 def shade(rate: float, low: float, high: float) -> int:
-    """From 1, the slowest, to `SHADES`; equal steps of the ratio."""
+    """Returns a shade from 1, the slowest, to `SHADES`, in equal steps of the ratio."""
     if rate <= 0 or high <= low:
         return 1 if rate <= 0 else SHADES // 2
     return 1 + min(SHADES - 1, int(SHADES * math.log(rate / low) / math.log(high / low)))
@@ -175,7 +175,7 @@ def _facts(cell: Cell) -> Iterator[tuple[str, Number | None]]:
 
 
 def _bottleneck(cell: Cell) -> tuple[str, Number | None]:
-    """What held most repetitions up, and how busy that was in them."""
+    """Returns what limited most repetitions, and how busy that was in them."""
     sort = cell.bottleneck
     shares = {what: share for what in _DECIDED_BY.get(sort, ()) if (share := _busy(cell, what, sort)) is not None}
     what = max(shares, key=lambda key: shares[key], default=None)

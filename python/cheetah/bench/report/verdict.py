@@ -1,4 +1,4 @@
-"""What the figures say, in sentences made of nothing else: who was the fastest at what, and where that cannot be told."""
+"""The figures in sentences: which target was the fastest at what, and where that is uncertain."""
 
 import collections
 import dataclasses
@@ -26,22 +26,22 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Won:
-    """Who came first in a step, and those whom the spread does not tell apart from it."""
+    """The fastest target of a step, and those it cannot be distinguished from."""
 
     step: str
     first: Cell
     beside: tuple[Cell, ...]
     known: bool
-    """Whether everybody's spread is known."""
+    """Whether the spread of all is known."""
 
     @property
     def clear(self) -> bool:
-        """Whether its slowest repetition was faster than all of the others."""
+        """Whether its slowest repetition was faster than all others."""
         return self.known and not self.beside
 
 
 def of(storage: Storage) -> Verdict:
-    """The verdict on storage."""
+    """Returns the verdict on storage."""
     tables = storage.tables()
     missed = sum(not cell.values for cell in storage.cells())
     partly = sum(bool(cell.values and cell.notes) for cell in storage.cells())
@@ -56,7 +56,7 @@ def of(storage: Storage) -> Verdict:
 
 
 def of_figures(figures: Sequence[Figure]) -> Verdict:
-    """The verdict on parts that have bars."""
+    """Returns the verdict on parts with bars."""
     met = [figure.met() for figure in figures if figure.met() is not None]
     if not met:
         return Verdict("whole", (f"{_times(len(figures), 'figure', 'figures')}, without bars.",))
@@ -64,7 +64,7 @@ def of_figures(figures: Sequence[Figure]) -> Verdict:
 
 
 def won(storage: Storage, steps: Sequence[str], state: str) -> list[Won]:
-    """Of each of these steps in which at least two were measured."""
+    """Returns the winner of each of these steps in which at least two targets were measured."""
     made = []
     for step in steps:
         cells = [cell for target in storage.targets if (cell := storage.cell(step, state, target)).values]
@@ -81,7 +81,7 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
     if not measured:
         return ("Nothing was measured.",)
     if len(measured) == 1:
-        return (f"Measured on {_name(measured.pop())} alone: there is nothing to compare it with.",)
+        return (f"Only {_name(measured.pop())} was measured: there is nothing to compare it with.",)
     found = won(storage, tables[0].steps, tables[0].state) if tables else []
     if not found:
         return ("No step was timed on two targets: see the tables of rates.",)
@@ -93,7 +93,7 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
     leader = max(first, key=lambda name: first[name], default=None)
     of_steps = _times(len(found), "step", "steps")
     if leader is None:
-        return (f"In none of {of_steps} can it be told which target is the fastest.",)
+        return (f"No clear winner in any of {of_steps}.",)
     if once:
         return (
             f"{_name(leader)} came first in {first[leader]} of {of_steps}, each measured once: no spread is known.",
@@ -104,7 +104,7 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
 
 
 def _of_table(storage: Storage, table: Table) -> Sentence:
-    """A paragraph on a state of the caches."""
+    """Returns a paragraph on one state of the caches."""
     winners: dict[str, list[Won]] = {}
     found = won(storage, table.steps, table.state)
     for one in found:
@@ -124,7 +124,7 @@ def _of_table(storage: Storage, table: Table) -> Sentence:
     said += _tied(storage, [one for one in found if one.beside])
     single = [(_title(storage, one.step),) for one in found if not one.known and not one.beside]
     if single and len(single) < len(found):
-        said += ["Measured once on some, so that no spread is known: ", *_listed(single), ". "]
+        said += ["Measured once on some targets, so that no spread is known: ", *_listed(single), ". "]
     slower = [(target, steps) for target in storage.targets if (steps := _slower(storage, table, target))]
     if slower:
         said.append(f"Slower than {_name(storage.baseline)} beyond the spread: ")
@@ -142,7 +142,7 @@ def _step(storage: Storage, one: Won) -> Sentence:
 
 
 def _tied(storage: Storage, tied: Sequence[Won]) -> Sentence:
-    """Where nobody can be told to be the fastest, and among whom."""
+    """Returns where there is no clear winner, and among which targets."""
     if not tied:
         return ()
     begin = "No clear winner in "
@@ -152,11 +152,11 @@ def _tied(storage: Storage, tied: Sequence[Won]) -> Sentence:
     among = collections.Counter(cell.target for one in tied for cell in (one.first, *one.beside))
     counts = [(f"{_name(target)} is in {number}",) for target, number in among.most_common(TIED_MAX)]
     steps = [(_title(storage, one.step),) for one in tied]
-    return (begin, f"{len(tied)} steps (", *_listed(steps), "); among those who may be, ", *_listed(counts), ". ")
+    return (begin, f"{len(tied)} steps (", *_listed(steps), "); candidates: ", *_listed(counts), ". ")
 
 
 def _of_rates(storage: Storage) -> Sentence:
-    """Who was the fastest in how many cells of the matrix."""
+    """Returns which target was the fastest in how many cells of the matrix."""
     found = [one for grid in storage.grids() for one in won(storage, grid.steps(storage), grid.state)]
     if not found:
         return ()
@@ -164,14 +164,14 @@ def _of_rates(storage: Storage) -> Sentence:
     rest = len(found) - first.total()
     of_cells = _times(len(found), "cell", "cells")
     if not first:
-        return (f"Rates, by fio: in none of {of_cells} can it be told which target is the fastest.",)
+        return (f"Rates, by fio: no clear winner in any of {of_cells}.",)
     counts = ", ".join(f"{_name(target)} in {number}" for target, number in first.most_common(TIED_MAX))
-    told = f"; in {rest} that cannot be told" if rest else ""
+    told = f"; no clear winner in {rest}" if rest else ""
     return (f"Rates, by fio, of {of_cells}: the fastest was {counts}{told}.",)
 
 
 def _slower(storage: Storage, table: Table, target: str) -> list[Sentence]:
-    """The steps in which a target is."""
+    """Returns the steps in which a target is slower."""
     made: list[Sentence] = []
     for step in table.steps:
         cell = storage.cell(step, table.state, target)
@@ -182,7 +182,7 @@ def _slower(storage: Storage, table: Table, target: str) -> list[Sentence]:
 
 
 def _together(storage: Storage, table: Table, winners: dict[str, list[Won]]) -> Sentence:
-    """All steps one after the other, on the baseline and on the one that won most, as far as both have them."""
+    """Returns the total of all steps, on the baseline and on the target that won most."""
     leader = max(winners, key=lambda name: len(winners[name]), default=storage.baseline)
     if leader == storage.baseline:
         return ()
@@ -205,15 +205,15 @@ def _together(storage: Storage, table: Table, winners: dict[str, list[Won]]) -> 
 
 def _bounds(storage: Storage) -> Sentence:
     if storage.part.get("quick"):
-        return ("A quick run: it shows that everything works, and is not to be quoted.",)
+        return ("A quick run: it shows that everything works; do not quote it.",)
     rounds = storage.rounds
     if rounds < 2:
         return ("Each was measured once. No spread is known, so any of these differences may be chance.",)
-    said = f"This is of {rounds} repetitions on this machine with this image; other machines and images may differ."
+    said = f"These are {rounds} repetitions on this machine with this image; other machines and images may differ."
     if chance(rounds, rounds) > CHANCE_MAX:
         said += (
             f" With so few, equal targets would differ beyond the spread in 1 of {1 / chance(rounds, rounds):.0f} cells by "
-            "mere chance; take five."
+            "mere chance; use five."
         )
     return (said,)
 

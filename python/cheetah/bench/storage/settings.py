@@ -1,4 +1,4 @@
-"""What `cheetah bench storage` was asked for."""
+"""The settings of `cheetah bench storage`."""
 
 import dataclasses
 from enum import StrEnum
@@ -19,41 +19,41 @@ class Extent(StrEnum):
     """Small and short: shows that it works, not how fast."""
     NORMAL = "normal"
     FULL = "full"
-    """Every cell of the matrix: hours."""
+    """Every cell of the matrix; takes hours."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DrivePlan:
-    """A drive that is made for the run and destroyed after it."""
+    """A drive created for the run and destroyed after it."""
 
     layout: str
     """ "linear" or "stripe"."""
     unit_bytes: int
-    """Of one node before the next one's turn; says nothing where the layout is linear."""
+    """The stripe unit; unused if the layout is linear."""
     nodes: tuple[str, ...] = ()
-    """HOST:PORT of nodes that run already; empty where they are started for the run."""
+    """HOST:PORT of running nodes; empty if nodes are started for the run."""
     local: int = 0
-    """How many nodes are started on this machine for the run."""
+    """The number of nodes to start on this machine."""
 
     @property
     def width(self) -> int:
-        """How many nodes it is on."""
+        """The number of its nodes."""
         return self.local or len(self.nodes)
 
 
 @dataclasses.dataclass(frozen=True)
 class TargetSpec:
-    """One candidate: a directory, or a drive to be made."""
+    """A candidate: a directory, or a drive to create."""
 
     name: str
-    """As tables say it; no two targets of a run have the same."""
+    """The name in tables, unique in a run."""
     directory: Path | None = None
     """Absolute; None for a drive."""
     drive: DrivePlan | None = None
     fs: str | None = None
     """The file system made for the run: always one on a drive; in a directory none, or one in a file there."""
     readahead_bytes: int | None = None
-    """What the kernel reads ahead of the loop device; None: as it comes."""
+    """The kernel's read-ahead for the loop device; None for the default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Settings:
     """The name of a target."""
     out: Path
     image: Path | None = None
-    """What is worked on; None: one is made in `out`."""
+    """The image to work on; None to make one in `out`."""
     steps: tuple[str, ...] = ()
     """Keys of the steps; empty: all."""
     repetitions: int = REPETITIONS
@@ -79,16 +79,17 @@ class Settings:
 
     @property
     def quick(self) -> bool:
-        """Whether little is enough."""
+        """Whether a short run suffices."""
         return self.extent is Extent.QUICK
 
     @property
     def full(self) -> bool:
-        """Whether everything is wanted."""
+        """Whether the full matrix is wanted."""
         return self.extent is Extent.FULL
 
     def binding(self) -> dict[str, Any]:
-        """What the samples depend on: a run is resumed only with the same. The image's content is the reader's."""
+        """Returns what the samples depend on: a run resumes only with the same. The user vouches for the image's
+        content."""
         return {
             "targets": [_plain(dataclasses.asdict(target)) for target in self.targets],
             "image": str(self.image) if self.image else None,

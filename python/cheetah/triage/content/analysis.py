@@ -18,7 +18,7 @@ from cheetah.triage.content.signatures import HEAD_BYTES, Type
 from cheetah.triage.filesystem import allocation, allocation_maps
 from cheetah.triage.listing import name_search
 from cheetah.triage.ranking import folder_kinds, score
-from cheetah.triage.reading.reader import Opened, Reader, reason
+from cheetah.triage.reading.reader import OpenStream, Reader, reason
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables.store import CONTENT
 from cheetah.triage.task import Content, Entry, Finding, Problem, Result
@@ -45,7 +45,7 @@ class Tools:
         """Whether a file with several names must be searched under each, because rules ask for names."""
         needed = hashset.algorithms([*self.known, *self.wanted]) | set(settings.hashes)
         self.algorithms = tuple(name for name in ("md5", "sha1", "sha256") if name in needed)
-        self.maps = allocation_maps.Maps(worker)
+        self.maps = allocation_maps.AllocationMaps(worker)
 
     @classmethod
     def of(cls, worker: Worker) -> "Tools":
@@ -104,7 +104,7 @@ def _problems(entry: Entry, unreadable: list[tuple[int, int, str]], result: Resu
         result.problems.append(Problem("content", sentence, entry.volume, entry.path, offset, length))
 
 
-def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened | Content:
+def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStream | Content:
     """Opens the stream of an entry, or returns why there is nothing to read."""
     if entry.deleted and entry.allocated:
         return Content(entry.row, "skipped", "deleted, and its place among the metadata belongs to another file now")
@@ -129,7 +129,7 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> Opened 
     if attribute is None:
         return Content(entry.row, "skipped", "its metadata names no content")
     flags = int(attribute.info.flags)
-    one = Opened(entry, file, size, runs[0][0] if runs else 0, bool(flags & int(pytsk3.TSK_FS_ATTR_ENC)))
+    one = OpenStream(entry, file, size, runs[0][0] if runs else 0, bool(flags & int(pytsk3.TSK_FS_ATTR_ENC)))
     if entry.deleted or not entry.allocated:
         try:
             _judge_deleted(tools, one, runs)
@@ -166,7 +166,7 @@ def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
     return runs
 
 
-def _judge_deleted(tools: Tools, one: Opened, runs: list[tuple[int, int]]) -> None:
+def _judge_deleted(tools: Tools, one: OpenStream, runs: list[tuple[int, int]]) -> None:
     """Judges whether a deleted file's clusters can still hold its content. Raises allocation_maps.Unreadable if that
     could not be read."""
     if one.size and not runs and one.entry.attr_type is None:
@@ -203,7 +203,7 @@ class Read:
     in_pieces: bool
 
 
-def _read(tools: Tools, one: Opened, worker: Worker) -> Read:
+def _read(tools: Tools, one: OpenStream, worker: Worker) -> Read:
     """Reads a whole stream."""
     reader = Reader(one, worker, worker.settings.max_file)
     digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
@@ -227,7 +227,7 @@ def _read(tools: Tools, one: Opened, worker: Worker) -> Read:
     return Read(one.entry.stream, reader, head, hashes, known, hits, searched.trouble, searched.in_pieces)
 
 
-def _judge(tools: Tools, one: Opened, read: Read) -> tuple[Content, list[Finding]]:
+def _judge(tools: Tools, one: OpenStream, read: Read) -> tuple[Content, list[Finding]]:
     """Returns the row and the findings of a stream under one of its names."""
     reader, head, hashes = read.reader, read.head, read.hashes
     wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)

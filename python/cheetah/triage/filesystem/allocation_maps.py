@@ -25,7 +25,7 @@ class Unreadable(Exception):
         self.length = length
 
 
-class Maps:
+class AllocationMaps:
     """The volumes' allocations, for one worker."""
 
     def __init__(self, worker: Worker):

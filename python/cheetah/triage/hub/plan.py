@@ -19,9 +19,9 @@ NAMES_MAX = 1024
 FIRST_BATCHES = 8
 FIRST_BATCH_FILES = 16
 """The first batches are small, so that the highest-ranked findings appear soon."""
-PEEK_FILES, PEEK_BYTES = 8, 1 << 20
+PREVIEW_FILES, PREVIEW_BYTES = 8, 1 << 20
 """Read before the listing is complete: the number of files per task, and their largest size."""
-PEEKS_MAX = 8
+PREVIEWS_MAX = 8
 """The maximum number of such previews."""
 UNALLOCATED_BYTES = 32 << 20
 """The unallocated space that one task searches."""
@@ -126,22 +126,22 @@ def _entry(row: int, found: dict[str, Any]) -> Entry:
     )  # fmt: skip
 
 
-def peek(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task | None:
+def preview(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task | None:
     """Returns a task that reads the highest-ranked rows of an incomplete listing, so that findings appear early. They
     are read again in their turn."""
     best: list[tuple[int, dict[str, Any]]] = []
     for batch in rows.to_batches():
         size = batch.column("size").to_numpy(zero_copy_only=False)
-        mask = has_content(batch) & (size > 0) & (size <= PEEK_BYTES)
+        mask = has_content(batch) & (size > 0) & (size <= PREVIEW_BYTES)
         mask &= np.array([why is None for why in skipped(batch)], bool)
         rank = ranks(batch).to_numpy(zero_copy_only=False)
         places = np.flatnonzero(mask & (rank > 0))
-        places = places[np.argsort(-rank[places], kind="stable")][:PEEK_FILES]
+        places = places[np.argsort(-rank[places], kind="stable")][:PREVIEW_FILES]
         best += [
             (int(rank[place]), one) for place, one in zip(places, batch.take(pa.array(places)).to_pylist(), strict=True)
         ]
     best.sort(key=lambda one: -one[0])
-    entries = [_entry(-1, row) for _, row in best[:PEEK_FILES]]
+    entries = [_entry(-1, row) for _, row in best[:PREVIEW_FILES]]
     return Task.of_entries(entries[0].volume, entries) if entries else None
 
 

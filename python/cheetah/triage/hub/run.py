@@ -17,9 +17,9 @@ from cheetah.triage.hub import plan, shared_source
 from cheetah.triage.hub.folder import JOURNAL, PARTS, Folder
 from cheetah.triage.hub.journal import Done, Journal
 from cheetah.triage.hub.ledger import Ledger
-from cheetah.triage.hub.preview import Early
-from cheetah.triage.hub.stage_progress import Tell, Teller
-from cheetah.triage.hub.top_findings import Latest
+from cheetah.triage.hub.preview import Previews
+from cheetah.triage.hub.stage_progress import StageProgress, Tell
+from cheetah.triage.hub.top_findings import TopFindings
 from cheetah.triage.listing import assemble
 from cheetah.triage.ranking import score
 from cheetah.triage.report import coverage, summary
@@ -35,7 +35,7 @@ FRUITLESS_MAX = 4
 DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
 
 
-class Hands(Protocol):
+class Workers(Protocol):
     """What performs tasks: `pool.Pool` or `cluster.Cluster`."""
 
     volumes: tuple[Volume, ...]
@@ -87,14 +87,14 @@ class Run:
         self._complete = False
         self._stopped: Problem | None = None
         """Why the result is not complete, unless the user interrupted the run."""
-        self._latest = Latest()
+        self._top_findings = TopFindings()
         self._shared: shared_source.Hub
-        self._hands: Hands
-        self._early: Early
+        self._workers: Workers
+        self._previews: Previews
         self._journal: Journal
         self._ledger: Ledger
         self._parts: Parts
-        self._teller: Teller
+        self._stage_progress: StageProgress
 
     def go(self) -> tuple[int, dict[str, Any]]:
         """Runs all stages; returns the exit code and the summary. Raises OSError if the source cannot be opened,
@@ -108,8 +108,8 @@ class Run:
     def _in(self, folder: Folder, shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
         with contextlib.ExitStack() as stack:
             # Workers take a while to start; the source is identified meanwhile.
-            self._hands = _hands(shared.uri, self._settings)
-            stack.callback(self._hands.close)
+            self._workers = _start_workers(shared.uri, self._settings)
+            stack.callback(self._workers.close)
             identity = shared_source.identity(shared.uri, shared.name)
             self._size = identity["size"]
             self._shared = shared
@@ -117,9 +117,9 @@ class Run:
             self._parts = Parts(folder.path / PARTS)
             self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
             stack.callback(self._journal.close)
-            self._ledger = Ledger(self._journal, self._hands.submit, self._latest.forget)
-            self._teller = Teller(self._tell, self._ledger, self._latest, self._began_s)
-            self._early = Early(self._latest, self._hands.submit, self._ledger.is_listed)
+            self._ledger = Ledger(self._journal, self._workers.submit, self._top_findings.forget)
+            self._stage_progress = StageProgress(self._tell, self._ledger, self._top_findings, self._began_s)
+            self._previews = Previews(self._top_findings, self._workers.submit, self._ledger.is_listed)
             try:
                 self._stages(folder.path)
                 self._ended = True
@@ -134,22 +134,22 @@ class Run:
         (found,) = self._ledger.done["volumes"].values()
         if found.failed:
             raise Stopped(found.problems[0].sentence)
-        self._volumes = self._hands.volumes = tuple(found.volumes)
+        self._volumes = self._workers.volumes = tuple(found.volumes)
         first_tasks = self._ledger.begin_listing(self._volumes)
-        glimpses = self._early.glimpses(self._volumes if self._settings.keywords and self._hands.workers > 1 else ())
-        self._stage("listing", itertools.chain(first_tasks, glimpses))
+        name_tasks = self._previews.name_tasks(self._volumes if self._settings.keywords and self._workers.workers > 1 else ())
+        self._stage("listing", itertools.chain(first_tasks, name_tasks))
         given_up = sum(one.failed for one in self._ledger.done["listing"].values())
         if given_up:
             sentence = f"the listing is not whole: {given_up} of its parts were given up, with everything in them"
             self._stopped = Problem("listing", sentence)
-        self._latest.settle()
+        self._top_findings.drop_previews()
         order = self._rank(out)
-        self._teller.totals["content"] = len(order)
+        self._stage_progress.totals["content"] = len(order)
         listing = Rows(self._parts.path("listing"), plan.COLUMNS)
         self._stage("content", plan.content_tasks(listing, order, self._settings))
         if self._searches():
             ranges = list(plan.unallocated_tasks(self._volumes, self._size))
-            self._teller.totals["unallocated"] = sum(task.what[1] for task in ranges)
+            self._stage_progress.totals["unallocated"] = sum(task.what[1] for task in ranges)
             self._stage("unallocated", ranges)
 
     def _searches(self) -> bool:
@@ -161,29 +161,29 @@ class Run:
         """Runs all tasks of a stage, and those they return, except tasks already done."""
         self._reached.append(stage)
         self._doubtful = False
-        self._teller.of(stage, always=True)
-        for item in self._hands.results(self._ledger.to_do(tasks)):
-            nothing_yet = not self._latest.best()
+        self._stage_progress.of(stage, always=True)
+        for item in self._workers.results(self._ledger.to_do(tasks)):
+            nothing_yet = not self._top_findings.best()
             if item is not None:
                 self._bring(*item)
             # The first finding is shown at once.
-            self._teller.of(stage, always=nothing_yet and bool(self._latest.best()))
+            self._stage_progress.of(stage, always=nothing_yet and bool(self._top_findings.best()))
         self._journal.sync()
         if self._doubtful:
             # No task may be left only because nothing could be read.
             self._must_answer()
-        self._teller.of(stage, always=True)
+        self._stage_progress.of(stage, always=True)
 
     def _bring(self, task: Task, result: Result) -> None:
         """Stores the result of a task."""
-        if self._early.takes(task, result):
+        if self._previews.takes(task, result):
             return
         done, counts = self._ledger.add(task, result)
         if counts:
-            self._latest.keep(result.findings)
+            self._top_findings.add(result.findings)
         self._watch(task, result, done)
         if task.stage == "listing":
-            self._early.peek(result)
+            self._previews.preview_files(result)
 
     def _watch(self, task: Task, result: Result, done: Done) -> None:
         """Stops the run if the source is gone. A source with a large unreadable part is not gone."""
@@ -193,7 +193,7 @@ class Run:
         self._doubtful |= fruitless or done.unreadable
         if result.problems:
             self._last_problem = result.problems[-1].sentence
-        if result.gone or self._fruitless > FRUITLESS_MAX * self._hands.workers:
+        if result.gone or self._fruitless > FRUITLESS_MAX * self._workers.workers:
             self._must_answer()
 
     def _must_answer(self) -> None:
@@ -205,7 +205,7 @@ class Run:
     def _rank(self, out: pathlib.Path) -> np.ndarray:
         """Assembles the listing, and returns the order in which files are read."""
         self._reached.append("ranking")
-        self._teller.begin_rows("ranking")
+        self._stage_progress.begin_rows("ranking")
         self._assemble(out)
         order = plan.Order(self._settings)
         activity = score.Activity.of(self._ranked())
@@ -217,7 +217,7 @@ class Run:
         """Yields the listing, reporting progress."""
         for rows in Rows(self._parts.path("listing")).batches():
             yield rows
-            self._teller.went_through(len(rows))
+            self._stage_progress.processed(len(rows))
 
     def _assemble(self, out: pathlib.Path) -> bool:
         """Writes the listing and the bodyfile, which gets its final name only if complete."""
@@ -227,29 +227,29 @@ class Run:
         bodyfile, other = out / "bodyfile.txt", out / "bodyfile.unfinished.txt"
         if not whole:
             bodyfile, other = other, bodyfile
-        listing.write(self._parts.path("listing"), bodyfile, self._teller.went_through)
+        listing.write(self._parts.path("listing"), bodyfile, self._stage_progress.processed)
         other.unlink(missing_ok=True)
         return whole
 
     def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
         """Writes the tables, the summary and the report."""
-        self._latest.settle()
-        self._teller.begin_rows("merging")
+        self._top_findings.drop_previews()
+        self._stage_progress.begin_rows("merging")
         self._complete = self._assemble(out) and self._ended
         listing = Rows(self._parts.path("listing"))
         why = plan.NOT_REACHED if not self._ended else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
         contents = self._ledger.done["content"].values()
         aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
-        more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._teller.went_through)
+        more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._stage_progress.processed)
         aside.remove()
         done = self._ledger.all()
-        self._teller.findings = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
-        timeline.write(out / "files.parquet", out / "timeline.parquet", self._teller.went_through)
-        self._teller.of("report", always=True)
+        self._stage_progress.findings = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
+        timeline.write(out / "files.parquet", out / "timeline.parquet", self._stage_progress.processed)
+        self._stage_progress.of("report", always=True)
         facts = self._facts(identity, shared, done)
         told = summary.write(out, facts)
         _report(out)
-        self._teller.of("done", always=True)
+        self._stage_progress.of("done", always=True)
         if not self._ended and not self._stopped:
             return FAILED, told
         unread = not self._complete or any(one.unreadable or one.failed for one in done)
@@ -296,13 +296,13 @@ class Run:
         stages = {
             "volumes": coverage.tasks([volumes.task()], done["volumes"]),
             "listing": coverage.listing(self._ledger.first_tasks, done["listing"]),
-            "content": coverage.files(done["content"].values(), self._teller.totals.get("content", 0)),
+            "content": coverage.files(done["content"].values(), self._stage_progress.totals.get("content", 0)),
             "unallocated": coverage.tasks(ranges, done["unallocated"]),
         }
         return {stage: progress for stage, progress in stages.items() if stage in self._reached}
 
 
-def _hands(uri: str, settings: Settings) -> Hands:
+def _start_workers(uri: str, settings: Settings) -> Workers:
     if settings.scheduler is not None:
         from cheetah.triage.workers.cluster import Cluster
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from cheetah.triage.hub.ledger import Ledger
 from cheetah.triage.hub.progress import TELL_S
-from cheetah.triage.hub.top_findings import Latest
+from cheetah.triage.hub.top_findings import TopFindings
 from cheetah.triage.tables import timeline
 from cheetah.triage.task import Event
 
@@ -16,31 +16,31 @@ _UNITS = {"listing": "entries", "unallocated": "bytes", "ranking": "rows", "merg
 Tell = Callable[[Event], None]
 
 
-class Teller:
+class StageProgress:
     """Sends progress events to `tell`, in seconds since `began_s`."""
 
-    def __init__(self, tell: Tell, ledger: Ledger, latest: Latest, began_s: float):
+    def __init__(self, tell: Tell, ledger: Ledger, latest: TopFindings, began_s: float):
         self.totals: dict[str, int] = {}
         """The total work of each stage, if known."""
         self.findings: int | None = None
         """The number of findings in the result, once known."""
         self._tell = tell
         self._ledger = ledger
-        self._latest = latest
+        self._top_findings = latest
         self._began_s = began_s
         self._told_s = 0.0
-        self._row_stage, self._gone_through = "", 0
+        self._row_stage, self._processed = "", 0
         """Rows processed in this stage, counted once for each pass."""
 
     def begin_rows(self, stage: str) -> None:
         """Begins a stage that passes over the listing several times."""
-        self._row_stage, self._gone_through = stage, 0
+        self._row_stage, self._processed = stage, 0
         self.totals[stage] = self._ledger.rows("listing")
         self.of(stage, always=True)
 
-    def went_through(self, rows: int) -> None:
+    def processed(self, rows: int) -> None:
         """Counts processed rows."""
-        self._gone_through += rows
+        self._processed += rows
         self.of(self._row_stage)
 
     def of(self, stage: str, always: bool = False) -> None:
@@ -53,10 +53,10 @@ class Teller:
         if stage == "unallocated":
             done = self._ledger.searched_bytes
         if stage in PASSES:
-            done = self._gone_through // PASSES[stage]
+            done = self._processed // PASSES[stage]
         total = max(self.totals.get(stage, done), done)
         findings = self.findings
         if findings is None:
-            findings = self._latest.early + sum(one.finding_count for one in self._ledger.all())
+            findings = self._top_findings.preview_count + sum(one.finding_count for one in self._ledger.all())
         unit, since = _UNITS.get(stage, "files"), now - self._began_s
-        self._tell(Event(stage, done, total, self._ledger.bytes_read, findings, self._latest.best(), unit, since))
+        self._tell(Event(stage, done, total, self._ledger.bytes_read, findings, self._top_findings.best(), unit, since))

@@ -4,54 +4,54 @@ from collections.abc import Hashable, Iterable
 
 from cheetah.triage.task import Finding
 
-LATEST = 10
+TOP_MAX = 10
 
 
-class Latest:
+class TopFindings:
     """The most important findings."""
 
     def __init__(self) -> None:
         self._kept: list[Finding] = []
-        self._early: dict[Hashable, Finding] = {}
+        self._previews: dict[Hashable, Finding] = {}
         self._named: set[int] = set()
         """Volumes whose listing has found names itself."""
 
-    def keep(self, findings: Iterable[Finding]) -> None:
+    def add(self, findings: Iterable[Finding]) -> None:
         """Adds findings of the result. Their previews are dropped."""
         new = list(findings)
         for one in new:
-            self._early.pop(_key(one), None)
+            self._previews.pop(_key(one), None)
             if one.kind == "name":
                 self._named.add(one.volume)
         self._kept = _best([*self._kept, *new])
 
-    def see(self, findings: Iterable[Finding]) -> None:
+    def add_previews(self, findings: Iterable[Finding]) -> None:
         """Adds previews of findings that the result will contain later."""
         for one in findings:
             if one.kind != "name" or one.volume not in self._named:
-                self._early.setdefault(_key(one), one)
+                self._previews.setdefault(_key(one), one)
 
     def forget(self, volume: int) -> None:
         """Drops the findings of a volume whose listing starts over."""
         self._kept = [one for one in self._kept if one.volume != volume]
 
-    def settle(self) -> None:
+    def drop_previews(self) -> None:
         """Drops the remaining previews."""
-        self._early.clear()
+        self._previews.clear()
 
     @property
-    def early(self) -> int:
+    def preview_count(self) -> int:
         """The number of previews."""
-        return len(self._early)
+        return len(self._previews)
 
     def best(self) -> tuple[Finding, ...]:
-        """Returns the best findings, at most `LATEST`."""
-        return tuple(_best([*self._kept, *self._early.values()]))
+        """Returns the best findings, at most `TOP_MAX`."""
+        return tuple(_best([*self._kept, *self._previews.values()]))
 
 
 def _best(findings: list[Finding]) -> list[Finding]:
     order = sorted(findings, key=lambda one: (-one.score, one.volume, one.path or "", one.offset or 0))
-    return order[:LATEST]
+    return order[:TOP_MAX]
 
 
 def _key(finding: Finding) -> Hashable:

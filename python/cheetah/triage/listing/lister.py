@@ -12,7 +12,7 @@ import pytsk3
 
 from cheetah.triage.filesystem import mft_file_name
 from cheetah.triage.listing import bodyfile, name_search
-from cheetah.triage.listing.subtree import Left, Start
+from cheetah.triage.listing.subtree import Deferred, Start
 from cheetah.triage.reading.image import Image
 from cheetah.triage.reading.reader import reason
 from cheetah.triage.tables.store import LISTING
@@ -72,11 +72,11 @@ class Lister:
         self.count = self.directories = 0
         self.once: set[int] | None = None
         """The directories seen so far, if each is to be listed only once."""
-        self.names: name_search.Names | None = None
+        self.names: name_search.NameSearch | None = None
         """Searches keywords in names, if there are any."""
         self._tangles = 0
         self._starts = 0
-        self.left: list[Left] = []
+        self.left: list[Deferred] = []
         self.problems: list[Problem] = []
 
     def table(self) -> pa.Table:
@@ -104,7 +104,7 @@ class Lister:
         self._starts += 1
 
     def _leave(self, start: Start) -> None:
-        self.left.append(Left(self._starts, self.count, start))
+        self.left.append(Deferred(self._starts, self.count, start))
 
     def _open_above(self, start: Start) -> None:
         """Opens the directories above on FAT, which stores no parent addresses: otherwise The Sleuth Kit searches the

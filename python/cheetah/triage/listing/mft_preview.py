@@ -32,7 +32,7 @@ Pread = Callable[[int, int], bytes]
 
 def first_task(volume: int) -> Task:
     """Returns the first preview task of a volume. Its `what` is an offset in the MFT and a length."""
-    return Task("glimpse", volume, (0, FIRST_BYTES))
+    return Task("preview", volume, (0, FIRST_BYTES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +118,7 @@ def look(worker: Worker, task: Task) -> Result:
     except (OSError, OverflowError, scan.TooLong):
         return result
     if end == start + length:
-        result.tasks = [Task("glimpse", task.volume, (end, min(2 * length, TASK_BYTES_MAX)))]
+        result.tasks = [Task("preview", task.volume, (end, min(2 * length, TASK_BYTES_MAX)))]
     return result
 
 

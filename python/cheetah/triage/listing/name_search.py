@@ -55,7 +55,7 @@ def finding(volume: int, keyword: str, what: str, address: str, path: str, delet
     return Finding(points, volume, "name", keyword, f"the name of the {what} contains “{keyword}”", address, path)
 
 
-class Names:
+class NameSearch:
     """Searches the names of one task's rows."""
 
     def __init__(self, searching: scan.Engine, volume: int):

@@ -30,7 +30,7 @@ class Start:
 
 
 @dataclasses.dataclass(frozen=True)
-class Left:
+class Deferred:
     """A directory deferred to another task: it belongs before row `row`, within start number `within`."""
 
     within: int

@@ -11,7 +11,7 @@ task that lists it: a worker must find all orphans of a file system before it ca
 
 from cheetah.triage.listing import name_search
 from cheetah.triage.listing.lister import Lister
-from cheetah.triage.listing.subtree import Left, Start
+from cheetah.triage.listing.subtree import Deferred, Start
 from cheetah.triage.reading.reader import reason
 from cheetah.triage.task import Place, Problem, Result, Task
 from cheetah.triage.workers.worker import Worker
@@ -61,7 +61,7 @@ def listing(worker: Worker, task: Task) -> Result:
     lister = Lister(worker.image(), file_system, task.volume, ENTRIES_FIRST if first else ENTRIES_MAX)
     lister.once = {starts[0].inode} if starts[0].once else None
     searching = name_search.engine(worker)
-    lister.names = name_search.Names(searching, task.volume) if searching is not None else None
+    lister.names = name_search.NameSearch(searching, task.volume) if searching is not None else None
     for start in starts:
         result.starts.append(lister.count)
         lister.start(start)
@@ -76,10 +76,10 @@ def listing(worker: Worker, task: Task) -> Result:
     return result
 
 
-def _hand_on(volume: int, left: list[Left], result: Result) -> None:
+def _hand_on(volume: int, left: list[Deferred], result: Result) -> None:
     """Divides deferred directories into a few tasks, neighbours together; orphans, which take long, alone."""
     share = max(1, -(-len(left) // TASKS_HANDED_ON))
-    groups: list[list[Left]] = [[]]
+    groups: list[list[Deferred]] = [[]]
     for one in left:
         if groups[-1] and (one.start.orphan or groups[-1][-1].start.orphan or len(groups[-1]) == share):
             groups.append([])

@@ -9,7 +9,7 @@ from cheetah.triage.content.signatures import Type
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class FolderKind:
     """A kind of folder. A file in it gets `points`; `programs` says whether programs belong there."""
 
     name: str
@@ -17,44 +17,44 @@ class Place:
     programs: bool = True
 
 
-ELSEWHERE = Place("elsewhere", 0)
+ELSEWHERE = FolderKind("elsewhere", 0)
 _USER = r"(?:users|documents and settings|home)/[^/]+|root"
 _PROGRAMS = r"appdata|local settings|application data|library|\.mozilla"
 _SYSTEM = r"windows|winnt|program files(?: \(x86\))?|usr|lib|lib64|bin|sbin|boot|opt|system|applications|snap"
 
 # The first pattern that matches a folder's path, in lower case, without a leading drive or slash.
-_PLACES: tuple[tuple[re.Pattern[str], Place], ...] = tuple(
+_PLACES: tuple[tuple[re.Pattern[str], FolderKind], ...] = tuple(
     (re.compile(pattern), place)
     for pattern, place in (
         (r"(?:.*/)?(?:\$recycle\.bin|recycler|recycled|\.trashes|\.trash|\.trash-\d+|\.local/share/trash)(?:/|$)",
-         Place("in the recycle bin", 40, programs=False)),
-        (rf"(?:{_USER})/desktop(?:/|$)", Place("on a user's desktop", 40)),
-        (rf"(?:{_USER})/downloads?(?:/|$)", Place("in a user's downloads", 40)),
+         FolderKind("in the recycle bin", 40, programs=False)),
+        (rf"(?:{_USER})/desktop(?:/|$)", FolderKind("on a user's desktop", 40)),
+        (rf"(?:{_USER})/downloads?(?:/|$)", FolderKind("in a user's downloads", 40)),
         (rf"(?:{_USER})/(?:(?:my )?documents|onedrive|dropbox|google drive)(?:/|$)",
-         Place("in a user's documents", 40)),
+         FolderKind("in a user's documents", 40)),
         (rf"(?:{_USER})/(?:(?:my )?(?:pictures|music|videos)|fotos|photos)(?:/|$)",
-         Place("among a user's pictures, music and films", 30, programs=False)),
+         FolderKind("among a user's pictures, music and films", 30, programs=False)),
         (rf"(?:{_USER})/(?:\.ssh|\.gnupg|\.aws|\.config/autostart)(?:/|$)",
-         Place("where a user's keys and settings are", 40)),
-        (r"(?:.*/)?start menu/programs/startup(?:/|$)", Place("among programs that start automatically", 50)),
+         FolderKind("where a user's keys and settings are", 40)),
+        (r"(?:.*/)?start menu/programs/startup(?:/|$)", FolderKind("among programs that start automatically", 50)),
         (r"(?:etc/cron[^/]*|var/spool/cron|etc/systemd/system|etc/init\.d|windows/(?:system32/)?tasks)(?:/|$)",
-         Place("among programs that start automatically", 30)),
+         FolderKind("among programs that start automatically", 30)),
         (rf"(?:{_USER})/(?:appdata/local/temp|local settings/temp)(?:/|$)",
-         Place("in a folder for temporary files", 30, programs=False)),
+         FolderKind("in a folder for temporary files", 30, programs=False)),
         (r"(?:tmp|var/tmp|dev/shm|temp|windows/temp|private/tmp|private/var/tmp)(?:/|$)",
-         Place("in a folder for temporary files", 30, programs=False)),
+         FolderKind("in a folder for temporary files", 30, programs=False)),
         (rf"(?:{_USER})/(?:{_PROGRAMS}|\.cache)/.*(?:cache|temporary internet files)",
-         Place("in the cache of a program", 5, programs=False)),
+         FolderKind("in the cache of a program", 5, programs=False)),
         (rf"(?:{_USER})/(?:{_PROGRAMS}|\.config|\.local)(?:/|$)",
-         Place("among data that programs keep for a user", 10)),
-        (rf"(?:{_USER})(?:/|$)", Place("in a user's folder", 30)),
-        (r"system volume information(?:/|$)", Place("in the system's own folder", 0, programs=False)),
+         FolderKind("among data that programs keep for a user", 10)),
+        (rf"(?:{_USER})(?:/|$)", FolderKind("in a user's folder", 30)),
+        (r"system volume information(?:/|$)", FolderKind("in the system's own folder", 0, programs=False)),
         (r"windows/(?:winsxs|assembly|installer|servicing|softwaredistribution)(?:/|$)",
-         Place("among the system's files", -30)),
-        (r"windows/fonts(?:/|$)", Place("among the fonts", -10, programs=False)),
-        (r"windows/(?:prefetch|system32/(?:winevt|config))(?:/|$)", Place("among the system's logs", 25)),
-        (r"var/log(?:/|$)", Place("among the system's logs", 25)),
-        (rf"(?:{_SYSTEM})(?:/|$)", Place("among the system's files", -20)),
+         FolderKind("among the system's files", -30)),
+        (r"windows/fonts(?:/|$)", FolderKind("among the fonts", -10, programs=False)),
+        (r"windows/(?:prefetch|system32/(?:winevt|config))(?:/|$)", FolderKind("among the system's logs", 25)),
+        (r"var/log(?:/|$)", FolderKind("among the system's logs", 25)),
+        (rf"(?:{_SYSTEM})(?:/|$)", FolderKind("among the system's files", -20)),
     )
 )  # fmt: skip
 
@@ -65,13 +65,13 @@ _RUNNABLE = words("exe scr com pif bat cmd vbs js jar lnk ps1 hta")
 _OVERRIDES = frozenset("\u202d\u202e\u2066\u2067\u2068")
 
 
-def of(path: str) -> Place:
+def of(path: str) -> FolderKind:
     """Returns the kind of folder that holds a file ("/Users/ann/Desktop/a.txt")."""
     return _of_folder(path.rpartition("/")[0])
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _of_folder(folder: str) -> Place:
+def _of_folder(folder: str) -> FolderKind:
     folder = folder.lower().lstrip("/")
     for pattern, place in _PLACES:
         if pattern.match(folder):

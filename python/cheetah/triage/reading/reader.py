@@ -17,7 +17,7 @@ _INSIDE = re.compile(r"\A\w+: \([\w.]+:\d+\) ")
 
 
 @dataclasses.dataclass
-class Opened:
+class OpenStream:
     """A file's open stream."""
 
     entry: Entry
@@ -34,7 +34,7 @@ class Opened:
 class Reader:
     """Reads a stream from beginning to end. `complete` says at any time whether nothing is missing so far."""
 
-    def __init__(self, one: Opened, worker: Worker, max_bytes: int):
+    def __init__(self, one: OpenStream, worker: Worker, max_bytes: int):
         self._one = one
         self._worker = worker
         self._end = min(one.size, max_bytes)

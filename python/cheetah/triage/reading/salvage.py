@@ -15,7 +15,7 @@ failure may have cost a time-out."""
 Read = collections.abc.Callable[[int, int], bytes | None]
 
 
-class Piece(NamedTuple):
+class ReadPiece(NamedTuple):
     """The outcome of a piece. `content` is None if it could not be read; `given_up` says that not all of it was
     tried."""
 
@@ -25,22 +25,22 @@ class Piece(NamedTuple):
     given_up: bool = False
 
 
-def of(read: Read, start: int, end: int) -> collections.abc.Iterator[Piece]:
+def of(read: Read, start: int, end: int) -> collections.abc.Iterator[ReadPiece]:
     """Yields pieces from `start` to `end`, ascending and without gaps. `read` returns all the bytes asked for, or
     None."""
     failures = 0
 
-    def parts(offset: int, length: int, unit: int) -> collections.abc.Iterator[Piece]:
+    def parts(offset: int, length: int, unit: int) -> collections.abc.Iterator[ReadPiece]:
         nonlocal failures
         content = read(offset, length)
         if content is not None:
             failures = 0
-            yield Piece(offset, length, content)
+            yield ReadPiece(offset, length, content)
         elif length <= LEAST_BYTES:
             failures += 1
-            yield Piece(offset, length, None)
+            yield ReadPiece(offset, length, None)
         elif failures >= FAILURES_MAX and read(offset + length - LEAST_BYTES, LEAST_BYTES) is None:
-            yield Piece(offset, length, None, given_up=True)
+            yield ReadPiece(offset, length, None, given_up=True)
         else:
             unit = max(LEAST_BYTES, unit // PARTS)
             for place in range(offset, offset + length, unit):

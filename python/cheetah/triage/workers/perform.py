@@ -16,7 +16,7 @@ def perform(task: Task, worker: Worker) -> Result:
             from cheetah.triage.filesystem import volumes
 
             result = volumes.find(worker)
-        case "glimpse":
+        case "preview":
             from cheetah.triage.listing import mft_preview
 
             result = mft_preview.look(worker, task)

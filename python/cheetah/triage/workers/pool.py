@@ -35,7 +35,7 @@ Doer = Callable[[Task, Any], Result]
 
 
 @dataclasses.dataclass
-class _Hand:
+class _WorkerProcess:
     """A worker process as the hub sees it."""
 
     process: ForkServerProcess
@@ -75,12 +75,12 @@ class Pool:
         self.lost = 0
         """The number of workers that died or were killed."""
         self._failed_starts = 0
-        self._hands = [self._hire() for _ in range(workers or os.cpu_count() or 1)]
+        self._processes = [self._start() for _ in range(workers or os.cpu_count() or 1)]
 
     @property
     def workers(self) -> int:
         """The number of workers."""
-        return len(self._hands)
+        return len(self._processes)
 
     def submit(self, task: Task, first: bool = False) -> None:
         """Schedules a task, ahead of all others if `first`."""
@@ -95,41 +95,41 @@ class Pool:
         tasks = iter(more)
         while True:
             self._give_out(tasks)
-            if not any(hand.task for hand in self._hands) and not self._queue:
+            if not any(worker.task for worker in self._processes) and not self._queue:
                 return
             yield from self._collect()
 
     def close(self) -> None:
         """Ends the workers, even during a task."""
-        for hand in self._hands:
-            hand.pipe.close()
-            hand.process.terminate()
-        for hand in self._hands:
-            hand.process.join(ENDING_S)
-            if hand.process.is_alive():
-                hand.process.kill()
-                hand.process.join()
-        self._hands = []
+        for worker in self._processes:
+            worker.pipe.close()
+            worker.process.terminate()
+        for worker in self._processes:
+            worker.process.join(ENDING_S)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._processes = []
 
-    def _hire(self) -> _Hand:
+    def _start(self) -> _WorkerProcess:
         ours, theirs = self._context.Pipe()
         reads = self._context.RawValue(ctypes.c_uint64, 0)
         arguments = (theirs, reads, self._uri, self._settings, self._do)
         process = self._context.Process(target=_work, args=arguments, name="cheetah-triage", daemon=True)
         process.start()
         theirs.close()
-        return _Hand(process, ours, reads)
+        return _WorkerProcess(process, ours, reads)
 
     def _give_out(self, tasks: Iterator[Task]) -> None:
-        for hand in self._hands:
-            if hand.task is not None:
+        for worker in self._processes:
+            if worker.task is not None:
                 continue
             if (task := self._next(tasks)) is None:
                 return
-            hand.task, hand.since, hand.seen = task, time.monotonic(), -1
+            worker.task, worker.since, worker.seen = task, time.monotonic(), -1
             # `_collect` notices a worker that is gone.
             with contextlib.suppress(OSError):
-                hand.pipe.send((task, self.volumes))
+                worker.pipe.send((task, self.volumes))
 
     def _next(self, tasks: Iterator[Task]) -> Task | None:
         if not self._queue and (task := next(tasks, None)) is not None:
@@ -139,44 +139,44 @@ class Pool:
 
     def _collect(self) -> Iterator[tuple[Task, Result] | None]:
         """Waits a while for results, and yields them."""
-        ready = multiprocessing.connection.wait([hand.pipe for hand in self._hands], LOOK_S)
-        for number, hand in enumerate(self._hands):
-            if hand.pipe in ready:
+        ready = multiprocessing.connection.wait([worker.pipe for worker in self._processes], LOOK_S)
+        for number, worker in enumerate(self._processes):
+            if worker.pipe in ready:
                 try:
-                    answer = hand.pipe.recv()
+                    answer = worker.pipe.recv()
                 except (EOFError, OSError):
                     yield from self._replace(number, "its worker died")
                     continue
                 if answer is None:
-                    hand.ready = True
-                elif hand.task is not None:
-                    task, hand.task = hand.task, None
+                    worker.ready = True
+                elif worker.task is not None:
+                    task, worker.task = worker.task, None
                     yield task, answer
-            elif hand.task is not None and self._hangs(hand):
+            elif worker.task is not None and self._hangs(worker):
                 yield from self._replace(number, f"its worker did nothing for {self._hang_s:.0f} s")
         if not ready:
             yield None
 
-    def _hangs(self, hand: _Hand) -> bool:
+    def _hangs(self, worker: _WorkerProcess) -> bool:
         """Returns whether a worker has neither read nor answered for too long."""
         now = time.monotonic()
-        if hand.reads.value != hand.seen:
-            hand.seen, hand.since = hand.reads.value, now
-        return now - hand.since > self._hang_s
+        if worker.reads.value != worker.seen:
+            worker.seen, worker.since = worker.reads.value, now
+        return now - worker.since > self._hang_s
 
     def _replace(self, number: int, why: str) -> Iterator[tuple[Task, Result]]:
         """Replaces a lost worker. Its task is done again, unless that was tried often."""
-        hand = self._hands[number]
-        task = hand.task
-        hand.pipe.close()
-        hand.process.kill()
-        hand.process.join()
+        worker = self._processes[number]
+        task = worker.task
+        worker.pipe.close()
+        worker.process.kill()
+        worker.process.join()
         self.lost += 1
-        if not hand.ready:
+        if not worker.ready:
             self._failed_starts += 1
-            if self._failed_starts >= ATTEMPTS * len(self._hands):
-                raise OSError(f"worker processes end before they start working (exit status {hand.process.exitcode})")
-        self._hands[number] = self._hire()
+            if self._failed_starts >= ATTEMPTS * len(self._processes):
+                raise OSError(f"worker processes end before they start working (exit status {worker.process.exitcode})")
+        self._processes[number] = self._start()
         if task is None:
             return
         self._attempts[task.id] += 1

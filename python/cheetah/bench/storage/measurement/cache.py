@@ -1,4 +1,4 @@
-"""What the machine's memory holds of files: dropped, filled, and above all looked at."""
+"""The page cache's share of files: dropped, filled, and measured."""
 
 import ctypes
 import errno
@@ -16,19 +16,19 @@ SYNC = ("sync", "-f", ".")
 SYNC_EACH = ("find", ".", "-xdev", "-type", "f", "-newer", "{since}", "-exec", "sync", "--", "{}", "+")
 """Flushes each file changed after `since`. FUSE does not pass `syncfs` on to the server of, say, sshfs; it passes `fsync`."""
 TIMES_S = 2
-"""By how much older than now `since` is: a server may round times to seconds."""
+"""How much older than now `since` is made: a server may round times to seconds."""
 SYNC_LIMIT_S = 1800.0
 _DROP = "/proc/sys/vm/drop_caches"
 _WINDOW_BYTES = 256 * MIB
-"""Of a file that is looked at at once."""
+"""The part of a file examined at once."""
 _NOT_RESIDENT = bytes(range(0, 256, 2))
-"""What `mincore` tells of a page: only the lowest bit has a meaning."""
+"""In `mincore`'s result for a page only the lowest bit has a meaning."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def flush_words(directory: Path, since: Path) -> tuple[str, ...]:
-    """Returns the command that brings to the far side all that was written in `directory` since now. On FUSE it needs a
-    file outside of the directory for its time: `since`."""
+    """Returns the command that flushes to the far side what is written in `directory` from now on. On FUSE it uses
+    `since`, a file outside the directory, as a time stamp."""
     mount = mounts.of(directory)
     if mount is None or mount.fs.partition(".")[0] != "fuse":
         return SYNC
@@ -39,25 +39,25 @@ def flush_words(directory: Path, since: Path) -> tuple[str, ...]:
 
 
 def sync(directory: Path, limit_s: float = SYNC_LIMIT_S) -> None:
-    """Waits until all of the file system that `directory` is on has reached its device.
+    """Waits until the file system of `directory` has been flushed to its device.
 
-    It is a process of its own, as a device that does not answer would never let us go on. tool.Late at the limit,
-    OSError where the device complains.
+    It runs in its own process, since a device that does not answer would block this one for ever. Raises tool.Late at
+    the limit, OSError if the device reports an error.
     """
     with tool.Tool(SYNC, directory) as one:
         flushed(one, limit_s)
 
 
 def flushed(one: tool.Tool, limit_s: float) -> tool.Ran:
-    """Has a tool with such words do that, and tells what it took."""
+    """Runs a flush command, and returns its measurements."""
     ran = one.run(limit_s)
     if ran.exit_code:
-        raise OSError(errno.EIO, f"what was written could not be brought to the device: {ran.last_words}")
+        raise OSError(errno.EIO, f"the data could not be flushed to the device: {ran.last_words}")
     return ran
 
 
 def drops_all() -> bool:
-    """Whether `make_cold` may drop all caches, those of directories and of file systems themselves included."""
+    """Returns whether `make_cold` may drop all caches, including those of directories and file systems."""
     try:
         with open(_DROP, "w", encoding="ascii"):
             return True
@@ -67,11 +67,10 @@ def drops_all() -> bool:
 
 
 def make_cold(paths: Sequence[Path], *directories: Path) -> None:
-    """Has the memory hold nothing of these files: for root of no file at all, else of them as far as the kernel agrees.
-    All that was written is brought to the device before, in `directories` too. What is still there `resident_share`
-    tells.
+    """Drops these files from memory: as root all caches, otherwise as far as the kernel agrees. Flushes their file
+    systems and those of `directories` first. `resident_share` returns what remains.
 
-    OSError, tool.Late.
+    Raises OSError or tool.Late.
     """
     found = list(files(paths))
     _sync_all([*directories, *(path.parent for path in found)])
@@ -83,8 +82,8 @@ def make_cold(paths: Sequence[Path], *directories: Path) -> None:
 
 
 def make_warm(paths: Sequence[Path], *directories: Path) -> None:
-    """Has the memory hold these files, as far as it has room. All that was written is brought to the device before, in
-    `directories` too. OSError, tool.Late."""
+    """Reads these files into memory, as far as there is room. Flushes their file systems and those of `directories`
+    first. Raises OSError or tool.Late."""
     found = list(files(paths))
     _sync_all([*directories, *(path.parent for path in found)])
     buffer = bytearray(MIB)
@@ -95,9 +94,11 @@ def make_warm(paths: Sequence[Path], *directories: Path) -> None:
 
 
 def resident_share(paths: Sequence[Path]) -> float | None:
-    """How much of these files is in memory, 0 to 1; None if there are none, or if the kernel does not tell us of one.
+    """Returns the share of these files in memory, 0 to 1; None if there are none, or if the kernel does not tell for
+    one of them.
 
-    Directories stand for the files in them."""
+    A directory stands for the files in it.
+    """
     pages = resident = 0
     for path in files(paths):
         counted = _resident(path)
@@ -109,7 +110,7 @@ def resident_share(paths: Sequence[Path]) -> float | None:
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The regular files among these and in these; links are not followed further than to what was named."""
+    """Yields the regular files among and below these; links below them are not followed."""
     for path in paths:
         if path.is_dir():
             for parent, _, names in os.walk(path):
@@ -120,7 +121,7 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _sync_all(directories: Iterable[Path]) -> None:
-    """Each file system once."""
+    """Flushes each file system once."""
     for directory in {os.stat(directory).st_dev: directory for directory in directories}.values():
         sync(directory)
 
@@ -131,11 +132,11 @@ def _forget(path: Path) -> None:
 
 
 def _resident(path: Path) -> tuple[int, int] | None:
-    """Pages in memory, and in all."""
+    """Returns pages in memory, and in total."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if not (os.geteuid() == 0 or status.st_uid == os.geteuid() or os.access(path, os.W_OK)):
-            # The kernel says "all" of a file that is not ours.
+            # The kernel reports all pages of another user's file as resident.
             return None
         resident = 0
         for start in range(0, status.st_size, _WINDOW_BYTES):
@@ -147,7 +148,7 @@ def _resident(path: Path) -> tuple[int, int] | None:
 
 
 def _count(file: int, start: int, length: int) -> int | None:
-    """Pages of a piece of a file that are in memory. To map them does not read them."""
+    """Returns the pages of a part of a file that are in memory. Mapping does not read them."""
     try:
         window = mmap.mmap(file, length, access=mmap.ACCESS_COPY, offset=start)
     except (OSError, ValueError):

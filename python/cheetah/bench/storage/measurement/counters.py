@@ -1,4 +1,5 @@
-"""What the machine did while a tool ran: the target's device, processors, memory, network; and what held the tool up."""
+"""Counters of the machine while a tool runs: the target's device, processors, memory, network; and what limited the
+tool."""
 
 import contextlib
 import dataclasses
@@ -9,38 +10,38 @@ from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SECTOR_BYTES = 512
-"""In which the kernel counts, whatever the device has."""
+"""The unit of the kernel's counters, independent of the device."""
 BUSY_SHARE = 0.8
-"""From here on a device or a link counts as what there was to wait for."""
+"""From this share on a device or a link is a bottleneck."""
 FULL_SHARE = 0.9
-"""From here on a processor counts as having had no time left."""
+"""From this share on a processor is a bottleneck."""
 STALLED_SHARE = 0.3
-"""From here on waiting for storage or memory decides, where nothing was seen busy."""
+"""From this share on, stalls on storage decide if nothing was seen busy."""
 _MEMORY_STALLED_SHARE = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
 class Counters:
-    """All counters at one moment. They count up from when the machine started."""
+    """All counters at one moment, counted from boot."""
 
     at_s: float
     device_read_bytes: int | None
     device_written_bytes: int | None
     device_busy_s: float | None
-    """How long the device has had something to do."""
+    """How long the device has been busy."""
     processors_busy: int
     """Ticks of all processors."""
     processors_stolen: int
     """Ticks that the host of a virtual machine has given to others."""
     processors_total: int
     stalled_s: Mapping[str, float]
-    """"io", "memory": how long at least one process has waited for it. Empty where the kernel does not count."""
+    """"io", "memory": how long at least one process has waited for it. Empty if the kernel does not count."""
     network_bytes: Mapping[str, tuple[int, int]]
     """For each interface: received, sent."""
 
 
 def read(device: str | None) -> Counters:
-    """The counters now, with those of the device "major:minor"."""
+    """Returns the current counters, with those of the device "major:minor"."""
     disk = _device(device)
     busy, stolen, total = _processors()
     return Counters(
@@ -64,11 +65,11 @@ def shares(
     work_s: float | None = None,
     start_cpu_s: float = 0.0,
 ) -> dict[str, float]:
-    """How busy everything was between two readings, 0 to 1 each: "tool" of one processor (above 1 with several),
-    "processors", "stolen", "device", "io stalled", "memory stalled", "network". What is not known is left out.
+    """Returns how busy everything was between two readings, 0 to 1 each: "tool" of one processor (above 1 with
+    several), "processors", "stolen", "device", "io stalled", "memory stalled", "network". Unknown shares are omitted.
 
-    `tool_share` is known better than from here; `links` says what each interface takes, in bytes a second each way.
-    `work_s`: how long the tool worked between the readings, if it spent the rest, and `start_cpu_s`, on starting.
+    `tool_share` is measured elsewhere; `links` is the capacity of each interface in bytes per second each way.
+    `work_s` is how long the tool worked between the readings, if it spent the rest, and `start_cpu_s`, on starting.
     """
     elapsed_s = max(after.at_s - before.at_s, 1e-6)
     work_s = min(max(work_s or elapsed_s, 1e-6), elapsed_s)
@@ -116,7 +117,7 @@ def bottleneck(busy: Mapping[str, float], processors: int) -> str:
 
 
 def network_bytes(before: Counters, after: Counters) -> int | None:
-    """The most that went over one interface in one direction; None where there is none but loopback."""
+    """Returns the most bytes over one interface in one direction; None if there is only loopback."""
     moved = [
         now - then
         for name, counted in after.network_bytes.items()
@@ -127,8 +128,8 @@ def network_bytes(before: Counters, after: Counters) -> int | None:
 
 
 def links() -> dict[str, float]:
-    """What the machine's network cards take, in bytes a second, as far as they tell. What interfaces without a card say
-    of themselves is made up."""
+    """Returns the capacity of the network cards in bytes per second, if known. Virtual interfaces report made-up
+    values."""
     rates = {}
     for interface in Path("/sys/class/net").iterdir():
         if not (interface / "device").exists():
@@ -141,7 +142,7 @@ def links() -> dict[str, float]:
 
 
 def _device(device: str | None) -> tuple[int, int, float] | None:
-    """Bytes read and written, and seconds busy; None where the kernel does not count."""
+    """Returns bytes read and written, and busy seconds; None if the kernel does not count."""
     if device is None:
         return None
     try:
@@ -152,7 +153,7 @@ def _device(device: str | None) -> tuple[int, int, float] | None:
 
 
 def _processors() -> tuple[int, int, int]:
-    """Ticks busy, stolen and in all, over all processors."""
+    """Returns ticks busy, stolen and total, over all processors."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(field) for field in file.readline().split()[1:9]]
     idle, waiting, stolen = ticks[3], ticks[4], ticks[7]
@@ -178,5 +179,5 @@ def _network() -> dict[str, tuple[int, int]]:
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Returns the number of processors this process may use."""
     return len(os.sched_getaffinity(0))

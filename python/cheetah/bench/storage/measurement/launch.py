@@ -18,18 +18,18 @@ _SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGHUP, signal.SIGTERM, signal
 
 
 def _counted(pid: int) -> str:
-    """Bytes that a process which has ended, and those that it has waited for, asked the kernel for."""
+    """Returns the bytes that an ended process, and the children it waited for, asked the kernel for."""
     try:
         with open(f"/proc/{pid}/io", encoding="ascii") as file:
             lines = dict(line.split(": ") for line in file.read().splitlines())
         return f'"read_bytes": {int(lines["rchar"])}, "written_bytes": {int(lines["wchar"])}'
     except (OSError, KeyError, ValueError):
-        # Of somebody else's process, as a setuid program's, it is not told.
+        # The kernel does not tell for another user's process, such as a setuid program's.
         return '"read_bytes": null, "written_bytes": null'
 
 
 def main() -> None:
-    """Does it. Whoever ends this process by SIGTERM ends the tool with it."""
+    """Runs the command. SIGTERM ends the tool as well."""
     go, report, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     os.set_inheritable(go, False)
     os.set_inheritable(report, False)
@@ -43,9 +43,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end)
     os.write(report, b"ready\n")
     if not os.read(go, 1):
-        # Nobody wants it any more.
+        # The parent has changed its mind.
         return
-    # Ended between the tool's start and the note of its number, this would leave the tool behind.
+    # A signal between the tool's start and the record of its id would leave the tool behind.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     before_s = time.process_time()
     began_ns = time.monotonic_ns()
@@ -55,7 +55,7 @@ def main() -> None:
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     seconds = (time.monotonic_ns() - began_ns) / 1e9
     counted = _counted(child)
-    # What it has left behind would disturb what is measured next.
+    # Its remaining processes would disturb the next measurement.
     _kill(child)
     _, status, usage = os.wait4(child, 0)
     cpu_s = usage.ru_utime + usage.ru_stime

@@ -1,4 +1,4 @@
-"""One step measured: its commands, one after the other, until what they wrote is on the target."""
+"""Measures one step: its commands in sequence, until their output is on the target."""
 
 import contextlib
 import dataclasses
@@ -13,23 +13,23 @@ from cheetah.bench.storage.targets.target import Ready
 from cheetah.bench.units import MIB
 
 STOLEN_SHARE = 0.1
-"""From here on it is said that the host of a virtual machine took processor time."""
+"""From this share on, processor time taken by the host of a virtual machine causes a warning."""
 MOVED_TIMES, MOVED_BYTES = 2, 16 * MIB
-"""What the target's device may move of what the tool asked for, before it is said."""
+"""Transfers of the target's device above this multiple of the tool's requests cause a warning."""
 HARNESS_SHARE = 0.01
-"""What we may cost, of the tool's time and bytes."""
+"""The share of the tool's time and bytes that measuring may cost."""
 BOTTLENECK_S_MIN = 0.1
-"""The kernel counts processors in hundredths of a second: of a shorter step nobody can tell what held it up."""
+"""The kernel counts processor time in hundredths of a second, so the bottleneck of a shorter step is unclear."""
 HARNESS_CPU_S = 0.05
-"""Below this our own time says nothing."""
+"""Below this, the harness's own time is insignificant."""
 
 
 FLUSHED = ".flushed"
-"""Beside the directory that is worked in, for its time."""
+"""A time stamp beside the work directory."""
 
 
 class Abandoned(Exception):
-    """A tool can neither go on nor be ended: its target is of no use any more."""
+    """A tool can neither continue nor be ended: its target is unusable from now on."""
 
     def __init__(self, sample: Sample):
         super().__init__(sample.problem)
@@ -44,11 +44,10 @@ def measure(
     prepare: Callable[[Sample], Sample] = lambda sample: sample,
     busy: Callable[[str], tuple[float, float] | None] = lambda printed: None,
 ) -> tuple[Sample, str]:
-    """Runs the commands of a step and fills in the sample; returns what they printed, too. What goes wrong in them is
-    its problem. `prepare` is called once all is ready for them: it brings the caches into the state that is wanted.
-    `busy` is the step's.
+    """Runs the commands of a step and fills in the sample; also returns their output. Failures are recorded in the
+    sample. `prepare` is called when all is ready: it brings the caches into the wanted state. `busy` is the step's.
 
-    Abandoned where a tool cannot be ended at the limit.
+    Raises Abandoned if a tool cannot be ended at the limit.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -131,14 +130,14 @@ def _flush(one: tool.Tool, until_s: float) -> tool.Ran:
         return cache.flushed(one, max(until_s - time.monotonic(), 1.0))
     except tool.Late as late:
         raise _Bad(
-            Outcome.HUNG, late_words("what it wrote was not on the device in time", late), late.abandoned
+            Outcome.HUNG, late_words("its output was not on the device in time", late), late.abandoned
         ) from None
     except OSError as error:
         raise _Bad(Outcome.FAILED, str(error)) from None
 
 
 def late_words(what: str, late: tool.Late) -> str:
-    """What is said of something that was not done in time."""
+    """Returns the sentence about something that was not done in time."""
     if late.abandoned:
         return f"{what}, and cannot be ended: it waits for the target, which is left out from here on"
     return f"{what}, and was ended; --step-limit allows more"
@@ -155,7 +154,7 @@ def _filled(
     tool_s = sum(ran.seconds for ran in rans)
     cpu_s = sum(ran.cpu_s for ran in rans)
     seconds = tool_s + flush.seconds
-    # A tool that tells how long it worked has its start left out of what held it up.
+    # If a tool reports how long it worked, its start does not count.
     work_s, work_cpu_s = (worked[0] + flush.seconds, min(worked[1], cpu_s)) if worked else (seconds, cpu_s)
     links = counters.links()
     busy = counters.shares(before, after, work_cpu_s / max(work_s, 1e-6), links, work_s, cpu_s - work_cpu_s)
@@ -179,7 +178,7 @@ def _filled(
 
 
 def _judged(sample: Sample) -> Sample:
-    """With what a reader should know of how it was measured."""
+    """Adds warnings about the measurement."""
     said = list(sample.warnings)
     if sample.busy.get("stolen", 0.0) >= STOLEN_SHARE:
         said.append(f"the host took {sample.busy['stolen']:.0%} of this machine's processor time")
@@ -191,7 +190,7 @@ def _judged(sample: Sample) -> Sample:
             "others were at work on it, or more was read ahead than was used"
         )
     if sample.harness_cpu_s > max(HARNESS_CPU_S, HARNESS_SHARE * (sample.seconds or 0.0)):
-        said.append(f"measuring cost {sample.harness_cpu_s:.2f} s of a processor itself")
+        said.append(f"measuring itself used {sample.harness_cpu_s:.2f} s of processor time")
     return dataclasses.replace(sample, warnings=tuple(said))
 
 
@@ -206,11 +205,11 @@ def _difference(before: int | None, after: int | None) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class _Ourselves:
-    """What this process has used so far."""
+    """The resource usage of this process so far."""
 
     cpu_s: float
     moved_bytes: int
-    """By this thread: of the process, those of all tools would be in it."""
+    """Of this thread: the process's would include all tools."""
 
     @classmethod
     def now(cls) -> "_Ourselves":

@@ -1,4 +1,4 @@
-"""Programs kept in memory, so that dropping the caches for a step does not have its tool read from the system's disk."""
+"""Keeps programs in memory, so that dropping caches does not make a tool load from the system's disk."""
 
 import contextlib
 import functools
@@ -16,11 +16,8 @@ _EVERYONES = (Path("/etc/ld.so.cache"),)
 
 @contextlib.contextmanager
 def pinned(programs: Iterable[str]) -> Iterator[None]:
-    """Keeps these, and the libraries that they are linked with, in memory. One that is not there, or that does not tell
-    its libraries, as a script, is nobody's fault: it is read again each time, wherever it lies.
-
-    What somebody has mapped the kernel does not drop.
-    """
+    """Maps these programs and their libraries, since the kernel does not drop mapped pages. A missing program is
+    ignored; a script without libraries is read again each time."""
     files = set(_EVERYONES)
     for program in programs:
         if found := shutil.which(program):

@@ -1,5 +1,5 @@
-"""What a step leaves of a disk that others need too: an image can be made of which a carver makes a thousand times as
-much, and the disk may be the one that the system is on."""
+"""Keeps free space on a disk that others need: a carver can make a thousand times as much as an image holds, and the
+disk may be the system's."""
 
 import os
 from collections.abc import Callable
@@ -13,8 +13,8 @@ RESERVE_BYTES = GIB
 
 
 def watch(ready: Ready) -> Callable[[], str] | None:
-    """Says, when it is asked, that too little is left on the target's disk, "" as long as there is enough. None where
-    nobody else is on it, or where to ask may take for ever."""
+    """Returns a function that says that too little space is left on the target's disk, or "". None if the disk is not
+    shared, or if asking may block for ever."""
     if ready.device is None or ready.pages_of:
         return None
     space = os.statvfs(ready.directory)
@@ -27,6 +27,6 @@ def watch(ready: Ready) -> Callable[[], str] | None:
         left = now.f_bavail * now.f_frsize
         if left >= reserve:
             return ""
-        return f"it was ended, since it left no more than {left // MIB:,} MiB of the disk that the target is on"
+        return f"it was ended, since it left no more than {left // MIB:,} MiB of the target's disk"
 
     return look

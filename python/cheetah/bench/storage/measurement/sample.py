@@ -1,4 +1,4 @@
-"""A sample: one step, done once on one target, and all that was seen of it."""
+"""A sample: one step done once on one target, with all measurements."""
 
 import dataclasses
 from enum import StrEnum
@@ -12,68 +12,67 @@ class Outcome(StrEnum):
 
     DONE = "done"
     SKIPPED = "skipped"
-    """It could not begin here: its tool is not installed, or its target cannot be used."""
+    """It could not begin: its tool is not installed, or its target cannot be used."""
     FAILED = "failed"
     HUNG = "hung"
-    """It was ended at the limit of time."""
+    """It was ended at the time limit."""
     NOT_REACHED = "not reached"
-    """What it needs was not there: a step before it failed, or its target is gone."""
+    """Its input was missing: an earlier step failed, or its target is gone."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One step on one target once: a line of the journal. What could not be measured is None."""
+    """One step done once on one target: a line of the journal. What could not be measured is None."""
 
     target: str
     step: str
     state: str
-    """What the memory held of its inputs: "cold" or "warm"."""
+    """The state of its inputs in the cache: "cold" or "warm"."""
     repetition: int
     """From 1."""
     outcome: Outcome
     problem: str = ""
-    """A sentence, if it is not done."""
+    """A sentence, unless it is done."""
     seconds: float | None = None
-    """`tool_s` + `flush_s`: until what it wrote is on the target."""
+    """`tool_s` + `flush_s`: until the output is on the target."""
     tool_s: float | None = None
     flush_s: float | None = None
     cpu_s: float | None = None
-    """User and system time of the tool and of all processes it has waited for."""
+    """User and system time of the tool and all processes it has waited for."""
     memory_peak_bytes: int | None = None
-    """The most memory that one process of the tool had resident, the largest of them; not their sum. Below
-    some 10 MiB it is not told apart."""
+    """The largest resident memory of any process of the tool, not their sum; at least about 10 MiB."""
     read_bytes: int | None = None
-    """What the tool asked the kernel for, from wherever it came: also out of pipes and out of the cache."""
+    """Bytes the tool asked the kernel for, from any source, pipes and cache included."""
     written_bytes: int | None = None
     device_read_bytes: int | None = None
-    """What the device of the target moved, whoever had it do so."""
+    """Bytes the target's device transferred, on behalf of any process."""
     device_written_bytes: int | None = None
     network_bytes: int | None = None
-    """The most that went over one network interface in one direction, whoever sent it; loopback does not count."""
+    """The most bytes over one network interface in one direction, by any process; without loopback."""
     resident_share_before: float | None = None
-    """Of the step's inputs, how much was in memory when it began: 0 to 1."""
+    """The share of the step's inputs in memory when it began: 0 to 1."""
     bytes_per_s: float | None = None
-    """The rate that the tool itself tells, where it tells one."""
+    """The rate reported by the tool itself, if any."""
     bottleneck: str = ""
     """ "storage", "processor (one)", "processors (all)", "memory", "network" or "unclear"."""
     busy: dict[str, float] = dataclasses.field(default_factory=dict)
-    """The shares of the time behind that verdict, 0 to 1 each."""
+    """The shares of time behind the bottleneck, 0 to 1 each."""
     harness_cpu_s: float = 0.0
-    """Our own processor time while the tool ran."""
+    """The harness's own processor time while the tool ran."""
     harness_bytes: int = 0
-    """What we ourselves read and wrote meanwhile."""
+    """Bytes the harness itself read and wrote meanwhile."""
     warnings: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What tells it from all other samples of a run."""
+        """Identifies it among all samples of a run."""
         return self.target, self.step, self.state, self.repetition
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Returns the JSON form."""
         return {**dataclasses.asdict(self), "warnings": list(self.warnings)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Sample":
-        """As it was kept. TypeError, ValueError or KeyError where it is none."""
+        """Parses the JSON form. Raises TypeError, ValueError or KeyError if it is invalid."""
         return cls(**{**value, "outcome": Outcome(value["outcome"]), "warnings": tuple(value.get("warnings", ()))})

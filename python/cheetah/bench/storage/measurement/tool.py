@@ -1,4 +1,4 @@
-"""One command, run to its end or to its limit, and what that took."""
+"""Runs one command to its end or its limit, and measures it."""
 
 import contextlib
 import dataclasses
@@ -18,11 +18,11 @@ from typing import IO, Self
 TERM_S = 3.0
 """From SIGTERM to SIGKILL."""
 KILL_S = 10.0
-"""After SIGKILL; what then is still there waits for a device, and nobody can end it."""
+"""After SIGKILL; a process that survives this waits for a device and cannot be ended."""
 PRINTED_BYTES_MAX = 4 << 20
 WORDS_CHARS_MAX = 400
 WATCH_S = 0.1
-"""How often it is looked whether a tool may go on."""
+"""How often a watch is asked whether a tool may continue."""
 _READ_BYTES = 1 << 16
 _POLL_S_MAX = 3600.0
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
@@ -30,27 +30,27 @@ _LAUNCH = str(Path(__file__).with_name("launch.py"))
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """What a command came to. What the kernel does not tell is None."""
+    """The measurements of a command. What the kernel does not tell is None."""
 
     seconds: float
     """From its start to its end."""
     cpu_s: float
     memory_peak_bytes: int
-    """Of the largest of its processes."""
+    """Of its largest process."""
     read_bytes: int | None
     written_bytes: int | None
     exit_code: int
     """Negative: the signal that ended it."""
     harness_cpu_s: float
-    """What starting and awaiting it cost."""
+    """The cost of starting it and waiting for it."""
     printed: str = ""
-    """The end of its output, where that goes to no file."""
+    """The end of its output, unless that goes to a file."""
     complaint: str = ""
-    """The end of what it said on stderr."""
+    """The end of its stderr."""
 
     @property
     def last_words(self) -> str:
-        """What it said last, in one line."""
+        """Returns its last output in one line."""
         text = " ".join((self.complaint.strip() or self.printed.strip()).split())
         return text[-WORDS_CHARS_MAX:] or "it said nothing"
 
@@ -61,7 +61,7 @@ class Late(Exception):
     def __init__(self, limit_s: float, abandoned: bool):
         super().__init__(f"not done after {limit_s:.3g} s")
         self.abandoned = abandoned
-        """Whether it is still there, as it cannot be ended."""
+        """Whether it is still running, since it cannot be ended."""
 
 
 class Stopped(Exception):
@@ -74,17 +74,17 @@ class Stopped(Exception):
 
 
 def run(argv: Sequence[str], directory: Path, stdout: Path | None = None, limit_s: float = 3600.0) -> Ran:
-    """Runs a program as `Tool` does. OSError where it cannot be started, Late at the limit."""
+    """Runs a program as `Tool` does. Raises OSError if it cannot be started, Late at the limit."""
     with Tool(argv, directory, stdout) as tool:
         return tool.run(limit_s)
 
 
 class Tool:
-    """A program that is to be run once in `directory`, with nothing to read, and what it prints going to the file
-    `stdout`, or being told. A small process beside it is there already, so that it costs nothing when the tool starts.
+    """A program to be run once in `directory`, with empty input, and output to the file `stdout` or returned. A small
+    launcher process is started ahead, so that it costs nothing when the tool starts.
 
-    The tool has a process group of its own, which is ended with it, at its limit, when this is left, and when this
-    process ends. OSError where there is no such program.
+    The tool has its own process group, which is ended with it: at its limit, when this is left, and when this process
+    ends. Raises OSError if there is no such program.
     """
 
     def __init__(self, argv: Sequence[str], directory: Path, stdout: Path | None = None):
@@ -126,15 +126,15 @@ class Tool:
         self._exits.close()
 
     def await_ready(self) -> None:
-        """Waits until nothing but to run it is left to do. OSError where it comes to nothing."""
+        """Waits until the launcher is ready. Raises OSError if it fails."""
         while b"\n" not in self._kept[self._report]:
             if self._report not in self._open:
                 self._result()
             self._poll_once(_POLL_S_MAX)
 
     def run(self, limit_s: float, watch: Callable[[], str] | None = None) -> Ran:
-        """Runs it to its end. `watch` says now and then why it must not go on; "" while it may. OSError where it cannot
-        be started, Late at the limit, Stopped where it did what it must not."""
+        """Runs it to its end. `watch` returns now and then why it must not continue, or "". Raises OSError if it
+        cannot be started, Late at the limit, Stopped if the watch ended it."""
         self.await_ready()
         self._started = True
         os.write(self._go, b"1")
@@ -143,7 +143,7 @@ class Tool:
         return self._result()
 
     def _wait(self, patience_s: float, watch: Callable[[], str] | None = None) -> bool:
-        """Takes what it says, until it has ended; False if that takes longer."""
+        """Collects its output until it has ended; returns False if that takes longer."""
         until_s = time.monotonic() + patience_s
         while self._report in self._open:
             left_s = until_s - time.monotonic()
@@ -172,7 +172,7 @@ class Tool:
             self._open.remove(descriptor)
 
     def _end(self, ways: Sequence[tuple[int, float]] = ()) -> bool:
-        """Ends it and all of its group; False if it cannot be ended."""
+        """Ends it and its group; returns False if it cannot be ended."""
         group = b"".join(bytes(self._kept[self._report]).splitlines()[1:2])
         for number, patience_s in ways or ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
             with contextlib.suppress(ProcessLookupError):
@@ -190,7 +190,7 @@ class Tool:
                 pipe.close()
 
     def _result(self) -> Ran:
-        """What it came to. OSError if it was never started."""
+        """Returns its measurements. Raises OSError if it was never started."""
         texts = [bytes(kept).decode(errors="replace") for kept in self._kept.values()]
         lines, printed, complaint = texts[0].splitlines(), "".join(texts[1:-1]), texts[-1]
         if len(lines) < 3:
@@ -199,7 +199,7 @@ class Tool:
 
 
 def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
-    """A pipe's two ends, each closed with its owner."""
+    """Returns the two ends of a pipe, each closed with its owner."""
     out, into = os.pipe()
     reader.callback(os.close, out)
     writer.callback(os.close, into)

@@ -1,4 +1,4 @@
-"""The words of `cheetah bench storage`."""
+"""The command line of `cheetah bench storage`."""
 
 import os
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ REPETITIONS_MAX = 100
 
 
 def parse(command_line: Sequence[str], default_targets: Sequence[str] = ()) -> Settings:
-    """The settings that a command line asks for. Misuse for what makes no sense; words that are no options of ours end
-    the process with exit code 2, as does `--help` with 0."""
+    """Returns the settings of a command line. Raises Misuse if they make no sense; an unknown option ends the process
+    with exit code 2, `--help` with 0."""
     given = _parser().parse(command_line, intermixed=True)
     texts = [*given.targets, *given.name] or list(default_targets)
     if not texts:
-        raise Misuse("say where to measure: a directory, or a drive to make, as in ram:stripe:64KiB@node1,node2")
+        raise Misuse("name a directory to measure, or a drive to create, such as ram:stripe:64KiB@node1,node2")
     for text in given.name:
         if not syntax.target(text)[1]:
             raise Misuse(f"--name {text}: say NAME=TARGET")
@@ -74,7 +74,7 @@ def _baseline(asked: str | None, names: Sequence[str], first: dict[str, str]) ->
         return names[0]
     if asked in names:
         return asked
-    # The target as it was given, where a sweep made several of it, or a directory in other words.
+    # The target as given, if a sweep made several of it; or a directory under another path.
     for word in (asked, str(Path(asked).resolve())):
         if word in first:
             return first[word]
@@ -86,8 +86,8 @@ def _image(asked: str | None) -> Path | None:
         return None
     path = Path(asked)
     if not path.is_file():
-        why = "is no file" if path.exists() else "there is no such file"
-        raise Misuse(f"--image {asked}: {why}; name a raw image (`cheetah mount` shows others as one)")
+        why = "is not a file" if path.exists() else "there is no such file"
+        raise Misuse(f"--image {asked}: {why}; name a raw image (`cheetah mount` presents other formats as one)")
     if path.stat().st_size == 0:
         raise Misuse(f"--image {asked}: it is empty")
     if not os.access(path, os.R_OK):
@@ -100,7 +100,7 @@ def _listed(option: str, text: str | None) -> list[str]:
         return []
     found = [one.strip() for one in text.split(",")]
     if not all(found):
-        raise Misuse(f"{option} {text}: say them with commas between")
+        raise Misuse(f"{option} {text}: separate values by commas")
     return list(dict.fromkeys(found))
 
 

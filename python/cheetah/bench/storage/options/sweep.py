@@ -1,4 +1,4 @@
-"""Targets times what is to be varied of them. Nothing is looked at and nothing is made."""
+"""Combines targets with swept values. It reads and creates nothing."""
 
 import dataclasses
 import itertools
@@ -20,24 +20,24 @@ _PARSE: dict[str, Callable[[str], Value]] = {
     "fs": syntax.file_system,
     "readahead": syntax.readahead,
 }
-"""In the order in which they are applied: whether a unit says anything depends on the layout."""
+"""In the order of application: whether a unit matters depends on the layout."""
 
 _HINTS = {
-    "layout": "only a drive that is made (ram:…) has a layout",
-    "unit": "only a drive that is made and striped (ram:stripe@…) has a stripe unit",
-    "nodes": "only a drive that is made (ram:…) has nodes",
+    "layout": "only a created drive (ram:…) has a layout",
+    "unit": "only a created, striped drive (ram:stripe@…) has a stripe unit",
+    "nodes": "only a created drive (ram:…) has nodes",
     "readahead": "it is set for loop devices made for the run, that is for drives (ram:…) and with --sweep fs=…; "
     "the read-ahead of your own disks is left alone",
 }
 
 
 def parse(texts: Sequence[str]) -> dict[str, tuple[Value, ...]]:
-    """`KEY=A,B,…` each."""
+    """Parses `KEY=A,B,…` each."""
     found: dict[str, tuple[Value, ...]] = {}
     for text in texts:
         key, _, listed = text.partition("=")
         if key not in _PARSE or not listed:
-            raise Misuse(f"--sweep {text}: say KEY=A,B,… where KEY is {', '.join(_PARSE)}")
+            raise Misuse(f"--sweep {text}: write KEY=A,B,… where KEY is {', '.join(_PARSE)}")
         if key in found:
             raise Misuse(f"--sweep {key} is there twice: put all its values into one list")
         found[key] = tuple(dict.fromkeys(_PARSE[key](one.strip()) for one in listed.split(",")))
@@ -47,11 +47,10 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Value, ...]]:
 def expand(
     targets: Sequence[tuple[TargetSpec, bool]], sweeps: Mapping[str, Sequence[Value]]
 ) -> tuple[tuple[TargetSpec, ...], dict[str, str]]:
-    """Every target with every combination of what applies to it, each once and with a name of its own; and of which of
-    these each target that was given became the first. `targets` come with whether they were given their name.
+    """Returns every target with every applicable combination, each once and with its own name; and the name of the
+    first target made of each given one. `targets` say whether they were given a name.
 
-    Misuse where a sweep applies to none of the targets, where two come out with the same name, or where there are more
-    than can be meant.
+    Raises Misuse if a sweep applies to no target, if two have the same name, or if there are too many.
     """
     keys = [key for key in _PARSE if key in sweeps]
     used: set[str] = set()
@@ -73,7 +72,7 @@ def expand(
 
 
 def _varied(given: TargetSpec, named: bool, values: Mapping[str, Value], used: set[str]) -> TargetSpec:
-    """The target with those of the values that say something of it."""
+    """Returns the target with the values that apply to it."""
     target = given
     said = []
     for key, value in values.items():
@@ -122,7 +121,7 @@ def _with(target: TargetSpec, key: str, value: Value) -> TargetSpec:
 
 
 def _said(key: str, value: Value) -> str:
-    """A value, as part of a name."""
+    """Returns a value as part of a name."""
     if key == "nodes":
         return f"{value} node" if value == 1 else f"{value} nodes"
     if key == "readahead":

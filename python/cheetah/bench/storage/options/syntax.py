@@ -1,4 +1,4 @@
-"""What is said on the command line: sizes, durations, targets, sweeps. Misuse tells what would be right."""
+"""Parses values on the command line: sizes, durations, targets. Misuse says what would be valid."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[^=/:]{1,80}")
 
 
 def size(text: str) -> int:
-    """Bytes, as "64KiB" or "4GiB"."""
+    """Returns the bytes of "64KiB" or "4GiB"."""
     try:
         return sizes.parse(text)
     except ValueError as error:
@@ -30,52 +30,52 @@ def size(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Seconds, as "90s", "5m" or "1h"."""
+    """Returns the seconds of "90s", "5m" or "1h"."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*([a-z]*)", text)
     if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
-        raise Misuse(f"{text!r} is no duration: say 90s, 5m or 1h")
+        raise Misuse(f"{text!r} is not a duration: write 90s, 5m or 1h")
     return float(match[1]) * _SECONDS[match[2]]
 
 
 def unit(text: str) -> int:
-    """A stripe unit, in bytes."""
+    """Returns a stripe unit in bytes."""
     found = size(text)
     if not UNIT_BYTES[0] <= found <= UNIT_BYTES[1] or found & (found - 1):
-        raise Misuse(f"{text} is no stripe unit: it is a power of two from 4KiB to 4MiB")
+        raise Misuse(f"{text} is not a stripe unit: it must be a power of two from 4KiB to 4MiB")
     return found
 
 
 def layout(text: str) -> str:
-    """A layout of a drive."""
+    """Returns a layout of a drive."""
     if text not in LAYOUTS:
         raise Misuse(f"there is no layout {text!r}; there are {' and '.join(LAYOUTS)}")
     return text
 
 
 def file_system(text: str) -> str:
-    """A file system that can be made."""
+    """Returns a supported file system."""
     if text not in FILE_SYSTEMS:
         raise Misuse(f"there is no file system {text!r} here; there are {', '.join(FILE_SYSTEMS)}")
     return text
 
 
 def count(text: str) -> int:
-    """A number of nodes."""
+    """Returns a number of nodes."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= NODES_MAX:
-        raise Misuse(f"{text!r} is no number of nodes: say 1 to {NODES_MAX}")
+        raise Misuse(f"{text!r} is not a number of nodes: write 1 to {NODES_MAX}")
     return int(text)
 
 
 def readahead(text: str) -> int:
-    """What the kernel is to read ahead, in bytes; it counts in pages."""
+    """Returns the kernel's read-ahead in bytes, a multiple of a page."""
     found = size(text)
     if found % (4 * KIB) or found > READAHEAD_BYTES_MAX:
-        raise Misuse(f"{text} is no read-ahead: it is 0, or a multiple of 4KiB, at most 1GiB")
+        raise Misuse(f"{text} is not a read-ahead: it must be 0, or a multiple of 4KiB up to 1GiB")
     return found
 
 
 def target(word: str) -> tuple[TargetSpec, bool]:
-    """A target, and whether it was given its name: TARGET, or NAME=TARGET. `name` is "" where it was given none."""
+    """Parses TARGET or NAME=TARGET. Returns the target, and whether it was given a name; `name` is "" otherwise."""
     name, equals, rest = word.partition("=")
     # A directory may have an equals sign in its name.
     if not equals or not _NAME.fullmatch(name) or Path(word).is_dir():
@@ -88,33 +88,33 @@ def _nameless(word: str) -> TargetSpec:
     if word.startswith(RAM):
         return _drive(word)
     if not word or "://" in word:
-        raise Misuse(f"{word!r} is no target: name a directory, or a drive to make: {_DRIVE}")
+        raise Misuse(f"{word!r} is not a target: name a directory, or a drive to create: {_DRIVE}")
     path = Path(word)
     if not path.exists():
-        raise Misuse(f"{word}: there is no such directory; make it, or name a drive to make: {_DRIVE}")
+        raise Misuse(f"{word}: there is no such directory; create it, or name a drive to create: {_DRIVE}")
     if not path.is_dir():
-        raise Misuse(f"{word} is no directory: mount it, and name the directory")
+        raise Misuse(f"{word} is not a directory: mount it, and name the directory")
     return TargetSpec("", path.resolve())
 
 
 def _drive(word: str) -> TargetSpec:
     what, at, where = word.removeprefix(RAM).partition("@")
     if not at or not where:
-        raise Misuse(f"{word} does not say on which nodes: {_DRIVE}")
+        raise Misuse(f"{word} does not name its nodes: {_DRIVE}")
     chosen: dict[str, str] = {}
     for part in filter(None, what.split(":")):
         key = "layout" if part in LAYOUTS else "fs" if part in FILE_SYSTEMS else "unit"
         if key == "unit" and not part[0].isdigit():
             raise Misuse(
-                f"{word}: {part} is no layout ({', '.join(LAYOUTS)}), stripe unit or file system"
-                f" ({', '.join(FILE_SYSTEMS)}); say {_DRIVE}"
+                f"{word}: {part} is not a layout ({', '.join(LAYOUTS)}), stripe unit or file system"
+                f" ({', '.join(FILE_SYSTEMS)}); write {_DRIVE}"
             )
         if key in chosen:
-            raise Misuse(f"{word} says {chosen[key]} and {part}: leave one out, or use --sweep {key}=…")
+            raise Misuse(f"{word} has both {chosen[key]} and {part}: leave one out, or use --sweep {key}=…")
         chosen[key] = part
     laid_out = chosen.get("layout", "stripe")
     if laid_out == "linear" and "unit" in chosen:
-        raise Misuse(f"{word}: a linear drive has no stripe unit; leave {chosen['unit']} out, or say stripe")
+        raise Misuse(f"{word}: a linear drive has no stripe unit; leave {chosen['unit']} out, or write stripe")
     unit_bytes = unit(chosen["unit"]) if "unit" in chosen else DEFAULT_UNIT_BYTES
     local, nodes = _nodes(word, where)
     plan = DrivePlan(laid_out, unit_bytes, nodes, local)
@@ -126,9 +126,9 @@ def _nodes(word: str, where: str) -> tuple[int, tuple[str, ...]]:
         return count(where.removeprefix("local:")), ()
     nodes = tuple(where.split(","))
     if not all(nodes) or "local" in nodes:
-        raise Misuse(f"{word}: the nodes are HOST or HOST:PORT with commas between, or local:N for N on this machine")
+        raise Misuse(f"{word}: the nodes are HOST or HOST:PORT separated by commas, or local:N for N on this machine")
     if len(set(nodes)) != len(nodes):
         raise Misuse(f"{word} names a node twice")
     if len(nodes) > NODES_MAX:
-        raise Misuse(f"{word} names {len(nodes)} nodes; there can be {NODES_MAX}")
+        raise Misuse(f"{word} names {len(nodes)} nodes; the maximum is {NODES_MAX}")
     return 0, nodes

@@ -1,1 +1,1 @@
-"""A run: what it begins with, its turns, its journal, and its part of the results."""
+"""A run: its preparation, its turns, its journal, and its part of the results."""

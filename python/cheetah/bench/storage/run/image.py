@@ -1,4 +1,4 @@
-"""An image to work on, where none was named: ext4 with this machine's own programs, some of them deleted again."""
+"""Makes an image if none was named: ext4 with this machine's own programs, some of them deleted."""
 
 import os
 import random
@@ -16,17 +16,17 @@ from cheetah.bench.storage.targets.work import Work
 from cheetah.bench.units import GIB, KIB, MIB, iec
 
 SIZES = {Extent.QUICK: 64 * MIB, Extent.NORMAL: 256 * MIB, Extent.FULL: GIB}
-# Most of them small, as on any disk.
+# Most files are small, as on any disk.
 BYTES_PER_FILE = 256 * KIB
-# One file in so many is deleted, so that there is something to recover and to carve.
+# One in this many files is deleted, so that there is something to recover and to carve.
 DELETED_ONE_IN = 8
-# Of the file system and of its directories' hashes, so that it comes out the same at every call.
+# Of the file system and its directory hashes, so that the image is the same at every call.
 UUID = "8d0c4a52-6f0e-4d57-9a3a-5f1f0b6f2d11"
 
 
 def get(settings: Settings, say: Callable[[str], None]) -> Path:
-    """The image that was named, or one that is made in the folder for the results and stays there for the next run.
-    BenchError where there is no room for it."""
+    """Returns the named image, or makes one in the directory of the results, where it stays for the next run. Raises
+    BenchError without room for it."""
     if settings.image is not None:
         return settings.image
     size = SIZES[settings.extent]
@@ -34,7 +34,7 @@ def get(settings: Settings, say: Callable[[str], None]) -> Path:
     if path.is_file() and path.stat().st_size == size:
         say(f"the image is {path}, made by an earlier run")
         return path
-    say(f"no --image was named: {iec(size)} of ext4 with this machine's own programs are made, {path}")
+    say(f"no --image was named: making {path}, {iec(size)} of ext4 with this machine's own programs")
     require_space(settings.out, 2 * size + 16 * MIB)
     with Work(settings.out, settings.out) as work:
         unfinished = work.directory / path.name
@@ -49,7 +49,7 @@ def _make(directory: Path, path: Path, size: int) -> None:
     make, change = (filesystem.program(name) for name in ("mkfs.ext4", "debugfs"))
     if make is None or change is None:
         raise Missing(
-            "an image is made with mkfs.ext4 and debugfs (e2fsprogs), which are not installed: name an --image"
+            "making an image needs mkfs.ext4 and debugfs (e2fsprogs), which are not installed: name an --image"
         )
     files = directory / "tree"
     files.mkdir()

@@ -1,4 +1,4 @@
-"""The journal of a run: each sample as it is taken, so that a run that was cut short goes on where it was."""
+"""The journal of a run: every sample as it is taken, so that an interrupted run can resume."""
 
 import fcntl
 import json
@@ -16,10 +16,10 @@ Key = tuple[str, str, str, int]
 
 
 class Journal:
-    """The samples in the folder `out`, for which `binding` says with what they were taken.
+    """The samples in the directory `out`; `binding` is what they depend on.
 
-    Misuse where there are samples that nobody wanted to go on with, or that were taken with other settings; BenchError
-    where another run is at work there.
+    Raises Misuse if there are samples and the run is not resumed, or if they were taken with other settings;
+    BenchError if another run uses the directory.
     """
 
     def __init__(self, out: Path, binding: dict[str, Any], resume: bool):
@@ -33,7 +33,7 @@ class Journal:
             if self.taken:
                 if not resume:
                     raise Misuse(
-                        f"{out} has the samples of an earlier run: go on with it with --resume, or name another --out"
+                        f"{out} has the samples of an earlier run: add --resume to continue it, or name another --out"
                     )
                 self._told |= _of_the_same(out, self._told["binding"])
             self._keep()
@@ -42,23 +42,23 @@ class Journal:
             raise
 
     def add(self, sample: Sample) -> None:
-        """Keeps a sample, in the stead of an earlier one of the same."""
+        """Adds a sample, replacing an earlier one with the same key."""
         self.taken[sample.key] = sample
         self._file.write(json.dumps(sample.to_json(), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
 
     @property
     def about(self) -> dict[str, dict[str, str]]:
-        """By target: what it was, also in an earlier part of the run."""
+        """Returns the description of each target, earlier parts of the run included."""
         return dict(self._told["about"])
 
     @property
     def remarks(self) -> list[str]:
-        """What was said of how the samples were taken, also in an earlier part of the run."""
+        """Returns remarks on how the samples were taken, earlier parts of the run included."""
         return list(self._told["remarks"])
 
     def tell(self, about: dict[str, dict[str, str]], remarks: Sequence[str]) -> None:
-        """Keeps that too."""
+        """Stores descriptions and remarks."""
         self._told["about"].update(about)
         self._told["remarks"] = list(dict.fromkeys([*self._told["remarks"], *remarks]))
         self._keep()
@@ -70,15 +70,15 @@ class Journal:
         )
 
     def is_done(self, key: Key) -> bool:
-        """Whether it was measured."""
+        """Returns whether a sample was taken."""
         return key in self.taken and self.taken[key].outcome is Outcome.DONE
 
     def close(self) -> None:
-        """Lets go of the folder."""
+        """Releases the directory."""
         self._file.close()
 
     def _read(self) -> dict[Key, Sample]:
-        """What is there. A line that a crash cut short was not measured."""
+        """Returns the samples. An incomplete last line is ignored."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
@@ -98,11 +98,11 @@ def _lock(file: int, out: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BenchError(f"another run is at work in {out}: wait for it, or name another --out") from None
+        raise BenchError(f"another run uses {out}: wait for it, or name another --out") from None
 
 
 def _of_the_same(out: Path, binding: dict[str, Any]) -> dict[str, Any]:
-    """What was kept beside the samples; Misuse where they were taken with other settings."""
+    """Returns what was stored beside the samples. Raises Misuse if they were taken with other settings."""
     try:
         told = json.loads((out / SETTINGS).read_bytes())
         about, remarks = dict(told["about"]), list(told["remarks"])
@@ -110,12 +110,12 @@ def _of_the_same(out: Path, binding: dict[str, Any]) -> dict[str, Any]:
         names = sorted({*earlier, *binding})
     except (OSError, ValueError, TypeError, KeyError):
         raise Misuse(
-            f"{out}/{SETTINGS} cannot be read, so nobody knows how its samples were taken: name another --out"
+            f"{out}/{SETTINGS} cannot be read, so the settings of its samples are unknown: name another --out"
         ) from None
     differing = [f"{name} was {_short(earlier.get(name))} and is {_short(binding.get(name))}" for name in names
                  if earlier.get(name) != binding.get(name)]  # fmt: skip
     if differing:
-        raise Misuse(f"{out} was measured with other settings: {'; '.join(differing)}. Give the same, or another --out")
+        raise Misuse(f"{out} was measured with other settings: {'; '.join(differing)}. Use the same, or another --out")
     return {"about": about, "remarks": remarks}
 
 
@@ -125,7 +125,7 @@ def _short(value: Any) -> str:
 
 
 def remembered(out: Path) -> bool:
-    """Whether there are samples in a folder."""
+    """Returns whether there are samples in a directory."""
     try:
         return (out / SAMPLES).stat().st_size > 0
     except OSError:

@@ -1,4 +1,4 @@
-"""What a run hands on: its part of the results."""
+"""The storage part of the results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,12 +20,12 @@ def made(
     about: Mapping[str, Mapping[str, str]],
     warnings: Sequence[str],
 ) -> dict[str, Any]:
-    """The part `storage`. `samples` are in the order in which they were taken."""
+    """Returns the part. `samples` are in the order in which they were taken."""
     figures = list(_figures(settings.baseline, steps, samples))
     return {
         "part": "storage",
         "title": "Storage",
-        "about": "The steps of an examiner on each target, with the real tools, until what they wrote is there.",
+        "about": "The steps of an examination on each target, with the real tools, until their output is on the device.",
         "quick": settings.quick,
         "rounds": settings.repetitions,
         "finished": results.now(),
@@ -39,7 +39,7 @@ def made(
 
 
 def _figures(baseline: str, steps: Sequence[Step], samples: Sequence[Sample]) -> Iterator[Figure]:
-    """One for each step and state in which something was measured."""
+    """Yields a figure for each step and state with measurements."""
     for step in steps:
         for state in dict.fromkeys(sample.state for sample in samples if sample.step == step.key):
             done = [
@@ -66,7 +66,7 @@ def _figures(baseline: str, steps: Sequence[Step], samples: Sequence[Sample]) ->
 
 
 def _of_figures(figures: Sequence[Figure]) -> Iterator[str]:
-    """Where a difference is none."""
+    """Yields warnings about differences that may be chance."""
     for figure in figures:
         base = figure.samples.get(figure.baseline or "")
         for name, values in figure.samples.items():

@@ -1,4 +1,4 @@
-"""What a run begins with: evidence is looked for, what an earlier one left is cleared away, the image is there."""
+"""Prepares a run: looks for evidence, removes leftovers of killed runs, and provides the image."""
 
 import dataclasses
 import os
@@ -21,19 +21,19 @@ RESULTS_BYTES = 32 * MIB
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """All that is there before the first step."""
+    """The state before the first step."""
 
     image: Path
     need_bytes: int
-    """What `Target.enter` is to be asked for."""
+    """The argument of `Target.enter`."""
     targets: tuple[Target, ...]
     warnings: tuple[str, ...]
-    """What the report should say."""
+    """Warnings for the report."""
 
 
 def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
-    """Refused because of evidence, BenchError where the run cannot begin. Whatever has to be said on the way, `say`
-    hears. Nothing is written to a target yet."""
+    """Prepares a run. Raises Refused because of evidence, BenchError if the run cannot begin. `say` receives sentences
+    for the user. Nothing is written to a target yet."""
     warnings = safety.check(settings)
     places = [*(target.directory for target in settings.targets if target.directory), settings.out, ram_drive.parent()]
     warnings += leftover.others(places)
@@ -42,9 +42,9 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     try:
         settings.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BenchError(f"{settings.out}: the folder for the results cannot be made: {error.strerror}") from error
+        raise BenchError(f"{settings.out}: the directory for the results cannot be created: {error.strerror}") from error
     if not os.access(settings.out, os.W_OK | os.X_OK):
-        raise BenchError(f"{settings.out} cannot be written to: name another folder for the results with --out")
+        raise BenchError(f"{settings.out} cannot be written to: name another directory for the results with --out")
     require_space(settings.out, RESULTS_BYTES)
     source = image.get(settings, say)
     size = source.stat().st_size
@@ -54,7 +54,7 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
 
 
 def made(spec: TargetSpec, settings: Settings, file_bytes: int, room: Room) -> Target:
-    """A target as it was asked for, for files of up to that size; `room` is shared by all that are there at once."""
+    """Returns a target for files up to a size; `room` is shared by all targets."""
     if spec.directory is not None:
         return DirectoryTarget(spec.name, spec.directory, settings.out, file_bytes, room, spec.fs, spec.readahead_bytes)
     assert spec.drive is not None and spec.fs is not None

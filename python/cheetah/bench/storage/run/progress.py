@@ -1,6 +1,6 @@
-"""How a run shows that it gets on: a line that moves on a terminal, plain lines in a pipe, JSON for programs.
+"""Progress of a run: a progress bar on a terminal, plain lines in a pipe, JSON for programs.
 
-It goes to stderr, so that stdout is left to the tables; with `--json` to stdout, an object a line.
+It goes to stderr, and stdout holds the tables; with `--json` it goes to stdout, one object per line.
 """
 
 import contextlib
@@ -12,29 +12,29 @@ from cheetah import telling
 from cheetah.page.visible import plain
 
 LONG_S = 10.0
-"""A measurement that is expected to take longer is said when it begins, not only when it is over."""
+"""A measurement expected to take longer is announced when it begins."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """How a run gets on."""
+    """A progress event."""
 
     stage: str
     """ "entering", "measuring", "measured", "leaving", "note" or "done"."""
     done: int = 0
     total: int = 0
-    """Measurements."""
+    """The number of measurements."""
     elapsed_s: float = 0.0
     left_s: float | None = None
-    """Until all is measured, about; None while nobody knows."""
+    """The estimated time until all is measured; None while unknown."""
     target: str = ""
     step: str = ""
     state: str = ""
     repetition: int = 0
     expected_s: float | None = None
-    """For what is being measured."""
+    """The expected duration of the current measurement."""
     seconds: float | None = None
-    """What was measured."""
+    """The measured time."""
     said: str = ""
     """A problem, a warning, or a sentence for the user."""
 
@@ -43,18 +43,18 @@ Tell = Callable[[Event], None]
 
 
 def shown(json_lines: bool = False) -> contextlib.AbstractContextManager[Tell]:
-    """Shows events for as long as it lasts."""
+    """Shows events inside a `with` block."""
     return telling.shown(_bar, Plain, json_lines)
 
 
 class Plain:
-    """Lines for a log."""
+    """Prints lines for a log."""
 
     def __init__(self, out: TextIO):
         self._out = out
 
     def __call__(self, event: Event) -> None:
-        """Tells of an event."""
+        """Prints an event."""
         if event.stage == "measuring" and event.expected_s is not None and event.expected_s < LONG_S:
             return
         self._out.write(f"{event.elapsed_s:7.1f} s  {words(event)}\n")
@@ -62,7 +62,7 @@ class Plain:
 
 
 def words(event: Event) -> str:
-    """An event in words, safe to print: what a tool said last may be a name out of the image."""
+    """Returns an event as text that is safe to print: a tool's message may contain a name from the image."""
     return plain(_words(event))
 
 
@@ -87,7 +87,7 @@ def _left(event: Event) -> str:
 
 
 def duration(seconds: float) -> str:
-    """About how long: 8 s, 12 min, 3 h 10 min."""
+    """Returns an approximate duration: 8 s, 12 min, 3 h 10 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -96,7 +96,7 @@ def duration(seconds: float) -> str:
 
 @contextlib.contextmanager
 def _bar() -> Iterator[Tell]:
-    """A line that moves, and above it what did not go as it should."""
+    """Shows a progress bar, and above it problems and warnings."""
     import rich.console
     import rich.markup
     import rich.progress
@@ -108,7 +108,7 @@ def _bar() -> Iterator[Tell]:
         rich.progress.MofNCompleteColumn(),
         rich.progress.TimeElapsedColumn(),
     )
-    # Once a second: what draws it takes processor time from what is measured.
+    # Once a second: drawing takes processor time from the measurement.
     with rich.progress.Progress(*columns, console=console, transient=True, refresh_per_second=1) as progress:
         line = progress.add_task("", total=None)
 

@@ -1,4 +1,4 @@
-"""A run: every step on every target, in turns, as often as was asked for."""
+"""A run: every step on every target in turns, as often as requested."""
 
 import collections
 import contextlib
@@ -27,26 +27,26 @@ from cheetah.bench.storage.targets.target import Ready, Target
 
 DONE, FAILED = 0, 1
 NOT_ALL_DROPPED = (
-    "without root, cold means that the files a step reads were dropped from memory; of directories, and of what "
-    "file systems keep of themselves, some was there"
+    "without root, cold means that the files a step reads were dropped from memory; directories and the file "
+    "systems' own metadata may still be cached"
 )
-GO_ON = "interrupted: the same command with --resume goes on"
+GO_ON = "interrupted: the same command with --resume continues it"
 
 
 def run(
     settings: Settings, tell: Tell, targets: Sequence[Target], steps: Sequence[Step], source: Path, need_bytes: int
 ) -> tuple[int, dict[str, Any]]:
-    """Measures `steps` on `targets`, with the image `source`; returns the exit code, 0 or 1, and the part of the
-    results. A target, a step or a tool that fails takes no others with it; an interrupted run returns what there is.
+    """Measures `steps` on `targets` with the image `source`; returns the exit code, 0 or 1, and the part of the
+    results. A failing target, step or tool does not stop the others; an interrupted run returns what it has.
 
-    BenchError where `settings.out` cannot be used.
+    Raises BenchError if `settings.out` cannot be used.
     """
     return Run(settings, tell, targets, steps, source).go(need_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Turn:
-    """What is to be measured once."""
+    """One measurement to be made."""
 
     repetition: int
     step: Step
@@ -59,7 +59,7 @@ class _Turn:
 
 
 class Run:
-    """One run."""
+    """A run."""
 
     def __init__(self, settings: Settings, tell: Tell, targets: Sequence[Target], steps: Sequence[Step], source: Path):
         self._settings = settings
@@ -70,11 +70,11 @@ class Run:
         self._warnings: list[str] = []
         self._began_s = time.monotonic()
         self._took_s: collections.defaultdict[str, list[float]] = collections.defaultdict(list)
-        """By step: what its turns took, all in all."""
+        """By step: the durations of its turns."""
         self._failed: dict[tuple[str, str], str] = {}
-        """By target and step: why it was not done the last time."""
+        """By target and step: why it failed the last time."""
         self._made: collections.defaultdict[str, set[Path]] = collections.defaultdict(set)
-        """By target: what may be there of its steps."""
+        """By target: files and directories its steps may have left."""
         self._said: set[tuple[str, ...]] = set()
         """By target, step and kind: warnings that the user has seen. The results have all of them."""
         self._plan = list(self._turns())
@@ -82,7 +82,7 @@ class Run:
         self._journal: Journal
 
     def go(self, need_bytes: int) -> tuple[int, dict[str, Any]]:
-        """Does it."""
+        """Runs everything."""
         binding = {**self._settings.binding(), "image_bytes": self._source.stat().st_size, **_machine()}
         self._journal = Journal(self._settings.out, binding, self._settings.resume)
         interrupted = False
@@ -106,7 +106,7 @@ class Run:
         return (FAILED if bad or interrupted else DONE), made
 
     def _turns(self) -> Iterator[_Turn]:
-        """All of them, in their order: what drifts on the machine drifts under every target."""
+        """Yields all turns in order; a drift of the machine affects all targets."""
         names = [target.name for target in self._targets]
         for number in range(self._settings.repetitions):
             for step in self._steps:
@@ -115,7 +115,7 @@ class Run:
                         yield _Turn(number + 1, step, state, name)
 
     def _states(self, step: Step) -> Sequence[str]:
-        """What does not read is measured once, and counts as cold."""
+        """Returns the states of a step; one that does not read is measured once, as cold."""
         return self._settings.states if step.reads else (COLD,)
 
     def _measure(self, need_bytes: int) -> None:
@@ -153,7 +153,7 @@ class Run:
             self._say("leaving")
 
     def _skip_missing_tools(self) -> None:
-        """Says once that a tool is missing; its step is skipped everywhere."""
+        """Skips the steps whose tool is missing, with one warning each."""
         for step in self._steps:
             missing = [tool for tool in step.tools if shutil.which(tool) is None]
             if missing:
@@ -166,7 +166,7 @@ class Run:
         self._skip([one for one in self._left if one.target == name], outcome, why)
 
     def _skip(self, turns: Sequence[_Turn], outcome: Outcome, why: str) -> None:
-        """Says it once of each step on each target, and takes these turns off the list."""
+        """Records a reason once for each step and target, and removes these turns."""
         said = set()
         for one in turns:
             self._left.remove(one)
@@ -176,7 +176,7 @@ class Run:
                 self._journal.add(Sample(*one.key, outcome, why))
 
     def _take(self, one: _Turn, there: ActiveTargets) -> None:
-        """Has a turn, whatever comes of it."""
+        """Takes a turn, whatever its outcome."""
         self._say_of("measuring", one)
         began_s = time.monotonic()
         blank = Sample(*one.key, Outcome.DONE)
@@ -210,7 +210,7 @@ class Run:
         return sample
 
     def _require(self, one: _Turn, ready: Ready, place: Place) -> None:
-        """Sees to it that there is what a step needs: what an earlier run has measured is done again, unmeasured."""
+        """Provides what a step needs: a step measured by an earlier run is done again, unmeasured."""
         for earlier in self._steps:
             if earlier.key not in one.step.after:
                 continue
@@ -221,17 +221,17 @@ class Run:
                 turn.make(earlier, ready, place, self._settings.step_limit_s)
 
     def _tidy(self, target: str, place: Place) -> None:
-        """Removes what nobody needs any more before it is made again."""
+        """Removes files that no coming step needs before they are made again."""
         coming = [one.step for one in self._left if one.target == target]
         unneeded = [path for path in self._made[target] if not _is_needed(path, coming, place)]
         try:
             turn.remove(unneeded, place)
             self._made[target].difference_update(unneeded)
         except OSError as error:
-            self._warn(f"{target}: what is not needed any more could not be removed: {error}")
+            self._warn(f"{target}: files that are no longer needed could not be removed: {error}")
 
     def _samples(self) -> list[Sample]:
-        """In the order of the plan, of an earlier run as well."""
+        """Returns the samples in the order of the plan, those of an earlier run included."""
         taken = self._journal.taken
         return [taken[one.key] for one in self._plan if one.key in taken]
 
@@ -256,24 +256,25 @@ class Run:
         return statistics.mean(took_s) if took_s else None
 
     def _left_s(self, turns: Sequence[_Turn]) -> float | None:
-        """By what the same step took, or any; nobody knows before every step was done somewhere."""
+        """Estimates the remaining time from turns of the same step, or of any; None before every step was done
+        once."""
         known = [self._expected_s(one.step) for one in turns]
         return sum(took_s for took_s in known if took_s is not None) if None not in known else None
 
 
 def _kind(warning: str) -> str:
-    """A warning without its numbers."""
+    """Returns a warning without its numbers."""
     return re.sub(r"\d[\d.,]*", "#", warning)
 
 
 def _machine() -> dict[str, str]:
-    """What else the samples depend on: half of a run on another kernel would be held against the other half."""
+    """Returns what else the samples depend on: halves of a run on different kernels must not be compared."""
     told = os.uname()
     return {"host": told.nodename, "kernel": told.release}
 
 
 def _is_needed(path: Path, coming: Sequence[Step], place: Place) -> bool:
-    """Whether a step that is still to come works on what is there now."""
+    """Returns whether a coming step works on a path as it is now."""
     for step in coming:
         if any(path.is_relative_to(other) or other.is_relative_to(path) for other in step.needs(place)):
             return True
@@ -284,8 +285,8 @@ def _is_needed(path: Path, coming: Sequence[Step], place: Place) -> bool:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM and the loss of the terminal end a run as Ctrl-C does, and nothing a second time: what was started and
-    mounted is to be taken down."""
+    """Makes SIGTERM and the loss of the terminal interrupt a run as Ctrl-C does, once only: started processes and
+    mounts must be taken down."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

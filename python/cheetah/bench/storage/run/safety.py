@@ -1,7 +1,8 @@
-"""Evidence is kept from harm: where a custody log is, or stands behind what is mounted, nothing is written unasked.
+"""Protects evidence: nothing is written unasked near a custody log, or where one is behind a mount.
 
-What is looked at: all directories of a target, down to a limit; those above it, up to where its file system is mounted,
-also where that is bound to elsewhere; and what its file system is on, through partitions, arrays, loop devices and FUSE: the drive, image or disk image there.
+It looks at all directories of a target, up to a limit; at those above it, up to its file system's mount point, on
+both sides of a bind mount; and at what the file system is on, through partitions, arrays, loop devices and FUSE: the
+drive, image or disk image there.
 """
 
 import collections
@@ -20,24 +21,24 @@ from cheetah.bench.storage.targets import mounts, work
 SUFFIX = ".custody"
 BLOCK = Path("/sys/class/block")
 NAMES_MAX = 100_000
-"""So many names of a target are looked at, those near its top first."""
+"""The maximum number of names examined in a target, those near its top first."""
 DEPTH_MAX = 16
-"""Loop devices on file systems on loop devices: no further down than this."""
+"""The maximum depth of loop devices on file systems on loop devices."""
 
 
 @dataclasses.dataclass
 class Looked:
-    """What was found."""
+    """The findings about a directory."""
 
     evidence: list[str] = dataclasses.field(default_factory=list)
-    """A sentence each, which names the log."""
+    """A sentence each, naming the log."""
     missed: str = ""
-    """Why not all names were looked at."""
+    """Why not all names were examined."""
 
 
 def check(settings: Settings) -> list[str]:
-    """Refused where a target, or the folder for the results, is with evidence, unless that was wanted; else what there
-    is to say of that, a sentence each."""
+    """Raises Refused if a target, or the directory for the results, is near evidence and that was not allowed;
+    otherwise returns warnings."""
     said: list[str] = []
     for target in settings.targets:
         if target.directory is None:
@@ -45,9 +46,9 @@ def check(settings: Settings) -> list[str]:
         looked = look(target.directory)
         _refuse(looked.evidence, settings.beside_evidence, said)
         if looked.missed:
-            said.append(f"{target.directory} was not searched whole for custody logs: {looked.missed}")
+            said.append(f"{target.directory} was not completely searched for custody logs: {looked.missed}")
     if any(target.drive for target in settings.targets):
-        # Where drives are mounted and their files are.
+        # Drives are mounted there, with their files.
         temporary = Looked()
         _around(_existing(Path(tempfile.gettempdir())), temporary)
         _refuse(temporary.evidence, settings.beside_evidence, said, "; name another directory in TMPDIR")
@@ -55,21 +56,21 @@ def check(settings: Settings) -> list[str]:
 
 
 def check_out(settings: Settings) -> list[str]:
-    """The same of the folder for the results alone: nothing is written there unasked either."""
+    """Checks the directory for the results alone."""
     out, said = Looked(), list[str]()
     _around(_existing(settings.out), out)
-    _refuse(out.evidence, settings.beside_evidence, said, "; name another folder for the results with --out")
+    _refuse(out.evidence, settings.beside_evidence, said, "; name another directory for the results with --out")
     return said
 
 
 def _refuse(evidence: list[str], wanted: bool, said: list[str], more: str = "; measure elsewhere") -> None:
     if evidence and not wanted:
-        raise Refused(f"{evidence[0]}{more}, or say --beside-evidence")
+        raise Refused(f"{evidence[0]}{more}, or add --beside-evidence")
     said += evidence[:1]
 
 
 def look(directory: Path) -> Looked:
-    """What evidence a directory is with."""
+    """Returns the evidence near a directory."""
     looked = Looked()
     log = _within(directory, looked)
     if log:
@@ -79,7 +80,7 @@ def look(directory: Path) -> Looked:
 
 
 def _around(directory: Path, looked: Looked) -> None:
-    """In the directories above, under every path that leads to it, and in what it all is on."""
+    """Looks above a directory, under every path that leads to it, and at what it is on."""
     try:
         mount = mounts.of(directory)
     except OSError:
@@ -95,12 +96,12 @@ def _around(directory: Path, looked: Looked) -> None:
 
 
 def _above(directory: Path, path: Path, mount: mounts.Mount | None, looked: Looked) -> None:
-    """In a directory, under one of its paths, and in those above it, up to where its file system is mounted. A bind
-    mount is passed: its directory may be one of a case on either side."""
+    """Looks into a directory, under one of its paths, and into those above it, up to the mount point of its file
+    system. It passes bind mounts: either side may belong to a case."""
     for above in [path, *path.parents]:
         log = _directly(above)
         if log and above != path:
-            looked.evidence.append(f"{directory} is in a folder with evidence: {log} is a custody log")
+            looked.evidence.append(f"{directory} is in a directory with evidence: {log} is a custody log")
         elif log and not looked.evidence:
             looked.evidence.append(f"{directory} holds evidence: {log} is a custody log")
         if mount is None or (above == mount.point and mount.root == Path("/")):
@@ -108,12 +109,12 @@ def _above(directory: Path, path: Path, mount: mounts.Mount | None, looked: Look
 
 
 def _existing(path: Path) -> Path:
-    """The directory that a path is, or would be made in; links in it are followed, so that those above it are its own."""
+    """Returns the existing directory in which a path is or would be created, with links resolved."""
     return next((one for one in [path, *path.parents] if one.is_dir()), Path("/")).resolve()
 
 
 def _within(directory: Path, looked: Looked) -> Path | None:
-    """The first log in a directory or below, without following links or going into other file systems."""
+    """Returns the first log in a directory or below, without following links or entering other file systems."""
     left = NAMES_MAX
     waiting = collections.deque([directory])
     try:
@@ -126,7 +127,7 @@ def _within(directory: Path, looked: Looked) -> Path | None:
                 for entry in entries:
                     left -= 1
                     if left < 0:
-                        looked.missed = f"only the first {NAMES_MAX:,} names were looked at"
+                        looked.missed = f"only the first {NAMES_MAX:,} names were examined"
                         return None
                     if entry.is_dir(follow_symlinks=False):
                         if entry.stat(follow_symlinks=False).st_dev == device and not _is_ours(entry):
@@ -149,13 +150,13 @@ def _directly(directory: Path) -> Path | None:
 
 
 def _beside(file: Path) -> list[Path]:
-    """Its log, and that of what it may be a link to."""
+    """Returns the logs of a file, and of the file it may be a link to."""
     named = dict.fromkeys(one.with_name(one.name + SUFFIX) for one in (file, Path(os.path.realpath(file))))
     return [log for log in named if os.path.lexists(log)]
 
 
 def behind(mount: mounts.Mount, depth: int = 0) -> list[Path]:
-    """The files that a mount is on, at whatever remove: a loop device's, a drive's, an image's."""
+    """Returns the files that a mount is on, at any depth: a loop device's, a drive's, an image's."""
     if depth > DEPTH_MAX:
         return []
     files: list[Path] = []
@@ -173,7 +174,7 @@ def behind(mount: mounts.Mount, depth: int = 0) -> list[Path]:
 
 
 def _of_device(name: str) -> list[Path]:
-    """The files that a block device is on."""
+    """Returns the files that a block device is on."""
     place = BLOCK / name
     if (place / "partition").exists():
         return _of_device(place.resolve().parent.name)
@@ -200,7 +201,7 @@ def _processes() -> Iterator[int]:
 
 
 def _holding(device: str) -> Iterator[int]:
-    """Processes that have a file open."""
+    """Yields processes that have a file open."""
     for pid in _processes():
         for link in _entries(Path(f"/proc/{pid}/fd")):
             with contextlib.suppress(OSError):
@@ -210,12 +211,12 @@ def _holding(device: str) -> Iterator[int]:
 
 
 def _named_with(point: str) -> list[Path]:
-    """The files that a process was started with which was also given a mount point: what FUSE shows is of them."""
+    """Returns the files in the command lines of processes started with a mount point: FUSE presents them."""
     return [file for pid in _processes() for file in _argued(pid, point)]
 
 
 def _argued(pid: int, point: str = "") -> list[Path]:
-    """The files in a process's command line; none where `point` was asked for and is not in it."""
+    """Returns the files in a process's command line; none if `point` was given and is not in it."""
     try:
         told = Path(f"/proc/{pid}/cmdline").read_bytes()
         where = os.readlink(f"/proc/{pid}/cwd")

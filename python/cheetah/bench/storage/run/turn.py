@@ -1,4 +1,4 @@
-"""One turn: a step on a target, prepared, measured and tidied up after."""
+"""One turn: a step on a target, prepared, measured and cleaned up."""
 
 import contextlib
 import dataclasses
@@ -13,13 +13,14 @@ from cheetah.bench.storage.targets.target import Ready
 from cheetah.bench.units import MIB
 
 RESIDENT_SHARE_MAX = 0.01
-"""More than that of its inputs in memory, and a step was not cold."""
+"""A step with more of its inputs in memory is not cold."""
 
 
 def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) -> Sample:
-    """Measures a step. What goes wrong is the sample's problem.
+    """Measures a step. A failure is recorded in the sample.
 
-    measure.Abandoned where the target is of no use any more."""
+    Raises measure.Abandoned if the target is unusable from now on.
+    """
     try:
         remove(step.outputs(place), place)
         commands = step.commands(place)
@@ -34,7 +35,7 @@ def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) 
     except Skipped as why:
         return dataclasses.replace(blank, outcome=Outcome.SKIPPED, problem=str(why))
     except tool.Late as late:
-        why_late = measure.late_words("what was written before it was not on the device in time", late)
+        why_late = measure.late_words("earlier writes were not on the device in time", late)
         sample = dataclasses.replace(blank, outcome=Outcome.HUNG, problem=why_late)
         if late.abandoned:
             raise measure.Abandoned(sample) from None
@@ -48,7 +49,7 @@ def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) 
 
 
 def make(step: Step, ready: Ready, place: Place, limit_s: float) -> None:
-    """Does a step without measuring it, for another one that needs what it makes. NotReached where that fails."""
+    """Does a step unmeasured, for a step that needs its output. Raises NotReached if it fails."""
     blank = Sample("", step.key, "", 0, Outcome.DONE)
     try:
         remove(step.outputs(place), place)
@@ -61,7 +62,7 @@ def make(step: Step, ready: Ready, place: Place, limit_s: float) -> None:
 
 
 def _judged(sample: Sample, step: Step, place: Place, printed: str) -> Sample:
-    """With what the step makes of what its tools printed."""
+    """Adds what the step concludes from the tools' output."""
     if sample.outcome is not Outcome.DONE:
         return sample
     if failure := step.failure(place, printed) or _unread(sample, step, place):
@@ -70,18 +71,18 @@ def _judged(sample: Sample, step: Step, place: Place, printed: str) -> Sample:
 
 
 def _unread(sample: Sample, step: Step, place: Place) -> str:
-    """That a tool has read less than it had to, where that is known."""
+    """Returns that a tool has read less than it must, if that is known."""
     least_bytes = step.least_read_bytes(place)
     if sample.read_bytes is None or sample.read_bytes >= least_bytes:
         return ""
     return (
-        f"{step.tools[0]} read {sample.read_bytes / MIB:,.1f} of {least_bytes / MIB:,.1f} MiB, and said nothing: it ends so"
-        " when a read fails"
+        f"{step.tools[0]} read {sample.read_bytes / MIB:,.1f} of {least_bytes / MIB:,.1f} MiB without reporting an error: it"
+        " ends so when a read fails"
     )
 
 
 def remove(paths: Iterable[Path], place: Place) -> None:
-    """Removes files and directories of a step; nothing outside of the place."""
+    """Removes files and directories of a step, only inside its place."""
     for path in paths:
         if not path.is_relative_to(place.directory) or path == place.directory:
             raise ValueError(f"{path} is not in {place.directory}")
@@ -92,7 +93,7 @@ def remove(paths: Iterable[Path], place: Place) -> None:
 
 
 def _brought_into(blank: Sample, inputs: Sequence[Path], ready: Ready) -> Sample:
-    """The sample, once its inputs are in the state that it is to be taken in, with what they really are in."""
+    """Brings the inputs into the requested state, and records the state they are in."""
     if blank.state == COLD:
         cache.make_cold([*inputs, *ready.pages_of], ready.directory)
     else:
@@ -101,7 +102,7 @@ def _brought_into(blank: Sample, inputs: Sequence[Path], ready: Ready) -> Sample
     said = list(blank.warnings)
     if share is None:
         if inputs:
-            said.append("how much of its inputs was in memory, the kernel does not tell")
+            said.append("the kernel does not tell how much of its inputs was in memory")
     elif blank.state == COLD and share > RESIDENT_SHARE_MAX and not ready.always_cached:
         said.append(f"not cold: {share:.0%} of {_names(inputs)} was in memory")
     elif blank.state != COLD and share < 1 - RESIDENT_SHARE_MAX:

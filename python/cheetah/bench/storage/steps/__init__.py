@@ -1,4 +1,4 @@
-"""The steps, in the order in which an examiner takes them."""
+"""The steps of an examination, in order."""
 
 from cheetah import options
 from cheetah.bench.failure import Misuse
@@ -20,8 +20,8 @@ MARGIN_BYTES = 16 * MIB
 
 
 def steps(settings: Settings) -> list[Step]:
-    """The steps that were asked for, in order; `fio` or `fio/read` stand for all that begin so. Those that
-    make what a step works on come with it. Misuse for a name that is no step."""
+    """Returns the requested steps in order; `fio` or `fio/read` stands for all keys that begin so. Steps whose output
+    is needed are included. Raises Misuse for an unknown step."""
     every = _every(settings)
     if not settings.steps:
         return every
@@ -38,8 +38,8 @@ def steps(settings: Settings) -> list[Step]:
 
 
 def need_bytes(settings: Settings, image_bytes: int) -> int:
-    """The room that a target should have. An estimate: the image, what is made of it, and an archive of that, or the
-    files of the matrix. A step that makes more of an unusual image fails, which is said."""
+    """Estimates the space a target should have: the image, its derivatives, and an archive of them, or the files of
+    the matrix. A step that makes more of an unusual image fails with a message."""
     chosen = steps(settings)
     cells_bytes = files_bytes(settings.extent) if any(_is(step, "fio") for step in chosen) else 0
     working = any(not _is(step, "fio") for step in chosen)

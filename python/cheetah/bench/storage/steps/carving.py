@@ -1,4 +1,4 @@
-"""Files are carved out of the image by how they begin and end."""
+"""Carving files out of the image by their headers and footers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ SCALPEL_CONFIG = Path(__file__).with_name("scalpel.conf")
 
 
 class Carve(Base):
-    """A carver that makes a directory of what it finds."""
+    """A carver that writes into a directory."""
 
     def __init__(self, tool: str, *options: str) -> None:
         self.key = self.title = tool
@@ -26,15 +26,15 @@ class Carve(Base):
         return (Command((*self.tools, *self._options, "-o", str(self.outputs(place)[0]), str(place.image))),)
 
     def failure(self, place: Place, printed: str) -> str:
-        """Scalpel ends with 0 where it could not open the image."""
+        """Returns that Scalpel could not open the image, in spite of exit code 0."""
         return "scalpel was unable to open the image" if "unable to open" in printed else ""
 
     def least_read_bytes(self, place: Place) -> int:
-        """The image: it ends with 0 also where a read failed."""
+        """Returns the size of the image: a failed read ends with 0 as well."""
         return place.image.stat().st_size
 
 
 def carvers() -> list[Carve]:
-    """Foremost looks for all it knows; Scalpel, of which every line of its own configuration is switched off, for a few
-    common formats."""
+    """Returns the carvers: Foremost with all its formats; Scalpel, whose default configuration is all commented out,
+    with a few common ones."""
     return [Carve("foremost", "-Q", "-t", "all"), Carve("scalpel", "-c", str(SCALPEL_CONFIG))]

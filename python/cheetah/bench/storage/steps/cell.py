@@ -13,20 +13,20 @@ from cheetah.bench.storage.steps.step import Base, Command, Place
 from cheetah.bench.units import MIB, iec
 
 STRIDE_RECORDS = 17
-"""From one record of a strided read to the next, as iozone has it."""
+"""The stride of strided reads in records, as in iozone."""
 DIRECT_RECORD_BYTES = 4096
 WRITTEN_BYTES_MIN = 64 * MIB
-"""Small files are written again until it is so much: fio tells the time of a write in milliseconds."""
+"""Small files are written repeatedly up to this total: fio counts the time of writes in milliseconds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """An order of access."""
+    """An access order."""
 
     key: str
     title: str
     rw: str
-    """As fio has it; `{back}` and `{skip}` are the sizes that it takes for going backward and for leaving out."""
+    """The form for fio; `{back}` and `{skip}` are its sizes for backward and strided access."""
 
     @property
     def writes(self) -> bool:
@@ -48,8 +48,8 @@ OPERATIONS = (
 
 
 class Cell(Base):
-    """fio with plain reads and writes, one at a time, past the page cache where the target lets it; cut off at the limit
-    of time, as its rate is known by then. What is written is on the target at the end of that time."""
+    """fio with plain reads and writes at depth 1, with direct I/O if the target supports it; cut off at the time
+    limit, when its rate is known. Writes are flushed at the end."""
 
     tools = ("fio",)
     after = ()
@@ -64,42 +64,42 @@ class Cell(Base):
         self.title = f"{operation.title}, {iec(record_bytes)} of {iec(size_bytes)}"
 
     def needs(self, place: Place) -> Sequence[Path]:
-        """The file, which a cell before it may have left; else it is made."""
+        """Returns the file, which an earlier cell may have left; otherwise it is made."""
         return () if self._operation.key == WRITE else (self._file(place),)
 
     def outputs(self, place: Place) -> Sequence[Path]:
-        """A new file, if that is what is measured; the one that is read stays for the next cells."""
+        """Returns a new file, if writing it is measured; a file for reading stays for the next cells."""
         return (self._file(place),) if self._operation.key == WRITE else ()
 
     def commands(self, place: Place) -> Sequence[Command]:
-        """One. To read again, it reads twice, and the second time counts."""
+        """Returns one command. A reread reads twice, and the second time counts."""
         file = self._file(place)
         if self._operation.key != WRITE and not (file.exists() and file.stat().st_size == self._size_bytes):
             _fill(file, self._size_bytes)
         return (Command(self._argv(file, takes_direct(place.directory))),)
 
     def rate(self, printed: str) -> float | None:
-        """As fio has it."""
+        """Returns fio's rate."""
         return fio.rate(printed)
 
     def busy(self, printed: str) -> tuple[float, float] | None:
-        """As fio has it."""
+        """Returns fio's times."""
         return fio.busy(printed)
 
     def warnings(self, place: Place) -> Sequence[str]:
-        """How it is read and written where the page cache cannot be left out."""
+        """Warns if the page cache cannot be bypassed."""
         if takes_direct(place.directory):
             return ()
         if self._operation.key == REREAD:
-            return ("the target takes no direct I/O: this is read from memory",)
-        return ("the target takes no direct I/O: through the page cache, which was dropped before",)
+            return ("the target does not support direct I/O: this is read from memory",)
+        return ("the target does not support direct I/O: through the page cache, which was dropped before",)
 
     def _file(self, place: Place) -> Path:
         return place.directory / f"fio-{iec(self._size_bytes)}.dat"
 
     def _argv(self, file: Path, direct: bool) -> tuple[str, ...]:
         operation, record_bytes = self._operation, self._record_bytes
-        # fio adds this to where the last record ended; one record back would be the same one for ever.
+        # fio adds this to the end of the last record; going back by one record would repeat it for ever.
         rw = operation.rw.format(back=2 * record_bytes, skip=(STRIDE_RECORDS - 1) * record_bytes)
         job = [f"--name={operation.key}", f"--rw={rw}", f"--bs={record_bytes}", f"--size={self._size_bytes}"]
         job += [f"--filename={file}", "--ioengine=psync", "--thread", f"--direct={int(direct)}", "--invalidate=0"]
@@ -116,9 +116,9 @@ class Cell(Base):
 
 @functools.lru_cache(maxsize=128)
 def takes_direct(directory: Path) -> bool:
-    """Whether files there can be read and written past the page cache. OSError where they cannot be written at all.
+    """Returns whether files there support direct I/O. Raises OSError if they cannot be written at all.
 
-    Directories of ours have a name of their own, so that it is asked once for each.
+    Work directories have unique names, so each is tried once.
     """
     path = directory / ".direct"
     page = mmap.mmap(-1, DIRECT_RECORD_BYTES)
@@ -138,7 +138,7 @@ def takes_direct(directory: Path) -> bool:
 
 
 def _fill(file: Path, size_bytes: int) -> None:
-    """A file of random bytes, on the target when this returns."""
+    """Writes a file of random bytes, flushed when this returns."""
     with file.open("wb") as out:
         for start in range(0, size_bytes, MIB):
             out.write(os.urandom(min(MIB, size_bytes - start)))

@@ -1,4 +1,4 @@
-"""The image is copied in from elsewhere."""
+"""Copying the image in."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from cheetah.bench.storage.targets import mounts
 
 
 class Copy(Base):
-    """`cp`, every byte of it: holes are written as zeros and nothing is shared with the source."""
+    """`cp` of every byte: holes are written as zeros, and nothing is shared with the source."""
 
     key = "copy"
     title = "copy"
@@ -17,11 +17,11 @@ class Copy(Base):
     after = ()
 
     def needs(self, place: Place) -> Sequence[Path]:
-        """Nothing that a step before it made."""
+        """Returns nothing: no step is needed before."""
         return ()
 
     def inputs(self, place: Place) -> Sequence[Path]:
-        """The image, elsewhere; not where it is in memory for good."""
+        """Returns the image, unless it is always in memory."""
         return () if _in_memory(place) else (place.source,)
 
     def outputs(self, place: Place) -> Sequence[Path]:
@@ -35,11 +35,11 @@ class Copy(Base):
         return (Command(("cp", "--sparse=never", "--reflink=never", "--", str(place.source), str(place.image))),)
 
     def warnings(self, place: Place) -> Sequence[str]:
-        """Where reading the image may count."""
+        """Warns if reading the image may count."""
         if _in_memory(place):
-            return ("the image is read from a file system in memory (tmpfs): this is the writing alone",)
+            return ("the image is read from a file system in memory (tmpfs): only writing is measured",)
         if os.stat(place.source).st_dev == os.stat(place.directory).st_dev:
-            return ("the image lies on the target's own file system, which reads it while it writes the copy",)
+            return ("the image is on the target's own file system, which reads it while it writes the copy",)
         return ()
 
 

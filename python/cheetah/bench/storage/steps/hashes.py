@@ -1,4 +1,4 @@
-"""The image is hashed, the digest written into the target."""
+"""Hashing the image; the digest is written into the target."""
 
 from collections.abc import Sequence
 from pathlib import Path

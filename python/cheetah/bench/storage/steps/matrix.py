@@ -1,4 +1,4 @@
-"""The matrix: sizes of files × sizes of records × orders of access, as iozone has it, through fio."""
+"""The matrix: file sizes × record sizes × access orders, as in iozone, measured with fio."""
 
 from collections.abc import Iterator
 
@@ -21,9 +21,9 @@ assert SIZES[Extent.FULL][-1] == 4 * GIB and RECORDS[Extent.FULL][-1] == 16 * MI
 
 
 def cells(extent: Extent) -> Iterator[Cell]:
-    """All cells, those on the same file one after the other, the writing of a new one first.
+    """Yields all cells, those on the same file in sequence, beginning with writing it.
 
-    A record is no larger than the file, and a strided read finds at least two of them.
+    A record is at most as large as the file, and a strided read has at least two records.
     """
     for size_bytes in SIZES[extent]:
         for record_bytes in RECORDS[extent]:
@@ -34,5 +34,5 @@ def cells(extent: Extent) -> Iterator[Cell]:
 
 
 def files_bytes(extent: Extent) -> int:
-    """What the target has to have room for: one file of each size, if none is removed before the end."""
+    """Returns the space a target needs: one file of each size, if none is removed before the end."""
     return sum(SIZES[extent])

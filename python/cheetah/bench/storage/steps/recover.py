@@ -1,4 +1,4 @@
-"""Files are taken out of the image's file systems, archived, and sorted by what they are."""
+"""Recovering files from the image's file systems, archiving them, and sorting them by type."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +11,8 @@ UNWRITTEN = "tsk_recover could not write some of the files that it recovered"
 
 
 class Recover(Base):
-    """`tsk_recover -e`: files that are there and those that were deleted. Without `-e` it takes the deleted ones alone,
-    and an image that has few of them would say nothing about writing many small files."""
+    """`tsk_recover -e`: existing and deleted files. Without `-e` it recovers deleted ones alone; an image with few of
+    them would not test writing many small files."""
 
     key = title = "tsk_recover"
     tools = ("tsk_recover", *volumes.TOOLS)
@@ -22,7 +22,7 @@ class Recover(Base):
         return (place.directory / RECOVERED,)
 
     def commands(self, place: Place) -> Sequence[Command]:
-        """One for each file system, as it looks for no partitions; each into a directory of its own."""
+        """Returns one command for each file system, since it ignores partitions, each with its own directory."""
         self.require(place)
         out = self.outputs(place)[0]
         out.mkdir(exist_ok=True)
@@ -32,23 +32,23 @@ class Recover(Base):
         ]
 
     def failure(self, place: Place, printed: str) -> str:
-        """It ends with 0 also where it could not write."""
+        """Returns that it could not write, in spite of exit code 0."""
         return full(place, self.key) or (UNWRITTEN if "Error writing" in printed else "")
 
 
 class Tar(Base):
-    """What was recovered, many files, into one archive beside them."""
+    """`tar` of the recovered files, many of them small, into one archive."""
 
     key = title = "tar"
     tools = ("tar",)
     after = (Recover.key,)
 
     def needs(self, place: Place) -> Sequence[Path]:
-        """What was recovered."""
+        """Returns the directory of recovered files."""
         return (place.directory / RECOVERED,)
 
     def inputs(self, place: Place) -> Sequence[Path]:
-        """Every file of it."""
+        """Returns every recovered file."""
         return sorted(path for path in self.needs(place)[0].rglob("*") if path.is_file() and not path.is_symlink())
 
     def outputs(self, place: Place) -> Sequence[Path]:
@@ -63,8 +63,8 @@ class Tar(Base):
 
 
 class Sorter(Base):
-    """`sorter`: what each file is, by its content, and whether its name says the same. It starts `icat` and `file` for
-    each, so that it is rather a test of the processor."""
+    """`sorter`: the type of each file by its content, and whether its name agrees. It starts `icat` and `file` for
+    each, so it mostly tests the processor."""
 
     key = title = "sorter"
     tools = ("sorter", "icat", "file", *volumes.TOOLS)
@@ -74,16 +74,16 @@ class Sorter(Base):
         return (place.directory / "sorted",)
 
     def commands(self, place: Place) -> Sequence[Command]:
-        """One for each file system, all into one directory, which has to be there."""
+        """Returns one command for each file system, all into one existing directory."""
         self.require(place)
         out = self.outputs(place)[0]
         out.mkdir(exist_ok=True)
-        # It hands these on to a shell, and a target's path may be a volume's label. Tools are started in the place.
+        # It passes these to a shell, and a target's path may contain a volume's label. Tools are started in the place.
         return [
             Command(("sorter", "-m", "/", "-d", out.name, "-f", volume.fs, *volume.at, place.image.name))
             for volume in volumes.volumes(place.source)
         ]
 
     def failure(self, place: Place, printed: str) -> str:
-        """It ends with 0 also where it could not write."""
+        """Returns that it could not write, in spite of exit code 0."""
         return full(place, "sorter")

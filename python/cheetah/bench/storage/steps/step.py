@@ -1,4 +1,4 @@
-"""A step: one piece of work that an examiner's tools do on a target, measured as a whole."""
+"""A step: one task of an examiner's tools on a target, measured as a whole."""
 
 import dataclasses
 import os
@@ -10,11 +10,11 @@ FULL_BELOW_BYTES = 64 << 10
 
 
 class NotReached(Exception):
-    """What the step works on is not there; a sentence. The run goes on with the next step."""
+    """The step's input is missing: a sentence. The run continues with the next step."""
 
 
 class Skipped(Exception):
-    """There is nothing to do for it in this image, or the tool cannot do it here; a sentence."""
+    """The image has nothing for this step, or the tool cannot do it here: a sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Place:
     """Where a step works."""
 
     directory: Path
-    """Ours alone, in the target; all that a step writes goes in here."""
+    """A private directory in the target; a step writes only here."""
     source: Path
-    """The image, elsewhere: it is read by `copy` alone, and looked at for what is in it."""
+    """The original image: `copy` reads it, and other steps look up its file systems."""
 
     @property
     def image(self) -> Path:
@@ -34,86 +34,87 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A program's run."""
+    """A run of a program."""
 
     argv: tuple[str, ...]
     stdout: Path | None = None
-    """A file in the target that gets what it prints; None: it is read by the harness, which tells the end of it where
-    the tool fails, and `Step.rate` all of it."""
+    """A file in the target for its output; None returns it to the harness, which shows its end if the tool fails, and
+    passes all of it to `Step.rate`."""
     good: frozenset[int] = frozenset({0})
-    """Exit codes that mean that it did its work."""
+    """Exit codes that mean success."""
 
 
 def full(place: Place, tool: str) -> str:
-    """The complaint about a tool that keeps to itself what it could not write, if the target is full; else ""."""
+    """Returns a complaint about a tool that does not report failed writes, if the target is full; otherwise ""."""
     space = os.statvfs(place.directory)
-    # The blocks that only root may have are not there for others.
+    # Others cannot use the blocks reserved for root.
     blocks = space.f_bfree if os.geteuid() == 0 else space.f_bavail
     if blocks * space.f_frsize >= FULL_BELOW_BYTES:
         return ""
-    return f"the target is full, and {tool} does not say what it could not write"
+    return f"the target is full, and {tool} does not report what it could not write"
 
 
 class Step(Protocol):
-    """One step. It has no state: the same one is used on every target, as often as there are repetitions."""
+    """One step. It has no state: one instance serves all targets and repetitions."""
 
     @property
     def key(self) -> str:
-        """As `--steps` and the results have it; `fio/read/64MiB/4KiB` for a cell of the matrix."""
+        """Its name in `--steps` and the results; `fio/read/64MiB/4KiB` for a cell of the matrix."""
 
     @property
     def title(self) -> str:
-        """As tables have it."""
+        """Its title in tables."""
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The programs it needs; where one is missing the step is skipped. The first is the one that is measured."""
+        """The programs it needs; if one is missing the step is skipped. The first is the one measured."""
 
     @property
     def reads(self) -> bool:
-        """Whether it makes sense to have its inputs in memory: no for what only writes, and for what goes past it."""
+        """Whether warm inputs make sense: not for a step that only writes, or bypasses the cache."""
 
     @property
     def after(self) -> tuple[str, ...]:
-        """Keys of the steps that make what it works on."""
+        """Keys of the steps that make its input."""
 
     def inputs(self, place: Place) -> Sequence[Path]:
-        """Files that are to be cold or warm before it. Asked after `commands`, which may make some of them."""
+        """Returns the files to be made cold or warm before it. Called after `commands`, which may make some of
+        them."""
 
     def commands(self, place: Place) -> Sequence[Command]:
-        """What is run, one after the other, and measured together.
+        """Returns the commands to run in sequence and measure together.
 
-        It may make small things ready in the place; that is not measured, and done before caches are dropped.
-        NotReached or Skipped where it cannot be done, OSError where the place cannot be written to.
+        It may prepare small things in the place, unmeasured, before caches are dropped. Raises NotReached or Skipped
+        if the step cannot be done, OSError if the place cannot be written to.
         """
 
     def outputs(self, place: Place) -> Sequence[Path]:
-        """Files and directories it makes. They are removed before `commands` is asked, and once nothing needs them."""
+        """Returns the files and directories it makes. They are removed before `commands` is called, and once nothing
+        needs them."""
 
     def needs(self, place: Place) -> Sequence[Path]:
-        """What a step before it has left for it: files or directories, which are kept until it is done."""
+        """Returns the output of earlier steps that it needs, which is kept until it is done."""
 
     def rate(self, printed: str) -> float | None:
-        """Bytes a second, where the tool itself tells them in what it printed; None for all others."""
+        """Returns bytes per second, if the tool's output reports them; otherwise None."""
 
     def busy(self, printed: str) -> tuple[float, float] | None:
-        """Seconds that the tool worked for, without its start, and the processor time it used in them, where the tool
-        tells in what it printed; None for all others."""
+        """Returns the seconds that the tool worked, without its start, and the processor time it used in them, if its
+        output reports them; otherwise None."""
 
     def failure(self, place: Place, printed: str) -> str:
-        """Why it has failed although its exit code was good, a sentence; "" where it has not. Asked after it, with what
-        it printed: some tools do not tell otherwise."""
+        """Returns why it failed in spite of a good exit code, or "". Called after it, with its output."""
 
     def least_read_bytes(self, place: Place) -> int:
-        """What its tools have read when they are done with all of it, of tools that do not tell when a read fails; a
-        step that ended early would look like a fast one. 0 for all others. Asked after it."""
+        """Returns how much a complete run reads, for tools that do not report failed reads: a step that ended early
+        would look fast. 0 for all others. Called after it."""
 
     def warnings(self, place: Place) -> Sequence[str]:
-        """What whoever reads its figures has to know of them, here: a sentence each."""
+        """Returns warnings about its figures on this target."""
 
 
 class Base:
-    """What most steps have in common: they read the copy of the image."""
+    """The defaults of most steps, which read the copy of the image."""
 
     key = ""
     title = ""
@@ -122,39 +123,39 @@ class Base:
     after: tuple[str, ...] = ("copy",)
 
     def needs(self, place: Place) -> Sequence[Path]:
-        """The copy of the image."""
+        """Returns the copy of the image."""
         return (place.image,)
 
     def inputs(self, place: Place) -> Sequence[Path]:
-        """What it needs."""
+        """Returns what it needs."""
         return self.needs(place)
 
     def outputs(self, place: Place) -> Sequence[Path]:
-        """Nothing."""
+        """Returns nothing."""
         return ()
 
     def rate(self, printed: str) -> float | None:
-        """The tool tells none."""
+        """Returns None: the tool reports no rate."""
         return None
 
     def busy(self, printed: str) -> tuple[float, float] | None:
-        """The tool tells nothing."""
+        """Returns None: the tool reports no times."""
         return None
 
     def failure(self, place: Place, printed: str) -> str:
-        """Its exit code is to be believed."""
+        """Returns "": its exit code is reliable."""
         return ""
 
     def least_read_bytes(self, place: Place) -> int:
-        """Its exit code is to be believed."""
+        """Returns 0: its exit code is reliable."""
         return 0
 
     def warnings(self, place: Place) -> Sequence[str]:
-        """Nothing to be said."""
+        """Returns nothing."""
         return ()
 
     def require(self, place: Place) -> None:
-        """NotReached where something it needs is not there."""
+        """Raises NotReached if something it needs is missing."""
         for path in self.needs(place):
             if not path.exists():
                 raise NotReached(f"there is no {path.name}, which a step before it makes: it failed or was left out")

@@ -1,4 +1,4 @@
-"""What can be read in the image as text."""
+"""Extracting strings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +7,9 @@ from cheetah.bench.storage.steps.step import Base, Command, Place, full
 
 
 class Strings(Base):
-    """All of the image (`-a`), with the decimal offset of each string (`-t d`), which is how an index of it is made.
+    """The whole image (`-a`), with the decimal offset of each string (`-t d`), as for an index.
 
-    One pass, for ASCII. Examiners make a second one for UTF-16 (`-e l`); it reads the same and works as hard.
+    One pass, for ASCII. Examiners make a second one for UTF-16 (`-e l`), which reads the same and works as hard.
     """
 
     key = title = "strings"
@@ -26,9 +26,9 @@ class Strings(Base):
         return (Command(argv, self.outputs(place)[0]),)
 
     def failure(self, place: Place, printed: str) -> str:
-        """It ends with 0 also where it could not write."""
+        """Returns that it could not write, in spite of exit code 0."""
         return full(place, "strings")
 
     def least_read_bytes(self, place: Place) -> int:
-        """The image: it ends with 0 also where a read failed."""
+        """Returns the size of the image: a failed read ends with 0 as well."""
         return place.image.stat().st_size

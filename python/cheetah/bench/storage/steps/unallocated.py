@@ -1,4 +1,4 @@
-"""What no file owns is extracted, of every file system in the image."""
+"""Extracting unallocated space of every file system in the image."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ class Unallocated(Base):
     def commands(self, place: Place) -> Sequence[Command]:
         """One for each file system."""
         self.require(place)
-        # The source is asked what is in it, not the copy: nothing of that is to be in memory.
+        # Ask the source about its file systems, not the copy, which must stay out of the cache.
         return [
             Command(("blkls", *volume.at, str(place.image)), place.directory / f"unallocated-{volume.start}.raw")
             for volume in volumes.volumes(place.source)

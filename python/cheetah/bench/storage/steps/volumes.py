@@ -10,12 +10,12 @@ from cheetah.bench.storage.steps.step import Skipped
 
 TOOLS = ("mmls", "fsstat")
 SECTOR_BYTES = 512
-"""In which The Sleuth Kit's `-o` counts, unless it is told otherwise."""
+"""The unit of The Sleuth Kit's `-o` by default."""
 LOOK_LIMIT_S = 300
 PARTITIONS_MAX = 32
-"""More are no disk's: each is a tool that waits for its turn. Tables can be made that never end."""
+"""No disk has more; each is a run of a tool, and a table can be crafted without end."""
 _UNITS = re.compile(r"Units are in (\d+)-byte sectors")
-# Slot, start, end, length; a partition's slot is a number, what is not allotted has dashes or "Meta".
+# Slot, start, end, length; a partition's slot is a number, unallocated space has dashes or "Meta".
 _PARTITION = re.compile(r"^\d+:\s+[\d:]+\s+(\d+)\s+\d+\s+\d+\s", re.MULTILINE)
 
 
@@ -26,23 +26,24 @@ class Volume:
     start: int
     """In sectors of `SECTOR_BYTES`."""
     fs: str
-    """As The Sleuth Kit calls it: "ext4", "ntfs"."""
+    """The Sleuth Kit's name for it: "ext4", "ntfs"."""
 
     @property
     def at(self) -> tuple[str, ...]:
-        """The options by which the tools find it."""
+        """Returns the options that select it."""
         return ("-o", str(self.start)) if self.start else ()
 
 
 def volumes(image: Path) -> tuple[Volume, ...]:
-    """Those of every partition; of the whole image where no partition has one. Skipped where there is none.
+    """Returns the file system of every partition; that of the whole image if no partition has one. Raises Skipped if
+    there is none.
 
-    The image is looked at once, so that this can be asked of one that is measured elsewhere.
+    The image is examined once, so the original can stand for a measured copy.
     """
     state = image.stat()
     found = _volumes(image, state.st_size, state.st_mtime_ns)
     if not found:
-        raise Skipped("The Sleuth Kit knows no file system in the image")
+        raise Skipped("The Sleuth Kit recognises no file system in the image")
     return found
 
 
@@ -68,7 +69,7 @@ def _volume(image: Path, start: int) -> Volume | None:
 
 
 def _asked(*argv: str) -> str:
-    """What a tool answers; nothing where it fails, which says that there is nothing it understands."""
+    """Returns a tool's output; nothing if it fails, which means that it recognises nothing."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""All targets of a run made ready at once, as they take turns; and taken down, whatever happens."""
+"""Makes all targets of a run ready at once, since they take turns, and always takes them down."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,7 @@ from cheetah.bench.storage.measurement.sample import Outcome
 from cheetah.bench.storage.targets.target import Missing, Ready, Target
 
 LEAVE_S = 60.0
-"""For taking down a target that does not answer: the results are not to wait for it."""
+"""The time for taking down a target that does not answer; the results do not wait longer."""
 _FAILURES = (BenchError, OSError, subprocess.SubprocessError)
 
 
@@ -21,15 +21,15 @@ class ActiveTargets:
     """The targets of a run."""
 
     ready: dict[str, Ready] = dataclasses.field(default_factory=dict)
-    """By name, those that can be used."""
+    """By name, the usable targets."""
     lost: dict[str, tuple[Outcome, str]] = dataclasses.field(default_factory=dict)
-    """The others, and why they cannot."""
+    """The others, and why they are unusable."""
 
     hung: set[str] = dataclasses.field(default_factory=set)
-    """Of the lost ones, those that do not answer any more."""
+    """Lost targets that no longer answer."""
 
     def lose(self, name: str, outcome: Outcome, why: str) -> None:
-        """Leaves a target out from here on. It is taken down at the end like the others."""
+        """Leaves a target out from now on. It is taken down at the end like the others."""
         self.lost[name] = outcome, why
         self.ready.pop(name, None)
 
@@ -38,8 +38,8 @@ class ActiveTargets:
 def activated(
     targets: Sequence[Target], need_bytes: int, tell: Callable[[str], None], warn: Callable[[str], None]
 ) -> Iterator[ActiveTargets]:
-    """Makes them ready; one that cannot be is left out. `tell` hears the name of each before; `warn`, what could not be
-    taken down."""
+    """Makes targets ready; a failing one is left out. `tell` receives each name before, `warn` what could not be taken
+    down."""
     found = ActiveTargets()
     with contextlib.ExitStack() as stack:
         for target in targets:
@@ -54,7 +54,7 @@ def activated(
 
 @contextlib.contextmanager
 def _one(target: Target, need_bytes: int, warn: Callable[[str], None], among: ActiveTargets) -> Iterator[Ready]:
-    """One that does not keep the others from being taken down."""
+    """Enters a target so that it cannot keep others from being taken down."""
     inside = target.enter(need_bytes)
     ready = inside.__enter__()
     try:
@@ -65,7 +65,7 @@ def _one(target: Target, need_bytes: int, warn: Callable[[str], None], among: Ac
             leaving.start()
             leaving.join(LEAVE_S)
             if leaving.is_alive():
-                warn(f"{target.name} does not answer, and could not be taken down: what was made in it is still there")
+                warn(f"{target.name} does not answer and could not be taken down: files made in it are still there")
         else:
             leaving.run()
 

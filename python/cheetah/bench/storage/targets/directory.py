@@ -1,4 +1,4 @@
-"""A target that is there: a directory on any disk, array, share or mounted drive."""
+"""A directory target, on any disk, array, share or mounted drive."""
 
 import collections
 import contextlib
@@ -15,19 +15,19 @@ from cheetah.bench.units import MIB
 
 IN_MEMORY = ("tmpfs", "ramfs")
 
-# What directories, journals and small files of ours take besides.
+# The margin for directories, journals and small files.
 MARGIN_BYTES = 16 * MIB
 
 
 class Room:
-    """What the targets of a run, which are all there at once, are still to write on each file system."""
+    """What the targets of a run, which exist at once, will still write on each file system."""
 
     def __init__(self) -> None:
         self._promised: collections.Counter[int] = collections.Counter()
 
     @contextlib.contextmanager
     def promised(self, directory: Path, need_bytes: int) -> Iterator[None]:
-        """BenchError where there is less than that free, besides what others were promised."""
+        """Reserves space. Raises BenchError if less is free, besides the other reservations."""
         number = os.stat(directory).st_dev
         require_space(directory, need_bytes, self._promised[number])
         self._promised[number] += need_bytes
@@ -39,12 +39,12 @@ class Room:
 
 @dataclasses.dataclass(frozen=True)
 class DirectoryTarget:
-    """A directory; with `fs`, a file with that file system in it, in the directory."""
+    """A directory; with `fs`, a file in it with that file system."""
 
     name: str
     directory: Path
     out: Path
-    """Where the run keeps its results; noted in what is made in the directory."""
+    """The directory of the results, recorded in directories made in the target."""
     file_bytes: int
     """The largest file that will be written."""
     room: Room
@@ -53,7 +53,7 @@ class DirectoryTarget:
 
     @contextlib.contextmanager
     def enter(self, need_bytes: int) -> Iterator[Ready]:
-        """A new directory in it, and nothing of that afterwards."""
+        """Makes a new directory in it, which is removed afterwards."""
         size = need_bytes
         if self.fs is not None:
             filesystem.check(self.fs, self.file_bytes)
@@ -68,17 +68,17 @@ class DirectoryTarget:
                 except OSError as error:
                     raise BenchError(f"{self.directory}: {error.strerror}") from error
                 if self.fs is None:
-                    # It is still to be written; a file with a file system has all its room already.
+                    # It is yet to be written; a file with a file system has its space allocated.
                     stack.enter_context(promise.pop_all())
             yield ready
 
     def _check(self) -> None:
-        """Before a byte is written."""
+        """Checks the directory before a byte is written."""
         if not self.directory.is_dir():
-            raise BenchError(f"{self.directory} is no directory: name one that exists")
+            raise BenchError(f"{self.directory} is not a directory: name an existing one")
         mount = mounts.of(self.directory)
         if mount and "ro" in mount.options.split(","):
-            raise BenchError(f"{self.directory} is read-only: {mount.point} is mounted so")
+            raise BenchError(f"{self.directory} is read-only: {mount.point} is mounted read-only")
         if not os.access(self.directory, os.W_OK | os.X_OK):
             raise BenchError(f"{self.directory} cannot be written to by this user")
 
@@ -93,7 +93,7 @@ class DirectoryTarget:
         path = work.directory / f"{work.directory.name}.{fs}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            # All of it at once: a disk that fills up halfway would be a broken file system.
+            # All at once: a disk that fills up halfway would break the file system.
             os.posix_fallocate(handle, 0, size_bytes)
         finally:
             os.close(handle)
@@ -108,7 +108,7 @@ class DirectoryTarget:
 
 
 def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> None:
-    """BenchError where a directory's file system has less than that free, without what is promised to others."""
+    """Raises BenchError if a directory's file system has less than that free, besides what is reserved for others."""
     told = os.statvfs(directory)
     there = told.f_bavail * told.f_frsize
     if there - promised_bytes < need_bytes:
@@ -120,13 +120,13 @@ def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> 
 
 
 def free(directory: Path) -> str:
-    """As reports say it."""
+    """Returns the free space, for reports."""
     told = os.statvfs(directory)
     return f"{told.f_bavail * told.f_frsize / MIB:,.0f} MiB"
 
 
 def about(mount: mounts.Mount | None, device: str | None, directory: Path) -> dict[str, str]:
-    """What a report says of the file system a directory is on."""
+    """Returns the description of a directory's file system, for reports."""
     if mount is None:
         return {"free": free(directory), "device": "unknown: the kernel does not tell"}
     told = {"file system": mount.fs, "mounted at": str(mount.point), "mount options": mount.options}

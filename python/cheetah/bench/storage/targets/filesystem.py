@@ -1,4 +1,4 @@
-"""A file system in a file: on a loop device, made, mounted, unmounted, let go of. Needs root."""
+"""File systems in files: loop devices, making, mounting, unmounting. Needs root."""
 
 import dataclasses
 import os
@@ -13,27 +13,27 @@ from cheetah.bench.storage.targets.target import Missing
 from cheetah.bench.units import GIB, MIB, iec
 from cheetah.bench.verbs import Holder
 
-# A tool that was ended may hold its files a little longer.
+# A killed tool may hold its files a little longer.
 PATIENCE_S = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A file system: how it is made and mounted, and what it takes."""
+    """A file system: how it is made and mounted, and what it needs."""
 
     make: tuple[str, ...]
     mount: tuple[str, ...]
     size_min: int
     """Bytes; smaller ones cannot be made."""
     own_share: float
-    """How much of the device it may keep for itself, besides `own_bytes`."""
+    """The share of the device it may use for itself, besides `own_bytes`."""
     own_bytes: int
     file_bytes_max: int | None = None
 
 
 _MOUNT = ("mount", "-o", "noatime", "-t")
 
-# Nothing is left to be initialised in the background, where it would disturb what is measured.
+# No lazy initialisation, which would disturb measurements.
 KINDS = {
     "ext4": Kind(
         ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
@@ -50,44 +50,44 @@ KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Disk:
-    """A file system that is mounted."""
+    """A mounted file system."""
 
     directory: Path
     """Its root."""
     device: str
-    """Of its loop device, "major:minor"."""
+    """Its loop device, "major:minor"."""
     about: dict[str, str]
 
 
 def size_for(fs: str, need_bytes: int) -> int:
-    """How large the device must be so that so many bytes fit: whole MiB."""
+    """Returns the device size that has room for that many bytes, in whole MiB."""
     kind = KINDS[fs]
     size = max(kind.size_min, int(need_bytes * (1 + kind.own_share)) + kind.own_bytes)
     return -(-size // MIB) * MIB
 
 
 def check(fs: str, file_bytes: int) -> None:
-    """Missing where its programs are not installed; BenchError where it cannot hold a file of that size, or without
-    root."""
+    """Raises Missing if programs are not installed; BenchError if the file system cannot hold a file of that size, or
+    without root."""
     kind = KINDS[fs]
     for name in (kind.make[0], kind.mount[0]):
         if program(name) is None:
             raise Missing(f"{fs} needs {name}, which is not installed")
     if kind.mount[-1] == fs and not _known(fs):
-        raise Missing(f"the kernel of this machine does not know {fs}")
+        raise Missing(f"the kernel of this machine does not support {fs}")
     if kind.file_bytes_max is not None and file_bytes > kind.file_bytes_max:
-        raise BenchError(f"{fs} takes no file of 4 GiB or more, and the image has {file_bytes / GIB:.1f} GiB")
+        raise BenchError(f"{fs} cannot hold a file of 4 GiB or more, and the image has {file_bytes / GIB:.1f} GiB")
     if os.geteuid() != 0:
         raise BenchError(f"{fs} in a file needs root, for loop devices and mounting: run as root")
 
 
 def program(name: str) -> str | None:
-    """Where a program is, also where only root has its directory on the PATH; None where it is not installed."""
+    """Returns the path of a program, searching root's directories as well; None if it is not installed."""
     return shutil.which(name, path=search_path())
 
 
 def _known(fs: str) -> bool:
-    """Whether the kernel has the file system, if need be after loading it."""
+    """Returns whether the kernel has the file system, loading its module if needed."""
 
     def listed() -> bool:
         return fs in Path("/proc/filesystems").read_text(encoding="ascii").split()
@@ -105,7 +105,7 @@ class _Loop:
         self.name = ""
 
     def attach(self) -> None:
-        """Unbuffered where that works: buffered, every byte would be cached twice."""
+        """Attaches it, unbuffered if possible: buffered, every byte would be cached twice."""
         argv = ["losetup", "--find", "--show"]
         try:
             device = run([*argv, "--direct-io=on", str(self._path)])
@@ -114,7 +114,7 @@ class _Loop:
         self.name = Path(device.strip()).name
 
     def detach(self) -> None:
-        """Lets go of it, also where attaching it was interrupted; waits until the kernel has done so."""
+        """Detaches it, even if attaching was interrupted, and waits for the kernel."""
         deadline = time.monotonic() + PATIENCE_S
         while ours := [name for name, file in mounts.loops().items() if self._is_ours(name, file)]:
             for name in ours:
@@ -124,12 +124,12 @@ class _Loop:
             time.sleep(0.02)
 
     def _is_ours(self, name: str, file: str) -> bool:
-        # Of a file in a mount that is gone, the kernel tells no more than its name.
+        # The kernel reports only the name of a file in a mount that is gone.
         return file == str(self._path) or (name == self.name and Path(file).name.startswith(self._path.name))
 
 
 def attach_loop(holder: Holder, path: Path) -> str:
-    """A loop device over the file until `holder` is left; returns its name in /dev."""
+    """Attaches a loop device to the file until `holder` is left; returns its name in /dev."""
     loop = _Loop(path)
     holder.at_exit(loop.detach)
     loop.attach()
@@ -146,7 +146,7 @@ def on(holder: Holder, path: Path, fs: str, readahead_bytes: int | None = None) 
     directory = Path(holder.make_dir(fs))
     holder.at_exit(unmount, directory)
     run([*kind.mount, f"/dev/{loop}", str(directory)])
-    # One in user space agrees with the kernel on what to read ahead after it was mounted, before it answers anything.
+    # A file system in user space negotiates its read-ahead after mounting, before it answers.
     os.statvfs(directory)
     mounted = mounts.of(directory)
     device = Path(f"/sys/block/{loop}/dev").read_text(encoding="ascii").strip()
@@ -164,7 +164,7 @@ def on(holder: Holder, path: Path, fs: str, readahead_bytes: int | None = None) 
 
 
 def _bdi(fs: str, directory: Path, device: str) -> Path | None:
-    """Where the kernel keeps what it reads ahead for this file system; some have a place of their own for it."""
+    """Returns where the kernel keeps the read-ahead of this file system; some have their own place."""
     places = [Path(f"/sys/class/bdi/{device}-fuseblk"), Path(f"/sys/class/bdi/{device}")]
     if fs == "btrfs":
         name = mounts.name_of(device)
@@ -180,7 +180,7 @@ def _read_ahead(place: Path, readahead_bytes: int) -> None:
 
 
 def unmount(directory: Path) -> None:
-    """Unmounts what is mounted there, waiting a little for whoever still has files open."""
+    """Unmounts a directory, waiting a little for open files."""
     deadline = time.monotonic() + PATIENCE_S
     while mounts.at(directory):
         try:

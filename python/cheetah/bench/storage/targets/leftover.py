@@ -1,4 +1,4 @@
-"""What a run that was killed left behind: found by its marker, and cleared away once nobody uses it."""
+"""Leftovers of killed runs: found by their marker, and removed when unused."""
 
 import dataclasses
 import json
@@ -19,19 +19,20 @@ PATIENCE_S = 40.0
 
 @dataclasses.dataclass(frozen=True)
 class Leftover:
-    """A directory with our marker in it."""
+    """A directory with the marker of a run."""
 
     directory: Path
     out: str
-    """Where that run keeps its results."""
+    """The directory of that run's results."""
     process: int | None
-    """The process of that run, if it lives."""
+    """The process of that run, if it is alive."""
     elsewhere: str
-    """The machine it was made on, if that is another one; nobody here knows what lives there."""
+    """The machine it was made on, if another; its processes cannot be checked from here."""
 
 
 def found(parent: Path) -> list[Leftover]:
-    """All of them directly within a directory, of this user; links and what has no marker of ours are not ours."""
+    """Returns this user's leftovers directly inside a directory; links, and directories without the marker, are
+    none."""
     try:
         names = sorted(path for path in parent.iterdir() if path.name.startswith(work.PREFIX))
     except OSError:
@@ -53,7 +54,7 @@ def _looked_at(directory: Path) -> Leftover | None:
 
 
 def _process(identity: dict[str, Any]) -> int | None:
-    """A process number tells only on the machine, and since the start, that it is of."""
+    """Returns the process if alive; a process id is valid only on its machine, until its next boot."""
     pid = int(identity["pid"])
     return pid if identity["boot"] == work.boot() and work.started(pid) == identity["started"] else None
 
@@ -64,14 +65,14 @@ def _elsewhere(identity: dict[str, Any]) -> str:
 
 
 def clear(leftover: Leftover) -> None:
-    """Unmounts what is mounted in it, lets go of its loop devices, and removes it. BenchError says what stays."""
+    """Unmounts and detaches what is in it, and removes it. Raises BenchError with what remains."""
     deadline = time.monotonic() + PATIENCE_S
-    # What was started for that run ends with it, but may take a moment, and unmounts some of this itself.
+    # Processes of that run end with it, but may take a moment, and unmount some of this themselves.
     while in_use := [*mounts.below(leftover.directory), *_loops(leftover.directory)]:
         if time.monotonic() > deadline:
             raise BenchError(f"{in_use[0]} is still in use")
         for point in mounts.below(leftover.directory):
-            # What stood behind may be gone with the process that was killed: then only a lazy unmount answers.
+            # Its server may be gone with the killed process: then only a lazy unmount succeeds.
             run(["umount", "--lazy", str(point)], check=False)
         for device in _loops(leftover.directory):
             run(["losetup", "--detach", device], check=False)
@@ -80,8 +81,8 @@ def clear(leftover: Leftover) -> None:
 
 
 def _loops(directory: Path) -> list[str]:
-    """Loop devices on files in one of our directories. Of a file in a mount that is gone, the kernel tells no more than
-    the name; ours have the directory's in it."""
+    """Returns loop devices on files in one of these directories. The kernel reports only the name of a file in a mount
+    that is gone; these names contain the directory's."""
     ours = directory.name
     return [
         f"/dev/{name}"
@@ -91,7 +92,7 @@ def _loops(directory: Path) -> list[str]:
 
 
 def cleared(parents: Sequence[Path]) -> list[str]:
-    """Clears away what is in these directories of runs that are over; returns what there is to say, a sentence each."""
+    """Removes leftovers of ended runs in these directories; returns a sentence about each."""
     said = []
     for leftover in _all(parents):
         whose = f"{leftover.directory}, of a run with its results in {leftover.out}"
@@ -103,16 +104,16 @@ def cleared(parents: Sequence[Path]) -> list[str]:
                 clear(leftover)
                 said.append(f"{whose} that did not end well, was removed")
             except BenchError as error:
-                said.append(f"{whose} that did not end well, was not removed: {error}")
+                said.append(f"{whose} that did not end well, could not be removed: {error}")
     return said
 
 
 def others(parents: Sequence[Path]) -> list[str]:
-    """Runs that have something in these directories and are still at it: a sentence each, for the report."""
+    """Returns a sentence for the report about each other run that uses these directories."""
     at_it = {one.process: one.out for one in _all(parents) if one.process not in (None, os.getpid())}
     return [
-        f"another run is at work on this machine (process {process}, results in {out}): each disturbs what the other"
-        " measures"
+        f"another run is active on this machine (process {process}, results in {out}): each disturbs the other's"
+        " measurements"
         for process, out in sorted(at_it.items(), key=str)
     ]
 

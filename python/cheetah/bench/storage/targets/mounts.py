@@ -1,4 +1,4 @@
-"""What is mounted where, as the kernel tells it: /proc/self/mountinfo and /sys."""
+"""Mounts, loop devices and block devices, from /proc/self/mountinfo and /sys."""
 
 import contextlib
 import dataclasses
@@ -11,11 +11,11 @@ MOUNTINFO = Path("/proc/self/mountinfo")
 
 @dataclasses.dataclass(frozen=True)
 class Mount:
-    """One line of mountinfo."""
+    """A line of mountinfo."""
 
     number: int
     device: str
-    """ "major:minor"; 0:N where no block device stands behind it."""
+    """"major:minor"; 0:N without a block device."""
     root: Path
     """The directory of the file system that is mounted: not "/" for a bind mount."""
     point: Path
@@ -26,7 +26,7 @@ class Mount:
 
 
 def table() -> list[Mount]:
-    """All mounts, the latest last."""
+    """Returns all mounts, the latest last."""
     mounts = []
     for line in MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         left, _, right = line.partition(" - ")
@@ -39,12 +39,13 @@ def table() -> list[Mount]:
 
 
 def _plain(text: str) -> str:
-    """mountinfo writes white space and backslashes as three octal digits."""
+    """Decodes mountinfo's octal escapes of white space and backslashes."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def of(path: Path) -> Mount | None:
-    """The mount a path is on, whatever is mounted over or bound to what. OSError where there is no such path."""
+    """Returns the mount that holds a path, despite overmounts and bind mounts. Raises OSError if there is no such
+    path."""
     handle = os.open(path, os.O_PATH)
     try:
         told = Path(f"/proc/self/fdinfo/{handle}").read_text(encoding="ascii")
@@ -55,8 +56,8 @@ def of(path: Path) -> Mount | None:
 
 
 def aliases(path: Path, mount: Mount) -> list[tuple[Path, Mount]]:
-    """Returns the other paths under which `path`, which is on `mount`, can be reached, each with its mount: of a bind
-    mount, the directory that is bound."""
+    """Returns the other paths to `path`, which is on `mount`, each with its mount: for a bind mount, the source
+    directory."""
     if not path.is_relative_to(mount.point):
         return []
     within = mount.root / path.relative_to(mount.point)
@@ -72,18 +73,19 @@ def aliases(path: Path, mount: Mount) -> list[tuple[Path, Mount]]:
 
 
 def at(point: Path) -> bool:
-    """Whether something is mounted exactly there. Asks only the kernel's list: a dead mount is not touched."""
+    """Returns whether something is mounted exactly there, from the kernel's list, so that a dead mount is not
+    touched."""
     return any(mount.point == point for mount in table())
 
 
 def below(path: Path) -> list[Path]:
-    """Mount points at or below a path, the deepest first."""
+    """Returns mount points at or below a path, deepest first."""
     found = {mount.point for mount in table() if mount.point.is_relative_to(path)}
     return sorted(found, key=lambda point: len(point.parts), reverse=True)
 
 
 def device(mount: Mount) -> str | None:
-    """The block device whose counters tell what the mount moves; None where there is none, or more than one."""
+    """Returns the block device whose counters show the mount's transfers; None if there is none, or more than one."""
     if is_block(mount.device):
         return mount.device
     if mount.fs == "btrfs":
@@ -92,12 +94,12 @@ def device(mount: Mount) -> str | None:
 
 
 def is_block(number: str) -> bool:
-    """Whether "major:minor" is a block device."""
+    """Returns whether "major:minor" is a block device."""
     return Path(f"/sys/dev/block/{number}").exists()
 
 
 def _of_btrfs(source: str) -> str | None:
-    """btrfs has a device number of its own; what it is on counts only where that is a single device."""
+    """Returns the device of a btrfs, whose own device number is virtual, if it is on a single device."""
     try:
         status = os.stat(source)
     except OSError:
@@ -114,17 +116,17 @@ def _of_btrfs(source: str) -> str | None:
 
 
 def name_of(number: str) -> str:
-    """What /dev calls a block device."""
+    """Returns the name of a block device in /dev."""
     return Path(f"/sys/dev/block/{number}").resolve().name
 
 
 def loops() -> dict[str, str]:
-    """Each loop device that is in use, by its name ("loop3"), and the file behind it."""
+    """Returns each loop device in use by name ("loop3"), with the file behind it."""
     found = {}
     for told in Path("/sys/block").glob("loop*/loop/backing_file"):
         try:
             found[told.parent.parent.name] = told.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")
         except OSError:
-            # It was let go of meanwhile.
+            # It was detached meanwhile.
             continue
     return found

@@ -1,4 +1,4 @@
-"""A target that is made on the spot: a drive over nodes, mounted, with a file system on it. Needs root and FUSE."""
+"""A drive target, created for the run: a drive over nodes, mounted, with a file system on it. Needs root and FUSE."""
 
 import contextlib
 import dataclasses
@@ -17,18 +17,18 @@ from cheetah.bench.storage.targets.target import Missing, Ready
 from cheetah.bench.storage.targets.work import Work, uninterrupted
 from cheetah.bench.units import GIB, MIB, iec
 
-# Of the machine's memory this stays for the tools and for what is cached.
+# Memory left for tools and caches.
 KEPT_BYTES = 256 * MIB
 
 
 def parent() -> Path:
-    """Where the mount points and the drive file are while a drive is there."""
+    """Returns where mount points and drive files are while a drive exists."""
     return Path(tempfile.gettempdir())
 
 
 @dataclasses.dataclass(frozen=True)
 class DriveTarget:
-    """A drive that is not there yet."""
+    """A drive to be created."""
 
     name: str
     plan: DrivePlan
@@ -40,10 +40,11 @@ class DriveTarget:
 
     @contextlib.contextmanager
     def enter(self, need_bytes: int) -> Iterator[Ready]:
-        """Nodes, a drive, a mount, a file system; all of it gone afterwards, and its memory wiped."""
+        """Starts nodes, creates and mounts a drive, and makes a file system; afterwards all is removed, and its memory
+        wiped."""
         filesystem.check(self.fs, self.file_bytes)
         if not os.path.exists("/dev/fuse"):
-            raise BenchError("/dev/fuse is not there, and a drive is mounted with it: `modprobe fuse`")
+            raise BenchError("/dev/fuse is missing, and a drive is mounted with it: run `modprobe fuse`")
         if shutil.which("fusermount3") is None and os.geteuid() != 0:
             raise Missing("mounting a drive needs fusermount3, which is not installed")
         size = filesystem.size_for(self.fs, need_bytes)
@@ -59,7 +60,8 @@ class DriveTarget:
     def _made(self, work: Work, size_bytes: int) -> Ready:
         started = self._nodes(work, size_bytes)
         nodes = [node.nbd for node in started] or list(self.plan.nodes)
-        # The work directory's name is in the mounted file's, and so in what the kernel says of the loop device.
+        # The mounted file is named after the work directory, so the kernel's name for the loop device's file shows the
+        # owner.
         drive = work.directory / f"{work.directory.name}.drive"
         work.at_exit(_destroy, drive)
         argv = ["create", str(drive), "--nodes", ",".join(nodes), "--layout", self.plan.layout]
@@ -68,7 +70,7 @@ class DriveTarget:
             made = verbs.call([*argv, "--size", iec(size_bytes)])
         for node in started:
             node.wait_for_memory()
-        # It is unmounted by its own process when that is stopped; if that was killed, by us.
+        # Its own process unmounts it when stopped; if that was killed, this does.
         work.at_exit(_unmount, work.directory)
         _, mounted = verbs.mount(work, str(drive), writable=True)
         disk = filesystem.on(work, Path(mounted), self.fs, self.readahead_bytes)
@@ -79,22 +81,22 @@ class DriveTarget:
             "unit": iec(self.plan.unit_bytes) if self.plan.layout == "stripe" else "none",
             "nodes": ", ".join(nodes) + (" (started for this)" if started else ""),
             "size": iec(size_bytes),
-            "kept by its mount": "what it has read ahead and nobody has asked for yet, 64MiB at most",
+            "kept by its mount": "read-ahead that was not yet requested, 64MiB at most",
         }
         return Ready(files, disk.device, (Path(mounted),), about={**told, **disk.about, "free": free(disk.directory)})
 
     def _nodes(self, work: Work, size_bytes: int) -> list[verbs.Node]:
-        """Those that are started for the run, each with memory for its share."""
+        """Starts the run's nodes, each with memory for its share."""
         return [verbs.node(work, share(size_bytes, self.plan.local)) for _ in range(self.plan.local)]
 
 
 def share(size_bytes: int, nodes: int) -> int:
-    """What one of so many nodes is to hold, the largest unit's rounding included."""
+    """Returns what one of that many nodes must hold, including rounding to the largest unit."""
     return -(-size_bytes // nodes) + 4 * MIB
 
 
 def _check_memory(size_bytes: int, nodes: int) -> None:
-    """Before anything is started: a machine that runs out of memory kills whatever it likes."""
+    """Checks memory before anything is started: a machine without memory kills arbitrary processes."""
     need = nodes * verbs.lent(share(size_bytes, nodes)) + KEPT_BYTES
     there = _available()
     if there < need:
@@ -105,12 +107,12 @@ def _check_memory(size_bytes: int, nodes: int) -> None:
 
 
 def _available() -> int:
-    """Memory that can be had without swapping, in bytes."""
+    """Returns the memory available without swapping, in bytes."""
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) << 10
-    raise BenchError("/proc/meminfo does not say how much memory is available")
+    raise BenchError("/proc/meminfo does not report the available memory")
 
 
 def _unmount(directory: Path) -> None:
@@ -119,6 +121,6 @@ def _unmount(directory: Path) -> None:
 
 
 def _destroy(drive: Path) -> None:
-    """Gives the memory back to the nodes; they are told to even if the mount's process did not end in good order."""
+    """Returns the memory to the nodes, even if the mount's process did not end normally."""
     if drive.exists():
         verbs.call(["destroy", str(drive), "--force"])

@@ -1,4 +1,4 @@
-"""Where is measured: a place made ready for one run, and taken down after it."""
+"""Targets: places prepared for one run, and taken down after it."""
 
 import dataclasses
 from contextlib import AbstractContextManager
@@ -10,18 +10,18 @@ from cheetah.bench.failure import BenchError
 
 @dataclasses.dataclass(frozen=True)
 class Ready:
-    """A target that can be worked in."""
+    """A usable target."""
 
     directory: Path
-    """Ours alone, empty, in the target; nothing is written outside of it."""
+    """A private, empty directory in the target; nothing is written outside it."""
     device: str | None
-    """ "major:minor" of the device whose counters tell; None where the kernel has none."""
+    """"major:minor" of the device whose counters are read; None if the kernel has none."""
     pages_of: tuple[Path, ...] = ()
     """Further files whose pages are caches of this target: a drive's mounted file, a loop device's file."""
     always_cached: bool = False
     """Whether its files are in memory and nowhere else, as on tmpfs: no cache of it can be cold."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Layout, unit, nodes, file system, mount options, read-ahead, free bytes: for the report."""
+    """Layout, unit, nodes, file system, mount options, read-ahead, free space: for the report."""
 
 
 class Target(Protocol):
@@ -29,14 +29,14 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """As tables say it."""
+        """The name in tables."""
 
     def enter(self, need_bytes: int) -> AbstractContextManager[Ready]:
-        """Makes it ready for so many bytes, and takes it down at the end of the `with`.
+        """Makes it ready for that many bytes, and takes it down at the end of the `with`.
 
-        BenchError where it cannot be: one sentence, which is told of each of its steps.
+        Raises BenchError if it cannot be used, with a sentence that is recorded for each of its steps.
         """
 
 
 class Missing(BenchError):
-    """A program that is needed to make a target is not installed: its steps are skipped, which is no failure."""
+    """A program needed to make a target is not installed: its steps are skipped, which is not a failure."""

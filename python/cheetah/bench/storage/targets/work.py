@@ -1,4 +1,4 @@
-"""A directory of ours in a target, and what is to be taken down with it, whatever happens."""
+"""A private directory in a target, and everything to be taken down with it."""
 
 import contextlib
 import json
@@ -24,11 +24,11 @@ MARKER = "made-by-cheetah-bench.json"
 
 
 class Work:
-    """A new directory within `parent`, for this user alone. All that was started, mounted or made is gone when the
-    `with` block is left, last come first, and so is the directory. Takes note of `out`, so that whoever finds it after
-    a power cut knows whose it was.
+    """A new directory within `parent`, for this user alone. Processes, mounts and files made in it are gone when the
+    `with` block is left, in reverse order, and so is the directory. It records `out`, so that it can be attributed
+    after a power cut.
 
-    BenchError where it cannot be made, or not be taken down whole.
+    Raises BenchError if it cannot be made, or not be taken down completely.
     """
 
     def __init__(self, parent: Path, out: Path) -> None:
@@ -48,7 +48,7 @@ class Work:
                 shutil.rmtree(self.directory, ignore_errors=True)
                 raise
         except OSError as error:
-            raise BenchError(f"{self._parent}: no directory can be made there: {error.strerror}") from error
+            raise BenchError(f"{self._parent}: a directory cannot be created there: {error.strerror}") from error
         return self
 
     def __exit__(
@@ -64,7 +64,7 @@ class Work:
             print(f"warning: {said}", file=sys.stderr)
 
     def at_exit(self, action: Callable[..., Any], *arguments: Any) -> None:
-        """Does this at the end. What fails then does not keep the rest from being done."""
+        """Calls an action at the end. Its failure does not stop the others."""
         self._exits.callback(self._attempt, action, *arguments)
 
     def _attempt(self, action: Callable[..., Any], *arguments: Any) -> None:
@@ -74,30 +74,30 @@ class Work:
             self._problems.append(str(error))
 
     def unique(self, stem: str) -> str:
-        """A name nobody else in this directory has."""
+        """Returns a name that is unique in this directory."""
         self._count += 1
         return f"{stem}-{self._count}"
 
     def path(self, stem: str) -> str:
-        """A path of its own for a file."""
+        """Returns a unique path for a file."""
         return str(self.directory / self.unique(stem))
 
     def make_dir(self, stem: str) -> str:
-        """A new, empty directory."""
+        """Creates a new directory."""
         path = self.path(stem)
         os.mkdir(path, 0o700)
         return path
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
-        """Starts a process that is ended when this is left."""
+        """Starts a process that is ended with this directory."""
         process = Process(name, argv, self.path("log"))
         self.at_exit(process.stop)
         return process
 
 
 def require_trusted(directory: Path) -> None:
-    """BenchError where another user could rename what is made in a directory and put something else in its place: links,
-    through which this user, perhaps root, would write and remove elsewhere."""
+    """Raises BenchError if another user could rename files made in a directory and put links in their place, through
+    which this user, perhaps root, would write and remove elsewhere."""
     for above in [directory.resolve(), *directory.resolve().parents]:
         try:
             status = above.stat()
@@ -115,7 +115,7 @@ def require_trusted(directory: Path) -> None:
 
 
 def _trusted() -> set[int]:
-    """Users that may own a directory: root, this one, and the one who became root by sudo."""
+    """Returns the users that may own a directory: root, this one, and the one who became root by sudo."""
     return {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0"))}
 
 
@@ -127,8 +127,7 @@ def _user(number: int) -> str:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """SIGINT, SIGTERM and the loss of the terminal wait until this is left: what is taken down halfway is worse than what
-    is not."""
+    """Delays SIGINT, SIGTERM and the loss of the terminal: interrupted halfway, taking down would leave a mess."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -145,8 +144,8 @@ def uninterrupted() -> Iterator[None]:
 
 
 def remove(directory: Path) -> None:
-    """Removes a directory of ours with all that is in it; links are not followed, and nothing that is mounted in it is
-    touched. BenchError says what stays."""
+    """Removes a private directory without following links or touching mounts in it. Raises BenchError with what
+    remains."""
     mounted = mounts.below(directory)
     if mounted:
         raise BenchError(f"{mounted[0]} is still mounted: `umount {mounted[0]}`, then remove {directory}")
@@ -159,18 +158,18 @@ def remove(directory: Path) -> None:
 
 
 def _identity(out: Path) -> dict[str, Any]:
-    """Who makes a directory, so that it can be told later whether that process lives."""
+    """Returns the identity of this process, which shows later whether it is alive."""
     pid = os.getpid()
     return {"pid": pid, "started": started(pid), "boot": boot(), "host": os.uname().nodename, "out": str(out)}
 
 
 def boot() -> str:
-    """Which start of which machine this is."""
+    """Returns the id of this machine's current boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def started(pid: int) -> str | None:
-    """When a process was started, in ticks since the machine was: with its number, that names it for good."""
+    """Returns when a process was started, in ticks since boot; with its process id that identifies it."""
     try:
         told = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

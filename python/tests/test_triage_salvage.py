@@ -14,7 +14,7 @@ KIB = 1 << 10
 WORD = b"Rosenkohl"
 
 
-def of(bad: list[tuple[int, int]], end: int) -> tuple[list[salvage.Piece], int]:
+def of(bad: list[tuple[int, int]], end: int) -> tuple[list[salvage.ReadPiece], int]:
     """The pieces of a disk with bad ranges, and how many reads failed."""
     failed = 0
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import triage_images
 from conftest import MIB, noise, program, run
-from triage_hands import Alone
 from triage_worker import Raw, worker
+from triage_workers import Alone
 
 from cheetah.triage.filesystem import mft_record
 from cheetah.triage.hub.run import DONE, Run
@@ -169,7 +169,7 @@ class GlimpseFirst(Alone):
     workers = 2
 
     def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
-        yield from super().results(sorted(more, key=lambda task: task.stage != "glimpse"))
+        yield from super().results(sorted(more, key=lambda task: task.stage != "preview"))
 
 
 def triage(image: Path, out: Path, words: Path, hands: Callable[..., Any] | None, workers: int = 2) -> list[Event]:
@@ -179,7 +179,7 @@ def triage(image: Path, out: Path, words: Path, hands: Callable[..., Any] | None
     if hands is None:
         assert Run(settings, events.append).go()[0] == DONE
     else:
-        with mock.patch("cheetah.triage.hub.run._hands", hands):
+        with mock.patch("cheetah.triage.hub.run._start_workers", hands):
             assert Run(settings, events.append).go()[0] == DONE
     return events
 
@@ -221,7 +221,7 @@ def test_a_single_worker_takes_no_glimpse(many: Path, words: Path, tmp_path: Pat
                 yield item
 
     triage(many, tmp_path / "out", words, Watched)
-    assert "listing" in stages and "glimpse" not in stages
+    assert "listing" in stages and "preview" not in stages
 
 
 def test_a_volume_cannot_send_it_elsewhere(many: Path, words: Path) -> None:
