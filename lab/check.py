@@ -1,4 +1,4 @@
-"""How near the lab comes to what is asked of it: round trips within 0.3 ms, rates within 3 %."""
+"""Checks the lab's accuracy: round trips within 0.3 ms, rates within 3 %."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PORT = 7
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that was asked of a link, and what came out."""
+    """A property requested of a link, and its measurement."""
 
     what: str
     unit: str
@@ -32,11 +32,11 @@ class Finding:
     bound: float
 
     def within(self) -> bool:
-        """Whether it is near enough."""
+        """Returns whether the measurement is within the bound."""
         return abs(self.measured - self.asked) <= self.bound
 
     def line(self) -> str:
-        """As it is printed."""
+        """Returns the line to print."""
         return (
             f"{self.what:<34} asked {self.asked:>7g} {self.unit:<6} measured {self.measured:>9.3f}"
             f"   {'within' if self.within() else 'NOT within'} {self.bound:g}"
@@ -45,7 +45,7 @@ class Finding:
 
 @contextlib.contextmanager
 def _serving(machine: Namespace, argv: Sequence[str]) -> Iterator[None]:
-    """A server on one of the machines that says `ready`; ended at the end."""
+    """Runs a server on one of the machines that prints `ready`."""
     process = subprocess.Popen(machine.command(argv), stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -60,14 +60,14 @@ def _serving(machine: Namespace, argv: Sequence[str]) -> Iterator[None]:
 
 
 def round_trip_ms(lab: Lab, round_trips: int = ROUND_TRIPS_COUNTED) -> float:
-    """The median round trip between the examiner and the first node, as `ping` measures it."""
-    # Where others keep the processors busy, waiting for them is no part of the round trip.
+    """Returns the median round trip between the examiner and the first node, as `ping` measures it."""
+    # On a busy machine, waiting for a processor is no part of the round trip.
     argv = [*relay.real_time_prefix(), sys.executable, ping.__file__, lab.nodes[0].address, str(round_trips)]
     return float(lab.examiner.run(argv)) / 1000
 
 
 def rate_mbit(lab: Lab, seconds: float, towards_examiner: bool = True) -> float:
-    """What the first node's link carries in one direction, in Mbit/s of whole frames; see `flow`."""
+    """Returns the rate of the first node's link in one direction, in Mbit/s of whole frames; see `flow`."""
     ends = (lab.nodes[0].namespace, lab.nodes[0].address, lab.examiner)
     if not towards_examiner:
         ends = (lab.examiner, lab.examiner_address, lab.nodes[0].namespace)
@@ -78,7 +78,7 @@ def rate_mbit(lab: Lab, seconds: float, towards_examiner: bool = True) -> float:
 
 
 def findings(seconds: float) -> Iterator[Finding]:
-    """Measures all of it, some `seconds` for each rate."""
+    """Measures all properties, each rate for that many `seconds`."""
     for asked_ms in ROUND_TRIPS_MS:
         with Lab(1, link=Link(delay_us=round(asked_ms * 500))) as lab:
             yield Finding("round trip, 1 Gbit/s", "ms", asked_ms, round_trip_ms(lab), ROUND_TRIP_BOUND_MS)
@@ -92,7 +92,7 @@ def findings(seconds: float) -> Iterator[Finding]:
 
 
 def report(seconds: float) -> bool:
-    """Prints every finding; says whether all are within bounds."""
+    """Prints every finding; returns whether all are within bounds."""
     good = True
     for finding in findings(seconds):
         print(finding.line(), flush=True)

@@ -1,4 +1,4 @@
-"""Small programs in Rust that only the lab and the benchmarks need, each a crate of its own: built on first use."""
+"""Builds small Rust programs that only the lab and the benchmarks need, each a crate of its own, on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def build(crate: str, name: str) -> str:
-    """Builds the program `name` of the crate in the directory `crate` where it is missing or older than its source;
+    """Builds the program `name` of the crate in the directory `crate` if it is missing or older than its source;
     returns its path."""
     target = os.path.join(ROOT, "target", name)
     binary = os.path.join(target, "release", name)
@@ -22,9 +22,9 @@ def build(crate: str, name: str) -> str:
         try:
             done = subprocess.run([*argv, "--target-dir", target], capture_output=True, text=True, check=False)
         except FileNotFoundError:
-            raise LabError(f"cargo is not installed; {name} needs it once, to be built") from None
+            raise LabError(f"cargo is not installed; it is needed once, to build {name}") from None
         if done.returncode != 0:
             raise LabError(f"building {name} failed:\n{done.stderr.strip()}")
-        # Cargo leaves the binary's date alone when nothing that matters to it has changed.
+        # Cargo leaves the binary's date unchanged if no change affects it.
         os.utime(binary)
     return binary

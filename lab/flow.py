@@ -24,7 +24,7 @@ WARM_UP_SHARE = 0.25
 
 
 def serve(address: str, port: int, seconds: float) -> None:
-    """Sends to one client until the time is up or it has gone."""
+    """Sends to one client until the time is up or it disconnects."""
     piece = bytes(PIECE_BYTES)
     with socket.create_server((address, port)) as server:
         print("ready", flush=True)
@@ -40,7 +40,7 @@ def serve(address: str, port: int, seconds: float) -> None:
 
 
 def frame_bytes_per_payload(connection: socket.socket) -> float:
-    """How many bytes on the wire a byte of payload costs on this connection, once segments are full."""
+    """Returns the bytes on the wire per byte of payload on this connection, with full segments."""
     with socket.socket() as any_socket:
         answer = fcntl.ioctl(any_socket, SIOCGIFMTU, struct.pack("16si", b"eth0", 0))
     mtu_bytes: int = struct.unpack("16si", answer)[1]
@@ -49,7 +49,7 @@ def frame_bytes_per_payload(connection: socket.socket) -> float:
 
 
 def ask(address: str, port: int, seconds: float) -> float:
-    """Receives for so long; returns bits a second on the wire, from when the stream was up to speed."""
+    """Receives for that long; returns bits per second on the wire, once the stream is up to speed."""
     buffer = bytearray(PIECE_BYTES)
     with socket.create_connection((address, port), timeout=10) as connection:
         start = time.perf_counter()

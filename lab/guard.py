@@ -18,12 +18,12 @@ sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from lab import network  # noqa: E402
 
-# What the owner had started at its last moment may still make a namespace.
+# The owner's last command may still create a namespace.
 SECOND_LOOK_S = 1.0
 
 
 def guard(name: str, owner: int) -> None:
-    """Waits for the owner's end, and removes what is left of its lab then."""
+    """Waits for the owner's end, then removes what is left of its lab."""
     with contextlib.suppress(ProcessLookupError):
         select.select([os.pidfd_open(owner)], [], [])
     if network.sweep_one(name):

@@ -20,9 +20,9 @@ from lab.state import StateFile
 
 
 def link_of(arguments: argparse.Namespace) -> Link:
-    """The link every node has that has none of its own."""
+    """Returns the link of all nodes without their own."""
     if arguments.rtt is not None and arguments.delay is not None:
-        raise LabError("--rtt and --delay say the same in two ways; give one of them")
+        raise LabError("--rtt and --delay set the same property; give one of them")
     delay_us = microseconds(arguments.delay) if arguments.delay else microseconds(arguments.rtt or "0us") // 2
     return Link(
         None if arguments.rate == "none" else bits_per_s(arguments.rate),
@@ -33,7 +33,7 @@ def link_of(arguments: argparse.Namespace) -> Link:
 
 
 def links_of(arguments: argparse.Namespace, base: Link) -> dict[int, Link]:
-    """The links of nodes that have one of their own."""
+    """Returns the links of nodes that have their own."""
     links = {}
     for text in arguments.link:
         number, colon, said = text.partition(":")
@@ -62,7 +62,7 @@ def down(arguments: argparse.Namespace) -> int:
     state = StateFile(name)
     if not state.claim(create=False):
         if network.namespaces_of(name):
-            raise LabError(f"{name} belongs to a process that is running; it goes when that ends")
+            raise LabError(f"{name} belongs to a running process; it is removed when that ends")
         raise LabError(f"no lab named {arguments.name} is up")
     network.remove_all_of(name)
     state.remove()
@@ -72,7 +72,7 @@ def down(arguments: argparse.Namespace) -> int:
 def sweep(_: argparse.Namespace) -> int:
     """`lab.py sweep`."""
     for name in network.sweep():
-        print(f"removed what was left of {name}")
+        print(f"removed the remains of {name}")
     return 0
 
 
@@ -92,7 +92,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence."""
+    """Reports an error in one sentence."""
 
     def error(self, message: str) -> NoReturn:
         print(f"lab.py: {message}; see {self.prog} --help", file=sys.stderr)
@@ -100,37 +100,37 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """The command line."""
+    """Returns the parser of the command line."""
     top = Parser(prog="lab.py", description="A network on one machine.")
-    top.add_argument("--name", default="main", help="which lab, where several are up (default: main)")
+    top.add_argument("--name", default="main", help="the name of the lab, if several are up (default: main)")
     verbs = top.add_subparsers(required=True, metavar="VERB")
     verb = verbs.add_parser("up", help="bring a lab up; it stays until `down`")
     verb.add_argument("--nodes", type=int, default=3, help="machines beside the examiner's (default: 3)")
-    verb.add_argument("--rate", default="1gbit", help="of each node's link, each way, or none (default: 1gbit)")
+    verb.add_argument("--rate", default="1gbit", help="rate of each node's link, each way, or none (default: 1gbit)")
     verb.add_argument("--rtt", help="round trip added to each node's link, such as 0.3ms (default: 0)")
     verb.add_argument("--delay", help="the same, one way")
-    verb.add_argument("--queue", help="bytes that wait where the rate is exceeded (default: 20ms of the rate)")
+    verb.add_argument("--queue", help="bytes queued when the rate is exceeded (default: 20ms of the rate)")
     verb.add_argument("--loss", default="0%", help="share of frames lost at random, such as 0.1%% (default: 0%%)")
     verb.add_argument("--link", action="append", default=[], metavar="N:WHAT",
                       help="the link of node N, where it differs: rate=…,delay=…,queue=…,loss=… (delay is one way), "
                            "spaced=yes, cross=…%%")
     verb.set_defaults(run=up)
-    verb = verbs.add_parser("down", help="take it down, ending what runs in it")
+    verb = verbs.add_parser("down", help="take a lab down, ending what runs in it")
     verb.set_defaults(run=down)
-    verb = verbs.add_parser("sweep", help="remove what is left of labs whose process was killed")
+    verb = verbs.add_parser("sweep", help="remove the remains of labs whose process was killed")
     verb.set_defaults(run=sweep)
-    verb = verbs.add_parser("enter", help="run a command, or a shell, on one of its machines")
+    verb = verbs.add_parser("enter", help="run a command, or a shell, on one of the lab's machines")
     verb.add_argument("machine", help="examiner, or a node's number")
     verb.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
     verb.set_defaults(run=enter)
-    verb = verbs.add_parser("check", help="measure round trips and rates, and compare them with what was asked for")
-    verb.add_argument("--seconds", type=float, default=3.0, help="for each rate (default: 3)")
+    verb = verbs.add_parser("check", help="measure round trips and rates, and compare them with the request")
+    verb.add_argument("--seconds", type=float, default=3.0, help="seconds for each rate (default: 3)")
     verb.set_defaults(run=check)
     return top
 
 
 def main() -> int:
-    """Entry point; exit 1 with one sentence where it fails."""
+    """Entry point; exits with 1 and one sentence on failure."""
     arguments = parser().parse_args()
     try:
         return int(arguments.run(arguments))

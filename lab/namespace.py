@@ -1,4 +1,4 @@
-"""Network namespaces, and running things in them."""
+"""Network namespaces, and running commands in them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ END_TIMEOUT_S = 5.0
 
 
 class LabError(Exception):
-    """The lab could not do what was asked; says what and what to do about it."""
+    """The lab cannot do what was requested: what, and what to do about it."""
 
 
 def run(argv: Sequence[str]) -> str:
-    """Runs a command to its end and returns its output; a failure carries the command and its complaint."""
+    """Runs a command to its end and returns its output; a failure carries the command and its error message."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -31,14 +31,15 @@ def run(argv: Sequence[str]) -> str:
 
 
 class Namespace:
-    """One network namespace, named so that nobody else's can be meant."""
+    """A network namespace with a unique name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.path = os.path.join(NETNS_DIR, name)
 
     def create(self) -> None:
-        """Makes it, with loopback up, no IPv6 (its chatter spoils captures) and room for long fat links."""
+        """Creates it, with loopback up, without IPv6 (its traffic disturbs captures), and with buffers for a large
+        bandwidth-delay product."""
         run(["ip", "netns", "add", self.name])
         self.set_sysctl("net/ipv6/conf/all/disable_ipv6", "1")
         self.set_sysctl("net/ipv6/conf/default/disable_ipv6", "1")
@@ -47,11 +48,11 @@ class Namespace:
         self.run(["ip", "link", "set", "lo", "up"])
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Returns whether it exists."""
         return os.path.exists(self.path)
 
     def remove(self) -> None:
-        """Ends what still runs in it, then removes it; nothing where it is not there."""
+        """Ends what runs in it, then removes it; does nothing if it does not exist."""
         if self.exists():
             _end(self.processes())
             try:
@@ -61,7 +62,7 @@ class Namespace:
                     raise
 
     def processes(self) -> list[int]:
-        """The processes in it, but for the caller and those it was started by."""
+        """Returns the processes in it, except this one and its ancestors."""
         try:
             wanted = os.stat(self.path).st_ino
         except FileNotFoundError:
@@ -75,22 +76,22 @@ class Namespace:
         return found
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` so that it runs in here. Not `ip netns exec`: that unshares mounts, and a FUSE mount made
-        under it is invisible outside."""
+        """Returns `argv` to run in this namespace. It does not use `ip netns exec`, which unshares mounts: a FUSE
+        mount made under it is invisible outside."""
         return ["nsenter", f"--net={self.path}", "--", *argv]
 
     def run(self, argv: Sequence[str]) -> str:
-        """Runs a command in here to its end and returns its output."""
+        """Runs a command in this namespace to its end and returns its output."""
         return run(self.command(argv))
 
     def set_sysctl(self, key: str, value: str) -> None:
-        """Sets a sysctl of the namespace; one the kernel does not have is passed over."""
+        """Sets a sysctl of the namespace, if the kernel has it."""
         script = f'if [ -e /proc/sys/{key} ]; then echo "{value}" > /proc/sys/{key}; fi'
         self.run(["sh", "-c", script])
 
 
 def _ancestors(pid: int) -> set[int]:
-    """The process and those it descends from."""
+    """Returns the process and its ancestors."""
     found = set()
     while pid > 0 and pid not in found:
         found.add(pid)
@@ -103,7 +104,7 @@ def _ancestors(pid: int) -> set[int]:
 
 
 def _end(pids: list[int]) -> None:
-    """SIGTERM, so that mounts are taken down, and SIGKILL for who has not gone when the time is up."""
+    """Sends SIGTERM, so that mounts are taken down, and later SIGKILL."""
     handles = []
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -116,7 +117,7 @@ def _end(pids: list[int]) -> None:
 
 
 def _wait(handles: list[int], seconds: float) -> list[int]:
-    """Waits for the processes to end; closes the handles of those that did and returns the others."""
+    """Waits for processes to end; closes the handles of those that did and returns the others."""
     deadline = time.monotonic() + seconds
     while True:
         running = []
@@ -132,7 +133,7 @@ def _wait(handles: list[int], seconds: float) -> list[int]:
 
 
 def _has_ended(handle: int) -> bool:
-    """Whether the process has ended, reaped or not: a pidfd is readable then."""
+    """Returns whether the process has ended, reaped or not: a pidfd is readable then."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     return bool(poll.poll(0))

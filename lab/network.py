@@ -31,14 +31,14 @@ _counter = itertools.count(1)
 
 
 def full_name(name: str) -> str:
-    """The name that namespaces and files of the lab `name` begin with."""
+    """Returns the prefix of the namespaces and files of the lab `name`."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,60}", name):
-        raise LabError(f"'{name}' is no name for a lab; use up to 60 letters, digits, '_', '.' and '-'")
+        raise LabError(f"'{name}' is not a name for a lab; use up to 60 letters, digits, '_', '.' and '-'")
     return f"{PREFIX}-{name}"
 
 
 def namespaces_of(name: str) -> list[Namespace]:
-    """What there is of the lab with that full name: the switch, where its relay runs, first."""
+    """Returns the namespaces of a lab: first the switch, where its relay runs."""
     found = [entry for entry in _netns_names() if re.fullmatch(rf"{re.escape(name)}-(switch|examiner|n\d+)", entry)]
     return [Namespace(entry) for entry in sorted(found, key=lambda entry: (not entry.endswith("switch"), entry))]
 
@@ -51,7 +51,7 @@ def _netns_names() -> list[str]:
 
 
 def remove_all_of(name: str) -> None:
-    """Takes down whatever there is of the lab with that full name, but for its state file."""
+    """Takes down everything of a lab, except its state file."""
     for namespace in namespaces_of(name):
         namespace.remove()
     with contextlib.suppress(FileNotFoundError):
@@ -63,7 +63,7 @@ def _log_path(name: str) -> str:
 
 
 def sweep() -> list[str]:
-    """Removes what labs left behind whose process was killed; returns their full names."""
+    """Removes the remains of labs whose process was killed; returns their full names."""
     orphans = {found[1] for entry in _netns_names() if (found := re.fullmatch(rf"({PREFIX}-.+)-\w+", entry))}
     known = set(state.names())
     swept = [name for name in sorted(known) if sweep_one(name)]
@@ -71,7 +71,7 @@ def sweep() -> list[str]:
 
 
 def sweep_one(name: str) -> bool:
-    """Removes what is left of the lab with that full name, unless its owner lives or it is to stay; says whether it did."""
+    """Removes the remains of a lab, unless its owner is alive or it is to stay; returns whether it did."""
     file = StateFile(name)
     if not file.claim(create=False):
         return False
@@ -84,8 +84,8 @@ def sweep_one(name: str) -> bool:
 
 
 def remove_stray(name: str) -> bool:
-    """Removes namespaces of the lab with that full name where there is no such lab; says whether there were any."""
-    # A lab that has come up meanwhile has a state file by now.
+    """Removes namespaces of a lab without a state file; returns whether there were any."""
+    # A lab that came up meanwhile has a state file by now.
     if name in state.names() or not namespaces_of(name):
         return False
     remove_all_of(name)
@@ -102,7 +102,7 @@ class Node:
         self.link = link
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` so that it runs on this machine."""
+        """Returns `argv` to run on this machine."""
         return self.namespace.command(argv)
 
 
@@ -149,9 +149,9 @@ class Lab:
         self.down()
 
     def up(self) -> None:
-        """Builds it; half a lab is taken down again."""
+        """Builds it; a partial lab is taken down again."""
         if os.geteuid() != 0:
-            raise LabError("the lab makes network namespaces, which needs root")
+            raise LabError("the lab creates network namespaces, which needs root")
         sweep()
         if not self._state.claim(create=True):
             raise LabError(f"a lab named {self.name} is up already; take it down first")
@@ -170,12 +170,12 @@ class Lab:
             raise
 
     def leave_up(self) -> None:
-        """Has it stay when this process ends, until somebody takes it down."""
+        """Lets it stay up after this process ends, until it is taken down."""
         self._state.write(Remembered(stays=True))
         self._state.release()
 
     def down(self) -> None:
-        """Takes down what there is of it, ending what still runs in it; safe to call twice."""
+        """Takes it down, ending what runs in it; safe to call twice."""
         remove_all_of(self.name)
         if self._relay is not None:
             self._relay.wait()
@@ -187,7 +187,7 @@ class Lab:
             self._guard = None
 
     def _start_guard(self) -> subprocess.Popen[bytes]:
-        """Somebody who takes the lab down when this process cannot any more."""
+        """Starts a process that takes the lab down if this one is killed."""
         argv = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "guard.py")]
         nothing = subprocess.DEVNULL
         return subprocess.Popen(
@@ -210,13 +210,13 @@ class Lab:
             self._relay = relay.start(self.switch, pairs, _log_path(self.name), self._die_with_parent)
 
     def _relayed(self) -> list[Node]:
-        """The nodes whose link the relay makes: netem does not space frames, and not every kernel has it."""
+        """Returns the nodes whose link needs the relay: netem does not space frames, and not every kernel has it."""
         late = [node for node in self.nodes if node.link.needs_delay_line() and not node.link.spaced]
         has_netem = bool(late) and self._has_netem()
         return [node for node in self.nodes if node.link.spaced or (node in late and not has_netem)]
 
     def _link(self, node: Node, use_relay: bool) -> None:
-        """One node's link. Where a relay makes it, it consists of two veth pairs with the relay between."""
+        """Makes one node's link. With a relay, it consists of two veth pairs and the relay between them."""
         port = f"port{node.number}"
         if use_relay:
             line, far = f"line{node.number}", f"far{node.number}"
@@ -235,7 +235,7 @@ class Lab:
 
     @staticmethod
     def _shape(namespace: Namespace, interface: str, link: Link, netem: bool) -> None:
-        """Limits what leaves `interface`; delays and loses it before that, where netem is to."""
+        """Limits the rate of what leaves `interface`; netem, if used, delays and drops it before that."""
         qdisc = ["tc", "qdisc", "add", "dev", interface]
         parent = ["root", "handle", "1:"]
         if netem:
@@ -246,7 +246,7 @@ class Lab:
 
     @staticmethod
     def _one_packet_a_frame(namespace: Namespace) -> None:
-        """Has senders cut what they send themselves: of a super-frame, loss would take all packets or none."""
+        """Makes senders segment their own packets: otherwise loss would take a whole super-frame or none of it."""
         namespace.run(["ip", "link", "set", "eth0", "gso_max_segs", "1"])
 
     def _has_netem(self) -> bool:

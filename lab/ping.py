@@ -15,7 +15,7 @@ import sys
 import time
 
 ECHO_REQUEST, ECHO_REPLY = 8, 0
-# Not in Python's socket module. 64 bits on all that the lab runs on.
+# Missing in Python's socket module. 64 bits on every platform of the lab.
 SO_TIMESTAMPNS = 35
 TIMEOUT_S = 5.0
 PAUSE_S = 0.002
@@ -48,7 +48,7 @@ def _arrival_ns(plain: socket.socket, number: int, sequence: int) -> int:
 
 
 def ping(address: str, count: int) -> float:
-    """The median of `count` round trips, in microseconds. Needs CAP_NET_RAW."""
+    """Returns the median of `count` round trips in microseconds. Needs CAP_NET_RAW."""
     samples_us = []
     number = os.getpid() & 0xFFFF
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as plain:

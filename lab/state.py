@@ -1,8 +1,8 @@
-"""What is remembered of a lab while it is up, so that nothing of it stays when its process dies.
+"""The state of a lab while it is up, so that it can be removed completely when its process dies.
 
-`/run/cheetah-lab/NAME.json` is there before anything else of the lab is, and goes last. Its owner holds a lock on it;
-the kernel gives that up however the owner ends. A lab whose file is not locked, and which was not left up on purpose,
-is a wreck.
+`/run/cheetah-lab/NAME.json` is created before anything else of the lab, and removed last. The owner holds a lock on
+it, which the kernel releases however the owner ends. A lab whose file is not locked, and which was not left up on
+purpose, is abandoned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StateFile:
         self._descriptor: int | None = None
 
     def claim(self, create: bool) -> bool:
-        """Locks the file, making it where there is none and that is wanted; False where it is not to be had."""
+        """Locks the file, creating it if wanted; returns False if it is locked or missing."""
         os.makedirs(STATE_DIR, exist_ok=True)
         while True:
             try:
@@ -46,7 +46,7 @@ class StateFile:
             if self._is_still(descriptor):
                 self._descriptor = descriptor
                 return True
-            # Its owner removed it at just that moment.
+            # Its owner removed it just now.
             os.close(descriptor)
 
     def _is_still(self, descriptor: int) -> bool:
@@ -56,7 +56,7 @@ class StateFile:
             return False
 
     def read(self) -> Remembered:
-        """What is remembered; no file, or one that was not finished, says nothing."""
+        """Returns the state; a missing or incomplete file has none."""
         try:
             with open(self.path, encoding="utf-8") as file:
                 return Remembered(**json.load(file))
@@ -71,20 +71,20 @@ class StateFile:
         os.ftruncate(self._descriptor, len(text))
 
     def release(self) -> None:
-        """Gives up the lock; the file stays."""
+        """Releases the lock; the file stays."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def remove(self) -> None:
-        """Removes the file and gives up the lock."""
+        """Removes the file and releases the lock."""
         if self._descriptor is not None:
             os.remove(self.path)
             self.release()
 
 
 def names() -> list[str]:
-    """The labs that have a state file."""
+    """Returns the labs that have a state file."""
     try:
         entries = os.listdir(STATE_DIR)
     except FileNotFoundError:
