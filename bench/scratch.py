@@ -1,4 +1,4 @@
-"""Where a run keeps its files, and what it has to take down at its end."""
+"""Temporary files of a run, on disk and in RAM."""
 
 import os
 
@@ -12,18 +12,18 @@ DISK_DIR = os.environ.get("BENCH_DISK_DIR", os.path.join(os.path.dirname(os.path
 
 
 class Scratch(scratch.Scratch):
-    """A scratch space whose part on the disk is in `bench/out`, or where $BENCH_DISK_DIR says."""
+    """A scratch space whose disk part is in `bench/out`, or in $BENCH_DISK_DIR."""
 
     def __init__(self) -> None:
         super().__init__(DISK_DIR)
 
     def child(self) -> "Scratch":
-        """A scratch space within this one, for what lives through one round only; use with `with`."""
+        """Returns a nested scratch space for one round; use it with `with`."""
         return Scratch()
 
 
 def write_random(path: str, size_bytes: int) -> str:
-    """Fills a file with random bytes: no zero page, nothing to compress. Returns the path."""
+    """Fills a file with random bytes: no zero pages, nothing to compress. Returns the path."""
     with open(path, "wb") as file:
         left = size_bytes
         while left > 0:

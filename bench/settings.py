@@ -8,18 +8,18 @@ from cheetah.bench.units import GIB, MIB
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The knobs of a run. Quick ones show that the harness works; their figures are not to be quoted."""
+    """The parameters of a run. A quick one shows that the harness works; do not quote its figures."""
 
     quick: bool
     rounds: int
     runtime_s: float
     size_bytes: int
-    # All of what parts otherwise measure a selection of; hours.
+    # Everything that parts otherwise sample; takes hours.
     full: bool = False
 
     @classmethod
     def of(cls, quick: bool, rounds: int | None = None, full: bool = False) -> Any:
-        """The usual run, or the quick one."""
+        """Returns the settings of a normal or a quick run."""
         if quick:
             return cls(True, rounds or 3, 0.3, 128 * MIB, False)
         return cls(False, rounds or 5, 4.0, GIB, full)

@@ -1,4 +1,4 @@
-"""What is acquired: images that are all zeros, all random, or a real file system; each size made once."""
+"""Images to acquire: all zeros, all random, or a real file system; each size is made once."""
 
 import dataclasses
 import hashlib
@@ -16,14 +16,14 @@ KINDS = ("zeroed", "random", "mixed")
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image file on the disk, and its MD5."""
+    """An image file on disk, and its MD5."""
 
     path: str
     size_bytes: int
     md5: str
 
     def cache(self, warm: bool) -> None:
-        """Has all of it in memory, or nothing of it (nor of any other file)."""
+        """Caches all of it, or drops all caches."""
         if not warm:
             drop_caches()
             return
@@ -33,14 +33,14 @@ class Image:
 
 
 class Images:
-    """The images of a run, in a scratch space's directory on the disk."""
+    """The images of a run, in the scratch space's directory on disk."""
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
         self._made: dict[tuple[str, int], Any] = {}
 
     def get(self, kind: str, size_bytes: int) -> Any:
-        """The image of that kind and size."""
+        """Returns the image of a kind and size."""
         key = (kind, size_bytes)
         if key not in self._made:
             path = getattr(self, f"_{kind}")(size_bytes)
@@ -51,7 +51,7 @@ class Images:
         return os.path.join(self._scratch.disk_dir, f"{kind}-{iec(size_bytes)}.raw")
 
     def _zeroed(self, size_bytes: int) -> str:
-        """Zeros that were written: the file has no hole in it."""
+        """Makes an image of written zeros, without holes."""
         path = self._path("zeroed", size_bytes)
         with open(path, "wb") as file:
             for _ in range(size_bytes // MIB):
@@ -62,7 +62,7 @@ class Images:
         return write_random(self._path("random", size_bytes), size_bytes)
 
     def _mixed(self, size_bytes: int) -> str:
-        """ext4, three quarters full of this machine's own programs and libraries."""
+        """Makes an ext4 image, three quarters full of this machine's own programs and libraries."""
         files = os.path.join(self._scratch.disk_dir, "tree")
         tree.make(files, max(20, size_bytes // (2 * MIB)), size_bytes * 3 // 4)
         path = image_of(self._scratch, files, size_bytes, os.path.basename(self._path("mixed", size_bytes)))

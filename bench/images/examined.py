@@ -1,7 +1,7 @@
 """Images to examine: NTFS and ext4 with this machine's own files in their directories; made once and kept.
 
-Beside each image is what examining it locally gave: the listing, two hundred files that follow each other in it and two
-hundred at random, with their hashes, and what the tools read for that.
+Beside each image are the results of examining it locally: the listing, two hundred consecutive files and two hundred
+random ones with their hashes, and the bytes the tools read for that.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from cheetah.bench.units import GIB, MIB, iec
 ROOT = "/usr"
 SMALL_BYTES_MAX = MIB
 LARGE_BYTES_MAX = 64 * MIB
-# Names that NTFS would not take.
+# Names that NTFS does not allow.
 FORBIDDEN = set('<>:"\\|?*')
-# One file in so many is deleted again when all are there.
+# One in this many files is deleted again when all are there.
 DELETED_ONE_IN = 40
 CHOSEN_FILES = 200
-# Raised when images, or what is told of them, would come out otherwise, so that older ones are made anew.
+# Increment it when images or their descriptions change, so that older ones are made again.
 VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What an image is to hold."""
+    """The content of an image."""
 
     fs: str
     size_bytes: int
@@ -42,12 +42,12 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Returns its name in file names."""
         return f"{self.fs}-{iec(self.size_bytes)}"
 
 
 def kinds(fs: str, quick: bool) -> tuple[Kind, Kind]:
-    """The small and the large image of a file system."""
+    """Returns the small and the large image of a file system."""
     if quick:
         return Kind(fs, 64 * MIB, 800, 40 * MIB), Kind(fs, 256 * MIB, 3_000, 180 * MIB)
     return Kind(fs, 320 * MIB, 6_300, 230 * MIB), Kind(fs, 4 * GIB, 24_000, 3 * GIB)
@@ -55,8 +55,8 @@ def kinds(fs: str, quick: bool) -> tuple[Kind, Kind]:
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """Files to extract: metadata addresses, hashes of their content, their bytes together, and the bytes of the image
-    that The Sleuth Kit reads to extract them, counted once."""
+    """Files to extract: metadata addresses, hashes of their content, their total size, and the bytes of the image that
+    The Sleuth Kit reads to extract them, each counted once."""
 
     addresses: list[str]
     sha256: list[str]
@@ -66,7 +66,7 @@ class Chosen:
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image and what is known of it. `asked_bytes` are read for the listing, counted once."""
+    """An image with its description. `asked_bytes` are read for the listing, each counted once."""
 
     path: str
     fs: str
@@ -80,12 +80,12 @@ class Image:
 
     @property
     def listing_path(self) -> str:
-        """The listing, as `fls -r -m /` prints it of the local image."""
+        """Returns the path of the listing, as `fls -r -m /` prints it for the local image."""
         return self.path.removesuffix(".raw") + ".bodyfile"
 
 
 def get(kind: Kind) -> Image:
-    """The image of that kind; made if it is not there, which takes a minute for each GiB."""
+    """Returns the image of a kind, making it if needed, at a minute per GiB."""
     directory = os.path.join(DISK_DIR, "evidence")
     path = os.path.join(directory, f"{kind.name}.raw")
     facts = path.removesuffix(".raw") + ".json"
@@ -107,7 +107,7 @@ def get(kind: Kind) -> Image:
 
 
 def _make(kind: Kind, path: str) -> None:
-    """Makes the file system, fills it and deletes some of it. An image that is not finished has another name."""
+    """Makes the file system, fills it and deletes some files. An unfinished image has another name."""
     unfinished = path + ".new"
     with open(unfinished, "wb") as file:
         file.truncate(kind.size_bytes)
@@ -137,14 +137,14 @@ def _fill(kind: Kind, directory: str) -> None:
         shutil.copyfile(source, target)
         shutil.copystat(source, target)
         copied.append(target)
-    # On the disk before, so that what is deleted has been there.
+    # Flushed first, so that deleted files have existed on disk.
     os.sync()
     for target in copied[::DELETED_ONE_IN]:
         os.remove(target)
 
 
 def _candidates() -> Iterator[tuple[str, list[tuple[int, str]]]]:
-    """Every directory with its regular files and their sizes, in order."""
+    """Yields every directory with its regular files and their sizes, in order."""
     for directory, subdirectories, names in os.walk(ROOT):
         subdirectories.sort()
         files = []
@@ -156,8 +156,8 @@ def _candidates() -> Iterator[tuple[str, list[tuple[int, str]]]]:
 
 
 def selection(files: int, content_bytes: int) -> list[str]:
-    """Files of this machine, the same at every call: of directories chosen at random all small files, until there are
-    `files`; then large ones, until there are `content_bytes`. In the order of the directories."""
+    """Returns files of this machine, the same at every call: all small files of random directories, up to `files`;
+    then large ones, up to `content_bytes`; in the order of the directories."""
     chooser = random.Random(1)
     directories = list(_candidates())
     chooser.shuffle(directories)
@@ -176,14 +176,14 @@ def selection(files: int, content_bytes: int) -> list[str]:
 
 
 def _examine(kind: Kind, path: str) -> Image:
-    """Examines the image where it is, and notes what that gave and what it read."""
+    """Examines the image locally, and records the results and the bytes read."""
     listing = path.removesuffix(".raw") + ".bodyfile"
     asked_bytes = examiner.traced_listing(path, listing)
     with open(listing, "rb") as file:
         text = file.read()
     files = examiner.regular_files(text.decode(errors="replace"))
     windows = [files[at : at + CHOSEN_FILES] for at in range(0, len(files) - CHOSEN_FILES + 1, CHOSEN_FILES)] or [files]
-    # Of all runs of so many files, the one with the middle amount of content.
+    # Of all runs of that many files, the one with the median amount of content.
     windows.sort(key=lambda window: sum(size for _, size in window))
     scattered = random.Random(1).sample(files, min(CHOSEN_FILES, len(files)))
     return Image(

@@ -1,4 +1,4 @@
-"""A file system on a drive: ext4 on a loop device over a file in a mount; and in an image."""
+"""ext4 on a drive, through a loop device over a file in a mount, and in an image."""
 
 import os
 from pathlib import Path
@@ -9,12 +9,12 @@ from cheetah.bench.storage.targets import filesystem
 
 
 def ext4_on(scratch: Scratch, path: str) -> str:
-    """Makes ext4 in the file and mounts it; returns the directory. Unmounted when `scratch` is left."""
+    """Makes ext4 in the file and mounts it until `scratch` is left; returns the directory."""
     return str(filesystem.on(scratch, Path(path), "ext4").directory)
 
 
 def image_of(scratch: Scratch, tree: str, size_bytes: int, name: str = "image.raw") -> str:
-    """An image file on disk with one ext4 file system that holds the tree."""
+    """Makes an image file on disk with an ext4 file system that holds the tree."""
     path = os.path.join(scratch.disk_dir, name)
     with open(path, "wb") as file:
         file.truncate(size_bytes)

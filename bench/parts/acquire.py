@@ -1,5 +1,5 @@
-"""The transfer of an image to another machine, beside what people pipe through nc: every kind of image over every
-link, from a cold and from a warm cache."""
+"""Transfers of an image to another machine, beside pipes through nc: every kind of image over every link, with a cold
+and a warm cache."""
 
 import dataclasses
 import functools
@@ -18,14 +18,14 @@ ROUNDS_MAX = 3
 METHODS = ("auto", "none", "lz4", "zstd")
 CACHES = ("warm", "cold")
 
-# gzip and bzip2 take minutes a GiB at the same few MiB/s all along: they get a smaller image of the same kind.
+# gzip and bzip2 run at a constant few MiB/s, minutes per GiB: they get a smaller image of the same kind.
 SLOW = {"gzip | nc": 256 * MIB, "bzip2 | nc": 64 * MIB}
 QUICK_BYTES = 32 * MIB
 
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A link, and how large the image is that goes over it: some ten seconds' worth where nothing is compressed."""
+    """A link, and the size of the image sent over it: about ten seconds without compression."""
 
     key: str
     name: str
@@ -39,12 +39,12 @@ LINKS = (
     Link("1gbit", "1 Gbit/s", "1gbit", "0us", 512 * MIB),
     Link("100mbit-20ms", "100 Mbit/s, 20 ms", "100mbit", "20ms", 128 * MIB),
 )
-# There the disk is a hundred times the link, so few are asked with a cold cache.
+# The disk is a hundred times faster than this link, so few contenders run with a cold cache.
 SLOW_LINK = LINKS[2]
 
 
 def ours(method: str) -> str:
-    """What a row of ours is called."""
+    """Returns the name of our row."""
     return f"cheetah acquire ({method})"
 
 
@@ -52,13 +52,13 @@ OURS = [ours(method) for method in METHODS]
 
 
 def image_for(images: Images, link: Any, kind: str, name: str, quick: bool) -> Any:
-    """The image that a row sends over a link."""
+    """Returns the image that a row sends over a link."""
     size_bytes = min(link.size_bytes, SLOW.get(name, link.size_bytes))
     return images.get(kind, min(size_bytes, QUICK_BYTES) if quick else size_bytes)
 
 
 def contenders(scratch: Scratch, between: Any, images: Images, link: Any, kind: str, cache: str, quick: bool) -> Any:
-    """Every row of one column: its name, and a function that makes one transfer."""
+    """Returns the rows of one column: a name, and a function that makes one transfer."""
     senders: dict[str, tuple[Callable[..., Any], Any]] = {pipe.name: (transfer.by_pipe, pipe) for pipe in transfer.PIPES}
     if link is SLOW_LINK and cache == "cold":
         senders = {"cat | nc": senders["cat | nc"]}
@@ -74,8 +74,8 @@ def contenders(scratch: Scratch, between: Any, images: Images, link: Any, kind: 
 
 
 def figures_of(link: Any, kind: str, cache: str, results: Any) -> Any:
-    """What one column tells: the fastest row of ours beside the pipes, `auto` beside the other methods, and, where the
-    link has a rate and there is something to send, the bytes on the wire beside what iperf3 carries."""
+    """Returns the figures of one column: our fastest row beside the pipes, `auto` beside the other methods, and, on a
+    link with a rate, the bytes on the wire beside what iperf3 carries."""
     rates = {name: [told["rate"] for told in rounds] for name, rounds in results.items()}
     prefix, label = f"acquire/{link.key}/{kind}/{cache}", f"{link.name}, {kind}, {cache}"
     own = Figure(
@@ -95,7 +95,7 @@ def figures_of(link: Any, kind: str, cache: str, results: Any) -> Any:
 
 
 def measure_link(scratch: Scratch, link: Any, images: Images, settings: Settings) -> list[Figure]:
-    """The figures of one link."""
+    """Returns the figures of one link."""
     figures = []
     rounds = min(settings.rounds, ROUNDS_MAX)
     with transfer.ends(scratch, link.rate, link.rtt) as between:
@@ -110,7 +110,7 @@ def measure_link(scratch: Scratch, link: Any, images: Images, settings: Settings
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     with Scratch() as scratch:
         images = Images(scratch)
         sizes = ", ".join(f"{iec(link.size_bytes)} over {link.name}" for link in LINKS)

@@ -29,7 +29,7 @@ WRITES = (
 
 
 def striped(scratch: Scratch, size_bytes: int, image: Any = None) -> Any:
-    """A striped drive over three local nodes; returns its file's path and the nodes."""
+    """Creates a striped drive over three local nodes; returns its file's path and the nodes."""
     nodes = [cheetah.node(scratch, size_bytes // NODES + MIB) for _ in range(NODES)]
     drive = cheetah.create(scratch, nodes, size_bytes, image)
     for node in nodes:
@@ -38,7 +38,7 @@ def striped(scratch: Scratch, size_bytes: int, image: Any = None) -> Any:
 
 
 def metrics(block_bytes: Any, bar: Any) -> Any:
-    """What a job tells, and its bar."""
+    """Returns the metrics of a job, and its bar."""
     key, unit = ("iops", "requests/s") if block_bytes < MIB else ("rate", "MiB/s")
     return (
         Metric(key, "", unit, "higher", bar),
@@ -59,8 +59,8 @@ def run(workloads: Any, ours: Any, peer: Any, settings: Settings) -> list[Figure
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it: reads of a drive made from an image, through a read-only export, then writes to the same
-    drive through a writable one."""
+    """Measures the part: reads of a drive made from an image through a read-only export, then writes to it through a
+    writable one."""
     with Scratch() as scratch:
         pattern = write_random(os.path.join(scratch.ram_dir, "pattern"), settings.size_bytes)
         drive, _ = striped(scratch, settings.size_bytes, pattern)

@@ -37,7 +37,7 @@ def ewfacquire(image: Any, stem: str) -> Any:
 
 
 def acquire(image: Any, stem: str, hashes: str) -> Any:
-    """The same with `cheetah acquire`."""
+    """Does the same with `cheetah acquire`."""
     path = f"{stem}.E01"
     argv = cheetah.acquire_argv(image.path, path, hashes, ["--level", "fast"])
     seconds, cpu_s, printed = measured(argv)
@@ -45,7 +45,7 @@ def acquire(image: Any, stem: str, hashes: str) -> Any:
 
 
 def write(scratch: Scratch, image: Any, how: Any, *arguments: Any) -> dict[str, Any]:
-    """Writes one E01, and says how fast, at what cost, and how large it became."""
+    """Writes one E01; returns its rate, cost, and size."""
     with scratch.child() as turn:
         image.cache(warm=True)
         path, md5, seconds, cpu_s = how(image, os.path.join(turn.disk_dir, "image"), *arguments)
@@ -56,7 +56,7 @@ def write(scratch: Scratch, image: Any, how: Any, *arguments: Any) -> dict[str, 
 
 
 def measure_writing(scratch: Scratch, image: Any, settings: Settings) -> list[Figure]:
-    """The figures of writing."""
+    """Returns the figures of writing."""
     asked = {
         OURS_MD5: lambda: write(scratch, image, acquire, "md5"),
         OURS_ALL: lambda: write(scratch, image, acquire, "all"),
@@ -78,7 +78,7 @@ def measure_writing(scratch: Scratch, image: Any, settings: Settings) -> list[Fi
 
 
 def cold(scratch: Scratch, attach: Any, job: Any) -> dict[str, Any]:
-    """Mounts afresh, forgets every cache, runs the job on the file, unmounts."""
+    """Mounts, drops all caches, runs the job on the file, unmounts."""
     with scratch.child() as turn:
         path = attach(turn)
         drop_caches()
@@ -87,7 +87,7 @@ def cold(scratch: Scratch, attach: Any, job: Any) -> dict[str, Any]:
 
 
 def measure_reading(scratch: Scratch, image: Any, settings: Settings) -> list[Figure]:
-    """The figures of reading one E01, written by ewfacquire, through mounts."""
+    """Returns the figures of reading an E01 written by ewfacquire, through mounts."""
     path, _, _, _ = ewfacquire(image, os.path.join(scratch.disk_dir, "reading"))
     attach = {
         MOUNT: lambda turn: cheetah.mount(turn, path)[1],
@@ -108,7 +108,7 @@ def measure_reading(scratch: Scratch, image: Any, settings: Settings) -> list[Fi
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     size_bytes = 64 * MIB if settings.quick else GIB
     with Scratch() as scratch:
         image = Images(scratch).get("mixed", size_bytes)

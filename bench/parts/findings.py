@@ -1,4 +1,5 @@
-"""`cheetah triage --quick` over a slow, long link: how soon there is something to look at, and everything is listed."""
+"""`cheetah triage --quick` over a slow, long link: the time until the first finding, and until everything is
+listed."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ LINE = Line("100mbit", 20)
 FIRST_S_MAX = 3.0
 ROUNDS_MAX = 3
 LIMIT_S = 900.0
-# Something to look for, as in any case; these are in files of any system.
+# Keywords that occur in files of any system.
 KEYWORDS = ("password", "private key", "secret")
 
 
 @dataclasses.dataclass
 class Told:
-    """When what was first told, in seconds from the start of the command."""
+    """When each event was first reported, in seconds from the start of the command."""
 
     first_findings: float | None = None
     listed: float | None = None
@@ -42,12 +43,12 @@ class Told:
 
 
 def command(source: str, out: str, *options: str) -> list[str]:
-    """The command line of a triage, by the Python that has the package."""
+    """Returns the command line of a triage, with the Python that has the package."""
     return ["env", *python_environment(), cheetah.binary(), "triage", source, "--out", out, "--json", *options]
 
 
 def python_environment() -> list[str]:
-    """Where the package is: $CHEETAH_PYTHON, or the environment that the tests use."""
+    """Returns the Python that has the package: $CHEETAH_PYTHON, or the environment of the tests."""
     if os.environ.get("CHEETAH_PYTHON"):
         return []
     made = os.path.join(cheetah.ROOT, "target", "venv", "bin", "python")
@@ -57,7 +58,7 @@ def python_environment() -> list[str]:
 
 
 def events(process: subprocess.Popen[str]) -> Iterator[tuple[float, dict[str, object]]]:
-    """How it goes, each event with the time at which it was told; the summary that ends it is none."""
+    """Yields progress events with their times, without the final summary."""
     assert process.stdout is not None
     for line in process.stdout:
         try:
@@ -70,7 +71,7 @@ def events(process: subprocess.Popen[str]) -> Iterator[tuple[float, dict[str, ob
 
 
 def watch(argv: list[str], site: Site | None = None) -> Told:
-    """Runs a triage and takes the time of what it tells."""
+    """Runs a triage and records the times of its events."""
     told = Told()
     before_bytes = site.sent_bytes() if site else 0
     start = time.perf_counter()
@@ -81,7 +82,7 @@ def watch(argv: list[str], site: Site | None = None) -> Told:
         for when, event in events(process):
             if told.first_findings is None and event.get("findings"):
                 told.first_findings = when - start
-            # The listing is whole when ranking begins.
+            # The listing is complete when ranking begins.
             if told.listed is None and event.get("stage") == "ranking":
                 told.listed = when - start
                 told.listed_bytes = site.sent_bytes() - before_bytes if site else 0
@@ -93,7 +94,7 @@ def watch(argv: list[str], site: Site | None = None) -> Told:
 
 
 def one_turn(site: Site) -> dict[str, float]:
-    """A triage of the site from cold caches."""
+    """Runs a triage of the site from cold caches."""
     with Scratch() as turn:
         drop_caches()
         resident = resident_share(site.image.path)
@@ -104,13 +105,13 @@ def one_turn(site: Site) -> dict[str, float]:
         told = watch(site.enter(command(site.uri, os.path.join(turn.disk_dir, "out"), *options)), site)
         if told.listed is None or told.done is None:
             raise BenchError(f"{site.uri}: the triage told nothing of its listing")
-        # Where nothing was found before the end, that is when there was something to look at.
+        # Without findings before the end, the end counts.
         return {"first": told.first_findings or told.done, "listed": told.listed, "done": told.done,
                 "listed_mib": told.listed_bytes / MIB, "resident": resident}
 
 
 def measure_image(image: Image, settings: Settings) -> list[Figure]:
-    """The figures of one image."""
+    """Returns the figures of one image."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     with Scratch() as scratch, LINE.lab() as lab:
         site = Site(scratch, lab, image)
@@ -138,7 +139,7 @@ def measure_image(image: Image, settings: Settings) -> list[Figure]:
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     print(f"findings: the large images over {LINE.name}", flush=True)
     images = [examined.get(examined.kinds(fs, settings.quick)[1]) for fs in FILE_SYSTEMS]
     return [figure for image in images for figure in measure_image(image, settings)]

@@ -26,7 +26,7 @@ WORKLOADS = (
 
 
 def cold(scratch: Scratch, attach: Any, job: Any) -> dict[str, Any]:
-    """Mounts afresh, forgets every cache, runs the job on the file, unmounts."""
+    """Mounts, drops all caches, runs the job on the file, unmounts."""
     with scratch.child() as turn:
         process, path = attach(turn)
         drop_caches()
@@ -41,7 +41,7 @@ def cold(scratch: Scratch, attach: Any, job: Any) -> dict[str, Any]:
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     figures = []
     with Scratch() as scratch:
         pattern = write_random(os.path.join(scratch.ram_dir, "pattern"), settings.size_bytes)

@@ -19,9 +19,9 @@ RTT = "20ms"
 ROUNDS_MAX = 3
 OURS = "cheetah acquire"
 
-# Rate, image: some ten and twenty seconds' worth, so that the first round trips of a connection do not decide.
+# Rate and image: about ten and twenty seconds, so that a connection's first round trips do not dominate.
 LINKS = (("100mbit", "100 Mbit/s", 256 * MIB), ("1gbit", "1 Gbit/s", 1024 * MIB))
-# dd asks for the next piece when it has the last, a few MiB a second at this delay: it gets so much.
+# dd requests one piece at a time, a few MiB per second at this delay: it copies only this much.
 DD_BYTES = 32 * MIB
 
 
@@ -38,7 +38,7 @@ def by_cheetah(scratch: Scratch, lab: Lab, uri: str, image: Any) -> dict[str, An
 
 
 def by_qemu_img(scratch: Scratch, lab: Lab, uri: str, image: Any) -> dict[str, Any]:
-    """Copies it with qemu-img and flushes; nobody hashes."""
+    """Copies it with qemu-img and flushes, without hashing."""
     with scratch.child() as turn:
         target = os.path.join(turn.disk_dir, "converted.raw")
         line = 'qemu-img convert -f raw -O raw "$1" "$2" && sync "$2"'
@@ -47,7 +47,7 @@ def by_qemu_img(scratch: Scratch, lab: Lab, uri: str, image: Any) -> dict[str, A
 
 
 def by_dd(scratch: Scratch, lab: Lab, uri: str, image: Any) -> dict[str, Any]:
-    """Copies the beginning with dd, from an nbdfuse mount of a qemu-nbd that speaks iSCSI."""
+    """Copies the beginning with dd, from an nbdfuse mount of qemu-nbd with its iSCSI initiator."""
     size_bytes = min(DD_BYTES, image.size_bytes)
     with scratch.child() as turn:
         target = os.path.join(turn.disk_dir, "copied.raw")
@@ -57,7 +57,7 @@ def by_dd(scratch: Scratch, lab: Lab, uri: str, image: Any) -> dict[str, Any]:
 
 
 def measure_link(rate: Any, name: str, size_bytes: int, settings: Settings) -> Any:
-    """The figures of one link."""
+    """Returns the figures of one link."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     with Scratch() as scratch, Lab(1, rate, RTT) as lab:
         image = Images(scratch).get("random", size_bytes)
@@ -85,7 +85,7 @@ def measure_link(rate: Any, name: str, size_bytes: int, settings: Settings) -> A
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     links = [(rate, name, 16 * MIB if settings.quick else size_bytes) for rate, name, size_bytes in LINKS]
     sizes = ", ".join(f"{iec(size_bytes)} over {name}" for _, name, size_bytes in links)
     print(f"iscsi: {sizes}, {RTT} of round trip; about two minutes a round", flush=True)

@@ -1,4 +1,4 @@
-"""The first byte of a file in a drive that is still being filled over a slow link, beside a direct read."""
+"""The first byte of a file in a drive that is being filled over a slow link, beside a direct read."""
 
 import random
 import re
@@ -25,8 +25,7 @@ DIRECT = "direct read (nbdfuse on the agent)"
 
 
 def places(image: Any, count: int) -> Any:
-    """Where some files of an ext4 image begin, as offsets in it: regular files, none at the image's start, which is
-    filled first."""
+    """Returns the offsets of some regular files in an ext4 image, none near its start, which is filled first."""
 
     def listed(directory: str, mode: str) -> Any:
         lines = run(["debugfs", "-R", f"ls -p {directory}", image.path])
@@ -47,7 +46,7 @@ def places(image: Any, count: int) -> Any:
 
 
 def first_bytes(path: str, offsets: Any) -> dict[str, Any]:
-    """Seconds for the first byte at each offset, none of them read before; the slowest and the middle one."""
+    """Returns the seconds for the first byte at each offset, none read before: the slowest and the median."""
     drop_caches()
     argv = ["dd", "bs=1", "count=1", "iflag=skip_bytes", "status=none", "of=/dev/null", f"if={path}"]
     seconds = sorted(timed([*argv, f"skip={offset}"]) for offset in offsets)
@@ -55,7 +54,8 @@ def first_bytes(path: str, offsets: Any) -> dict[str, Any]:
 
 
 def lazily(scratch: Scratch, lab: Lab, agent: str, size_bytes: int, offsets: Any) -> dict[str, Any]:
-    """Makes a drive over a node beside the examiner, mounts it, and reads at once. Adds how long making it took."""
+    """Creates a drive over a node beside the examiner, mounts it, and reads at once. Adds the time it took to
+    create."""
     with scratch.child() as turn:
         enter = lab.examiner.command
         node = cheetah.node(turn, size_bytes, lab.examiner_address, enter)
@@ -73,7 +73,7 @@ def directly(scratch: Scratch, lab: Lab, agent: str, offsets: Any) -> Any:
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     size_bytes = 256 * MIB if settings.quick else 512 * MIB
     with Scratch() as scratch, Lab(1, RATE, RTT) as lab:
         image = Images(scratch).get("mixed", size_bytes)
@@ -92,7 +92,7 @@ def measure(settings: Settings) -> list[Figure]:
 
 
 def figures_of(results: Any) -> list[Figure]:
-    """In round trips, beside a direct read and five more; and how long it took until the drive was there."""
+    """Returns the figures in round trips, beside a direct read plus five, and the time until the drive existed."""
     figures = []
     for key, what in (("first", "first byte of a file, in the middle"), ("slowest", "first byte, the slowest file")):
         trips = {name: [told[key] / RTT_S for told in rounds] for name, rounds in results.items()}

@@ -20,21 +20,21 @@ DEPTH = 16
 
 
 def drive_over(scratch: Scratch, lab: Lab, size_bytes: int, image: Any = None) -> Any:
-    """A striped drive over one node on each machine of the lab; returns its file's path."""
+    """Creates a striped drive over one node on each machine of the lab; returns its file's path."""
     share_bytes = size_bytes // len(lab.nodes) + MIB
     nodes = [cheetah.node(scratch, share_bytes, node.address, node.command) for node in lab.nodes]
     return cheetah.create(scratch, nodes, size_bytes, image, enter=lab.examiner.command)
 
 
 def through_export(scratch: Scratch, lab: Lab, drive: str, rw: Any, size_bytes: int) -> Any:
-    """One pass over the drive with a fresh export on the examiner's machine: MiB/s."""
+    """Returns MiB/s of one pass over the drive through a fresh export on the examiner's machine."""
     with scratch.child() as turn:
         server = cheetah.export(turn, drive, writable=rw == "write", tcp=False, enter=lab.examiner.command)
         return server.measure(Job(rw, MIB, size_bytes, DEPTH))
 
 
 def through_mount(scratch: Scratch, lab: Lab, drive: str, size_bytes: int) -> dict[str, Any]:
-    """One pass over the drive with a fresh mount and cold caches: MiB/s."""
+    """Returns MiB/s of one pass over the drive through a fresh mount with cold caches."""
     with scratch.child() as turn:
         _, path = cheetah.mount(turn, drive, enter=lab.examiner.command)
         drop_caches()
@@ -42,8 +42,8 @@ def through_mount(scratch: Scratch, lab: Lab, drive: str, size_bytes: int) -> di
 
 
 def measure_count(settings: Settings, count: int) -> list[Figure]:
-    """The figures for that many nodes."""
-    # Some four seconds a pass, and more than any read-ahead could hold.
+    """Returns the figures for that many nodes."""
+    # About four seconds a pass, and more than any read-ahead could hold.
     size_bytes = count * (32 * MIB if settings.quick else GIB // 2)
     seconds = 1 if settings.quick else 3
     figures = []
@@ -79,5 +79,5 @@ def measure_count(settings: Settings, count: int) -> list[Figure]:
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     return [figure for count in COUNTS for figure in measure_count(settings, count)]

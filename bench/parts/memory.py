@@ -1,4 +1,4 @@
-"""Bar 6: the client's peak memory, whatever the drive's size, and the node's."""
+"""Bar 6: peak memory of the client, independent of the drive's size, and of the node."""
 
 import os
 from typing import Any
@@ -17,14 +17,14 @@ ALLOWANCE_BYTES = 64 * MIB
 
 
 def _figure(key: str, what: str, used: Any, allowed: Any) -> Figure:
-    """Peaks beside what is allowed, both in bytes, one of each a process."""
+    """Returns peaks beside their limits, both in bytes, one per process."""
     samples = {"cheetah": [value / MIB for value in used], "allowed": [value / MIB for value in allowed]}
     print(f"  {what:<64} {max(samples['cheetah']):>7.0f} MiB of {samples['allowed'][0]:.0f} allowed", flush=True)
     return Figure(f"memory/{key}", f"{what}: peak resident", "MiB", "cheetah", samples, "lower", 1.0)
 
 
 def clients(drive: str, size_bytes: int, runtime_s: Any) -> Any:
-    """The peaks of a mount and an export after sequential and random reading with much under way."""
+    """Returns the peaks of a mount and an export after sequential and random reading at high queue depth."""
     random = {"runtime_s": runtime_s, "loops": False}
     with Scratch() as turn:
         mount, path = cheetah.mount(turn, drive)
@@ -37,13 +37,13 @@ def clients(drive: str, size_bytes: int, runtime_s: Any) -> Any:
         export = cheetah.export(turn, drive)
         for job in (Job("read", MIB, size_bytes, 16), Job("randread", 4 * KIB, size_bytes, 32, **random)):
             export.measure(job)
-        # Several clients at once, each with large requests under way.
+        # Several clients at once, each with large requests in flight.
         export.measure(Job("randread", MIB, size_bytes, 16, threads=4, **random))
         return mount_peak_bytes, export.processes[0].memory_peak_bytes()
 
 
 def writer(drive: str, size_bytes: int) -> Any:
-    """The peak of a writable export after one pass of writing."""
+    """Returns the peak of a writable export after one pass of writing."""
     with Scratch() as turn:
         export = cheetah.export(turn, drive, writable=True)
         export.measure(Job("write", MIB, size_bytes, 16))
@@ -51,7 +51,7 @@ def writer(drive: str, size_bytes: int) -> Any:
 
 
 def measure_size(size_bytes: int, settings: Settings) -> Any:
-    """The figures for a drive of that size."""
+    """Returns the figures for a drive of that size."""
     allowed = PREFETCH_BUDGET_BYTES + ALLOWANCE_BYTES
     size = iec(size_bytes)
     with Scratch() as scratch:
@@ -75,7 +75,7 @@ def measure_size(size_bytes: int, settings: Settings) -> Any:
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     sizes = (64 * MIB, 256 * MIB) if settings.quick else (GIB, 4 * GIB)
     print("memory: peaks after sequential and random reading, and writing", flush=True)
     return [figure for size_bytes in sizes for figure in measure_size(size_bytes, settings)]

@@ -14,7 +14,7 @@ from cheetah.bench.units import KIB, MIB, iec
 
 OURS = "cheetah node"
 
-# id, what, pattern, block, depth, bar on throughput, bar on processor time a request.
+# id, what, pattern, block, depth, bar on throughput, bar on processor time per request.
 WORKLOADS = (
     ("seq-read-1m-qd16", "1 MiB sequential read, depth 16", "read", MIB, 16, 1.0, None),
     ("seq-write-1m-qd16", "1 MiB sequential write, depth 16", "write", MIB, 16, 1.0, None),
@@ -35,7 +35,7 @@ COPIES = (
 
 
 def metrics(block_bytes: Any, rate_bar: Any, cpu_bar: Any) -> Any:
-    """What a job on a server tells, and its bars."""
+    """Returns the metrics of a job on a server, and their bars."""
     key, unit = ("iops", "requests/s") if block_bytes < MIB else ("rate", "MiB/s")
     return (
         Metric(key, "", unit, "higher", rate_bar),
@@ -45,7 +45,7 @@ def metrics(block_bytes: Any, rate_bar: Any, cpu_bar: Any) -> Any:
 
 
 def contenders(scratch: Scratch, size_bytes: int) -> Any:
-    """The servers, all of them up, each holding the same random bytes."""
+    """Returns the running servers, each holding the same random bytes."""
     pattern = write_random(os.path.join(scratch.ram_dir, "pattern"), size_bytes)
     servers = [
         cheetah.node(scratch, size_bytes).export("bench", size_bytes),
@@ -58,7 +58,7 @@ def contenders(scratch: Scratch, size_bytes: int) -> Any:
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     figures = []
     with Scratch() as scratch:
         servers, pattern = contenders(scratch, settings.size_bytes)

@@ -16,7 +16,7 @@ from cheetah.bench.units import KIB, MIB, iec
 from lab import echo
 from lab.network import Lab
 
-# Added to what this machine's own scheduling takes, so that about 0.3 ms come out; what did is in the report.
+# Added to this machine's own scheduling latency, for a total of about 0.3 ms; the report has the measured value.
 RTT_ADDED = "0.15ms"
 COUNTS = (1, 2)
 BAR = 0.9
@@ -24,7 +24,7 @@ RECORD_BYTES = 4 * KIB
 FETCHES_BYTES = (4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB)
 OURS = "cheetah mount"
 
-# id, what, pattern, record. 64 KiB is what The Sleuth Kit reads at a time, 4 KiB what the thesis measured with.
+# id, what, pattern, record. The Sleuth Kit reads 64 KiB at a time; the thesis measured with 4 KiB.
 WORKLOADS = (
     ("backward-64k", "backward, 64 KiB records", "backward", 64 * KIB),
     ("backward-4k", "backward, 4 KiB records", "backward", 4 * KIB),
@@ -41,7 +41,7 @@ STRIDED_NOTE = (
 
 
 def round_trip_us(scratch: Scratch, lab: Lab) -> Any:
-    """The median round trip of one byte by TCP between the examiner and the first node."""
+    """Returns the median round trip of one byte over TCP between the examiner and the first node."""
     node = lab.nodes[0]
     server = scratch.start("echo", node.command([sys.executable, echo.__file__, "serve", node.address, "7"]))
     server.wait_until(lambda: "ready" in server.printed(), "word that it listens")
@@ -49,7 +49,7 @@ def round_trip_us(scratch: Scratch, lab: Lab) -> Any:
 
 
 def cold(scratch: Scratch, lab: Lab, drive: str, name: str, record_bytes: int, size_bytes: int) -> dict[str, Any]:
-    """Mounts afresh and reads the pattern: MiB/s."""
+    """Mounts afresh and reads the pattern; returns MiB/s."""
     with scratch.child() as turn:
         _, path = cheetah.mount(turn, drive, enter=lab.examiner.command)
         drop_caches()
@@ -57,7 +57,7 @@ def cold(scratch: Scratch, lab: Lab, drive: str, name: str, record_bytes: int, s
 
 
 def useful_share(scratch: Scratch, lab: Lab, drive: str, settings: Settings, size_bytes: int) -> dict[str, Any]:
-    """The most useful bytes a second that any fetch size could bring; see STRIDED_NOTE."""
+    """Returns the most useful bytes per second with any fetch size; see STRIDED_NOTE."""
     best = 0.0
     for fetch_bytes in FETCHES_BYTES:
         with scratch.child() as turn:
@@ -68,7 +68,7 @@ def useful_share(scratch: Scratch, lab: Lab, drive: str, settings: Settings, siz
 
 
 def measure_count(settings: Settings, count: int) -> list[Figure]:
-    """The figures for that many nodes."""
+    """Returns the figures for that many nodes."""
     size_bytes, read_bytes = (128 * MIB, 32 * MIB) if settings.quick else (2048 * MIB, 512 * MIB)
     figures = []
     with Scratch() as scratch, Lab(count, RATE, RTT_ADDED) as lab:
@@ -102,5 +102,5 @@ def _judge(key: str, count: int, what: str, asked: Any, settings: Settings, note
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     return [figure for count in COUNTS for figure in measure_count(settings, count)]

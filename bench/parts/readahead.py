@@ -1,5 +1,5 @@
-"""Read-ahead and read-behind of fixed sizes, and workers, over delayed links: what Makowski measured at the NFI in 2016
-("Performance measurement and tuning of remote acquisition"), again, with ours beside it."""
+"""Read-ahead and read-behind of fixed sizes, and workers, over delayed links: repeats Makowski's measurements at the
+NFI of 2016 ("Performance measurement and tuning of remote acquisition"), beside Cheetah."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ FILES = 60
 ROUNDS_MAX = 3
 LIMIT_S = 180.0
 
-# $1 is the image, $2 how many at once; the addresses come on the input.
+# $1 is the image, $2 the number of processes; the addresses come on stdin.
 PARALLEL = 'xargs -P "$2" -I {} bash -c \'set -o pipefail; icat "$0" "$1" | sha256sum\' "$1" {}'
 
 
 def by_extender(ahead: int, behind: int) -> Attach:
-    """A server on the examiner's machine that extends reads by so much, and nbdfuse on that."""
+    """Attaches through a server on the examiner's machine that extends reads, with nbdfuse on it."""
 
     def attach(scratch: Scratch, site: Site) -> str:
         socket = scratch.path("socket")
@@ -53,7 +53,7 @@ def by_extender(ahead: int, behind: int) -> Attach:
 
 
 def sizes() -> dict[str, Attach]:
-    """The ways of prefetching that are compared; the names are those of the tables."""
+    """Returns the compared ways of prefetching, by their names in tables."""
     ways: dict[str, Attach] = {prefetching.NOTHING: by_extender(0, 0)}
     ways |= {prefetching.ahead(iec(size)): by_extender(size, 0) for size in SIZES_BYTES}
     ways |= {prefetching.behind(iec(size)): by_extender(0, size) for size in SIZES_BYTES}
@@ -62,7 +62,7 @@ def sizes() -> dict[str, Attach]:
 
 
 def one_turn(site: Site, attach: Attach, work: Callable[[Scratch, str], None]) -> dict[str, float]:
-    """Attaches from cold caches and has work done: seconds and MiB/s over the link, from the command that attaches."""
+    """Attaches from cold caches and works: seconds and MiB/s over the link, from the attaching command on."""
     with Scratch() as turn:
         drop_caches()
         resident = resident_share(site.image.path)
@@ -77,7 +77,7 @@ def one_turn(site: Site, attach: Attach, work: Callable[[Scratch, str], None]) -
 
 
 def list_and_extract(image: Image, turn: Scratch, path: str) -> None:
-    """The listing, then files one after the other."""
+    """Lists the image, then extracts files one after the other."""
     out = turn.path("bodyfile")
     listed = examiner.listing(path, LIMIT_S, out)
     extracted = examiner.extraction(path, image.scattered.addresses[:FILES], LIMIT_S)
@@ -88,7 +88,7 @@ def list_and_extract(image: Image, turn: Scratch, path: str) -> None:
 
 
 def extract_at_once(image: Image, workers: int, turn: Scratch, path: str) -> None:
-    """Files, so many at once, each by a process of its own."""
+    """Extracts files concurrently, each by its own process."""
     given = examiner.as_input(image.scattered.addresses[:FILES])
     extracted = run_limited(["bash", "-c", PARALLEL, "extract", path, str(workers)], LIMIT_S, given)
     if not extracted.finished:
@@ -97,7 +97,7 @@ def extract_at_once(image: Image, workers: int, turn: Scratch, path: str) -> Non
 
 
 def _figures(key: str, what: str, ours: str, results: dict[str, list[dict[str, float]]]) -> list[Figure]:
-    """Elapsed time and throughput of everybody at one delay."""
+    """Returns elapsed time and throughput of all contenders at one delay."""
     seconds = {name: [told["seconds"] for told in rounds] for name, rounds in results.items()}
     rates = {name: [told["rate"] for told in rounds if "rate" in told] for name, rounds in results.items()}
     rates = {name: values for name, values in rates.items() if values}
@@ -114,7 +114,7 @@ def _figures(key: str, what: str, ours: str, results: dict[str, list[dict[str, f
 
 
 def measure_delay(image: Image, delay_ms: float, settings: Settings) -> list[Figure]:
-    """Everything at one delay."""
+    """Measures everything at one delay."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     line = Line(RATE, delay_ms)
     figures = []
@@ -141,7 +141,7 @@ def measure_delay(image: Image, delay_ms: float, settings: Settings) -> list[Fig
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     image = examined.get(examined.kinds("ntfs", settings.quick)[0])
     print(f"readahead: {os.path.basename(image.path)}, {image.lines} lines, {FILES} files, {RATE}", flush=True)
     if not shutil.which("fincore"):

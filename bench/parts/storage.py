@@ -1,5 +1,5 @@
-"""Which storage makes forensic work fast: `cheetah bench storage` on this machine's disk and on drives over nodes at hand
-and behind links of 1 Gbit/s; then what the harness costs, and whether it agrees with what is measured by hand."""
+"""Which storage makes forensic work fast: `cheetah bench storage` on this machine's disk and on drives over local
+nodes and nodes behind links of 1 Gbit/s; then the cost of the harness, and its agreement with manual measurement."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from lab.network import Lab
 
 BOTH, TOOLS = "tools and harness", "tools"
 NODES = 3
-# Name, layout and unit, nodes. On one node there is nothing to stripe over.
+# Name, layout and unit, nodes. One node cannot be striped.
 DRIVES = (
     ("1 node", "linear", 1),
     ("linear, 2 nodes", "linear", 2),
@@ -47,18 +47,19 @@ SHARE_MARGIN_BYTES = 8 * MIB
 
 
 def chosen_steps(quick: bool) -> str:
-    """What is measured, as `--steps` has it."""
+    """Returns the value of `--steps`."""
     return ",".join([*STEPS, *(cell.format("16MiB" if quick else "64MiB") for cell in CELLS)])
 
 
 def settings_of(settings: BenchSettings, out: str) -> Settings:
-    """The same, as the harness has it; a quick run's image is small."""
+    """Returns the settings of the harness; a quick run has a small image."""
     extent = Extent.QUICK if settings.quick else Extent.NORMAL
     return Settings((), "", Path(out), steps=tuple(chosen_steps(settings.quick).split(",")), extent=extent)
 
 
 def measured(scratch: Scratch, settings: BenchSettings, source: Path, drives: Any, network: str, enter: Enter = list) -> Any:
-    """Runs `cheetah bench storage` on the disk and the drives, which are (name, target); the part of its results."""
+    """Runs `cheetah bench storage` on the disk and the drives, which are (name, target); returns the part of its
+    results."""
     out = scratch.make_dir("out")
     argv = [sys.executable, "-m", "cheetah.bench", "storage", f"{BASELINE}={scratch.disk_dir}"]
     argv += [f"{name}={target}" for name, target in drives]
@@ -88,14 +89,14 @@ def measured(scratch: Scratch, settings: BenchSettings, source: Path, drives: An
 
 
 def over_loopback(scratch: Scratch, settings: BenchSettings, source: Path) -> Any:
-    """Nodes on this machine, started by the harness itself."""
+    """Measures nodes on this machine, started by the harness."""
     drives = [(name, f"ram:{layout}@local:{count}") for name, layout, count in DRIVES]
     return measured(scratch, settings, source, drives, "loopback")
 
 
 def over_links(scratch: Scratch, settings: BenchSettings, source: Path) -> Any:
-    """Nodes that run already, each behind a link of its own; the harness is on the examiner's machine."""
-    # A drive is larger than what is to be on it by what its file system takes.
+    """Measures running nodes, each behind its own link, with the harness on the examiner's machine."""
+    # A drive is larger than its content by its file system's overhead.
     need = need_bytes(settings_of(settings, scratch.dir), source.stat().st_size) * 11 // 10 + 64 * MIB
     with Lab(NODES, RATE) as lab, scratch.child() as turn:
         lent = [
@@ -112,7 +113,7 @@ def over_links(scratch: Scratch, settings: BenchSettings, source: Path) -> Any:
 
 
 def wait_for_memory(lab: Lab, node: Any) -> None:
-    """Waits until none is being faulted in any more. Its address means nothing outside of the lab."""
+    """Waits until the node's memory is faulted in. Its address is valid only inside the lab."""
     before, ready_bytes = None, -1
     while ready_bytes != before:
         before = ready_bytes
@@ -122,7 +123,7 @@ def wait_for_memory(lab: Lab, node: Any) -> None:
 
 
 def figures_of(part: Any, network: str) -> Iterator[Any]:
-    """The figures of a run, none of which is ours among peers: candidates beside a baseline."""
+    """Yields the figures of a run: equal candidates beside a baseline."""
     for value in part["figures"]:
         figure = Figure.from_json(value)
         figure.id = figure.id.replace("storage/", f"storage/{network}/", 1)
@@ -131,7 +132,7 @@ def figures_of(part: Any, network: str) -> Iterator[Any]:
 
 
 def cost(parts: Any) -> list[Figure]:
-    """What the harness itself took while tools ran, on top of what they took; sums of a repetition."""
+    """Returns the harness's own usage while tools ran, relative to theirs; sums over a repetition."""
     figures = []
     for key, what, ours, theirs, unit in (
         ("cpu", "tools' time, and the processor time of the harness meanwhile", "harness_cpu_s", ("seconds",), "s"),
@@ -161,7 +162,7 @@ def cost(parts: Any) -> list[Figure]:
 
 
 def measure(settings: BenchSettings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     with Scratch() as scratch:
         # In memory, so that reading it costs no target anything.
         source = image.get(settings_of(settings, scratch.ram_dir), lambda said: print(f"storage: {said}", flush=True))

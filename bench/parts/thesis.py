@@ -24,7 +24,7 @@ DISK = "this machine's disk"
 RECORD_BYTES = 4 * KIB
 APPLICATION_ROUNDS_MAX = 3
 
-# id, what, the thesis's drive over its disk.
+# id, what, the thesis's ratio of drive to disk.
 TABLE = (
     ("write", "write", 3.84),
     ("rewrite", "rewrite", 3.59),
@@ -38,7 +38,7 @@ TABLE = (
 
 
 def table(directory: str, size_bytes: int, runtime_s: Any) -> Any:
-    """All of table 5.1 on one file in the directory, MiB/s; whatever is read is read with cold caches."""
+    """Measures all of table 5.1 on one file in the directory, in MiB/s, reading with cold caches."""
     path = os.path.join(directory, "table.dat")
     with open(path, "wb") as file:
         file.truncate(size_bytes)
@@ -67,7 +67,7 @@ def table(directory: str, size_bytes: int, runtime_s: Any) -> Any:
 
 
 def tar(directory: str) -> dict[str, Any]:
-    """Seconds for tar to archive the tree in the directory into a file beside it, until it is written."""
+    """Returns the seconds for tar to archive the tree in the directory into a file beside it, until written."""
     archive = os.path.join(directory, "archive.tar")
     drop_caches()
     seconds = timed(["tar", "-C", os.path.join(directory, "tree"), "-cf", archive, "."])
@@ -77,7 +77,7 @@ def tar(directory: str) -> dict[str, Any]:
 
 
 def on_image(scratch: Scratch, image: Any, argv_of: Any) -> dict[str, Any]:
-    """Seconds for a tool on the image, its output going to a fresh directory on disk."""
+    """Returns the seconds for a tool on the image, with its output in a new directory on disk."""
     out = os.path.join(scratch.disk_dir, scratch.unique("tool"))
     os.mkdir(out)
     drop_caches()
@@ -87,7 +87,7 @@ def on_image(scratch: Scratch, image: Any, argv_of: Any) -> dict[str, Any]:
 
 
 def measure_table(sides: Any, size_bytes: int, settings: Settings) -> list[Figure]:
-    """The figures of table 5.1."""
+    """Returns the figures of table 5.1."""
     asked = {
         name: lambda directory=directory: table(directory, size_bytes, settings.runtime_s)
         for name, directory in sides.items()
@@ -98,7 +98,7 @@ def measure_table(sides: Any, size_bytes: int, settings: Settings) -> list[Figur
 
 
 def measure_applications(scratch: Scratch, sides: Any, images: dict[str, str], settings: Settings) -> list[Figure]:
-    """The figures of tar, sorter, scalpel and md5sum."""
+    """Returns the figures of tar, sorter, scalpel and md5sum."""
     rounds = min(settings.rounds, APPLICATION_ROUNDS_MAX)
     tools = (
         ("sorter", lambda image, out: ["sorter", "-m", "/", "-d", out, "-f", "ext4", image]),
@@ -128,7 +128,7 @@ def measure_applications(scratch: Scratch, sides: Any, images: dict[str, str], s
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     file_bytes, disk_bytes, files, image_bytes = 512 * MIB, 5 * GIB // 2, 500, GIB
     if settings.quick:
         file_bytes, disk_bytes, files, image_bytes = 32 * MIB, 288 * MIB, 50, 96 * MIB

@@ -1,5 +1,5 @@
 """Triage over a delayed link with unmodified tools: `fls -r -m /` and 200 × icat | sha256sum on our mount of a remote
-image, beside nbdfuse, nbdkit's filters, iSCSI, a full copy first, and the image at hand."""
+image, beside nbdfuse, nbdkit's filters, iSCSI, a full copy first, and the local image."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from cheetah.bench.units import MIB, iec
 FILE_SYSTEMS = ("ntfs", "ext4")
 DELAYS_MS = (0, 10, 20)
 RATES = ("100mbit", "1gbit")
-# Peers are cut off at so many times what ours took, a copy sooner, and at half as long again as the quickest of them: what
-# is divided by such a sample can only be better than it says. Only --full waits longer. We ourselves and a tool at hand
-# get so long that the figure is missed by far, and then it fails.
+# Peers are cut off at this multiple of our time, a copy sooner, and at 1.5 times the fastest peer: a ratio to such a
+# sample is a lower bound. --full waits longer. Our own limit, and that of a local tool, is where the bar is missed by
+# far; exceeding it is a failure.
 PATIENCE, BEHIND, LEAST_S = 6.0, 1.5, 3.0
 COPY_PATIENCE = 2.0
 FULL_LIMIT_S = 120.0
 OURS_LIMIT_S = 600.0
 ROUNDS_MAX = 3
-# Over the slow link a round takes long, and differs little from the next: it is the link that takes the time.
+# Over the slow link a round takes long and varies little, since the link dominates.
 SLOW, SLOW_ROUNDS_MAX = "100mbit", 1
 SLOW_FILTERS = ("cache filter, 1 MiB",)
 
@@ -67,7 +67,7 @@ NOTE = (
 
 
 class Limits:
-    """When peers are cut off, in seconds, by what was seen of others."""
+    """When peers are cut off, in seconds, depending on others' times."""
 
     def __init__(self, settings: Settings) -> None:
         self._waits = settings.full
@@ -76,7 +76,7 @@ class Limits:
 
     @property
     def said(self) -> str:
-        """As notes say it."""
+        """Returns the limits for notes."""
         if self._waits:
             return f"Peers are cut off at {FULL_LIMIT_S:g} s"
         return (
@@ -85,7 +85,7 @@ class Limits:
         )
 
     def of(self, key: str) -> float:
-        """For this step, the listing or the whole."""
+        """Returns the limit for a step, the listing or the whole."""
         if self._waits or key not in self._ours:
             return FULL_LIMIT_S
         if key != "listed":
@@ -93,7 +93,7 @@ class Limits:
         return max(LEAST_S, min(PATIENCE * self._ours[key], BEHIND * self._quickest_s))
 
     def saw(self, who: str, told: dict[str, float]) -> None:
-        """Somebody has finished."""
+        """Records a contender's times."""
         if who == OURS:
             self._ours = {key: told[key] for key in ("listed", "extract", "whole")}
         elif who in FILTERS and not told["cut_off"]:
@@ -109,17 +109,17 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """In the ids of figures."""
+        """Returns its key in ids of figures."""
         return f"triage/{self.kind.fs}-{iec(self.kind.size_bytes)}/{self.line.rate}/{self.line.delay_ms:g}ms"
 
     @property
     def name(self) -> str:
-        """In the report."""
+        """Returns its name in the report."""
         return f"{self.kind.fs}, {iec(self.kind.size_bytes)}, {self.line.name}"
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """What is measured: two images of each file system over each link, quickly only one."""
+    """Returns the cells to measure: two images of each file system over each link, or one in a quick run."""
     if settings.quick:
         return [Cell(examined.kinds(fs, True)[0], Line("1gbit", 10)) for fs in FILE_SYSTEMS]
     lines = [Line(rate, delay) for rate, delay in itertools.product(RATES, DELAYS_MS)]
@@ -128,7 +128,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 @dataclasses.dataclass
 class Examination:
-    """One contender examining an image: the clock, the bytes, the limits."""
+    """One contender's examination of an image: times, bytes, limits."""
 
     who: str
     image: Image
@@ -137,7 +137,7 @@ class Examination:
     told: dict[str, float]
 
     def extract(self, key: str, path: str, chosen: Chosen) -> bool:
-        """Extracts files; notes the seconds. Says whether it was finished."""
+        """Extracts files and records the seconds; returns whether it finished."""
         limit_s = self.limit_of("extract")
         outcome = examiner.extraction(path, chosen.addresses, limit_s)
         self.told[key] = outcome.seconds
@@ -146,7 +146,7 @@ class Examination:
         return self._judge(outcome.finished, limit_s)
 
     def list(self, path: str, out: str) -> bool:
-        """Lists the image; notes the seconds. Says whether it was finished."""
+        """Lists the image and records the seconds; returns whether it finished."""
         limit_s = self.limit_of("listed")
         outcome = examiner.listing(path, limit_s, out)
         self.told["fls"] = outcome.seconds
@@ -165,8 +165,8 @@ def examine(
     who: str, image: Image, attach: Callable[[Scratch], str], sent_bytes: Callable[[], int],
     limit_of: Callable[[str], float], strict: bool = False, what: Sequence[str] = (),
 ) -> dict[str, float]:
-    """Has one contender list the image and then do what else is asked for ("extract", "scattered"), from cold caches, and
-    tells how it went. Who was too slow for one thing is not asked for the next."""
+    """Lets one contender list the image and then do other steps ("extract", "scattered"), from cold caches; returns
+    its times. A contender that was too slow for a step skips the next."""
     told: dict[str, float] = {"cut_off": 0}
     work = Examination(who, image, limit_of, strict, told)
     with Scratch() as turn:
@@ -193,7 +193,7 @@ def examine(
 
 
 def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> dict[str, Callable[[], dict[str, float]]]:
-    """Everybody who is asked in a round, ourselves first."""
+    """Returns all contenders of a round, ours first."""
     image = site.image
 
     def asked(who: str, attach: Attach, *what: str, strict: bool = False) -> Callable[[], dict[str, float]]:
@@ -220,13 +220,13 @@ def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> di
 
 
 def _samples(results: dict[str, list[dict[str, float]]], key: str, *names: str) -> dict[str, list[float]]:
-    """One value a round of each contender that has it."""
+    """Returns one value per round of each contender that has it."""
     chosen = {name: [told[key] for told in results.get(name, []) if key in told] for name in names}
     return {name: values for name, values in chosen.items() if values}
 
 
 def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float]]], limits: Limits) -> list[Figure]:
-    """What one cell says."""
+    """Returns the figures of one cell."""
     near = cell.line.delay_ms == 0
     peers = (*FILTERS, ISCSI)
     note = NOTE.format(limit=limits.said)
@@ -260,12 +260,12 @@ def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float
         figure("scattered", "extraction of scattered files, after that",
                _samples(results, "scattered", OURS, *peers, LOCAL), None),
     ]
-    # Not everybody is asked for everything.
+    # Not every contender does every step.
     return [figure for figure in figures if len(figure.samples) > 1]
 
 
 def measure_cell(cell: Cell, settings: Settings) -> list[Figure]:
-    """The figures of one cell."""
+    """Measures one cell; returns its figures."""
     image = examined.get(cell.kind)
     print(f"triage: {cell.name}; {image.lines} lines, {image.files} files", flush=True)
     with Scratch() as scratch, cell.line.lab() as lab:
@@ -280,7 +280,7 @@ def measure_cell(cell: Cell, settings: Settings) -> list[Figure]:
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures; a cell that fails costs only itself."""
+    """Measures the part; returns its figures. A failing cell does not stop the others."""
     figures = []
     for cell in cells(settings):
         try:

@@ -1,5 +1,5 @@
-"""Listing and hashing the files of an image at hand: `cheetah triage` with 1, 2, … workers beside The Sleuth Kit's
-tools, one after the other, and tsk_loaddb."""
+"""Listing and hashing the files of a local image: `cheetah triage` with 1, 2, … workers beside The Sleuth Kit's tools
+in sequence, and tsk_loaddb."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cheetah.bench.rounds import interleave
 
 IN_SEQUENCE = "fls, then icat | md5sum"
 LOADDB = "tsk_loaddb -h"
-# What one process a file is asked to hash: so many, evenly spread; the others are taken to need as long each.
+# The number of files hashed with one process per file, evenly spread; the time of the others is extrapolated.
 SAMPLED_FILES = 2000
 LIMIT_S = 1800.0
 ROUNDS_MAX = 3
@@ -29,12 +29,12 @@ EXTRACTION = 'set -o pipefail; while read -r address; do icat "$1" "$address" | 
 
 
 def ours(workers: int) -> str:
-    """What our contender with so many workers is called."""
+    """Returns our contender's name with that many workers."""
     return f"cheetah triage --workers {workers}"
 
 
 def in_sequence(image: Image) -> dict[str, float]:
-    """The listing, then regular files that have content; the time that all of them would take."""
+    """Lists, then extracts regular files with content; returns the extrapolated time for all of them."""
     with Scratch() as turn:
         drop_caches()
         out = turn.path("bodyfile")
@@ -49,7 +49,7 @@ def in_sequence(image: Image) -> dict[str, float]:
 
 
 def loaddb(image: Image) -> dict[str, float]:
-    """All of the image's metadata and the MD5 of every file into an SQLite database."""
+    """Loads the image's metadata and the MD5 of every file into an SQLite database."""
     with Scratch() as turn:
         drop_caches()
         start = time.perf_counter()
@@ -58,7 +58,7 @@ def loaddb(image: Image) -> dict[str, float]:
 
 
 def triage(image: Image, workers: int) -> dict[str, float]:
-    """All of our stages, report included, with MD5 alone as the others have."""
+    """Runs all our stages, report included, with MD5 alone like the others."""
     with Scratch() as turn:
         drop_caches()
         out = os.path.join(turn.disk_dir, "out")
@@ -74,7 +74,7 @@ def _told(image: Image, seconds: float, finished: bool, who: str) -> dict[str, f
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Runs all of it and returns the figures."""
+    """Measures the part; returns its figures."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     processors = os.cpu_count() or 1
     counts = sorted({1, 2, 4, processors})

@@ -1,4 +1,4 @@
-"""Curves as SVG: distributions and histograms, a line each, over a scale of values."""
+"""SVG charts of distributions and histograms, a line each, over a scale of values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHARES = 5
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A line through places: values from left to right, and the share, from 0 to 1, at each."""
+    """A line through points: values in ascending order, and the share, from 0 to 1, at each."""
 
     name: str
     values: Sequence[float]
@@ -23,18 +23,18 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """One chart. A scale that is not logarithmic begins with the least value."""
+    """A chart. A linear scale begins at the lowest value."""
 
     title: str
     unit: str
     curves: Sequence[Curve]
     logarithmic: bool = True
-    # What is left of this is drawn there, where the scale is logarithmic.
+    # Values below this are drawn at its place on a logarithmic scale.
     least: float = 0.01
 
 
 def distribution(name: str, values: Sequence[float], points: int = 200) -> Curve:
-    """The share of the values that is not above each, in so many points."""
+    """Returns the cumulative distribution of the values, at that many points."""
     ordered = sorted(values)
     last = len(ordered) - 1
     places = sorted({round(last * number / points) for number in range(points + 1)}) if ordered else []
@@ -42,7 +42,7 @@ def distribution(name: str, values: Sequence[float], points: int = 200) -> Curve
 
 
 def histogram(name: str, values: Sequence[float], low: float, high: float, bins: int = 60) -> Curve:
-    """The share of the values in each of so many bins, as steps; what is outside is left out."""
+    """Returns the share of the values in each of that many bins, as steps; values outside are left out."""
     counts = [0] * bins
     for value in values:
         if low <= value < high:
@@ -54,7 +54,7 @@ def histogram(name: str, values: Sequence[float], low: float, high: float, bins:
 
 
 class _Scale:
-    """From values and shares to places."""
+    """Maps values and shares to positions."""
 
     def __init__(self, chart: Chart, x_offset: float) -> None:
         self._chart, self._x_offset = chart, x_offset
@@ -74,12 +74,12 @@ class _Scale:
         return math.log10(max(value, self._chart.least)) if self._chart.logarithmic else value
 
     def x(self, value: float) -> float:
-        """Where a value stands."""
+        """Returns the position of a value."""
         share = (self._of(value) - self._low) / (self._high - self._low)
         return self._x_offset + LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT)
 
     def y(self, share: float) -> float:
-        """Where a share stands."""
+        """Returns the position of a share."""
         return HEIGHT - BOTTOM - share / self.share_max * (HEIGHT - TOP - BOTTOM)
 
 
@@ -97,7 +97,7 @@ def _axes(chart: Chart, scale: _Scale, x_offset: float) -> list[str]:
 
 
 def render(charts: Sequence[Chart]) -> str:
-    """Charts side by side, with one legend."""
+    """Returns charts side by side, with one legend."""
     names = list(dict.fromkeys(curve.name for chart in charts for curve in chart.curves))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
     height, width = HEIGHT + 12 + 18 * -(-len(names) // 3), WIDTH * len(charts)

@@ -1,4 +1,4 @@
-"""Tables as people know them: a row a method, a column an image and a link; of `acquire` and of `triage`."""
+"""Tables with a row per method and a column per image and link, for `acquire` and `triage`."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -8,7 +8,7 @@ from cheetah.bench.figure import Figure
 from cheetah.bench.units import short
 
 CELL = re.compile(r"triage/(?P<image>[^/]+)/(?P<link>[^/]+/[^/]+)/(?P<what>[^/]+)")
-# What a table says, and the figures that it is made of.
+# The title of a table, and the figures it is made of.
 TRIAGE_TABLES = (
     ("Mounting, or copying, and listing", ("listing", "listing-agent", "listing-copy")),
     ("Extraction of 200 files after that", ("extraction", "local")),
@@ -18,7 +18,7 @@ COLUMN = re.compile(r"acquire/(?P<link>[^/]+)/(?P<kind>[^/]+)/(?P<cache>[^/]+)(/
 
 
 def transfer_table(figures: list[Figure]) -> list[str]:
-    """One table for each state of the cache: medians in MiB/s, the fastest of each column in bold."""
+    """Returns one table for each state of the cache: medians in MiB/s, the fastest of each column in bold."""
     columns: dict[tuple[str, ...], dict[str, float]] = {}
     names: list[str] = []
     for figure in figures:
@@ -38,7 +38,7 @@ def transfer_table(figures: list[Figure]) -> list[str]:
 
 
 def triage_tables(figures: list[Figure]) -> list[str]:
-    """The listing and the extraction by everybody: a table each for each image, a column a link, the quickest in bold."""
+    """Returns the listing and extraction times: a table for each image, a column per link, the fastest in bold."""
     lines = []
     for what, ids in TRIAGE_TABLES:
         columns: dict[str, dict[str, dict[str, float]]] = {}

@@ -1,4 +1,4 @@
-"""Line charts as SVG, enough for the report: categories on the x axis, a line a series, the spread as a thin bar."""
+"""SVG line charts for the report: categories on the x axis, a line per series, the spread as a thin bar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cheetah.bench.units import short
 
 WIDTH, HEIGHT = 460, 320
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 40, 56
-# Distinguishable for the colour-blind too (Okabe and Ito).
+# Distinguishable by the colour-blind (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 DASHES = ("", "6 3", "2 3")
 
@@ -27,8 +27,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """A line: a value for each category, None where there is none. Lines of one `group` share a colour, those of one
-    `style` a dash."""
+    """A line: a value for each category, or None. Lines of one `group` share a colour, those of one `style` a dash."""
 
     name: str
     points: Sequence[Point | None]
@@ -38,7 +37,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One chart. The y axis is logarithmic: delays of 0 and 20 ms are far apart."""
+    """A chart. The y axis is logarithmic: values at 0 and 20 ms of delay are far apart."""
 
     title: str
     unit: str
@@ -47,7 +46,7 @@ class Panel:
 
 
 def ticks_of(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten around the values."""
+    """Returns 1, 2 and 5 times powers of ten around the values."""
     ticks = []
     for exponent in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
         ticks += [step * 10.0**exponent for step in (1, 2, 5)]
@@ -57,7 +56,7 @@ def ticks_of(low: float, high: float) -> list[float]:
 
 
 class _Scale:
-    """From categories and values to places."""
+    """Maps categories and values to positions."""
 
     def __init__(self, panel: Panel, x_offset: float) -> None:
         values = [value for line in panel.series for point in line.points if point
@@ -69,11 +68,11 @@ class _Scale:
         self._x_offset = x_offset
 
     def x(self, index: int) -> float:
-        """Where a category stands."""
+        """Returns the position of a category."""
         return self._x_offset + LEFT + (index + 0.5) * self._step
 
     def y(self, value: float) -> float:
-        """Where a value stands."""
+        """Returns the position of a value."""
         share = (math.log10(max(value, 10**self._low)) - self._low) / (self._high - self._low)
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
@@ -121,7 +120,7 @@ def _legend(series: Sequence[Series]) -> list[str]:
 
 
 def render(panels: Sequence[Panel]) -> str:
-    """Charts side by side, with one legend, that of the first."""
+    """Returns charts side by side, with the legend of the first."""
     legend = panels[0].series
     height = HEIGHT + 12 + 18 * -(-len(legend) // 3)
     width = WIDTH * len(panels)

@@ -14,7 +14,7 @@ from cheetah.bench.units import short
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLOTS_DIR = os.path.join(BENCH, "plots")
-# How what was measured compares with what was found before, in words.
+# How the measurements compare with earlier work, in words.
 COMPARISON = os.path.join(BENCH, "prefetching.md")
 ID = re.compile(r"readahead/(?P<what>sizes|workers)/(?P<delay>[^/]+)/(?P<metric>seconds|rate)")
 METRICS = {"seconds": ("elapsed", "s"), "rate": ("throughput", "MiB/s")}
@@ -25,22 +25,22 @@ FIXED = re.compile(r"(?P<way>read-ahead|read-behind) (?P<size>.*)")
 
 
 def ahead(size: str) -> str:
-    """What a read-ahead of that size is called."""
+    """Returns the name of a read-ahead of that size."""
     return f"read-ahead {size}"
 
 
 def behind(size: str) -> str:
-    """What a read-behind of that size is called."""
+    """Returns the name of a read-behind of that size."""
     return f"read-behind {size}"
 
 
 def at_once(way: str, count: int) -> str:
-    """What so many workers over a way of attaching are called."""
+    """Returns the name of that many workers with a way of attaching."""
     return f"{way}, {count} at once"
 
 
 def _by_metric(figures: Sequence[Figure], what: str) -> dict[str, dict[str, Figure]]:
-    """For each metric the figures by delay."""
+    """Returns the figures by delay, for each metric."""
     found: dict[str, dict[str, Figure]] = {"seconds": {}, "rate": {}}
     for figure in figures:
         told = ID.fullmatch(figure.id)
@@ -76,7 +76,7 @@ def _point(figure: Figure, name: str) -> Point | None:
 
 
 def _size_panel(by_delay: dict[str, Figure], metric: str, ours: str) -> Panel:
-    """x: nothing, the fixed sizes, ours; a colour a delay, a dash a direction."""
+    """x: none, the fixed sizes, ours; a colour per delay, a dash per direction."""
     names = [name for figure in by_delay.values() for name in figure.samples]
     found = [told["size"] for name in names if (told := FIXED.fullmatch(name))]
     fixed = list(dict.fromkeys(found))
@@ -91,7 +91,7 @@ def _size_panel(by_delay: dict[str, Figure], metric: str, ours: str) -> Panel:
 
 
 def _worker_panel(by_delay: dict[str, Figure], metric: str) -> Panel:
-    """x: workers; a colour a delay, a dash a way."""
+    """x: workers; a colour per delay, a dash per way of attaching."""
     found = [told for figure in by_delay.values() for name in figure.samples if (told := AT_ONCE.fullmatch(name))]
     counts = list(dict.fromkeys(int(told["count"]) for told in found))
     ways = list(dict.fromkeys(told["way"] for told in found))
@@ -105,7 +105,7 @@ def _worker_panel(by_delay: dict[str, Figure], metric: str) -> Panel:
 
 
 def report(figures: Sequence[Figure]) -> list[str]:
-    """The tables, as lines; the plots go to files beside the report."""
+    """Returns the tables as lines; writes the plots beside the report."""
     lines = []
     os.makedirs(PLOTS_DIR, exist_ok=True)
     for what, title in (("sizes", "By size of read-ahead and read-behind"), ("workers", "By files extracted at once")):

@@ -1,4 +1,4 @@
-"""bench/RESULTS.md, from what is in bench/out and the reasons in bench/notes.ini."""
+"""Writes bench/RESULTS.md from the results in bench/out and the reasons in bench/notes.ini."""
 
 import configparser
 import dataclasses
@@ -24,7 +24,7 @@ class Part:
     key: str
     title: str
     about: str
-    # What its figures say in another form: lines, from the figures.
+    # Further lines about its figures.
     more: typing.Callable[[list[Figure]], list[str]] = lambda _: []
     module: str = ""
 
@@ -146,14 +146,14 @@ def module_of(key: str) -> Any:
 
 
 def reasons() -> Any:
-    """Why bars were missed, by figure."""
+    """Returns why bars were missed, by figure."""
     notes = configparser.ConfigParser(delimiters=("=",), interpolation=None)
     notes.read(NOTES, encoding="utf-8")
     return dict(notes["reasons"]) if notes.has_section("reasons") else {}
 
 
 def row(figure: Figure, why: Any) -> str:
-    """One line of a table."""
+    """Returns one line of a table."""
     if figure.ours not in figure.samples:
         return f"| {figure.what} | not measured | | | | | {why} |"
     ours = spread(figure.samples[figure.ours])
@@ -172,20 +172,20 @@ def row(figure: Figure, why: Any) -> str:
 
 
 def table(figures: list[Figure], why: Any) -> Any:
-    """Figures as a table."""
+    """Returns figures as a table."""
     lines = ["| what | ours | best peer | ratio | bar | met | reason |", "|---|---|---|---|---|---|---|"]
     return lines + [row(figure, why.get(figure.id.lower(), "")) for figure in figures]
 
 
 def section(part: Any, content: Any, why: Any, kept: Any = None) -> Any:
-    """One part of the report; what was said of it before, where it has not been measured since."""
+    """Returns one part of the report; its previous text if it has not been measured since."""
     lines = [f"## {part.title}", "", part.about, ""]
     if content is None:
         return kept or [*lines, f"Not measured yet: `bench/run {part.key}`.", ""]
     when = f"{content['finished']}, {content['rounds']} rounds, {content['machine']['cheetah']}"
     lines += [f"*{when}.*" + (" **A quick run: not to be quoted.**" if content["quick"] else ""), ""]
     barred = [figure for figure in content["figures"] if figure.bar is not None]
-    # Candidates of one rank, none of which is ours, have tables of their own.
+    # Equal candidates, none of which is ours, have their own tables.
     others = [figure for figure in content["figures"] if figure.bar is None and figure.ours is not None]
     if barred:
         lines += [*table(barred, why), ""]
@@ -199,7 +199,7 @@ def section(part: Any, content: Any, why: Any, kept: Any = None) -> Any:
 
 
 def before() -> Any:
-    """The lines of each section of the report as it is, by title."""
+    """Returns the lines of each section of the existing report, by title."""
     found = {}
     try:
         with open(RESULTS, encoding="utf-8") as file:
@@ -211,7 +211,7 @@ def before() -> Any:
 
 
 def render() -> Any:
-    """The whole report: what was measured here, and of the rest what was there before."""
+    """Returns the report: new measurements, and the previous text of other parts."""
     contents = {part.key: store.load(part.key) for part in PARTS}
     why, kept = reasons(), before()
     sections = [line for part in PARTS for line in section(part, contents[part.key], why, kept.get(part.title))]
@@ -235,7 +235,7 @@ def render() -> Any:
 
 
 def write() -> Any:
-    """Writes it and returns its path."""
+    """Writes the report and returns its path."""
     text = render()
     with open(RESULTS, "w", encoding="utf-8") as file:
         file.write(text)

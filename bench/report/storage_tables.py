@@ -1,4 +1,4 @@
-"""The tables of the storage part: those of the harness, and the speed-ups beside those of the article that it follows."""
+"""The tables of the storage part: the harness's own, and speed-ups beside those of the article it follows."""
 
 import json
 import os
@@ -12,7 +12,7 @@ RATE = "1gbit"
 NETWORKS = {"loopback": "nodes on this machine, over loopback", RATE: "nodes behind 1 Gbit/s each"}
 MORE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "storage.md")
 
-# "Disk I/O performance in forensics", 2009: speed-ups against a SATA disk of 7200 turns a minute, an image of 38 GB.
+# "Disk I/O performance in forensics", 2009: speed-ups over a SATA disk with 7200 rpm, for an image of 38 GB.
 THEIRS = (
     ("VelociRaptor, 10 000 turns a minute", (1.58, 1.55, 1.16, 2.25, 1.26)),
     ("RAID 5, 4 disks, 64 KiB", (1.62, 2.78, 1.18, 2.04, 1.43)),
@@ -24,13 +24,13 @@ STEPS = ("copy", "md5sum", "strings", "unallocated", "foremost")
 
 
 def kept(network: str) -> str:
-    """Where the whole of what was measured over a network is kept."""
+    """Returns where the complete measurements over a network are kept."""
     return os.path.join(store.Folder.path, "storage", f"{network}.json")
 
 
 def report(figures: list[Figure]) -> list[str]:
-    """Lines: every table of the harness, then the comparison, then what follows from it, which is written by hand."""
-    # It takes rich, which rendering all else does not.
+    """Returns all tables of the harness, the comparison, and the conclusions, which are written by hand."""
+    # Needs rich, which the rest of the report does not.
     from cheetah.bench import table
 
     lines = []
@@ -49,7 +49,7 @@ def report(figures: list[Figure]) -> list[str]:
 
 
 def beside(figures: list[Figure]) -> Any:
-    """Speed-ups of the same five steps: theirs, each against their baseline, and ours against this machine's disk."""
+    """Returns speed-ups of the same five steps: the article's over its baseline, and ours over this machine's disk."""
     lines = ["### Speed-ups beside those of 2009", ""]
     lines += [f"| | {' | '.join(STEPS)} |", "|---" + "|---:" * len(STEPS) + "|"]
     lines += [f"| 2009: {name} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |" for name, ratios in THEIRS]

@@ -1,4 +1,4 @@
-"""Results on disk: one JSON file for each part, `bench/out/PART.json`, or in the folder that a run was told."""
+"""Results on disk: one JSON file per part, `bench/out/PART.json`, or in the run's own directory."""
 
 import datetime
 import json
@@ -8,18 +8,18 @@ from typing import Any
 from bench.settings import Settings
 from cheetah.bench.figure import Figure
 
-# Of the published figures; other things that are kept between runs are there, too.
+# Of the published figures; other files kept between runs are there, too.
 OUT_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "out")
 
 
 class Folder:
-    """Where this run keeps what it measured."""
+    """The directory for this run's results."""
 
     path = OUT_DIR
 
 
 def save(part: Any, settings: Settings, machine: dict[str, str], figures: list[Figure]) -> None:
-    """Keeps the figures of a part; an earlier run's are replaced."""
+    """Saves the figures of a part, replacing earlier ones."""
     os.makedirs(Folder.path, exist_ok=True)
     content = {
         "part": part,
@@ -36,7 +36,7 @@ def save(part: Any, settings: Settings, machine: dict[str, str], figures: list[F
 
 
 def load(part: Any) -> Any:
-    """The kept results of a part with its figures as such; None where it has not been run."""
+    """Returns the saved results of a part with parsed figures, or None."""
     try:
         with open(os.path.join(OUT_DIR, f"{part}.json"), encoding="utf-8") as file:
             content = json.load(file)

@@ -1,4 +1,4 @@
-"""What tools read of an image, each byte counted once however often it was read."""
+"""Counts the bytes of an image that tools read, each byte once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ READ_AT = re.compile(r"pread64\((\d+), .*, (\d+)\) = (\d+)$")
 
 
 def strace(directory: str) -> list[str]:
-    """What to put before a command so that `bytes_asked` can tell: a file in the directory for each process, in which
-    no line is broken by another process's."""
+    """Returns a command prefix for `bytes_asked`: it writes one file per process into the directory, so that lines of
+    different processes do not mix."""
     output = os.path.join(directory, "trace")
     return ["strace", "-ff", "-qq", "-s", "0", "-e", "trace=openat,lseek,read,pread64", "-e", "signal=none", "-o", output]
 
 
 def ranges(trace: Iterable[str], path: str) -> Iterator[tuple[int, int]]:
-    """The ranges, from and to, that one process with one thread read of the file `path`, from lines of `strace`."""
+    """Yields the ranges, from and to, that a single-threaded process read of the file `path`, from lines of
+    `strace`."""
     positions: dict[str, int] = {}
     for line in trace:
         if told := OPENED.match(line):
@@ -39,7 +40,7 @@ def ranges(trace: Iterable[str], path: str) -> Iterator[tuple[int, int]]:
 
 
 def counted_once(found: Iterable[tuple[int, int]]) -> int:
-    """The bytes that are in any of the ranges."""
+    """Returns the number of bytes in the union of the ranges."""
     total, reached = 0, 0
     for start, end in sorted(found):
         total += max(0, end - max(start, reached))
@@ -48,7 +49,8 @@ def counted_once(found: Iterable[tuple[int, int]]) -> int:
 
 
 def bytes_asked(directory: str, path: str) -> int:
-    """The bytes of the file `path` that were read, each counted once, by all processes traced into the directory."""
+    """Returns the number of bytes of the file `path` read by all processes traced into the directory, each byte
+    counted once."""
     found: list[tuple[int, int]] = []
     for name in os.listdir(directory):
         with open(os.path.join(directory, name), encoding="utf-8", errors="replace") as trace:

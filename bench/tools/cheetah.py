@@ -1,4 +1,4 @@
-"""Cheetah's own processes, started as a user would: everything the harness knows of its command line is here."""
+"""Cheetah's own processes, started as a user would. It holds the harness's knowledge of Cheetah's command line."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ __all__ = ["binary", "call", "last_json", "mount", "serve"]
 
 
 def commit() -> Any:
-    """The commit the tree is at, with a + where files differ from it."""
+    """Returns the commit of the tree, with a + if files differ from it."""
     described = subprocess.run(
         ["git", "-C", ROOT, "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
         capture_output=True,
@@ -30,22 +30,22 @@ def commit() -> Any:
 
 
 class Node(verbs.Node):
-    """A node that runs."""
+    """A running node."""
 
     def export(self, name: str, size_bytes: int) -> Endpoint:
-        """Makes an export with its memory reserved, and waits until that memory has been faulted in."""
+        """Creates an export with reserved memory, and waits until that memory has been faulted in."""
         self.ask("/v1/exports", {"name": name, "size_bytes": size_bytes, "reserve": True})
         self.wait_for_memory()
         return Endpoint("cheetah node", f"nbd://{self.nbd}/{name}", [self.process])
 
 
 def node(scratch: Scratch, content_bytes: int, address: str = "127.0.0.1", enter: Enter = list) -> Node:
-    """Starts a node with memory for that much content."""
+    """Starts a node with memory for an amount of content."""
     return Node(**vars(verbs.node(scratch, content_bytes, address, enter)))
 
 
 def create(scratch: Scratch, nodes: Any, size_bytes: int = 0, image: str | None = None, enter: Enter = list) -> str:
-    """Makes a striped drive with the default unit, empty or from an image; returns its file's path."""
+    """Creates a striped drive with the default unit, empty or from an image; returns its file's path."""
     path = scratch.path("drive") + ".drive"
     argv = ["create", path, "--nodes", ",".join(node.nbd for node in nodes), "--layout", "stripe"]
     argv += ["--from", image] if image else ["--size", iec(size_bytes)]
@@ -72,19 +72,19 @@ def export(
 
 
 def agent(scratch: Scratch, image: Any, address: str, enter: Enter = list) -> Any:
-    """Serves an image, read-only, as the agent on a suspect's machine does."""
+    """Serves an image read-only, as the agent on a suspect's machine does."""
     process, _ = serve(scratch, "cheetah serve", ["serve", image, "--listen", address, "--insecure"], enter)
     return process
 
 
 def acquire_argv(source: str, target: str, hashes: str, options: Sequence[str] = ()) -> Any:
-    """The command line of an acquisition, signed with a key that is only for measuring."""
+    """Returns the command line of an acquisition, signed with a key for measuring only."""
     argv = ["env", f"CHEETAH_KEY={os.path.join(OUT_DIR, 'custody.key')}", binary(), "--json", "acquire"]
     return [*argv, source, target, "--hash", hashes, *options]
 
 
 def acquired(printed: str) -> Any:
-    """The report of an acquisition, from what it printed."""
+    """Returns the report in the output of an acquisition."""
     return last_json(printed)["report"]
 
 

@@ -1,4 +1,4 @@
-"""Servers under measurement, and what one job against one of them says."""
+"""Servers under measurement, and jobs against them."""
 
 import dataclasses
 
@@ -10,8 +10,8 @@ from cheetah.bench.verbs import Enter
 
 @dataclasses.dataclass
 class Endpoint:
-    """An NBD server: whom to ask, and the processes whose processor time it is. `enter` puts a client where the
-    server can be reached from (a namespace)."""
+    """An NBD server: its URI, and the processes whose processor time is counted. `enter` puts a client into the
+    namespace from which the server is reachable."""
 
     name: str
     uri: str
@@ -19,11 +19,11 @@ class Endpoint:
     enter: Enter = list
 
     def cpu_s(self) -> float:
-        """Processor time of its processes so far."""
+        """Returns the processor time of its processes so far."""
         return sum(process.cpu_s() for process in self.processes)
 
     def measure(self, job: fio.Job) -> dict[str, float]:
-        """Runs a fio job: rate (MiB/s), requests a second, p99 latency and processor time a request."""
+        """Runs a fio job; returns rate (MiB/s), requests per second, p99 latency, and processor time per request."""
         before_s = self.cpu_s()
         result = fio.over_nbd(job, self.uri, self.enter([]))
         spent_s = self.cpu_s() - before_s
@@ -35,11 +35,11 @@ class Endpoint:
         }
 
     def copy(self, source: str, target: str, size_bytes: int, connections: int) -> dict[str, float]:
-        """Runs nbdcopy and returns the rate (MiB/s); "uri" among the arguments stands for this server."""
+        """Runs nbdcopy and returns the rate (MiB/s); "uri" in the arguments stands for this server."""
         argv = ["nbdcopy", f"--connections={connections}"]
         argv += [self.uri if end == "uri" else end for end in (source, target)]
         return {"rate": size_bytes / MIB / timed(self.enter(argv))}
 
     def fill(self, path: str) -> None:
-        """Writes a file into it from the start."""
+        """Writes a file into it from its start."""
         timed(self.enter(["nbdcopy", path, self.uri]))

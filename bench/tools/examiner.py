@@ -1,4 +1,5 @@
-"""What an examiner does with an image, with The Sleuth Kit as it is: list everything, extract and hash some files."""
+"""An examiner's work on an image with unmodified tools of The Sleuth Kit: list everything, extract and hash some
+files."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from bench.tools.limited import Outcome, run_limited
 from cheetah.bench.failure import BenchError
 
 LISTING = ("fls", "-r", "-m", "/")
-# $1 is the image; the addresses come on the input.
+# $1 is the image; the addresses come on stdin.
 EXTRACTION = 'set -o pipefail; while read -r address; do icat "$1" "$address" | sha256sum; done'
 UNLIMITED_S = 3600.0
 
 
 def regular_files(listing: str) -> list[tuple[str, int]]:
-    """Address and size of each file in a listing that has a name, is not deleted and has content; the main stream only,
-    and none that the file system keeps for itself."""
+    """Returns address and size of each named, existing file with content in a listing: main streams only, without
+    files of the file system itself."""
     found = []
     for line in listing.splitlines():
         fields = line.split("|")
@@ -32,7 +33,7 @@ def regular_files(listing: str) -> list[tuple[str, int]]:
 
 
 def as_input(addresses: Iterable[str]) -> bytes:
-    """Addresses, one a line."""
+    """Returns addresses, one per line."""
     return "".join(f"{address}\n" for address in addresses).encode()
 
 
@@ -42,38 +43,38 @@ def listing(path: str, limit_s: float, out: str) -> Outcome:
 
 
 def extraction(path: str, addresses: Sequence[str], limit_s: float) -> Outcome:
-    """Extracts files one after the other and hashes them; their hashes are what was printed."""
+    """Extracts files one after the other and hashes them; prints the hashes."""
     return run_limited(["bash", "-c", EXTRACTION, "extract", path], limit_s, as_input(addresses))
 
 
 def hashes_of(outcome: Outcome) -> list[str]:
-    """The hashes that an extraction printed."""
+    """Returns the hashes printed by an extraction."""
     return [line.split()[0] for line in outcome.printed.decode().splitlines()]
 
 
 def check_listing(who: str, out: str, expected_sha256: str) -> None:
-    """The listing has to be the local one, byte for byte."""
+    """Raises BenchError unless the listing equals the local one, byte for byte."""
     with open(out, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != expected_sha256:
             raise BenchError(f"{who}: the listing in {out} is not that of the local image")
 
 
 def check_hashes(who: str, found: Sequence[str], expected: Sequence[str]) -> None:
-    """The files have to be the local ones."""
+    """Raises BenchError unless the files equal the local ones."""
     if list(found) != list(expected):
         wrong = sum(a != b for a, b in zip(found, expected, strict=False)) + abs(len(found) - len(expected))
         raise BenchError(f"{who}: {wrong} of {len(expected)} files are not those of the local image")
 
 
 def traced_listing(path: str, out: str) -> int:
-    """Lists the image into `out`; returns the bytes that were read for it, counted once."""
+    """Lists the image into `out`; returns the bytes read for it, each counted once."""
     with tempfile.TemporaryDirectory(prefix="cheetah-bench-") as directory:
         run_limited([*strace(directory), *LISTING, path], UNLIMITED_S, out=out)
         return bytes_asked(directory, path)
 
 
 def traced_extraction(path: str, addresses: Sequence[str]) -> tuple[list[str], int]:
-    """Extracts files; returns their hashes, and the bytes of the image that were read for it, counted once."""
+    """Extracts files; returns their hashes, and the bytes of the image read for them, each counted once."""
     with tempfile.TemporaryDirectory(prefix="cheetah-bench-") as directory:
         argv = [*strace(directory), "bash", "-c", EXTRACTION, "extract", path]
         outcome = run_limited(argv, UNLIMITED_S, as_input(addresses))

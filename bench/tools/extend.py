@@ -30,7 +30,7 @@ EXPORT_FLAGS = 1 | 2 | 256
 
 
 def receive(connection: socket.socket, count: int) -> bytes:
-    """Exactly so many bytes; EOFError where the peer has gone."""
+    """Returns exactly `count` bytes. Raises EOFError if the peer has gone."""
     data = bytearray(count)
     view = memoryview(data)
     while view:
@@ -42,7 +42,7 @@ def receive(connection: socket.socket, count: int) -> bytes:
 
 
 class Remote:
-    """One connection to the server in whose front this stands."""
+    """A connection to the server behind this one."""
 
     def __init__(self, host: str, port: int) -> None:
         self._connection = socket.create_connection((host, port))
@@ -53,7 +53,7 @@ class Remote:
         self.size: int = struct.unpack("!QH", receive(self._connection, 10))[0]
 
     def read(self, offset: int, length: int) -> bytes:
-        """Reads a range; an error of the server is one here."""
+        """Reads a range; an error of the server is raised here."""
         self._connection.sendall(struct.pack("!IHHQQI", REQUEST, 0, CMD_READ, 0, offset, length))
         _, error, _ = struct.unpack("!IIQ", receive(self._connection, 16))
         if error:
@@ -62,7 +62,7 @@ class Remote:
 
 
 class Kept:
-    """What has been read, in an unlinked file, and which pages that are."""
+    """The pages read so far, in an unlinked file."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -71,7 +71,7 @@ class Kept:
         self._lock = threading.Lock()
 
     def missing(self, offset: int, length: int, ahead: int, behind: int) -> tuple[int, int] | None:
-        """What has to be read, from and to, in whole pages, so that a read can be answered; None where nothing has."""
+        """Returns the range to read, in whole pages, to answer a read; None if all is there."""
         first, last = offset // PAGE_BYTES, -(-(offset + length) // PAGE_BYTES)
         with self._lock:
             if all(self._present[first:last]):
@@ -85,19 +85,19 @@ class Kept:
         return first * PAGE_BYTES, min(last * PAGE_BYTES, self.size)
 
     def put(self, offset: int, data: bytes) -> None:
-        """Keeps what was read from a page's start."""
+        """Stores data that begins at a page."""
         os.pwrite(self._file.fileno(), data, offset)
         count = -(-len(data) // PAGE_BYTES)
         with self._lock:
             self._present[offset // PAGE_BYTES : offset // PAGE_BYTES + count] = b"\1" * count
 
     def get(self, offset: int, length: int) -> bytes:
-        """What has been kept of a range that is all there."""
+        """Returns stored data of a range that is complete."""
         return os.pread(self._file.fileno(), length, offset)
 
 
 class Extender:
-    """Serves one client after another, each in a thread with a connection of its own."""
+    """Serves clients, each in a thread with its own connection."""
 
     def __init__(self, host: str, port: int, ahead: int, behind: int) -> None:
         self._address = (host, port)
@@ -106,7 +106,7 @@ class Extender:
         self._kept = Kept(Remote(host, port).size)
 
     def serve(self, client: socket.socket) -> None:
-        """Serves one client until it goes."""
+        """Serves one client until it disconnects."""
         remote = Remote(*self._address)
         try:
             if self._agree(client):
@@ -118,7 +118,7 @@ class Extender:
             client.close()
 
     def _agree(self, client: socket.socket) -> bool:
-        """The handshake; says whether reading begins."""
+        """Performs the handshake; returns whether the transmission phase begins."""
         client.sendall(struct.pack("!QQH", NBDMAGIC, IHAVEOPT, FIXED_NEWSTYLE | NO_ZEROES))
         receive(client, 4)
         export = struct.pack("!QH", self._kept.size, EXPORT_FLAGS)
@@ -138,7 +138,7 @@ class Extender:
                 return False
 
     def _answer(self, client: socket.socket, remote: Remote) -> bool:
-        """Answers one request; says whether there may be more."""
+        """Answers one request; returns whether there may be more."""
         _, _, kind, cookie, offset, length = struct.unpack("!IHHQQI", receive(client, 28))
         if kind == CMD_DISC:
             return False

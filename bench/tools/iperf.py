@@ -1,4 +1,4 @@
-"""What TCP carries over the links of a lab, by iperf3."""
+"""The TCP throughput of a lab's links, measured by iperf3."""
 
 import functools
 import json
@@ -16,7 +16,7 @@ ATTEMPTS = 5
 
 
 def start_servers(scratch: Scratch, lab: Lab) -> None:
-    """One iperf3 server on each node."""
+    """Starts an iperf3 server on each node."""
     for node in lab.nodes:
         process = scratch.start("iperf3", node.command(["iperf3", "--server", "--forceflush"]))
         process.wait_until(functools.partial(_listens, process), "word that it listens")
@@ -27,10 +27,10 @@ def _listens(process: Process) -> bool:
 
 
 def link_rate(lab: Lab, node: Any, towards_examiner: bool, seconds: float, omit_s: float = 0) -> float:
-    """MiB/s of one TCP stream over one node's link, nothing else going on; the first `omit_s` seconds not counted."""
+    """Returns the MiB/s of one TCP stream over one node's otherwise idle link, without the first `omit_s` seconds."""
     argv = ["iperf3", "--client", node.address, "--json", f"--time={math.ceil(seconds)}", f"--omit={omit_s}"]
     argv += ["--reverse"] if towards_examiner else []
-    # A server takes a moment to be done with the client before.
+    # A server takes a moment to finish with the previous client.
     for _ in range(ATTEMPTS):
         answer = json.loads(run(lab.examiner.command(argv), check=False))
         if "sum_received" in answer.get("end", {}):
@@ -40,5 +40,5 @@ def link_rate(lab: Lab, node: Any, towards_examiner: bool, seconds: float, omit_
 
 
 def sum_of_links(lab: Lab, towards_examiner: bool, seconds: float) -> dict[str, Any]:
-    """The sum over all links, one measured after the other."""
+    """Returns the sum over all links, measured one after the other."""
     return {"rate": sum(link_rate(lab, node, towards_examiner, seconds) for node in lab.nodes)}

@@ -1,4 +1,4 @@
-"""Commands that may take too long: run to their end or to a limit of time, with all they start."""
+"""Commands with a time limit, run with all their children."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cheetah.bench.failure import BenchError
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How long a command took; where it was cut off, that is the limit."""
+    """The duration of a command; the limit if it was cut off."""
 
     seconds: float
     finished: bool
@@ -22,8 +22,8 @@ class Outcome:
 
 
 def run_limited(argv: Sequence[str], limit_s: float, given: bytes = b"", out: str | None = None) -> Outcome:
-    """Runs a command with `given` on its input; a failure is an error, taking too long is not. What it prints is
-    returned, or written to the file `out`."""
+    """Runs a command with `given` on stdin; failing is an error, taking too long is not. Its output is returned, or
+    written to the file `out`."""
     start = time.perf_counter()
     sink = open(out, "wb") if out else subprocess.PIPE
     try:

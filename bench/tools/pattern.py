@@ -12,7 +12,7 @@ READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reader.py")
 
 
 def read(path: str, pattern: str, record_bytes: int, size_bytes: int, seconds_max: float = 60) -> Any:
-    """Reads the file in the pattern; returns MiB/s of what was asked for."""
+    """Reads the file in the pattern; returns MiB/s of the requested bytes."""
     argv = [sys.executable, "-S", READER, path, str(size_bytes), str(record_bytes), pattern, str(seconds_max)]
     answer = json.loads(run(argv))
     return answer["bytes"] / answer["seconds"] / MIB

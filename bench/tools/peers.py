@@ -1,4 +1,4 @@
-"""Whom Cheetah is measured against."""
+"""The peers that Cheetah is measured against."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from cheetah.bench.verbs import Enter
 
 
 def nbdkit_memory(scratch: Scratch, size_bytes: int, name: str = "nbdkit memory") -> Endpoint:
-    """nbdkit's memory plugin with its default threads, on loopback TCP."""
+    """Starts nbdkit's memory plugin with its default threads, on loopback TCP."""
     port = free_port()
     argv = ["nbdkit", "--foreground", "--exit-with-parent", "--newstyle", "--ipaddr=127.0.0.1", f"--port={port}"]
     process = scratch.start(name, [*argv, "memory", str(size_bytes)])
@@ -20,7 +20,7 @@ def nbdkit_memory(scratch: Scratch, size_bytes: int, name: str = "nbdkit memory"
 
 
 def qemu_nbd(scratch: Scratch, size_bytes: int) -> Endpoint:
-    """qemu-nbd on a raw file in tmpfs, which knows no O_DIRECT, hence --cache=writeback."""
+    """Starts qemu-nbd on a raw file in tmpfs, which lacks O_DIRECT, hence --cache=writeback."""
     name, port = "qemu-nbd on tmpfs", free_port()
     path = os.path.join(scratch.ram_dir, scratch.unique("qemu.raw"))
     with open(path, "wb") as file:
@@ -32,7 +32,7 @@ def qemu_nbd(scratch: Scratch, size_bytes: int) -> Endpoint:
 
 
 def nbdkit_nbd(scratch: Scratch, behind: Any) -> Endpoint:
-    """`nbdkit nbd`, an NBD server in front of another one."""
+    """Starts `nbdkit nbd`, an NBD server in front of another one."""
     name, port = "nbdkit nbd on nbdkit memory", free_port()
     argv = ["nbdkit", "--foreground", "--exit-with-parent", "--ipaddr=127.0.0.1", f"--port={port}"]
     process = scratch.start(name, [*argv, "nbd", f"uri={behind.uri}"])
@@ -41,8 +41,8 @@ def nbdkit_nbd(scratch: Scratch, behind: Any) -> Endpoint:
 
 
 def nbdfuse(scratch: Scratch, behind: Any, enter: Enter = list, connections: int | None = None) -> Any:
-    """An NBD server as a file through nbdfuse, with its own number of connections or that many; returns the process and
-    the file's path."""
+    """Mounts an NBD server through nbdfuse, with its default or the given number of connections; returns the process
+    and the file's path."""
     directory = scratch.make_dir("nbdfuse")
     path = os.path.join(directory, "disk.raw")
     argv = ["nbdfuse", *([f"--connections={connections}"] if connections else []), path, behind.uri]
@@ -52,7 +52,8 @@ def nbdfuse(scratch: Scratch, behind: Any, enter: Enter = list, connections: int
 
 
 def nbdfuse_on_qemu(scratch: Scratch, uri: str, enter: Enter = list) -> Any:
-    """What qemu can read (iSCSI) as a file: qemu-nbd on a Unix socket, nbdfuse on that. Returns the file's path."""
+    """Presents what qemu can read (iSCSI) as a file: qemu-nbd on a Unix socket, with nbdfuse on it. Returns the file's
+    path."""
     socket = scratch.path("socket")
     argv = ["qemu-nbd", "--format=raw", "--read-only", "--persistent", "--shared=4", f"--socket={socket}", uri]
     process = scratch.start("qemu-nbd", enter(argv))
@@ -61,9 +62,9 @@ def nbdfuse_on_qemu(scratch: Scratch, uri: str, enter: Enter = list) -> Any:
 
 
 def ewfmount(scratch: Scratch, image: Any) -> str:
-    """An E01 as a file through ewfmount; returns the file's path."""
+    """Mounts an E01 through ewfmount; returns the file's path."""
     directory = scratch.make_dir("ewfmount")
-    # Verbose, it stays in the foreground; it does not end on SIGTERM, but when it is unmounted.
+    # With -v it stays in the foreground; it ignores SIGTERM, and ends when unmounted.
     process = scratch.start("ewfmount", ["ewfmount", "-v", image, directory])
     scratch.at_exit(_unmount, directory)
     path = os.path.join(directory, "ewf1")
@@ -72,8 +73,8 @@ def ewfmount(scratch: Scratch, image: Any) -> str:
 
 
 def xmount(scratch: Scratch, image: Any, library: str) -> str:
-    """An E01 as a file through xmount; `library` is ewf (libewf) or aewf (its own, several threads). It goes to the
-    background by itself. Returns the file's path."""
+    """Mounts an E01 through xmount, which daemonises; `library` is ewf (libewf) or aewf (its own, multi-threaded).
+    Returns the file's path."""
     directory = scratch.make_dir("xmount")
     run(["xmount", "--in", library, image, "--out", "raw", directory])
     scratch.at_exit(_unmount, directory)
@@ -90,7 +91,7 @@ def _unmount(directory: str) -> None:
 
 
 def tgtd(scratch: Scratch, image: Any, address: str, enter: Enter = list) -> str:
-    """A tgtd of its own that serves the image, read-only; returns the iSCSI URI of the logical unit."""
+    """Starts a private tgtd that serves the image read-only; returns the iSCSI URI of the logical unit."""
     target = "iqn.2026-11.org.example:bench"
     control = str(os.getpid() % 30000 + 1000)
     argv = ["tgtd", "--foreground", f"--control-port={control}", "--iscsi", f"portal={address}:3260"]
@@ -105,7 +106,7 @@ def tgtd(scratch: Scratch, image: Any, address: str, enter: Enter = list) -> str
 
     listening = enter(["ss", "--no-header", "--listening", "--tcp", "sport = :3260"])
     process.wait_until(lambda: run(listening).strip(), "sign of listening")
-    # While it has a target it does not end on SIGTERM.
+    # While it has a target it ignores SIGTERM.
     scratch.at_exit(end)
     admin("--op", "new", "--mode", "target", "--tid", "1", "--targetname", target)
     unit = ["--mode", "logicalunit", "--tid", "1", "--lun", "1"]

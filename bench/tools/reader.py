@@ -20,23 +20,23 @@ STREAMS = 8
 
 
 def forward(size: int, record: int) -> Any:
-    """From start to end."""
+    """Returns offsets from start to end."""
     return range(0, size, record)
 
 
 def backward(size: int, record: int) -> Any:
-    """From the last record to the first."""
+    """Returns offsets from the last record to the first."""
     return range((size - 1) // record * record, -1, -record)
 
 
 def strided(size: int, record: int) -> Iterator[Any]:
-    """One record every 200 KiB, over the whole, four times, each time elsewhere."""
+    """Yields one record every 200 KiB over the whole file, in four passes with different starts."""
     for number in range(STRIDE_PASSES):
         yield from range(number * STRIDE_SHIFT_BYTES, size - record + 1, STRIDE_BYTES)
 
 
 def interleaved(size: int, record: int) -> Iterator[Any]:
-    """Eight sequential streams through an eighth each, taking turns record by record."""
+    """Yields eight sequential streams through an eighth each, alternating record by record."""
     share = size // STREAMS // record * record
     for at in range(0, share, record):
         for stream in range(STREAMS):
@@ -47,7 +47,7 @@ PATTERNS = {"forward": forward, "backward": backward, "strided": strided, "inter
 
 
 def read(path: str, offsets: Any, record: int, seconds_max: float) -> Any:
-    """Reads a record at each offset until they or the time are up; returns bytes and seconds."""
+    """Reads a record at each offset until all are read or the time is up; returns bytes and seconds."""
     buffer = [memoryview(bytearray(record))]
     total = 0
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""A remote site: an image behind a link, served over NBD and over iSCSI; and the ways an examiner can have it as a
+"""A remote site: an image behind a link, served over NBD and iSCSI, and the ways an examiner can attach it as a
 file."""
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class Line:
 
     @property
     def name(self) -> str:
-        """As tables say it."""
+        """Returns its name in tables."""
         rate = {"100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s"}.get(self.rate, self.rate)
         return f"{rate}, {self.delay_ms:g} ms one way"
 
     @property
     def bytes_per_s(self) -> float:
-        """What it carries, headers included."""
+        """Returns its capacity, headers included."""
         return {"100mbit": 100e6, "1gbit": 1e9}[self.rate] / 8
 
     def lab(self) -> Lab:
-        """A lab with one machine at the end of this link."""
+        """Returns a lab with one machine at the end of this link."""
         return Lab(1, self.rate, f"{2 * self.delay_ms:g}ms")
 
 
 class Site:
-    """A machine at the end of a link that serves an image, up as long as its scratch space and its lab are."""
+    """A machine at the end of a link that serves an image for the lifetime of its scratch space and lab."""
 
     def __init__(self, scratch: Scratch, lab: Lab, image: Image, iscsi: bool = False) -> None:
         self.image = image
@@ -57,7 +57,7 @@ class Site:
         self.iscsi_uri = peers.tgtd(scratch, image.path, address, self._machine.command) if iscsi else ""
 
     def enter(self, argv: Sequence[str]) -> list[str]:
-        """`argv` so that it runs on the examiner's machine."""
+        """Returns `argv` to run on the examiner's machine."""
         return self._lab.examiner.command(argv)
 
     def _serve(self) -> Process:
@@ -69,56 +69,56 @@ class Site:
         return server
 
     def stand_by(self) -> None:
-        """Has the server run for the next turn: an assertion of this one fails at times when a client is killed half-way, as a
-        copy is that is cut off."""
+        """Makes sure the server runs for the next turn: it sometimes fails an assertion when a client is killed
+        midway, such as a copy at its time limit."""
         if self._server.has_ended:
             self._server = self._serve()
 
     def agent(self, scratch: Scratch) -> str:
-        """Has our agent serve the image too, for as long as the scratch space is there; returns its URI."""
+        """Lets an agent serve the image too, for the lifetime of the scratch space; returns its URI."""
         address = f"{self._machine.address}:{AGENT_PORT}"
         cheetah.agent(scratch, self.image.path, address, self._machine.command)
         return f"nbd://{address}/"
 
     def sent_bytes(self) -> int:
-        """What the site has sent so far. A burst that its interface is to cut into segments counts with one header, so
-        this is very nearly payload; repeats are in it."""
+        """Returns the bytes the site has sent so far. A super-frame that its interface segments counts with one
+        header, so this is nearly payload, retransmissions included."""
         shown = json.loads(run(self._machine.command(["ip", "-json", "-statistics", "link", "show", "dev", "eth0"])))
         return int(shown[0]["stats64"]["tx"]["bytes"])
 
 
 def resident_share(path: str) -> float:
-    """How much of a file the machine has in memory, from 0 to 1."""
+    """Returns the share of a file in memory, from 0 to 1."""
     shown = run(["fincore", "--bytes", "--noheadings", "--output", "RES", path]).split()
     return int(shown[0]) / os.path.getsize(path)
 
 
-# How a remote image becomes a file that tools can open: starts what is needed, returns the file's path.
+# Attaches a remote image as a file that tools can open; returns the file's path.
 Attach = Callable[[Scratch, Site], str]
 
 
 def by_cheetah(scratch: Scratch, site: Site) -> str:
-    """Ours, as it comes."""
+    """Cheetah with its defaults."""
     return str(cheetah.mount(scratch, site.uri, enter=site.enter)[1])
 
 
 def by_agent(scratch: Scratch, site: Site) -> str:
-    """Ours, and ours at the site: an agent that packs what it sends, and that has learnt nothing yet."""
+    """Cheetah at both ends: an agent that compresses, without any history."""
     return str(cheetah.mount(scratch, site.agent(scratch), enter=site.enter)[1])
 
 
 def by_nbdfuse(scratch: Scratch, site: Site) -> str:
-    """libnbd's file system, which keeps nothing."""
+    """libnbd's file system, without a cache."""
     return str(peers.nbdfuse(scratch, Endpoint("nbdkit file", site.uri, []), site.enter)[1])
 
 
 def by_iscsi(scratch: Scratch, site: Site) -> str:
-    """tgtd's iSCSI, through qemu-nbd's initiator and nbdfuse: no kernel initiator is needed."""
+    """tgtd's iSCSI through qemu-nbd's initiator and nbdfuse, without a kernel initiator."""
     return str(peers.nbdfuse_on_qemu(scratch, site.iscsi_uri, site.enter))
 
 
 def by_filters(*filters: str, **options: str) -> Attach:
-    """nbdkit with filters on the examiner's machine, in front of the site's nbdkit, and nbdfuse on that."""
+    """nbdkit with filters on the examiner's machine, in front of the site's nbdkit, with nbdfuse on it."""
 
     def attach(scratch: Scratch, site: Site) -> str:
         socket = scratch.path("socket")
@@ -134,7 +134,7 @@ def by_filters(*filters: str, **options: str) -> Attach:
 
 
 def by_cache(block_bytes: int) -> Attach:
-    """nbdkit's cache filter, which fetches and keeps blocks of that size."""
+    """nbdkit's cache filter with blocks of that size."""
     return by_filters("cache", cache_min_block_size=iec(block_bytes).removesuffix("iB"), cache_on_read="true")
 
 
@@ -157,11 +157,11 @@ ISCSI = "tgtd, qemu-nbd, nbdfuse"
 
 
 class CutOff(Exception):
-    """Something took longer than was allowed."""
+    """A contender exceeded its time limit."""
 
 
 def copied(scratch: Scratch, site: Site, limit_s: float) -> str:
-    """Copies the whole image to this machine's disk, as fast as nbdcopy can; returns the copy's path."""
+    """Copies the whole image to this machine's disk with nbdcopy; returns the copy's path."""
     target = os.path.join(scratch.disk_dir, "copied.raw")
     if not run_limited(site.enter(["nbdcopy", site.uri, target]), limit_s).finished:
         raise CutOff(f"a full copy of {site.image.path}")

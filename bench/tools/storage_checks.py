@@ -1,4 +1,5 @@
-"""The harness beside the hand: the same command on the same file, in turns, timed by the shell's `time`, or by fio."""
+"""Compares the harness with manual measurement: the same command on the same file, alternating, timed by the shell's
+`time` or by fio."""
 
 import json
 import subprocess
@@ -20,7 +21,7 @@ from cheetah.bench.units import MIB
 
 OURS, BY_HAND = "cheetah bench", "by hand"
 LIMIT_S = 600
-# What fio is told by hand for the orders of access that are measured.
+# The manual fio options of the measured access orders.
 FIO = {
     "read": ["--rw=read"],
     "random-read": ["--rw=randread"],
@@ -30,7 +31,7 @@ TIME = ["bash", "-c", 'TIMEFORMAT=%3R; time "$@"', "time"]
 
 
 def sample_of(step: Any, ready: Any, place: Any, state: Any = COLD) -> Any:
-    """The step, as the harness measures it."""
+    """Returns a sample of the step as the harness measures it."""
     sample = turn.take(Sample("disk", step.key, state, 1, Outcome.DONE), step, ready, place, LIMIT_S)
     if sample.outcome is not Outcome.DONE:
         raise BenchError(f"{step.key}: {sample.problem}")
@@ -38,7 +39,7 @@ def sample_of(step: Any, ready: Any, place: Any, state: Any = COLD) -> Any:
 
 
 def timed_by_hand(argv: Any, out: str, cold: bool) -> Any:
-    """Seconds of a command, with caches dropped or with its file read just before, by bash's `time`."""
+    """Returns the seconds of a command by bash's `time`, with caches dropped or its file just read."""
     if cold:
         drop_caches()
     else:
@@ -51,7 +52,7 @@ def timed_by_hand(argv: Any, out: str, cold: bool) -> Any:
 
 
 def times(step: Any, ready: Any, place: Any, rounds: int, state: Any) -> Any:
-    """A tool's time, both ways."""
+    """Returns a tool's time, measured both ways."""
     [out] = step.outputs(place)
     argv = [step.key, *(["-a", "-t", "d"] if step.key == "strings" else []), str(place.image)]
     return interleave(
@@ -66,7 +67,7 @@ def times(step: Any, ready: Any, place: Any, rounds: int, state: Any) -> Any:
 
 
 def rates(step: Any, ready: Any, place: Any, rounds: int) -> Any:
-    """fio's rate, both ways, each on a file of its own."""
+    """Returns fio's rate, measured both ways, each on its own file."""
     _, operation, *sizes = step.key.split("/")
     size_bytes, record_bytes = map(syntax.size, sizes)
     file = place.directory / "by-hand.dat"
@@ -106,7 +107,7 @@ def rates(step: Any, ready: Any, place: Any, rounds: int) -> Any:
 
 
 def agreement(key: str, what: str, unit: str, found: Any, metric: str, better: str) -> Any:
-    """Two figures: both beside each other, and how far their medians are apart beside how far each spreads."""
+    """Returns two figures: both measurements, and the distance of their medians relative to their spreads."""
     samples = {name: [one[metric] for one in rounds] for name, rounds in found.items()}
     beside = Figure(f"storage/hand/{key}", what, unit, OURS, samples, better)
     apart = abs(beside.median(OURS) - beside.median(BY_HAND))
@@ -121,7 +122,7 @@ def agreement(key: str, what: str, unit: str, found: Any, metric: str, better: s
 
 
 def checks(scratch: Scratch, settings: Settings, source: Path, steps: Any) -> list[Figure]:
-    """The figures, on this machine's disk."""
+    """Returns the figures on this machine's disk."""
     rounds = settings.rounds
     by_key = {step.key: step for step in steps}
     target = DirectoryTarget("disk", Path(scratch.disk_dir), Path(scratch.dir), source.stat().st_size, Room())
@@ -130,7 +131,7 @@ def checks(scratch: Scratch, settings: Settings, source: Path, steps: Any) -> li
         place = Place(ready.directory, source)
         sample_of(by_key["copy"], ready, place)
         for key, state in (("md5sum", WARM), ("md5sum", COLD), ("strings", COLD)):
-            # From memory there is least to disturb it, so that is where a percent can be seen, if often enough.
+            # Warm runs are disturbed least, so small differences show there, given enough rounds.
             found = times(by_key[key], ready, place, 3 * rounds if state == WARM else rounds, state)
             figures += agreement(f"{key}-{state}", f"{key}, {state}", "s", found, "seconds", "lower")
             if state == WARM:

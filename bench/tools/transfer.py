@@ -1,4 +1,4 @@
-"""One transfer of an image to another machine: by a pipe of stock tools, or by `cheetah acquire`. Timed until the
+"""A transfer of an image to another machine, by a pipe of stock tools or by `cheetah acquire`, timed until the
 receiver has written all of it, flushed it to its disk and hashed it."""
 
 import contextlib
@@ -22,7 +22,7 @@ PORT = 10809
 
 @dataclasses.dataclass(frozen=True)
 class Pipe:
-    """`pack IMAGE | nc` at the one end, `nc | unpack` at the other."""
+    """`pack IMAGE | nc` at one end, `nc | unpack` at the other."""
 
     name: str
     pack: str
@@ -41,7 +41,7 @@ PIPES = (
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """Two machines with a link between them: how to run a command on each, and its address there."""
+    """Two machines with a link between them: how to run a command on each, and its address."""
 
     sender: Enter
     sender_address: str
@@ -50,26 +50,26 @@ class Ends:
     lab: Lab | None = None
 
     def sent_bytes(self) -> int | None:
-        """What the sender's interface has sent so far; None on loopback. A burst that the interface is to cut into
-        segments counts with one header, so this is very nearly the payload, repeats included."""
+        """Returns the bytes the sender's interface has sent so far; None on loopback. A super-frame that the interface
+        segments counts with one header, so this is nearly payload, retransmissions included."""
         if self.lab is None:
             return None
         shown = json.loads(run(self.sender(["ip", "-json", "-statistics", "link", "show", "dev", "eth0"])))
         return int(shown[0]["stats64"]["tx"]["bytes"])
 
     def link_rate(self, seconds: float) -> dict[str, Any]:
-        """What one TCP stream of iperf3 carries to the receiver: {"rate": MiB/s}."""
+        """Returns the rate of one TCP stream of iperf3 to the receiver: {"rate": MiB/s}."""
         assert self.lab is not None
         return {"rate": iperf.link_rate(self.lab, self.lab.nodes[0], True, seconds, omit_s=1)}
 
     def free_port(self) -> int:
-        """A port to listen on."""
+        """Returns a free port."""
         return free_port() if self.lab is None else PORT
 
 
 @contextlib.contextmanager
 def ends(scratch: Scratch, rate: Any, rtt: Any) -> Iterator[Any]:
-    """A sender and a receiver: on one machine where `rate` is None, otherwise in a lab."""
+    """Yields a sender and a receiver: on one machine if `rate` is None, otherwise in a lab."""
     if rate is None:
         yield Ends(list, "127.0.0.1", list, "127.0.0.1")
         return
@@ -115,7 +115,7 @@ def _shell(line: Any) -> Any:
 
 
 def by_cheetah(scratch: Scratch, between: Any, method: str, image: Any) -> Any:
-    """Acquires the image from an agent that is up; `method` is how the agent packs."""
+    """Acquires the image from a running agent; `method` is the agent's compression."""
     with scratch.child() as turn:
         target = os.path.join(turn.disk_dir, "received.raw")
         address = f"{between.sender_address}:{between.free_port()}"

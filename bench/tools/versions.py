@@ -1,11 +1,11 @@
-"""The programs of a run, as the report describes them."""
+"""The programs of a run and their versions, for the report."""
 
 from typing import Any
 
 from bench.tools import cheetah
 from cheetah.bench import machine
 
-# Program, how to ask for its version.
+# A program, and the command that prints its version.
 PROGRAMS = (
     ("nbdkit", ["nbdkit", "--version"]),
     ("qemu-nbd", ["qemu-nbd", "--version"]),
@@ -32,7 +32,7 @@ PROGRAMS = (
 
 
 def describe() -> Any:
-    """The machine and the programs, as a dictionary of lines."""
+    """Returns the machine and the programs as a dictionary of lines."""
     described = machine.describe(PROGRAMS)
     described["cheetah"] = f"{machine.first_line([cheetah.binary(), '--version'])}, tree at {cheetah.commit()}"
     return described
