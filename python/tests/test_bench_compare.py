@@ -98,4 +98,4 @@ def test_rates_are_shown_in_mib_and_names_are_safe_to_print() -> None:
 def test_a_part_that_is_not_whole_is_told() -> None:
     a = run({"disk": [1]})
     b = dataclasses.replace(a, parts=[{**a.parts[0], "problem": "interrupted"}])
-    assert compare(a, b).warnings == ("storage: B is not whole: interrupted",)
+    assert compare(a, b).warnings == ("storage: B is incomplete: interrupted",)

@@ -101,7 +101,7 @@ def test_what_is_no_figure_is_not_written(tmp_path: Path) -> None:
         (lambda value: value["parts"][0].update(rounds="3"), "rounds"),
         (lambda value: value["parts"][0]["samples"][0].update(outcome="fine"), "fine"),
         (lambda value: value["parts"][0]["targets"].append("disk"), "not an object"),
-        (lambda value: value["parts"][0].update(warnings=[1]), "no text"),
+        (lambda value: value["parts"][0].update(warnings=[1]), "not text"),
     ],
 )
 def test_a_file_of_another_form_is_one_sentence(tmp_path: Path, change: Any, said: str) -> None:

@@ -160,7 +160,7 @@ def test_a_source_that_is_gone_stops_the_run_and_all_is_searched_when_it_goes_on
     for _ in range(2):
         code, summary = Run(searching, tell).go()
         assert (code, summary["complete"], summary["verdict"]) == (EVIDENCE, False, "stopped")
-        assert "does not answer" in summary["problems"][0]["sentence"]
+        assert "no longer answers" in summary["problems"][0]["sentence"]
         space, stage = summary["coverage"]["unallocated"], summary["coverage"]["stages"]["unallocated"]
         assert space["bytes"] - space["searched"] - space["unreadable"] > 6 << 20
         assert stage["done"] < stage["total"] == 24

@@ -10,13 +10,11 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """A verdict. `kind` is "whole", "gaps", "quick" or "stopped"; the rest is text of ours. `running` is printed on
-    each page."""
+    """A verdict. `kind` is "whole", "gaps", "quick" or "stopped"; the rest is text of ours."""
 
     kind: str
     headline: str
     sentence: str
-    running: str
     gaps: tuple[str, ...]
 
 
@@ -27,32 +25,28 @@ _HEADLINES = {
         "Everything that was found was read.",
         "Each file system was recognised and listed, each file was read whole, and all unallocated space was searched. "
         "Slack, the unused end of a file's last block, was not searched.",
-        "Triage report",
     ),
     "gaps": (
         "Done, with gaps.",
         "Every stage was completed. What could not be read, or was left out, is listed here; nothing is known about it.",
-        "Triage report, with gaps: see section 1",
     ),
     "quick": (
         "A quick look, not an examination.",
         "Only the files that ranked highest by name, place and time were read. That something does not "
         "appear in this report does not mean that it is not on the source.",
-        "PARTIAL: a quick look, most files were not read",
     ),
     "stopped": (
         "Stopped early: this is part of the result.",
         "The run was interrupted, or a part of it was given up. That something does not appear in this report does not mean "
         "that it is not on the source. The same command resumes the run.",
-        "PARTIAL: stopped early",
     ),
 }
 
 
 def of(summary: Json) -> Verdict:
     """Returns the verdict on a run."""
-    headline, sentence, running = _HEADLINES[summary["verdict"]]
-    return Verdict(summary["verdict"], headline, sentence, running, tuple(_gaps(summary)))
+    headline, sentence = _HEADLINES[summary["verdict"]]
+    return Verdict(summary["verdict"], headline, sentence, tuple(_gaps(summary)))
 
 
 def _gaps(summary: Json) -> list[str]:
