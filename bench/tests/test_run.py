@@ -23,7 +23,7 @@ def without_packages(run: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_it_goes_on_in_a_python_that_has_the_package() -> None:
+def test_it_restarts_in_a_python_with_the_package() -> None:
     if not os.path.exists(os.path.join(ROOT, "target/venv/bin/python")):
         pytest.skip("needs target/venv (scripts/python-env)")
     done = without_packages(RUN, "--parts")
@@ -31,7 +31,7 @@ def test_it_goes_on_in_a_python_that_has_the_package() -> None:
     assert [part["part"] for part in json.loads(done.stdout)] == [part.key for part in results_md.PARTS]
 
 
-def test_it_says_what_to_do_where_there_is_none(tmp_path) -> None:
+def test_without_the_package_it_says_what_to_do(tmp_path) -> None:
     os.mkdir(tmp_path / "bench")
     shutil.copy(RUN, tmp_path / "bench/run")
     done = without_packages(str(tmp_path / "bench/run"), "--parts")
@@ -39,7 +39,7 @@ def test_it_says_what_to_do_where_there_is_none(tmp_path) -> None:
     assert "scripts/python-env makes it" in done.stderr
 
 
-def test_figures_go_where_they_are_told(tmp_path, monkeypatch) -> None:
+def test_figures_go_to_the_named_directory(tmp_path, monkeypatch) -> None:
     class Asked:
         quick, rounds = True, 3
 

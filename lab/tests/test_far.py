@@ -52,15 +52,15 @@ def comes_to(expected: int, tmp_path: Path, round_trip: str, *filters: str, pati
         return soon(lambda: count("state", "established") == expected, patience_s)
 
 
-def test_a_source_that_is_far_is_read_over_several_connections(tmp_path: Path) -> None:
+def test_a_distant_source_is_read_over_several_connections(tmp_path: Path) -> None:
     assert comes_to(FAR, tmp_path, "20ms")
 
 
-def test_a_server_that_is_far_and_allows_one_connection_is_left_with_one(tmp_path: Path) -> None:
+def test_a_distant_server_with_one_connection_keeps_one(tmp_path: Path) -> None:
     assert comes_to(1, tmp_path, "20ms", "--filter=multi-conn", "multi-conn-mode=disable")
 
 
-def test_a_source_that_is_near_needs_no_more_than_two(tmp_path: Path) -> None:
+def test_a_near_source_uses_at_most_two_connections(tmp_path: Path) -> None:
     # A machine that stalls makes it look far.
     assert any(comes_to(NEAR, tmp_path, "0.1ms", patience_s=5) for _ in range(8))
 

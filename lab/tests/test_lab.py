@@ -92,7 +92,7 @@ def delay_line() -> None:
 
 
 @pytest.mark.steady
-def test_machines_reach_each_other_and_nothing_is_left() -> None:
+def test_machines_reach_each_other_and_nothing_is_left_behind() -> None:
     with Lab(2, rate="100mbit") as lab:
         assert check.round_trip_ms(lab, 10) < 1000
         assert check.rate_mbit(lab, 0.5) > 0
@@ -101,7 +101,7 @@ def test_machines_reach_each_other_and_nothing_is_left() -> None:
 
 
 @pytest.mark.steady
-def test_a_delay_is_there(delay_line: None) -> None:
+def test_a_delay_is_added(delay_line: None) -> None:
     with Lab(2, links={2: Link(delay_us=20_000)}, rtt="0ms") as lab:
         near = check.round_trip_ms(lab, 10)
         lab.nodes.reverse()
@@ -134,7 +134,7 @@ def test_a_spaced_link_keeps_frames_apart(delay_line: None) -> None:
     assert 0.1 <= seconds < 1
 
 
-def test_a_full_queue_drops() -> None:
+def test_a_full_queue_drops_frames() -> None:
     with Lab(1, link=Link(rate_bits=8_000, queue_bytes=2_000)) as lab:
         lab.nodes[0].namespace.run([sys.executable, "-c", SEND])
         shown = lab.nodes[0].namespace.run(["tc", "-s", "qdisc", "show", "dev", "eth0"])
@@ -193,7 +193,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def test_of_a_lab_whose_owner_is_killed_nothing_is_left(delay_line: None) -> None:
+def test_a_lab_with_a_killed_owner_is_removed(delay_line: None) -> None:
     with owner(f"killed{os.getpid()}") as process:
         assert process.stdout is not None
         name, guard, *inside = process.stdout.readline().split()
@@ -203,7 +203,7 @@ def test_of_a_lab_whose_owner_is_killed_nothing_is_left(delay_line: None) -> Non
     until(lambda: all(has_ended(int(pid)) for pid in [*inside, guard]), "what runs in it is left behind")
 
 
-def test_of_a_lab_whose_guard_is_killed_too_the_next_one_sweeps_what_is_left(delay_line: None) -> None:
+def test_a_lab_with_a_killed_guard_is_swept_by_the_next(delay_line: None) -> None:
     with owner(f"unguarded{os.getpid()}") as process:
         assert process.stdout is not None
         name, guard, *inside = process.stdout.readline().split()
@@ -215,7 +215,7 @@ def test_of_a_lab_whose_guard_is_killed_too_the_next_one_sweeps_what_is_left(del
     until(lambda: all(has_ended(int(pid)) for pid in inside), "what runs in it is left behind")
 
 
-def test_of_a_lab_that_is_killed_while_it_comes_up_nothing_is_left(delay_line: None) -> None:
+def test_a_lab_killed_while_coming_up_is_removed(delay_line: None) -> None:
     for number, after_s in enumerate((0.15, 0.3, 0.5)):
         name = network.full_name(f"early{os.getpid()}.{number}")
         with owner(name.removeprefix(f"{network.PREFIX}-")) as process:
@@ -270,7 +270,7 @@ def test_bad_arguments_are_one_sentence(argv: list[str]) -> None:
     assert done.stderr.startswith("lab.py: ") and done.stderr.count("\n") == 1
 
 
-def test_a_lab_that_cannot_be_built_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_lab_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(2)
     monkeypatch.setattr(Link, "token_bucket", lambda self: ["no-such-qdisc"])
     with pytest.raises(LabError):
@@ -291,7 +291,7 @@ def nearest(measure: Callable[[], float], asked: float, bound: float) -> float:
     return found
 
 
-def test_a_link_is_as_slow_as_asked(delay_line: None) -> None:
+def test_a_link_has_the_requested_rate(delay_line: None) -> None:
     # On a machine that does nothing else `lab.py check` measures more of it, and but once.
     with Lab(2, rate="100mbit", rtt="0.3ms", links={2: Link(100_000_000, 10_000)}) as lab:
         for rtt_ms in (0.3, 20):
@@ -303,6 +303,6 @@ def test_a_link_is_as_slow_as_asked(delay_line: None) -> None:
 
 
 @pytest.mark.timing
-def test_round_trips_and_rates_are_as_asked(delay_line: None) -> None:
+def test_round_trips_and_rates_match_the_request(delay_line: None) -> None:
     missed = [finding.line() for finding in check.findings(3.0) if not finding.within()]
     assert missed == []

@@ -8,7 +8,7 @@ from lab.link import Link, bits_per_s, microseconds, parts_per_million, size_byt
 from lab.namespace import LabError
 
 
-def test_people_write_units() -> None:
+def test_units_are_parsed() -> None:
     assert bits_per_s("100mbit") == 100_000_000
     assert bits_per_s("2.5gbit") == 2_500_000_000
     assert microseconds("0.3ms") == 300
@@ -37,14 +37,14 @@ def test_people_write_units() -> None:
         lambda: Link(cross_ppm=100_000),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_sentence(refused: object) -> None:
+def test_an_invalid_link_is_refused_in_one_sentence(refused: object) -> None:
     assert callable(refused)
     with pytest.raises(LabError) as caught:
         refused()
     assert "\n" not in str(caught.value)
 
 
-def test_a_link_says_only_what_differs() -> None:
+def test_a_link_overrides_only_named_properties() -> None:
     base = Link(rate_bits=10_000_000, delay_us=5_000)
     assert Link.parse("loss=1%,delay=20ms", base) == Link(10_000_000, 20_000, None, 10_000)
     assert Link.parse("rate=none").rate_bits is None

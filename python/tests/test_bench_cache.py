@@ -42,7 +42,7 @@ def in_memory() -> Iterator[Path]:
     path.unlink()
 
 
-def test_on_fuse_each_file_that_was_written_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_fuse_each_written_file_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server behind FUSE does not hear of `syncfs`."""
     files, programs, flushed = tmp_path / "files", tmp_path / "bin", tmp_path / "flushed"
     (files / "deep").mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_a_target_that_is_memory_is_noted_once_and_each_warning_is_said_once(tmp
     assert len({one["step"] for one in again.part["samples"] if "not cold" in str(one["warnings"])}) == len(said) == 2
 
 
-def test_files_are_cold_and_warm_as_wanted(file: Path) -> None:
+def test_files_are_made_cold_and_warm(file: Path) -> None:
     cache.make_cold([file])
     cold = cache.resident_share([file])
     assert cold is not None and cold < 0.01
@@ -99,7 +99,7 @@ def test_without_root_files_are_dropped_one_by_one(file: Path, monkeypatch: pyte
     assert cold is not None and cold < 0.01
 
 
-def test_a_part_in_memory_is_told_as_a_part(file: Path) -> None:
+def test_a_partly_cached_file_has_a_partial_share(file: Path) -> None:
     cache.make_cold([file])
     with open(file, "rb") as source:
         source.read(4 * MIB)
@@ -111,7 +111,7 @@ def test_a_part_in_memory_is_told_as_a_part(file: Path) -> None:
     assert share is not None and 0.2 < share < 0.9
 
 
-def test_pages_that_somebody_holds_are_told(file: Path) -> None:
+def test_pages_mapped_by_a_process_stay_resident(file: Path) -> None:
     code = (
         "import mmap, sys; file = open(sys.argv[1], 'rb'); "
         "held = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ); "
@@ -124,7 +124,7 @@ def test_pages_that_somebody_holds_are_told(file: Path) -> None:
         assert cache.resident_share([file]) == 1.0
 
 
-def test_sparse_and_empty_files_and_none_at_all(tmp_path: Path) -> None:
+def test_sparse_empty_and_missing_files_have_shares(tmp_path: Path) -> None:
     sparse, empty = tmp_path / "sparse", tmp_path / "empty"
     with open(sparse, "wb") as file:
         file.truncate(1 << 34)
@@ -136,14 +136,14 @@ def test_sparse_and_empty_files_and_none_at_all(tmp_path: Path) -> None:
     cache.make_warm([empty])
 
 
-def test_a_file_that_is_not_ours_is_not_judged(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_file_has_no_share(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The kernel says of it that all is in memory.
     monkeypatch.setattr(cache.os, "geteuid", lambda: 12345)
     monkeypatch.setattr(cache.os, "access", lambda *_: False)
     assert cache.resident_share([file]) is None
 
 
-def test_a_cache_that_stays_is_a_warning_in_the_sample(tmp_path: Path, in_memory: Path) -> None:
+def test_a_cache_that_cannot_be_dropped_is_a_warning_in_the_sample(tmp_path: Path, in_memory: Path) -> None:
     (tmp_path / "source.raw").symlink_to(in_memory)
     run = measured(tmp_path, directories(tmp_path, "disk"), [Fake("copy", COPY)])
     sample = run.sample("copy", "disk")
@@ -152,7 +152,7 @@ def test_a_cache_that_stays_is_a_warning_in_the_sample(tmp_path: Path, in_memory
     assert "not cold: 100% of source.raw was in memory" in sample["warnings"]
 
 
-def test_a_programs_own_pages_stay(file: Path) -> None:
+def test_a_pinned_program_stays_in_memory(file: Path) -> None:
     file.chmod(0o700)
     with pinned.pinned([str(file)]):
         cache.make_cold([file])

@@ -61,13 +61,13 @@ def _sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_one_that_is_named_is_taken(sources: Path, tmp_path: Path) -> None:
+def test_a_named_checkout_is_used(sources: Path, tmp_path: Path) -> None:
     assert checkout.find(sources) == sources.resolve()
     with pytest.raises(BenchError, match="is not a checkout of Cheetah"):
         checkout.find(tmp_path)
 
 
-def test_one_around_here_is_found_unless_others_could_have_put_it_there(
+def test_a_surrounding_checkout_is_used_unless_others_could_have_placed_it(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "site-packages/cheetah/bench/checkout.py"))
@@ -79,7 +79,7 @@ def test_one_around_here_is_found_unless_others_could_have_put_it_there(
         checkout.find(None)
 
 
-def test_what_it_measures_is_taken_over(sources: Path) -> None:
+def test_figures_of_a_checkout_are_adopted(sources: Path) -> None:
     progress = io.StringIO()
     parts = Checkout(sources).parts()
     assert list(parts) == ["node", "acquire"]
@@ -90,7 +90,7 @@ def test_what_it_measures_is_taken_over(sources: Path) -> None:
     assert "one round" in progress.getvalue() and "'--quick', '--rounds', '2'" in progress.getvalue()
 
 
-def test_why_it_failed_is_told(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_part_reports_its_reason(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRETEND", "fail")
     with pytest.raises(BenchError, match=r"^fio is not installed$"):
         Checkout(sources).measure(NODE, Choice(), io.StringIO())
@@ -112,7 +112,7 @@ def bench(sources: Path, out: Path, *words: str, **env: str) -> "subprocess.Pope
     )
 
 
-def test_a_part_by_the_name_people_have_for_it(sources: Path, tmp_path: Path) -> None:
+def test_a_part_has_a_second_name(sources: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run = bench(sources, out, "transfer", "--quick", "--json")
     said, complained = run.communicate(timeout=PATIENCE_S)
@@ -133,14 +133,14 @@ def test_a_part_by_the_name_people_have_for_it(sources: Path, tmp_path: Path) ->
     assert part is not None and part["figures"] and "fio is not installed" in part["problem"]
 
 
-def test_a_part_that_is_none_names_those_there_are(sources: Path, tmp_path: Path) -> None:
+def test_an_unknown_part_lists_the_known_ones(sources: Path, tmp_path: Path) -> None:
     run = bench(sources, tmp_path / "out", "disks")
     _, complained = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 2 and "there are storage, compare, report, node, acquire, transfer" in complained
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_part_takes_down_what_it_started(sources: Path, tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_part_stops_what_it_started(sources: Path, tmp_path: Path, number: signal.Signals) -> None:
     mark = tmp_path / "mark"
     run = bench(sources, tmp_path / "out", "node", PRETEND="wait", PRETEND_AT=str(mark))
     deadline = time.monotonic() + PATIENCE_S

@@ -62,7 +62,7 @@ def problems(out: Path) -> dict[str, str]:
     return {part["part"]: part.get("problem", "") for part in results.read(out).parts}
 
 
-def test_all_is_storage_and_every_part_in_one_report(pretended: Pretended, tmp_path: Path) -> None:
+def test_all_measures_storage_and_every_part_in_one_report(pretended: Pretended, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["--all", str(tmp_path), "--quick", "--rounds", "2", "--out", str(out)]
     assert main(words) == 0
@@ -75,13 +75,13 @@ def test_all_is_storage_and_every_part_in_one_report(pretended: Pretended, tmp_p
     assert (out / "report.html").is_file() and (out / "results.csv").is_file()
 
 
-def test_all_without_a_target_has_two(pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_without_a_target_has_two_default_targets(pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["--all", "--out", str(tmp_path / "out")]) == 0
     assert len(pretended.targets) == 2 and "ram" in pretended.targets[1]
 
 
-def test_what_fails_does_not_keep_the_others_from_being_measured(
+def test_a_failing_part_does_not_stop_the_others(
     pretended: Pretended, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretended.problems = {"storage": BenchError("no room"), "drive": BenchError("fio is not installed")}
@@ -93,13 +93,13 @@ def test_what_fails_does_not_keep_the_others_from_being_measured(
     assert [part["problem"] for part in answer["parts"]] == ["no room", "", "fio is not installed", ""]
 
 
-def test_evidence_in_the_way_is_the_gravest(pretended: Pretended, tmp_path: Path) -> None:
+def test_evidence_decides_the_exit_code(pretended: Pretended, tmp_path: Path) -> None:
     pretended.problems = {"storage": Refused("there is a custody log"), "drive": BenchError("x")}
     assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 3
     assert pretended.measured[-1] == "acquire"
 
 
-def test_results_are_not_put_among_evidence(
+def test_results_are_not_written_near_evidence(
     pretended: Pretended, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "case.raw.custody").touch()
@@ -120,7 +120,7 @@ def test_an_unknown_part_is_refused_before_evidence_is_looked_for(
     assert "a similar part exists: 'transfer'" in capsys.readouterr().err
 
 
-def test_all_that_is_interrupted_keeps_what_it_has(pretended: Pretended, tmp_path: Path) -> None:
+def test_an_interrupted_run_of_all_keeps_its_results(pretended: Pretended, tmp_path: Path) -> None:
     pretended.problems = {"node": KeyboardInterrupt()}
     assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     assert pretended.measured == ["storage", "node"]
@@ -129,7 +129,7 @@ def test_all_that_is_interrupted_keeps_what_it_has(pretended: Pretended, tmp_pat
     assert (tmp_path / "out/report.html").is_file()
 
 
-def test_without_a_checkout_storage_is_measured_all_the_same(
+def test_without_a_checkout_storage_is_still_measured(
     pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(_: object) -> Path:
@@ -144,7 +144,7 @@ def test_without_a_checkout_storage_is_measured_all_the_same(
     assert "sources" not in problems(tmp_path / "out")
 
 
-def test_results_of_another_machine_are_left_alone(
+def test_results_of_another_machine_are_not_overwritten(
     pretended: Pretended, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results.write(tmp_path, Results({**machine.describe(), "kernel": "2.6.27"}, ["x"], [figures("node")]))
@@ -165,7 +165,7 @@ def test_a_report_is_rendered_again(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("words", [[], ["--fast"], ["-x"]])
-def test_nonsense_is_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_command_is_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert "cheetah bench storage TARGET" in capsys.readouterr().err
 
@@ -173,13 +173,13 @@ def test_nonsense_is_misuse(words: list[str], capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     "words", [["node", "--rounds", "0"], ["node", "--quick", "--full"], ["node", "more"], ["compare", "a"], ["report"]]
 )
-def test_words_that_make_no_sense_end_it(words: list[str]) -> None:
+def test_invalid_arguments_end_the_process(words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
 
 
-def test_it_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert "compare A.json B.json" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
@@ -187,14 +187,14 @@ def test_it_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0 and "--rounds N" in capsys.readouterr().out
 
 
-def test_an_error_is_json_where_that_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_json_with_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path), "--json"]) == 1
     captured = capsys.readouterr()
     assert json.loads(captured.out)["exit_code"] == 1
     assert captured.err.startswith("error: ") and "Traceback" not in captured.err
 
 
-def test_complaints_are_safe_to_print(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_contain_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     """And the usage is set as it was."""
     assert main(["storage", "no\x1b[2J"]) == 2
     said = capsys.readouterr().err

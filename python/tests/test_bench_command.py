@@ -20,13 +20,13 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_what_is_not_said_is_as_the_page_has_it(tmp_path: Path) -> None:
+def test_defaults_are_those_of_the_documentation(tmp_path: Path) -> None:
     assert command.parse(["."]) == Settings(
         targets=(TargetSpec(str(tmp_path), tmp_path),), baseline=str(tmp_path), out=tmp_path / "cheetah-bench"
     )
 
 
-def test_all_that_can_be_said(tmp_path: Path) -> None:
+def test_every_option_is_parsed(tmp_path: Path) -> None:
     (tmp_path / "case.raw").write_bytes(b"image")
     given = (
         "disk=. --image case.raw --repetitions 5 --states warm,cold --steps copy,md5sum --step-limit 90s --full "
@@ -53,13 +53,13 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     )
 
 
-def test_a_directory_with_an_equals_sign_in_its_name_is_one(tmp_path: Path) -> None:
+def test_a_directory_may_contain_an_equals_sign(tmp_path: Path) -> None:
     (tmp_path / "a=b").mkdir()
     (target,) = command.parse(["a=b"]).targets
     assert target.directory == tmp_path / "a=b"
 
 
-def test_a_target_by_another_name_of_it_is_the_same(tmp_path: Path) -> None:
+def test_the_same_target_under_two_names_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(Misuse, match="there twice"):
         command.parse([".", "link"])
@@ -69,12 +69,12 @@ def test_a_target_by_another_name_of_it_is_the_same(tmp_path: Path) -> None:
     ("baseline", "is_"),
     [("disk", "disk ext4"), ("disk xfs", "disk xfs"), ("fast", "fast ext4")],
 )
-def test_a_baseline_may_be_what_was_swept_over(baseline: str, is_: str) -> None:
+def test_a_baseline_may_be_a_swept_target(baseline: str, is_: str) -> None:
     given = ["fast=ram:stripe@a", "disk=.", "--sweep", "fs=ext4,xfs", "--baseline", baseline]
     assert command.parse(given).baseline == is_
 
 
-def test_a_baseline_may_be_a_directory_as_it_was_said(tmp_path: Path) -> None:
+def test_a_baseline_may_be_a_directory_as_given(tmp_path: Path) -> None:
     assert command.parse(["ram:stripe@a", ".", "--baseline", "."]).baseline == str(tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_a_baseline_may_be_a_directory_as_it_was_said(tmp_path: Path) -> None:
         (". --step-limit 0s", "90s, 5m or 1h"),
     ],
 )
-def test_nonsense_is_told_with_what_would_be_right(tmp_path: Path, given: str, said: str) -> None:
+def test_an_invalid_value_is_refused_with_a_valid_example(tmp_path: Path, given: str, said: str) -> None:
     (tmp_path / "file").write_bytes(b"file")
     (tmp_path / "empty").touch()
     with pytest.raises(Misuse, match=said):
@@ -118,7 +118,7 @@ def test_nonsense_is_told_with_what_would_be_right(tmp_path: Path, given: str, s
 
 
 @pytest.mark.parametrize("given", [". --quick --full", ". --nonsense", ". --rep 3", ". --out"])
-def test_words_that_are_none_of_ours_end_it(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_options_end_the_process(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command.parse(given.split())
     assert ended.value.code == 2
@@ -126,7 +126,7 @@ def test_words_that_are_none_of_ours_end_it(given: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(("given", "code"), [(["nowhere"], 2), (["--states", "hot", "."], 2)])
-def test_the_exit_code_tells(given: list[str], code: int) -> None:
+def test_the_exit_code_distinguishes_misuse(given: list[str], code: int) -> None:
     argv = [sys.executable, "-m", "cheetah.bench", "storage", *given]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == code
@@ -147,12 +147,12 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5MiB", "64KB!", "KiB", "١", "9" * 30, "nan"])
-def test_what_is_no_size(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(Misuse, match="is not a size"):
         syntax.size(text)
 
 
-def test_settings_that_samples_depend_on_are_bound(tmp_path: Path) -> None:
+def test_the_binding_has_all_settings_that_samples_depend_on(tmp_path: Path) -> None:
     (tmp_path / "case.raw").write_bytes(b"image")
     given = [".", "ram:stripe@a,b"]
 

@@ -26,7 +26,7 @@ def verdicts(a: Results, b: Results) -> dict[str, Verdict]:
     return {row.contender: row.verdict() for row in compare(a, b).rows}
 
 
-def test_verdicts_are_of_the_spread_and_not_of_the_medians_alone() -> None:
+def test_verdicts_depend_on_the_spread() -> None:
     a = run({"disk": [10, 11, 12], "raid": [10, 11, 12], "ram": [10, 11, 12], "old": [1], "once": [5, 6]})
     b = run({"disk": [5, 6, 5.5], "raid": [11.9, 13, 14], "ram": [13, 12.5, 14], "new": [1], "once": [4]})
     assert verdicts(a, b) == {
@@ -45,7 +45,7 @@ def test_verdicts_are_of_the_spread_and_not_of_the_medians_alone() -> None:
     assert disk.times() == pytest.approx(2.0)
 
 
-def test_more_is_better_where_the_figure_says_so() -> None:
+def test_higher_is_better_if_the_figure_says_so() -> None:
     def rate(values: list[float], unit: str) -> Results:
         figure = Figure("node/x", "x", unit, "cheetah", {"cheetah": values})
         return Results({}, [], [{"part": "node", "title": "", "finished": "", "figures": [figure.to_json()]}])
@@ -57,7 +57,7 @@ def test_more_is_better_where_the_figure_says_so() -> None:
     assert (nothing.verdict(), nothing.times()) == (Verdict.SAME, None)
 
 
-def test_what_differs_beside_the_storage_is_told() -> None:
+def test_differences_other_than_storage_are_warnings() -> None:
     def told(text: str, target: dict[str, str], **more: Any) -> Results:
         steps = [{"key": "copy", "title": "Copy", "version": text}]
         return run({"disk": [1]}, {"kernel": text}, steps=steps, targets=[{"name": "disk", "about": target}], **more)
@@ -71,7 +71,7 @@ def test_what_differs_beside_the_storage_is_told() -> None:
     assert compare(a, a).warnings == ()
 
 
-def test_two_files_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_files_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results.write(tmp_path / "a", run({"disk": [10, 11, 12]}))
     results.write(tmp_path / "b", run({"disk": [5, 6, 5.5]}, {"kernel": "6.2"}))
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b" / "results.json")]) == 0
@@ -95,7 +95,7 @@ def test_rates_are_shown_in_mib_and_names_are_safe_to_print() -> None:
     assert "(MiB/s)" in sheet.lines[0].label
 
 
-def test_a_part_that_is_not_whole_is_told() -> None:
+def test_an_incomplete_part_is_a_warning() -> None:
     a = run({"disk": [1]})
     b = dataclasses.replace(a, parts=[{**a.parts[0], "problem": "interrupted"}])
     assert compare(a, b).warnings == ("storage: B is incomplete: interrupted",)

@@ -49,7 +49,7 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_what_its_children_did_counts_as_the_tools(tmp_path: Path) -> None:
+def test_usage_of_children_counts_as_the_tools(tmp_path: Path) -> None:
     grandchild = (
         "import time\n"
         "while time.process_time() < 0.3: pass\n"
@@ -67,14 +67,14 @@ def test_what_its_children_did_counts_as_the_tools(tmp_path: Path) -> None:
     assert sample.seconds == pytest.approx(sample.tool_s + sample.flush_s)
 
 
-def test_the_memory_of_whoever_measures_is_not_the_tools(tmp_path: Path) -> None:
+def test_memory_of_the_harness_is_not_counted(tmp_path: Path) -> None:
     ours = bytearray(100 * MIB)
     ours[::4096] = bytes([1]) * len(ours[::4096])
     sample = taken(tmp_path, ("true",))
     assert sample.memory_peak_bytes is not None and sample.memory_peak_bytes < 16 * MIB
 
 
-def test_a_tool_that_fills_a_disk_is_ended_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_is_ended_before_it_fills_a_shared_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others need room on it, too. A file system that was made to be filled may be."""
     space = types.SimpleNamespace(f_frsize=MIB, f_blocks=64 << 10, f_bavail=32 << 10)
     monkeypatch.setattr(reserve.os, "statvfs", lambda _: space)
@@ -89,7 +89,7 @@ def test_a_tool_that_fills_a_disk_is_ended_before(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.steady
-def test_measuring_costs_next_to_nothing(tmp_path: Path) -> None:
+def test_measuring_costs_less_than_one_percent(tmp_path: Path) -> None:
     sample = taken(tmp_path, python("import time; time.sleep(1); open('/dev/zero', 'rb').read(50 << 20)"))
     assert sample.read_bytes is not None and sample.harness_bytes < sample.read_bytes / 100
     assert sample.harness_cpu_s < 0.1
@@ -102,18 +102,18 @@ def test_several_commands_are_measured_together(tmp_path: Path) -> None:
     assert sample.read_bytes is not None and 10 * MIB <= sample.read_bytes < 11 * MIB
 
 
-def test_a_tool_has_nothing_to_read_and_runs_in_its_target(tmp_path: Path) -> None:
+def test_a_tool_has_empty_input_and_runs_in_its_target(tmp_path: Path) -> None:
     ran = tool.run(python("import os, sys; print(len(sys.stdin.read()), os.getcwd())"), tmp_path)
     assert ran.printed.split() == ["0", str(tmp_path)]
 
 
-def test_what_it_prints_goes_to_the_file_that_was_named(tmp_path: Path) -> None:
+def test_output_goes_to_the_named_file(tmp_path: Path) -> None:
     ran = tool.run(python("print('said')"), tmp_path, tmp_path / "out")
     assert (tmp_path / "out").read_text() == "said\n"
     assert ran.printed == ""
 
 
-def test_a_tool_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_failing_tool_is_reported_with_its_last_output(tmp_path: Path) -> None:
     sample = taken(tmp_path, python("import sys; sys.stderr.write('x' * (8 << 20) + ' no such luck\\n'); sys.exit(3)"))
     assert sample.outcome is Outcome.FAILED
     assert "exit code 3" in sample.problem and sample.problem.endswith("no such luck")
@@ -121,24 +121,24 @@ def test_a_tool_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     assert sample.seconds is None
 
 
-def test_some_tools_mean_well_by_another_exit_code(tmp_path: Path) -> None:
+def test_other_exit_codes_may_mean_success(tmp_path: Path) -> None:
     command = Command(python("import sys; sys.exit(2)"), good=frozenset({0, 2}))
     assert measure.measure(BLANK, [command], Ready(tmp_path, None), PATIENCE_S)[0].outcome is Outcome.DONE
 
 
-def test_a_tool_that_a_signal_ends_is_told(tmp_path: Path) -> None:
+def test_a_tool_ended_by_a_signal_is_reported(tmp_path: Path) -> None:
     sample = taken(tmp_path, python("import os; os.kill(os.getpid(), 11)"))
     assert sample.outcome is Outcome.FAILED and "signal 11" in sample.problem
 
 
 @pytest.mark.parametrize("name", ["no-such-program", "/etc/hostname"])
-def test_a_tool_that_cannot_be_started_is_told(tmp_path: Path, name: str) -> None:
+def test_a_tool_that_cannot_be_started_is_reported(tmp_path: Path, name: str) -> None:
     sample = taken(tmp_path, (name,))
     assert sample.outcome is Outcome.FAILED and "could not be started" in sample.problem
 
 
 @pytest.mark.steady
-def test_a_tool_that_hangs_is_ended_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_tool_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "TERM_S", 0.5)
     code = (
         "import os, signal, subprocess, sys, time\n"
@@ -153,7 +153,7 @@ def test_a_tool_that_hangs_is_ended_with_all_it_started(tmp_path: Path, monkeypa
     assert all(is_gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())
 
 
-def test_what_a_tool_leaves_running_does_not_disturb_the_next(tmp_path: Path) -> None:
+def test_processes_left_by_a_tool_are_ended(tmp_path: Path) -> None:
     code = "import subprocess, sys; print(subprocess.Popen(['sleep', '600']).pid)"
     ran = tool.run((sys.executable, "-c", code), tmp_path)
     assert is_gone(int(ran.printed))
@@ -174,7 +174,7 @@ def test_a_tool_that_cannot_be_ended_is_left_behind(tmp_path: Path, monkeypatch:
     assert "left out from here on" in str(abandoned.value)
 
 
-def test_a_tool_ends_with_whoever_measures_it(tmp_path: Path) -> None:
+def test_a_tool_ends_with_the_harness(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from cheetah.bench.storage.measurement import tool\n"
         "tool.run([sys.executable, '-c', \"import os, time; open('pid', 'w').write(f'{os.getpid()} '); time.sleep(600)\"],"
@@ -204,11 +204,11 @@ def test_a_tool_ends_with_whoever_measures_it(tmp_path: Path) -> None:
         ({}, "unclear"),
     ],
 )
-def test_what_held_a_tool_up(busy: dict[str, float], verdict: str) -> None:
+def test_the_bottleneck_follows_from_the_shares(busy: dict[str, float], verdict: str) -> None:
     assert counters.bottleneck(busy, processors=2) == verdict
 
 
-def test_with_one_processor_all_and_one_are_the_same() -> None:
+def test_with_one_processor_only_one_can_be_the_bottleneck() -> None:
     assert counters.bottleneck({"tool": 0.95, "processors": 0.97}, processors=1) == "processor (one)"
 
 
@@ -221,7 +221,7 @@ def test_shares_are_of_the_time_between_two_readings() -> None:
     }  # fmt: skip
 
 
-def test_a_start_that_a_tool_tells_apart_is_left_out_of_the_shares() -> None:
+def test_a_reported_start_is_left_out_of_the_shares() -> None:
     """Of ten seconds on two processors the tool spent six, and four of processor time, on starting."""
     before = Counters(100.0, 0, 0, 7.0, 1000, 0, 5000, {"io": 1.0}, {"eth0": (0, 0)})
     after = Counters(110.0, 4096, 0, 11.0, 1600, 0, 7000, {"io": 3.0}, {"eth0": (10**8, 0)})
@@ -231,7 +231,7 @@ def test_a_start_that_a_tool_tells_apart_is_left_out_of_the_shares() -> None:
     }  # fmt: skip
 
 
-def test_the_start_of_fio_is_not_what_held_a_cell_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_start_of_fio_does_not_count_in_the_bottleneck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, float | None, float]] = []
 
     def shares(
@@ -251,7 +251,7 @@ def test_the_start_of_fio_is_not_what_held_a_cell_up(tmp_path: Path, monkeypatch
     assert tool_share == pytest.approx(work_cpu_s / work_s) and start_cpu_s == pytest.approx(sample.cpu_s - work_cpu_s)
 
 
-def test_a_machine_that_is_not_quiet_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Counters(100.0, None, None, None, 1000, 0, 5000, {"io": 1.0}, {})
     busy = Counters(101.0, None, None, None, 1100, 0, 5200, {"io": 1.02}, {})
     readings = iter([before, busy, before, before])
@@ -260,7 +260,7 @@ def test_a_machine_that_is_not_quiet_is_told(monkeypatch: pytest.MonkeyPatch) ->
     assert quiet.disturbance(0) == ""
 
 
-def test_loopback_is_no_network() -> None:
+def test_loopback_is_not_counted_as_network() -> None:
     before = counters.read(None)
     moved = {"lo": (10**9, 10**9), "eth0": (5, 7)}
     then = Counters(**{**vars(before), "network_bytes": {"lo": (0, 0), "eth0": (0, 0)}})
@@ -268,7 +268,7 @@ def test_loopback_is_no_network() -> None:
     assert counters.network_bytes(then, Counters(**{**vars(before), "network_bytes": {"lo": (9, 9)}})) is None
 
 
-def test_counters_that_a_kernel_does_not_have_are_left_out() -> None:
+def test_counters_missing_in_the_kernel_are_omitted() -> None:
     now = counters.read(None)
     assert now.device_busy_s is None and now.device_read_bytes is None
     assert "device" not in counters.shares(now, now, 0.0, {})

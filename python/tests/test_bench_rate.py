@@ -47,7 +47,7 @@ def slow(tmp_path: Path, nbdkit: Callable[..., str]) -> Iterator[Path]:
 
 
 @pytest.mark.steady
-def test_a_rate_that_is_set_comes_out(slow: Path, tmp_path: Path) -> None:
+def test_a_limited_rate_is_measured_as_such(slow: Path, tmp_path: Path) -> None:
     """For what reads and for what writes, cold, and for fio. A machine that stalls can only make it look slower."""
     for tool in ("fio", "md5sum"):
         program(tool)

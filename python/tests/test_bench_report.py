@@ -154,7 +154,7 @@ def assert_reads_as(text: str, value: float, figure: str, stat: str) -> None:
         assert float(text.replace(" ", "")) == pytest.approx(value / 2**20, rel=0.01), text
 
 
-def test_the_page_says_who_was_fast_at_what_and_what_is_missing(tmp_path: Path) -> None:
+def test_the_page_names_the_fastest_and_what_is_missing(tmp_path: Path) -> None:
     page = written(tmp_path, bench_data.results())
     text = " ".join("".join(Shown(page).text).split())
     assert "ram:stripe:64KiB@3 was the fastest in 7 of 8 steps, caches cold." in text
@@ -193,7 +193,7 @@ def test_a_baseline_may_be_the_fastest(tmp_path: Path) -> None:
     assert re.search(f"Slower than {fastest} beyond the spread: disk in copy \\(0\\.5", text)
 
 
-def test_what_is_said_once_stands_for_all_repetitions_to_come(tmp_path: Path) -> None:
+def test_one_skipped_sample_stands_for_all_remaining_repetitions(tmp_path: Path) -> None:
     told = bench_data.results(spoil=False)
     part = told["parts"][0]
     gone = {"outcome": "not reached", "problem": "it was left out", "seconds": None}
@@ -206,7 +206,7 @@ def test_what_is_said_once_stands_for_all_repetitions_to_come(tmp_path: Path) ->
     assert "was not completed" not in text
 
 
-def test_equal_targets_are_told_so(tmp_path: Path) -> None:
+def test_equal_targets_have_no_winner(tmp_path: Path) -> None:
     told = bench_data.results(spoil=False)
     part = told["parts"][0]
     chance = iter(range(10**6))
@@ -217,7 +217,7 @@ def test_equal_targets_are_told_so(tmp_path: Path) -> None:
     assert "No clear winner in 9 steps (copy, md5sum" in page and "≈" in page
 
 
-def test_what_others_wrote_is_text_and_nothing_else(tmp_path: Path) -> None:
+def test_text_from_others_is_escaped(tmp_path: Path) -> None:
     targets = ("disk", HOSTILE, "x" * 5000, "\u202eksid")
     told = bench_data.results(targets=targets)
     told["machine"][HOSTILE] = told["machine"]["kernel"] = HOSTILE
@@ -257,18 +257,18 @@ def test_what_others_wrote_is_text_and_nothing_else(tmp_path: Path) -> None:
         [bench_data.storage(targets=())],
     ],
 )
-def test_little_or_nothing_is_a_report_too(tmp_path: Path, parts: list[Json]) -> None:
+def test_an_almost_empty_run_has_a_report(tmp_path: Path, parts: list[Json]) -> None:
     assert "How to do it again" in written(tmp_path, {**bench_data.results(), "parts": parts})
 
 
-def test_nothing_done_is_no_fast_target(tmp_path: Path) -> None:
+def test_a_target_without_measurements_is_not_fast(tmp_path: Path) -> None:
     told = bench_data.results()
     for one in told["parts"][0]["samples"]:
         one.update(outcome="failed", problem="the disk is gone", seconds=None, bytes_per_s=None)
     assert "Nothing was measured." in written(tmp_path, told)
 
 
-def test_thousands_of_samples_stay_a_small_page(tmp_path: Path) -> None:
+def test_thousands_of_samples_make_a_small_page(tmp_path: Path) -> None:
     names = tuple(
         f"ram:stripe:{unit}KiB:{fs}@{nodes}" for unit in (16, 64, 256) for fs in ("ext4", "xfs") for nodes in (2, 3)
     )

@@ -39,7 +39,7 @@ def whole() -> Results:
     return Results({"processor": "x"}, ["cheetah", "bench"], [storage(), node])
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_results_are_read_as_written(tmp_path: Path) -> None:
     out = tmp_path / "a" / "b"
     results.write(out, whole())
     found = results.read(out)
@@ -51,7 +51,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == ["results.csv", "results.json"]
 
 
-def test_a_part_measured_again_takes_the_place_of_the_earlier_one() -> None:
+def test_a_part_measured_again_replaces_the_earlier_one() -> None:
     found = whole()
     found.put({"part": "storage", "title": "again"})
     found.put({"part": "drive", "title": "new"})
@@ -75,7 +75,7 @@ def test_the_table_has_a_row_for_each_sample(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_what_is_no_figure_is_not_written(tmp_path: Path) -> None:
+def test_a_figure_that_is_not_finite_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         results.write(tmp_path, Results({}, [], [{"part": "x", "figures": [], "share": float("nan")}]))
     assert not list(tmp_path.iterdir())
@@ -104,7 +104,7 @@ def test_what_is_no_figure_is_not_written(tmp_path: Path) -> None:
         (lambda value: value["parts"][0].update(warnings=[1]), "not text"),
     ],
 )
-def test_a_file_of_another_form_is_one_sentence(tmp_path: Path, change: Any, said: str) -> None:
+def test_an_invalid_structure_is_one_sentence(tmp_path: Path, change: Any, said: str) -> None:
     value = whole().to_json()
     change(value)
     path = tmp_path / "results.json"
@@ -115,14 +115,14 @@ def test_a_file_of_another_form_is_one_sentence(tmp_path: Path, change: Any, sai
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"[" * 100_000, b'{"format": NaN}'])
-def test_a_file_that_is_no_results_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_results_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "results.json"
     path.write_bytes(content)
     with pytest.raises(BenchError, match="does not hold results of cheetah bench"):
         results.read(path)
 
 
-def test_tables_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
+def test_tables_too_large_for_memory_are_refused(tmp_path: Path) -> None:
     """However few the samples are that they are for."""
     one = whole().to_json()["parts"][0]["samples"][0]
     for grown in (
@@ -136,12 +136,12 @@ def test_tables_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
             results.read(tmp_path)
 
 
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"name a results\.json"):
         results.read(tmp_path)
 
 
-def test_a_file_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "SIZE_MAX_BYTES", 1 << 20)
     with pytest.raises(BenchError, match="larger than 1MiB"):
         results.read(Path("/dev/zero"))
@@ -167,7 +167,7 @@ def test_ranges_that_touch_or_enclose_each_other_overlap() -> None:
     assert not overlap([5], [4])
 
 
-def test_few_rounds_differ_by_chance() -> None:
+def test_with_few_rounds_chance_differences_are_frequent() -> None:
     def apart(order: tuple[int, ...]) -> bool:
         some = [place for place, of in enumerate(order) if of]
         return not overlap(some, [place for place, of in enumerate(order) if not of])
@@ -179,7 +179,7 @@ def test_few_rounds_differ_by_chance() -> None:
     assert 0 < chance(10**9, 10**9) < chance(1, 10**9) < 0.02
 
 
-def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_result_is_not_followed(tmp_path: Path) -> None:
     """Whoever could write to the folder before would have files of others overwritten."""
     other = tmp_path / "other"
     other.write_text("theirs")

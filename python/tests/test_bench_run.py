@@ -70,7 +70,7 @@ def mounted(parent: Path, name: str, options: str) -> Iterator[Directory]:
     run("umount", directory)
 
 
-def test_every_step_on_every_target_in_turns(tmp_path: Path) -> None:
+def test_every_step_runs_on_every_target_in_turns(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a", "b", "c")
     done = measured(tmp_path, targets, [Fake("copy", COPY), Fake("again", COPY, ("copy",))], repetitions=2)
     assert done.code == 0
@@ -91,7 +91,7 @@ def test_every_step_on_every_target_in_turns(tmp_path: Path) -> None:
     assert figure.samples["b"] == [one["seconds"] for one in of_b]
 
 
-def test_a_sample_tells_what_was_seen(tmp_path: Path) -> None:
+def test_a_sample_has_all_measurements(tmp_path: Path) -> None:
     done = measured(tmp_path, directories(tmp_path, "a"), [Fake("copy", COPY)], states=("cold", "warm"))
     cold, warm = done.part["samples"]
     assert (cold["state"], warm["state"]) == ("cold", "warm")
@@ -106,7 +106,7 @@ def test_the_journal_has_each_sample_as_it_was_taken(tmp_path: Path) -> None:
     assert lines == done.part["samples"]
 
 
-def test_a_tool_that_fails_takes_no_others_with_it(tmp_path: Path) -> None:
+def test_a_failing_tool_does_not_stop_the_others(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a", "b")
     fails_in_a = "import os, sys; '/a/' in os.getcwd() and sys.exit('no good'); " + COPY
     steps = [Fake("first", COPY), Fake("bad", fails_in_a), Fake("needy", COPY, ("bad",)), Fake("last", COPY)]
@@ -122,7 +122,7 @@ def test_a_tool_that_fails_takes_no_others_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.steady
-def test_a_tool_that_hangs_is_ended_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_hanging_tool_is_ended_and_the_run_continues(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a")
     done = measured(tmp_path, targets, [Fake("hangs", HANGS), Fake("last", COPY)], step_limit_s=4.0)
     assert done.code == 1
@@ -131,7 +131,7 @@ def test_a_tool_that_hangs_is_ended_and_the_rest_goes_on(tmp_path: Path) -> None
 
 
 @pytest.mark.steady
-def test_a_target_that_does_not_answer_is_left_out_and_the_rest_goes_on(
+def test_a_target_that_does_not_answer_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
@@ -171,7 +171,7 @@ def test_a_target_that_does_not_answer_is_left_out_and_the_rest_goes_on(
     assert any("frozen does not answer" in warning for warning in done.part["warnings"])
 
 
-def test_a_target_that_runs_full_is_told_and_the_rest_goes_on(tmp_path: Path, small: Directory) -> None:
+def test_a_full_target_is_reported_and_the_run_continues(tmp_path: Path, small: Directory) -> None:
     fills = "import sys\nfor _ in range(16): sys.stdout.buffer.write(bytes(1 << 20))"
     (other,) = directories(tmp_path, "other")
     steps = [Fake("fills", fills), Fake("needy", COPY, ("fills",)), Fake("last", COPY)]
@@ -185,7 +185,7 @@ def test_a_target_that_runs_full_is_told_and_the_rest_goes_on(tmp_path: Path, sm
     assert is_clean(small, other)
 
 
-def test_a_read_only_target_is_told_and_the_rest_goes_on(tmp_path: Path, read_only: Directory) -> None:
+def test_a_read_only_target_is_reported_and_the_run_continues(tmp_path: Path, read_only: Directory) -> None:
     (other,) = directories(tmp_path, "other")
     done = measured(tmp_path, [other, read_only], [Fake("copy", COPY), Fake("again", COPY, ("copy",))], repetitions=2)
     assert done.code == 1
@@ -196,7 +196,7 @@ def test_a_read_only_target_is_told_and_the_rest_goes_on(tmp_path: Path, read_on
     assert sum("read-only" in warning for warning in done.part["warnings"]) == 1
 
 
-def test_a_target_that_becomes_read_only_is_told(tmp_path: Path, small: Directory) -> None:
+def test_a_target_that_becomes_read_only_is_reported(tmp_path: Path, small: Directory) -> None:
     (other,) = directories(tmp_path, "other")
 
     class Turns(Fake):
@@ -215,7 +215,7 @@ def test_a_target_that_becomes_read_only_is_told(tmp_path: Path, small: Director
     assert any("could not be taken down" in warning for warning in done.part["warnings"])
 
 
-def test_a_tool_that_is_not_installed_is_said_once(tmp_path: Path) -> None:
+def test_a_missing_tool_is_reported_once(tmp_path: Path) -> None:
     steps = [Fake("copy", COPY), Fake("rare", COPY, tools=("no-such-carver",)), Fake("needy", COPY, ("rare",))]
     done = measured(tmp_path, directories(tmp_path, "a", "b"), steps, repetitions=2)
     assert done.outcomes()["rare", "a"] == done.outcomes()["rare", "b"] == ["skipped"]
@@ -224,7 +224,7 @@ def test_a_tool_that_is_not_installed_is_said_once(tmp_path: Path) -> None:
     assert done.outcomes()["copy", "b"] == ["done"] * 2
 
 
-def test_that_a_tool_is_not_installed_is_no_failure(tmp_path: Path) -> None:
+def test_a_missing_tool_is_not_a_failure(tmp_path: Path) -> None:
     steps = [Fake("copy", COPY), Fake("rare", COPY, tools=("no-such-carver",))]
     assert measured(tmp_path, directories(tmp_path, "a"), steps).code == 0
 
@@ -242,7 +242,7 @@ class Teller(Fake):
         return "it says that it was nothing" if printed.strip() == "0" else ""
 
 
-def test_what_a_tool_tells_of_itself_counts(tmp_path: Path) -> None:
+def test_a_rate_reported_by_the_tool_is_used(tmp_path: Path) -> None:
     done = measured(tmp_path, directories(tmp_path, "a"), [Teller("fast", "print(5e6)"), Teller("nothing", "print(0)")])
     assert done.sample("fast", "a")["bytes_per_s"] == 5e6
     (figure,) = results.figures(done.part)
@@ -250,7 +250,7 @@ def test_what_a_tool_tells_of_itself_counts(tmp_path: Path) -> None:
     assert done.sample("nothing", "a")["problem"] == "it says that it was nothing"
 
 
-def test_what_no_step_needs_any_more_is_removed(tmp_path: Path) -> None:
+def test_output_that_no_step_needs_is_removed(tmp_path: Path) -> None:
     lists = "import os; print(sorted(os.listdir()))"
     steps = [Fake("one", COPY), Fake("two", COPY, ("one",)), Fake("see", lists), Fake("three", COPY, ("two",))]
     kept: list[str] = []
@@ -295,13 +295,13 @@ print(json.dumps([done.code, done.part]))
     return Measured(*json.loads(printed), [])
 
 
-def test_a_run_that_is_terminated_leaves_nothing(tmp_path: Path) -> None:
+def test_a_terminated_run_leaves_nothing_behind(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a", "b")
     assert interrupted(tmp_path, signal.SIGTERM, "copy").code == 1
     assert is_clean(*targets)
 
 
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a", "b")
     first = interrupted(tmp_path, signal.SIGINT, "again")
     assert first.code == 1 and GO_ON in first.part["warnings"]
@@ -329,14 +329,14 @@ def test_more_repetitions_can_be_asked_for_later(tmp_path: Path) -> None:
     assert then.part["samples"][0] == first.part["samples"][0] and len(then.part["samples"]) == 2
 
 
-def test_what_failed_is_measured_again(tmp_path: Path) -> None:
+def test_failed_samples_are_measured_again(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a")
     assert measured(tmp_path, targets, [Fake("copy", FAILS)]).code == 1
     then = measured(tmp_path, targets, [Fake("copy", COPY)], resume=True)
     assert then.code == 0 and then.outcomes() == {("copy", "a"): ["done"]}
 
 
-def test_a_line_that_a_crash_cut_short_was_not_measured(tmp_path: Path) -> None:
+def test_an_incomplete_journal_line_is_ignored(tmp_path: Path) -> None:
     targets, steps = directories(tmp_path, "a", "b"), [Fake("copy", COPY)]
     first = measured(tmp_path, targets, steps)
     journal = tmp_path / "out" / "samples.jsonl"
@@ -347,7 +347,7 @@ def test_a_line_that_a_crash_cut_short_was_not_measured(tmp_path: Path) -> None:
     assert len([json.loads(line) for line in journal.read_text().splitlines()]) == 2
 
 
-def test_that_the_machine_was_not_quiet_stays_with_its_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remarks_on_a_busy_machine_stay_with_its_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets, steps = directories(tmp_path, "a"), [Fake("copy", COPY)]
     monkeypatch.setattr(quiet, "disturbance", lambda: "somebody was at work")
     measured(tmp_path, targets, steps)
@@ -356,7 +356,7 @@ def test_that_the_machine_was_not_quiet_stays_with_its_samples(tmp_path: Path, m
     assert then.part["warnings"].count("somebody was at work") == 1
 
 
-def test_samples_of_two_kinds_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_other_settings_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets, steps = directories(tmp_path, "a"), [Fake("copy", COPY)]
     measured(tmp_path, targets, steps)
     with pytest.raises(Misuse, match="--resume"):
@@ -371,7 +371,7 @@ def test_samples_of_two_kinds_are_not_mixed(tmp_path: Path, monkeypatch: pytest.
         measured(tmp_path, targets, steps, resume=True)
 
 
-def test_samples_are_not_kept_in_what_a_link_names(tmp_path: Path) -> None:
+def test_samples_are_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "theirs").write_text("theirs")
     (tmp_path / "out" / "samples.jsonl").symlink_to(tmp_path / "theirs")
@@ -380,7 +380,7 @@ def test_samples_are_not_kept_in_what_a_link_names(tmp_path: Path) -> None:
     assert (tmp_path / "theirs").read_text() == "theirs"
 
 
-def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+def test_two_runs_cannot_share_a_directory(tmp_path: Path) -> None:
     targets = directories(tmp_path, "a", "b")
     refused: list[BenchError] = []
 
@@ -395,7 +395,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     assert refused
 
 
-def test_a_step_that_would_remove_other_peoples_files_is_not_done(tmp_path: Path) -> None:
+def test_a_step_cannot_remove_files_outside_its_place(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("keep")
 
@@ -418,7 +418,7 @@ def test_a_difference_within_the_spread_is_called_chance(tmp_path: Path) -> None
 EVENT = Event("measured", 3, 24, 61.5, 240.0, "disk", "md5sum", "cold", 1, 9.0, 2.314)
 
 
-def test_progress_in_words() -> None:
+def test_progress_events_have_words() -> None:
     assert progress.words(EVENT) == "3 of 24: md5sum, cold, on disk: 2.31 s (4 min left)"
     failed = dataclasses.replace(EVENT, seconds=None, said="md5sum: exit code 1", left_s=None)
     assert progress.words(failed) == "3 of 24: md5sum, cold, on disk: md5sum: exit code 1"
@@ -427,7 +427,7 @@ def test_progress_in_words() -> None:
     assert [progress.duration(seconds) for seconds in (8, 700, 11400)] == ["8 s", "12 min", "3 h 10 min"]
 
 
-def test_progress_in_a_pipe_says_what_takes_long_before_it_is_over() -> None:
+def test_progress_in_a_pipe_announces_long_measurements() -> None:
     out = io.StringIO()
     tell = progress.Plain(out)
     tell(dataclasses.replace(EVENT, stage="measuring", seconds=None))
@@ -436,7 +436,7 @@ def test_progress_in_a_pipe_says_what_takes_long_before_it_is_over() -> None:
     assert out.getvalue() == "   61.5 s  4 of 24: md5sum, cold, on disk (4 min left)\n"
 
 
-def test_progress_for_programs_is_an_object_a_line() -> None:
+def test_json_progress_is_one_object_per_line() -> None:
     out = io.StringIO()
     telling.Json(out)(EVENT)
     assert json.loads(out.getvalue())["progress"]["left_s"] == 240.0

@@ -39,13 +39,13 @@ def refused(settings: Settings) -> str:
     return str(error.value)
 
 
-def test_a_folder_without_evidence_is_taken(tmp_path: Path, case: Path) -> None:
+def test_a_directory_without_evidence_is_accepted(tmp_path: Path, case: Path) -> None:
     (case / "notes.txt").write_text("custody")
     assert safety.check(asked(tmp_path, case)) == []
 
 
 @pytest.mark.parametrize("where", ["disk.E01.custody", "deep/er/still/disk.drive.custody", "DISK.RAW.CUSTODY"])
-def test_a_log_within_is_found_and_named(tmp_path: Path, case: Path, where: str) -> None:
+def test_a_log_inside_is_found_and_named(tmp_path: Path, case: Path, where: str) -> None:
     log = case / where
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("log")
@@ -63,7 +63,7 @@ def test_a_log_above_is_found(tmp_path: Path, case: Path) -> None:
     assert str(case / "disk.E01.custody") in refused(asked(tmp_path, scratch))
 
 
-def test_a_log_beside_the_folder_is_somebody_elses(tmp_path: Path, case: Path) -> None:
+def test_a_log_beside_the_directory_is_ignored(tmp_path: Path, case: Path) -> None:
     other = tmp_path / "case41"
     other.mkdir()
     (other / "disk.E01.custody").write_text("log")
@@ -71,7 +71,7 @@ def test_a_log_beside_the_folder_is_somebody_elses(tmp_path: Path, case: Path) -
     assert safety.check(asked(tmp_path, case)) == []
 
 
-def test_results_are_not_put_among_evidence(tmp_path: Path, case: Path) -> None:
+def test_results_are_not_written_near_evidence(tmp_path: Path, case: Path) -> None:
     target = tmp_path / "target"
     target.mkdir()
     (case / "disk.E01.custody").write_text("log")
@@ -79,7 +79,7 @@ def test_results_are_not_put_among_evidence(tmp_path: Path, case: Path) -> None:
     assert "--out" in refused(asked(tmp_path, target, "--out", case))
 
 
-def test_what_could_not_be_looked_at_is_said(tmp_path: Path, case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_search_is_a_warning(tmp_path: Path, case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         (case / f"file{number}").touch()
     monkeypatch.setattr(safety, "NAMES_MAX", 10)
@@ -197,7 +197,7 @@ def test_a_partition_of_an_array_of_loop_devices_is_followed(tmp_path: Path, mon
         assert soon(lambda: safety._of_device("nbd5") == [drive_file])
 
 
-def test_evidence_on_a_drive_that_is_mounted_is_found(
+def test_evidence_behind_a_mounted_drive_is_found(
     tmp_path: Path, case: Path, own_tmp: Path, drive: Callable[[Path, Path], Path], binary: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -219,7 +219,7 @@ def test_evidence_on_a_drive_that_is_mounted_is_found(
             assert safety.check(asked(tmp_path, directory)) == []
 
 
-def test_results_of_all_parts_are_not_put_among_evidence(case: Path) -> None:
+def test_results_of_all_parts_are_not_written_near_evidence(case: Path) -> None:
     (case / "disk.E01.custody").write_text("log")
     argv = [sys.executable, "-m", "cheetah.bench", "--all", "--quick"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=case)
@@ -227,14 +227,14 @@ def test_results_of_all_parts_are_not_put_among_evidence(case: Path) -> None:
     assert list(names(case)) == ["disk.E01.custody"]
 
 
-def test_a_run_does_not_begin_beside_evidence(tmp_path: Path, case: Path) -> None:
+def test_a_run_near_evidence_does_not_begin(tmp_path: Path, case: Path) -> None:
     (case / "disk.E01.custody").write_text("log")
     with pytest.raises(Refused):
         prepare(asked(tmp_path, case), lambda said: None)
     assert not (tmp_path / "out").exists()
 
 
-def test_drives_are_not_mounted_among_evidence(tmp_path: Path, case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drives_are_not_mounted_near_evidence(tmp_path: Path, case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (case / "disk.E01.custody").write_text("log")
     monkeypatch.setattr("tempfile.tempdir", str(case))
     assert "TMPDIR" in refused(asked(tmp_path, "ram:linear@node1"))
@@ -242,7 +242,7 @@ def test_drives_are_not_mounted_among_evidence(tmp_path: Path, case: Path, monke
     assert safety.check(asked(tmp_path, tmp_path / "target")) == []
 
 
-def test_links_hide_no_log(tmp_path: Path, case: Path) -> None:
+def test_a_link_does_not_hide_a_log(tmp_path: Path, case: Path) -> None:
     """Neither one to a folder for results within a case, nor one to the image that is mounted."""
     target, scratch = tmp_path / "target", case / "scratch"
     target.mkdir()

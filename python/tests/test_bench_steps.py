@@ -107,21 +107,21 @@ def left(one: Step, place: Place) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def test_the_copy_is_the_image(place: Place) -> None:
+def test_the_copy_equals_the_image(place: Place) -> None:
     """Every byte of it, and no holes."""
     assert place.image.read_bytes() == place.source.read_bytes()
     assert place.image.stat().st_blocks * SECTOR >= place.source.stat().st_size
 
 
 @pytest.mark.parametrize(("key", "algorithm"), [("md5sum", "md5"), ("sha256sum", "sha256")])
-def test_digests_are_the_images(place: Place, key: str, algorithm: str) -> None:
+def test_digests_are_those_of_the_image(place: Place, key: str, algorithm: str) -> None:
     """The digest is in the target."""
     assert not step(key).failure(place, do(step(key), place))
     digest = hashlib.new(algorithm, place.source.read_bytes()).hexdigest()
     assert left(step(key), place)[0].read_text().startswith(digest)
 
 
-def test_strings_are_told_with_their_offsets(place: Place) -> None:
+def test_strings_have_offsets(place: Place) -> None:
     """In decimal; the place is where it says."""
     one = step("strings")
     assert not one.failure(place, do(one, place))
@@ -155,7 +155,7 @@ def test_an_image_without_a_file_system_has_no_unallocated_space(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("starts", "there"), [((2048, 4096, 2048), (2048, 4096)), (range(2048, 2148), ())])
-def test_partitions_that_were_made_up(
+def test_crafted_partition_tables_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: Sequence[int], there: Sequence[int]
 ) -> None:
     """Those that lie on each other are one; a table of very many is not believed."""
@@ -171,7 +171,7 @@ def test_partitions_that_were_made_up(
 
 
 @pytest.mark.parametrize("key", ["foremost", "scalpel"])
-def test_carvers_find_the_page(place: Place, key: str) -> None:
+def test_carvers_find_an_html_page(place: Place, key: str) -> None:
     """Byte for byte, among whatever else they take for a file."""
     one = step(key)
     assert not one.failure(place, do(one, place))
@@ -194,7 +194,7 @@ def test_files_are_recovered_and_archived(place: Place) -> None:
     assert len(tar.inputs(place)) >= 21
 
 
-def test_nothing_recovered_is_nothing_to_archive(place: Place) -> None:
+def test_without_recovered_files_nothing_is_archived(place: Place) -> None:
     """And it is said what was to come before."""
     with pytest.raises(NotReached, match="tsk_recover"):
         step("tar").commands(place)
@@ -207,7 +207,7 @@ def test_files_are_sorted(place: Place) -> None:
     assert any("page.htm" in path.read_text(errors="replace") for path in left(one, place))
 
 
-def test_a_targets_name_is_no_command(place: Place, tmp_path: Path) -> None:
+def test_a_targets_name_is_not_run_as_a_command(place: Place, tmp_path: Path) -> None:
     """`sorter` hands on to a shell what it is told; a directory may be named by whoever labelled the disk."""
     odd = Place(tmp_path / "a b$(touch here)`touch there`;'\"", place.source)
     odd.directory.mkdir()
@@ -218,7 +218,7 @@ def test_a_targets_name_is_no_command(place: Place, tmp_path: Path) -> None:
     assert not any(odd.directory.rglob("*here"))
 
 
-def test_what_a_step_needs_comes_with_it() -> None:
+def test_a_step_brings_the_steps_it_needs() -> None:
     """Nobody has to know that an archive takes a recovery, and that a copy."""
     assert [one.key for one in chosen("tar")] == ["copy", "tsk_recover", "tar"]
     assert [one.key for one in chosen("fio/read/16MiB/4KiB")] == ["fio/read/16MiB/4KiB"]
@@ -227,7 +227,7 @@ def test_what_a_step_needs_comes_with_it() -> None:
 
 
 @pytest.mark.parametrize("key", ["strings", "tsk_recover", "foremost", "scalpel"])
-def test_a_tool_that_has_no_room_is_not_taken_for_done(image: Path, small: Path, key: str) -> None:
+def test_a_tool_without_space_is_a_failure(image: Path, small: Path, key: str) -> None:
     """Some end with 0 all the same."""
     one = step(key)
     for tool in one.tools:
@@ -252,7 +252,7 @@ def offsets(argv: tuple[str, ...], folder: Path) -> list[int]:
     return [int(words[-2]) for words in lines if len(words) >= 4 and words[-3] in ("read", "write")]
 
 
-def test_orders_of_access_are_what_they_are_called(tmp_path: Path) -> None:
+def test_access_orders_match_their_names(tmp_path: Path) -> None:
     """Backward goes backward, and a strided read leaves out what it is to."""
     program("fio")
     place = Place(tmp_path, tmp_path / "none")
@@ -271,7 +271,7 @@ def test_orders_of_access_are_what_they_are_called(tmp_path: Path) -> None:
     assert max(strided) > 15 * MIB
 
 
-def test_cells_tell_their_rate(tmp_path: Path) -> None:
+def test_cells_have_a_rate(tmp_path: Path) -> None:
     """Every order of access, and reading again counts the second time only."""
     program("fio")
     place = Place(tmp_path, tmp_path / "none")
@@ -293,7 +293,7 @@ def test_cells_tell_their_rate(tmp_path: Path) -> None:
     assert step("fio/read/16MiB/4KiB").rate("fio: it could not") is None
 
 
-def test_the_matrix_in_full() -> None:
+def test_the_full_matrix_has_all_cells() -> None:
     """From 64 KiB to 4 GiB, in records from 4 KiB to 16 MiB, none of them larger than its file."""
     keys = [one.key for one in chosen("fio", extent=Extent.FULL)]
     assert "fio/write/64KiB/4KiB" in keys
@@ -302,7 +302,7 @@ def test_the_matrix_in_full() -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_versions_and_room_are_told() -> None:
+def test_versions_and_space_are_described() -> None:
     """For the report, and before anything is written."""
     told = {row["key"]: row for row in described(chosen("copy", "md5sum"))}
     assert "coreutils" in told["md5sum"]["version"] or told["md5sum"]["version"]

@@ -60,7 +60,7 @@ def measure(ext4: Path, out: Path, *words: str | Path, path: str | None = None) 
     return Measured(out, done.returncode, done.stdout + done.stderr)
 
 
-def test_all_steps_are_measured_and_nothing_stays(ext4: Path, tmp_path: Path) -> None:
+def test_all_steps_are_measured_and_nothing_is_left_behind(ext4: Path, tmp_path: Path) -> None:
     """Each is done, with what it took; what it made is gone."""
     target = tmp_path / "target"
     target.mkdir()
@@ -75,7 +75,7 @@ def test_all_steps_are_measured_and_nothing_stays(ext4: Path, tmp_path: Path) ->
     assert list(target.iterdir()) == []
 
 
-def test_a_tool_that_is_missing_or_reads_too_little_is_said_and_the_rest_goes_on(ext4: Path, tmp_path: Path) -> None:
+def test_a_tool_that_is_missing_or_reads_too_little_is_reported(ext4: Path, tmp_path: Path) -> None:
     """The step of the one is skipped. The other keeps a read error to itself, here as it reads only the beginning, and
     ends with 0; it would look fast."""
     folder, target = tmp_path / "bin", tmp_path / "target"
@@ -96,7 +96,7 @@ def test_a_tool_that_is_missing_or_reads_too_little_is_said_and_the_rest_goes_on
     assert run_.code == 1
 
 
-def test_targets_that_are_read_only_or_have_no_room_fail_alone(ext4: Path, tmp_path: Path, mount: Mount) -> None:
+def test_unusable_targets_do_not_stop_the_others(ext4: Path, tmp_path: Path, mount: Mount) -> None:
     """Of each of their steps it is said why, before a byte is written to them; the other target is measured."""
     target = tmp_path / "target"
     target.mkdir()
@@ -112,7 +112,7 @@ def test_targets_that_are_read_only_or_have_no_room_fail_alone(ext4: Path, tmp_p
     assert {path.name for path in small.iterdir()} == {"lost+found"}
 
 
-def test_a_target_that_fills_up_is_said_of_the_step(ext4: Path, tmp_path: Path, mount: Mount) -> None:
+def test_a_step_that_fills_its_target_is_a_failure(ext4: Path, tmp_path: Path, mount: Mount) -> None:
     """Somebody else writes to it meanwhile; what does not need the image goes on."""
     busy = mount("96M", "rw")
     # A tool of that name that first takes all the room there is.
@@ -132,7 +132,7 @@ def test_a_target_that_fills_up_is_said_of_the_step(ext4: Path, tmp_path: Path, 
     assert sorted(path.name for path in busy.iterdir()) == ["lost+found", "others"]
 
 
-def test_an_image_that_goes_away_takes_no_results_with_it(ext4: Path, tmp_path: Path) -> None:
+def test_a_vanishing_image_costs_no_results(ext4: Path, tmp_path: Path) -> None:
     """The disk that it is on was pulled: what was measured is there, and why there is no more."""
     target, folder, gone = tmp_path / "target", tmp_path / "bin", tmp_path / "gone.raw"
     target.mkdir()

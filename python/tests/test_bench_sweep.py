@@ -30,7 +30,7 @@ def names(targets: list[str], *sweeps: str) -> list[str]:
 
 @pytest.mark.parametrize("keys", SOME, ids=",".join)
 @pytest.mark.parametrize("target", ["ram:stripe@local:3", "mine=ram:linear:xfs@a,b,c"])
-def test_every_combination_is_there_once(target: str, keys: tuple[str, ...]) -> None:
+def test_every_combination_occurs_once(target: str, keys: tuple[str, ...]) -> None:
     try:
         found = expanded([target], *(f"{key}={VALUES[key]}" for key in keys))
     except Misuse as misuse:
@@ -52,7 +52,7 @@ def test_every_combination_is_there_once(target: str, keys: tuple[str, ...]) -> 
         assert target_made.drive.width in ((1, 2, 3) if "nodes" in keys else (3,))
 
 
-def test_the_seeds_own_sweep() -> None:
+def test_units_and_nodes_of_the_article_can_be_swept() -> None:
     assert names(["ram:stripe@local:2"], "unit=16KiB,64KiB,256KiB") == [
         "ram:stripe:16KiB:ext4@2",
         "ram:stripe:64KiB:ext4@2",
@@ -60,7 +60,7 @@ def test_the_seeds_own_sweep() -> None:
     ]
 
 
-def test_a_name_that_was_given_stays_and_says_what_varies(tmp_path: Path) -> None:
+def test_a_given_name_stays_with_the_swept_value(tmp_path: Path) -> None:
     assert names([f"disk={tmp_path}", "fast=ram:stripe@a,b"], "nodes=1,2", "unit=64K,1M", "layout=linear,stripe") == [
         "disk",
         "fast linear 1 node",
@@ -72,19 +72,19 @@ def test_a_name_that_was_given_stays_and_says_what_varies(tmp_path: Path) -> Non
     ]
 
 
-def test_nodes_are_the_first_ones_of_those_named() -> None:
+def test_swept_nodes_are_the_first_named_ones() -> None:
     found = expanded(["ram:stripe@a,b:7,[::1]:9"], "nodes=1,3")
     assert [target.drive.nodes for target in found if target.drive] == [("a",), ("a", "b:7", "[::1]:9")]
 
 
-def test_a_disk_is_left_as_it_is_by_what_is_for_drives(tmp_path: Path) -> None:
+def test_sweeps_for_drives_leave_directories_unchanged(tmp_path: Path) -> None:
     found = expanded([str(tmp_path), "ram:stripe@local:2"], "unit=16KiB,64KiB", "readahead=128KiB")
     assert [target.name for target in found if target.directory] == [str(tmp_path)]
     assert found[0].readahead_bytes is None
     assert [target.readahead_bytes for target in found[1:]] == [128 * KIB, 128 * KIB]
 
 
-def test_a_file_system_on_a_directory_is_one_in_a_file_there(tmp_path: Path) -> None:
+def test_a_swept_file_system_in_a_directory_is_in_a_file(tmp_path: Path) -> None:
     found = expanded([str(tmp_path)], "fs=ext4,xfs", "readahead=0,1MiB")
     assert [(target.fs, target.readahead_bytes) for target in found] == [
         ("ext4", 0), ("ext4", MIB), ("xfs", 0), ("xfs", MIB)
@@ -92,7 +92,7 @@ def test_a_file_system_on_a_directory_is_one_in_a_file_there(tmp_path: Path) -> 
     assert all(target.directory == tmp_path for target in found)
 
 
-def test_what_is_the_same_is_measured_once() -> None:
+def test_equal_combinations_are_measured_once() -> None:
     assert names(["ram:stripe@local:2"], "unit=64KiB,65536,64K") == ["ram:stripe:64KiB:ext4@2"]
 
 
@@ -121,7 +121,7 @@ def test_what_is_the_same_is_measured_once() -> None:
         (["ram:stripe@local:64"], ["nodes=" + ",".join(map(str, range(1, 65))), "fs=ext4,xfs"], "sweep over less"),
     ],
 )
-def test_nonsense_is_refused_with_what_would_be_right(
+def test_an_invalid_sweep_is_refused_with_a_valid_example(
     tmp_path: Path, targets: list[str], sweeps: list[str], said: str
 ) -> None:
     with pytest.raises(Misuse, match=said):

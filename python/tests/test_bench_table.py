@@ -34,7 +34,7 @@ def median(part: Json, step: str, target: str, state: str = "cold") -> float:
     return statistics.median(one["seconds"] for one in samples if one["outcome"] == "done")
 
 
-def test_the_seeds_table_has_a_row_for_each_target_and_its_speed_up() -> None:
+def test_the_table_has_a_row_for_each_target_and_its_speed_up() -> None:
     part = bench_data.storage()
     lines = shown(part).splitlines()
     head = lines[2].split()
@@ -48,7 +48,7 @@ def test_the_seeds_table_has_a_row_for_each_target_and_its_speed_up() -> None:
     assert "Speed up" not in lines[lines.index(next(line for line in lines if line.startswith("disk"))) + 2]
 
 
-def test_what_was_not_measured_is_a_word_with_a_sentence() -> None:
+def test_an_unmeasured_cell_is_a_word_with_a_footnote() -> None:
     text = shown(bench_data.storage())
     assert "hung¹" in text and "\n1  scalpel was not done after 3600 s, and was ended; --step-limit allows more" in text
     assert "skipped²" in text and "sorter is not installed" in text
@@ -57,7 +57,7 @@ def test_what_was_not_measured_is_a_word_with_a_sentence() -> None:
     assert text.count("caches cold") == text.count("caches warm") == 1
 
 
-def test_what_differs_in_its_numbers_alone_is_said_once() -> None:
+def test_footnotes_that_differ_in_numbers_are_printed_once() -> None:
     part = bench_data.storage(spoil=False)
     for number, one in enumerate(part["samples"]):
         if one["state"] == "warm" and one["repetition"] == 1:
@@ -77,7 +77,7 @@ def test_a_pipe_gets_no_colours_and_a_narrow_terminal_gets_several_tables(monkey
     assert all(clock(median(part, step, "disk")) in words for step in bench_data.STEPS)
 
 
-def test_measured_once_says_so_and_claims_no_spread() -> None:
+def test_single_measurements_claim_no_spread() -> None:
     text = shown(bench_data.storage(repetitions=1))
     assert "±" not in text and "≈" not in text and "measured once: no spread is known" in text
 
@@ -108,5 +108,5 @@ def test_markdown_is_a_table_that_names_cannot_break() -> None:
     ("seconds", "text"),
     [(0.0, "0:00.00"), (0.001, "<0:00.01"), (59.999, "1:00.00"), (354.13, "5:54.13"), (3723.4, "1:02:03.40")],
 )
-def test_times_read_as_on_a_clock(seconds: float, text: str) -> None:
+def test_times_are_printed_as_on_a_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text

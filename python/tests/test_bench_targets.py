@@ -51,7 +51,7 @@ def _disk(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_directory_gets_one_of_ours_which_is_gone_afterwards(disk: Path) -> None:
+def test_a_private_directory_is_made_and_removed(disk: Path) -> None:
     with directory(disk).enter(NEED) as ready:
         assert ready.directory.is_relative_to(disk) and ready.directory != disk
         assert not list(ready.directory.iterdir())
@@ -63,7 +63,7 @@ def test_a_directory_gets_one_of_ours_which_is_gone_afterwards(disk: Path) -> No
     assert list(names(disk)) == ["theirs"]
 
 
-def test_what_a_link_points_to_stays(disk: Path) -> None:
+def test_the_target_of_a_link_is_not_removed(disk: Path) -> None:
     with directory(disk).enter(NEED) as ready:
         (ready.directory / "file").symlink_to(disk / "theirs")
         (ready.directory / "folder").symlink_to(disk)
@@ -71,7 +71,7 @@ def test_what_a_link_points_to_stays(disk: Path) -> None:
     assert list(names(disk)) == ["theirs"]
 
 
-def test_nothing_is_made_where_another_user_could_replace_it(disk: Path) -> None:
+def test_a_directory_that_another_user_could_replace_is_refused(disk: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to give a directory away")
     theirs = disk / "another"
@@ -90,21 +90,21 @@ def test_nothing_is_made_where_another_user_could_replace_it(disk: Path) -> None
         assert made.directory.is_dir()
 
 
-def test_it_is_gone_when_what_is_done_in_it_fails(disk: Path) -> None:
+def test_the_directory_is_removed_after_a_failure(disk: Path) -> None:
     with pytest.raises(ZeroDivisionError), directory(disk).enter(NEED) as ready:
         (ready.directory / "file").write_bytes(b"1")
         raise ZeroDivisionError
     assert list(names(disk)) == ["theirs"]
 
 
-def test_what_does_not_fit_is_refused_before_a_byte_is_written(disk: Path) -> None:
+def test_too_little_space_is_refused_before_a_byte_is_written(disk: Path) -> None:
     before = disk.stat().st_mtime_ns
     with pytest.raises(BenchError, match=r"MiB free, and .* are needed"), directory(disk).enter(1 << 60):
         pass
     assert disk.stat().st_mtime_ns == before
 
 
-def test_targets_that_are_there_at_once_need_room_at_once(disk: Path) -> None:
+def test_simultaneous_targets_need_space_together(disk: Path) -> None:
     told = os.statvfs(disk)
     most = int(told.f_bavail * told.f_frsize * 0.6)
     room = Room()
@@ -115,7 +115,7 @@ def test_targets_that_are_there_at_once_need_room_at_once(disk: Path) -> None:
         pass
 
 
-def test_a_directory_that_cannot_be_written_to_is_a_sentence(disk: Path) -> None:
+def test_an_unwritable_directory_is_one_sentence(disk: Path) -> None:
     as_root()
     run("mount", "-t", "tmpfs", "-o", "ro,size=1M", "none", disk)
     try:
@@ -136,7 +136,7 @@ def made_or_skip(fs: str) -> None:
 
 
 @pytest.mark.parametrize("fs", ["ext4", "ntfs", "vfat", "xfs", "btrfs"])
-def test_a_file_system_in_a_directory(disk: Path, fs: str) -> None:
+def test_a_file_system_is_made_in_a_directory(disk: Path, fs: str) -> None:
     made_or_skip(fs)
     told = os.statvfs(disk)
     if told.f_bavail * told.f_frsize < 2048 * MIB:
@@ -150,7 +150,7 @@ def test_a_file_system_in_a_directory(disk: Path, fs: str) -> None:
     assert not left(disk)
 
 
-def test_a_file_system_that_cannot_be_made_is_a_sentence(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_file_system_is_one_sentence(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystem, "program", lambda name: None)
     with (
         pytest.raises(Missing, match=r"xfs needs mkfs.xfs, which is not installed"),
@@ -168,7 +168,7 @@ def test_a_file_system_that_cannot_be_made_is_a_sentence(disk: Path, monkeypatch
 
 
 @pytest.mark.parametrize("layout", ["stripe", "linear"])
-def test_a_drive_is_made_worked_on_and_taken_down(own_tmp: Path, layout: str) -> None:
+def test_a_drive_is_created_used_and_destroyed(own_tmp: Path, layout: str) -> None:
     with drive(own_tmp / "out", layout=layout).enter(NEED) as ready:
         content = os.urandom(8 * MIB)
         (ready.directory / "file").write_bytes(content)
@@ -187,13 +187,13 @@ def test_a_drive_is_made_worked_on_and_taken_down(own_tmp: Path, layout: str) ->
     assert not list(own_tmp.iterdir())
 
 
-def test_a_drive_is_taken_down_when_what_is_done_on_it_fails(own_tmp: Path) -> None:
+def test_a_drive_is_destroyed_after_a_failure(own_tmp: Path) -> None:
     with pytest.raises(ZeroDivisionError), drive(own_tmp / "out", 1).enter(NEED):
         raise ZeroDivisionError
     assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
 
 
-def test_a_drive_whose_mount_has_died_is_taken_down_as_well(own_tmp: Path) -> None:
+def test_a_drive_with_a_dead_mount_is_destroyed(own_tmp: Path) -> None:
     with ExitStack() as stack:
         ready = stack.enter_context(drive(own_tmp / "out", 1).enter(NEED))
         (dead,) = (one for one in left(own_tmp) if one.startswith("process") and "x00mount" in one)
@@ -210,7 +210,7 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def test_a_drive_that_cannot_be_made_is_a_sentence(own_tmp: Path, nodes: str) -> None:
+def test_a_drive_that_cannot_be_created_is_one_sentence(own_tmp: Path, nodes: str) -> None:
     with pytest.raises(BenchError, match="GiB of memory, and"), drive(own_tmp, 3).enter(1 << 50):
         pass
     nowhere = DriveTarget("nowhere", DrivePlan("stripe", 64 << 10, ("127.0.0.1:1",)), "ext4", own_tmp, MIB)
@@ -242,7 +242,7 @@ def entering(out: Path) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize("after_s", [0.02, 0.2, 0.6, None])
-def test_a_drive_is_taken_down_on_ctrl_c(own_tmp: Path, after_s: float | None) -> None:
+def test_a_drive_is_destroyed_on_ctrl_c(own_tmp: Path, after_s: float | None) -> None:
     process = entering(own_tmp / "out")
     if after_s is None:
         assert process.stdout and process.stdout.readline().startswith(str(own_tmp))
@@ -255,7 +255,7 @@ def test_a_drive_is_taken_down_on_ctrl_c(own_tmp: Path, after_s: float | None) -
     assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
 
 
-def test_a_drive_of_a_run_that_was_killed_is_said_and_cleared_away(own_tmp: Path) -> None:
+def test_a_drive_of_a_killed_run_is_reported_and_removed(own_tmp: Path) -> None:
     process = entering(own_tmp / "out")
     assert process.stdout
     ready = Path(process.stdout.readline().strip())
@@ -274,7 +274,7 @@ def test_a_drive_of_a_run_that_was_killed_is_said_and_cleared_away(own_tmp: Path
     assert leftover.cleared([own_tmp]) == []
 
 
-def test_only_what_is_ours_is_cleared_away(disk: Path, tmp_path: Path) -> None:
+def test_only_marked_directories_are_removed(disk: Path, tmp_path: Path) -> None:
     ours = {"pid": 1, "started": "-1", "boot": work.boot(), "host": os.uname().nodename, "out": "/out"}
     theirs = {**ours, "boot": "another", "host": "elsewhere"}
     for name, content in (("ours", ours), ("elsewhere", theirs), ("broken", None)):
@@ -297,7 +297,7 @@ def test_only_what_is_ours_is_cleared_away(disk: Path, tmp_path: Path) -> None:
     assert (aside / work.MARKER).exists()
 
 
-def test_what_is_mounted_in_our_directory_is_not_removed(disk: Path) -> None:
+def test_a_directory_with_a_mount_is_not_removed(disk: Path) -> None:
     as_root()
     kept = disk / "kept"
     kept.mkdir()
@@ -309,7 +309,7 @@ def test_what_is_mounted_in_our_directory_is_not_removed(disk: Path) -> None:
     run("umount", ready.directory / "bound")
 
 
-def test_an_image_is_made_where_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_image_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program("mkfs.ext4")
     program("debugfs")
     monkeypatch.setitem(image.SIZES, Extent.QUICK, 32 * MIB)
@@ -333,7 +333,7 @@ def test_an_image_is_made_where_none_is_named(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_nothing_is_taken_down_halfway(tmp_path: Path, number: int) -> None:
+def test_taking_down_is_not_interrupted(tmp_path: Path, number: int) -> None:
     """A signal that comes meanwhile is heard when all is gone."""
     heard: list[int] = []
     before = signal.signal(number, lambda *_: heard.append(number))
@@ -347,7 +347,7 @@ def test_nothing_is_taken_down_halfway(tmp_path: Path, number: int) -> None:
     assert told == [[]] and heard == [number] and not one.directory.exists()
 
 
-def test_loops_of_others_are_not_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_devices_of_others_are_not_detached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However like ours their names are."""
     files = {"loop1": "/d/cheetah-bench-ab/x", "loop2": "/cheetah-bench-ab.raw", "loop3": "/d/cheetah-bench-abc/x"}
     monkeypatch.setattr(mounts, "loops", lambda: files)

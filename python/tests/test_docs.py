@@ -14,12 +14,12 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_
 PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "letter.txt", "different pieces"]
 
 
-def test_there_is_something_to_expect_of_each() -> None:
+def test_every_example_has_an_expectation() -> None:
     assert len(EXAMPLES) == len(PRINTS)
 
 
 @pytest.mark.parametrize(("example", "prints"), list(zip(EXAMPLES, PRINTS, strict=True)))
-def test_an_example_does_what_it_says(
+def test_an_example_prints_what_is_expected(
     example: str, prints: str, tmp_path: Path, ntfs: Path, drive: Callable[[Path, Path], Path]
 ) -> None:
     drive(tmp_path / "case42.drive", ntfs)

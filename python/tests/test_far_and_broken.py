@@ -27,7 +27,7 @@ def kept(out: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_source_of_which_some_reads_fail_is_listed_and_read_whole_when_it_has_recovered(
+def test_a_recovered_source_is_listed_and_read_whole(
     name: str, made: Callable[[str], Path], tmp_path: Path, nbdkit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image, trouble, out = made(name), tmp_path / "trouble", tmp_path / "out"
@@ -56,7 +56,7 @@ def test_a_source_of_which_some_reads_fail_is_listed_and_read_whole_when_it_has_
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_damaged_volume_is_the_same_over_a_link_as_at_hand(
+def test_a_damaged_volume_gives_the_same_over_a_link_and_locally(
     name: str, made: Callable[[str], Path], tmp_path: Path, nbdkit: Callable[..., str]
 ) -> None:
     damaged = bytearray(made(name).read_bytes())

@@ -65,7 +65,7 @@ def test_help_is_the_page(words: list[str]) -> None:
         (["cheetah.bench", "compare", "a", "b", "--jsn"], "a similar argument exists: '--json'"),
     ],
 )
-def test_a_typing_error_is_told_what_is_similar(words: list[str], said: str) -> None:
+def test_a_typing_error_gets_a_suggestion(words: list[str], said: str) -> None:
     done = ran(*words)
     assert done.returncode == 2, done
     assert done.stderr.startswith("error: ") and said in done.stderr and "Traceback" not in done.stderr
@@ -75,18 +75,18 @@ def test_an_option_cannot_be_abbreviated() -> None:
     assert ran("cheetah.triage", "disk.raw", "--out", "out", "--qui").returncode == 2
 
 
-def test_a_refused_argument_is_json_where_that_was_asked() -> None:
+def test_a_refused_argument_is_json_with_json() -> None:
     done = ran("cheetah.triage", "disk.raw", "--out", "out", "--quik", "--json")
     answer = json.loads(done.stdout)
     assert answer["exit_code"] == 2 and "'--quik'" in answer["error"] and "'--quick'" in answer["error"]
 
 
-def test_what_an_error_quotes_cannot_move_the_cursor(tmp_path: Path) -> None:
+def test_an_error_cannot_move_the_cursor(tmp_path: Path) -> None:
     done = ran("cheetah.triage", f"{tmp_path}/no\x1b[2Jthing", "--out", tmp_path / "out")
     assert done.returncode == 1 and "\x1b" not in done.stderr and "⟨U+001B⟩" in done.stderr
 
 
-def test_a_source_that_makes_no_sense_is_misuse(tmp_path: Path) -> None:
+def test_an_unknown_scheme_is_misuse(tmp_path: Path) -> None:
     assert ran("cheetah.triage", "gopher://host/disk", "--out", tmp_path / "out").returncode == 2
 
 
@@ -102,7 +102,7 @@ def _to() -> Callable[..., int]:
 
 
 @pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-", ">/dev/full", ">&-", ">&- 2>&- <&-"])
-def test_output_that_cannot_be_written_does_not_fail_a_good_run(
+def test_a_full_or_closed_output_does_not_fail_a_good_run(
     redirected: str, to: Callable[..., int], ext4: Path, tmp_path: Path
 ) -> None:
     assert to(redirected, "cheetah.bench", "--help") == 0
@@ -110,7 +110,7 @@ def test_output_that_cannot_be_written_does_not_fail_a_good_run(
     assert (tmp_path / "out/report.html").is_file()
 
 
-def test_a_reader_that_went_away_does_not_fail_a_good_run(ext4: Path, tmp_path: Path) -> None:
+def test_a_closed_pipe_does_not_fail_a_good_run(ext4: Path, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "cheetah.triage", str(ext4), "--out", str(tmp_path / "out"), "--workers", "1"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
         assert done.stdout is not None and done.stderr is not None

@@ -57,7 +57,7 @@ def uri(image: Path, tmp_path: Path) -> Iterator[str]:
         server.wait(PATIENCE_S)
 
 
-def test_a_unit_is_read_and_triaged_as_the_image_behind_it(uri: str, image: Path, tmp_path: Path) -> None:
+def test_a_logical_unit_is_read_and_triaged_like_its_image(uri: str, image: Path, tmp_path: Path) -> None:
     with cheetah.open(uri) as device:
         assert device.pread(0, device.size) == image.read_bytes()
     out = tmp_path / "out"

@@ -9,7 +9,7 @@ from conftest import MIB, run
 PROGRAM = Path(__file__).with_name("large_list.py")
 
 
-def test_a_list_takes_no_more_memory_when_it_is_longer(tmp_path: Path) -> None:
+def test_a_longer_list_takes_no_more_memory(tmp_path: Path) -> None:
     took = {}
     for count in (200_000, 1_000_000):
         folder = tmp_path / str(count)

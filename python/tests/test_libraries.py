@@ -99,7 +99,7 @@ def test_libraries_list_on_a_drive_what_they_list_on_the_image(
             assert listing(device) == expected and len(expected) > 3
 
 
-def test_libraries_list_in_an_e01_what_they_list_in_the_image_within(tmp_path: Path, ntfs: Path, binary: str) -> None:
+def test_libraries_list_in_an_e01_what_they_list_in_its_image(tmp_path: Path, ntfs: Path, binary: str) -> None:
     path = tmp_path / "case42.E01"
     run(binary, "acquire", ntfs, path)
     for listing in LISTINGS["ntfs"]:

@@ -37,7 +37,7 @@ def memory_bytes(pid: int) -> int:
     return int(told.split()[0]) << 10 if told else 0
 
 
-def test_many_files_are_listed_as_fls_lists_them_in_memory_that_has_a_bound(tmp_path: Path) -> None:
+def test_many_files_are_listed_like_fls_in_bounded_memory(tmp_path: Path) -> None:
     image = many_files.make(tmp_path / "many.raw", FILES)
     argv = [sys.executable, "-m", "cheetah.triage", str(image), "--out", str(tmp_path / "out"), "--quick"]
     process, most = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), 0

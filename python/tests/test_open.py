@@ -27,7 +27,7 @@ def md5(device: cheetah.Device) -> str:
     return hashlib.file_digest(device, "md5").hexdigest()
 
 
-def test_a_raw_image_is_the_file_it_is(image: Path) -> None:
+def test_a_raw_image_reads_as_its_file(image: Path) -> None:
     content = image.read_bytes()
     with cheetah.open(image) as device:
         assert (device.name, device.size, device.lost) == ("disk", len(content), [])
@@ -37,19 +37,19 @@ def test_a_raw_image_is_the_file_it_is(image: Path) -> None:
     assert device.closed
 
 
-def test_an_e01_is_what_was_imaged(evidence: Callable[[str], Path]) -> None:
+def test_an_e01_reads_as_the_imaged_disk(evidence: Callable[[str], Path]) -> None:
     with cheetah.open(evidence("ntfs_sample.E01")) as device:
         assert device.size == 7_340_032
         assert md5(device) == "e4e9578a9c8bf6c6b375a80c630196a4"
 
 
-def test_a_qcow2_is_the_disk_in_it(evidence: Callable[[str], Path]) -> None:
+def test_a_qcow2_reads_as_its_disk(evidence: Callable[[str], Path]) -> None:
     with cheetah.open(evidence("windows_volume.qcow2")) as device:
         assert device.size == 35_913_728
         assert device.pread(3, 4) == b"NTFS"
 
 
-def test_a_drive_is_the_image_that_was_loaded(tmp_path: Path, image: Path, drive: Callable[[Path, Path], Path]) -> None:
+def test_a_drive_reads_as_the_loaded_image(tmp_path: Path, image: Path, drive: Callable[[Path, Path], Path]) -> None:
     with cheetah.open(drive(tmp_path / "case42.drive", image)) as device:
         assert device.name == "case42"
         assert device.pread(0, device.size) == image.read_bytes()
@@ -78,7 +78,7 @@ def test_a_device_is_a_file_object(image: Path) -> None:
         assert gzip.decompress(gzip.compress(content)) == content
 
 
-def test_the_end_is_the_end(image: Path) -> None:
+def test_reads_past_the_end_are_short(image: Path) -> None:
     with cheetah.open(image) as device:
         size = device.size
         assert device.pread(size - 3, 10) == image.read_bytes()[-3:]
@@ -97,7 +97,7 @@ def test_a_source_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
         assert isinstance(caught.value, OSError)
 
 
-def test_a_path_the_system_refuses_is_the_error_python_has_for_it(tmp_path: Path) -> None:
+def test_a_missing_path_raises_file_not_found_error_with_errno(tmp_path: Path) -> None:
     missing = tmp_path / "missing.raw"
     for source in (missing, f"raw:{missing}", missing.with_suffix(".drive"), missing.with_suffix(".E01")):
         with pytest.raises(FileNotFoundError) as caught:
@@ -137,7 +137,7 @@ def test_misuse_is_refused(image: Path) -> None:
     device.close()
 
 
-def test_a_disk_is_not_read_into_memory_by_mistake(nbdkit: Callable[..., str]) -> None:
+def test_reading_a_whole_disk_into_memory_is_refused(nbdkit: Callable[..., str]) -> None:
     with cheetah.open(nbdkit("null", "size=2T")) as device:
         assert device.size == 2 << 40
         with pytest.raises(ValueError, match="in pieces"):

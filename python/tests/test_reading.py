@@ -43,7 +43,7 @@ def test_threads_read_the_right_bytes_at_once(
         list(pool.map(read, range(8)))
 
 
-def test_threads_that_share_a_position_share_out_the_file(image: Path) -> None:
+def test_threads_with_a_shared_position_read_disjoint_parts(image: Path) -> None:
     content, pieces, lock = image.read_bytes(), [], threading.Lock()
     with cheetah.open(image) as device:
 
@@ -60,7 +60,7 @@ def test_threads_that_share_a_position_share_out_the_file(image: Path) -> None:
     assert sorted(pieces) == sorted(content[start : start + 9973] for start in range(0, len(content), 9973))
 
 
-def test_what_is_recorded_as_unreadable_is_an_error(tmp_path: Path) -> None:
+def test_a_range_recorded_as_unreadable_is_an_error(tmp_path: Path) -> None:
     image = tmp_path / "part.raw"
     image.write_bytes(noise(MIB, 3))
     (tmp_path / "part.raw.map").write_text(
@@ -80,7 +80,7 @@ def test_what_is_recorded_as_unreadable_is_an_error(tmp_path: Path) -> None:
         assert device.pread(0x40200, 512) == image.read_bytes()[0x40200:0x40400]
 
 
-def test_a_server_that_fails_is_an_error_and_not_for_ever(
+def test_a_failing_server_is_an_error_until_it_recovers(
     tmp_path: Path, image: Path, nbdkit: Callable[..., str]
 ) -> None:
     failing = tmp_path / "failing"
@@ -113,7 +113,7 @@ def test_a_pickled_device_is_opened_again(image: Path, tmp_path: Path, monkeypat
         pickle.loads(packed)
 
 
-def test_a_process_that_was_forked_is_told_so_at_once(image: Path) -> None:
+def test_a_forked_process_gets_an_error_at_once(image: Path) -> None:
     code = """
 import os, sys, cheetah
 device = cheetah.open(sys.argv[1])
@@ -147,7 +147,7 @@ assert os.wait()[1] == 0
     assert python(code, str(image)) == "7\n"
 
 
-def test_control_c_ends_a_read_that_waits(image: Path, nbdkit: Callable[..., str]) -> None:
+def test_ctrl_c_ends_a_waiting_read(image: Path, nbdkit: Callable[..., str]) -> None:
     uri = nbdkit("--filter=delay", "file", image, "rdelay=100")
     code = """
 import signal, sys, threading, time, os, cheetah

@@ -98,7 +98,7 @@ def moments(rows: list[Row]) -> collections.Counter[str]:
     return days
 
 
-def test_each_number_of_the_page_is_what_is_counted_in_the_tables(out: Path) -> None:
+def test_every_number_of_the_page_follows_from_the_tables(out: Path) -> None:
     page = Page(rendered(out))
     rows = pq.read_table(out / "files.parquet").to_pylist()
     findings = pq.read_table(out / "findings.parquet").to_pylist()

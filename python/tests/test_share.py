@@ -27,7 +27,7 @@ def image(tmp_path: Path) -> Path:
     return path
 
 
-def test_processes_read_what_one_has_open(image: Path) -> None:
+def test_processes_read_a_shared_source(image: Path) -> None:
     with cheetah.share(image) as share:
         assert (share.name, share.size, share.lost) == ("case 42%", 2 * MIB + 100, [])
         argv = [sys.executable, "-c", HASH, share.uri]
@@ -39,7 +39,7 @@ def test_processes_read_what_one_has_open(image: Path) -> None:
         assert 0 < stats["source_bytes"] <= stats["served_bytes"] + 64 * MIB
 
 
-def test_what_crossed_the_link_for_one_is_there_for_all(image: Path, nbdkit: Callable[..., str]) -> None:
+def test_bytes_fetched_by_one_process_are_cached_for_all(image: Path, nbdkit: Callable[..., str]) -> None:
     digest = hashlib.sha256(image.read_bytes()).hexdigest()
     with cheetah.share(nbdkit("file", image)) as share:
         assert [python(HASH, share.uri) for _ in range(2)] == [f"nbd {digest}\n"] * 2
@@ -48,14 +48,14 @@ def test_what_crossed_the_link_for_one_is_there_for_all(image: Path, nbdkit: Cal
         assert stats["source_bytes"] <= share.size and stats["cache_hits"] > 0
 
 
-def test_nothing_is_kept_if_nothing_is_to_be(image: Path, nbdkit: Callable[..., str]) -> None:
+def test_a_cache_of_zero_caches_nothing(image: Path, nbdkit: Callable[..., str]) -> None:
     with cheetah.share(nbdkit("file", image), cache=0, prefetch=0) as share:
         for _ in range(2):
             assert len(cheetah.open(share.uri).pread(0, MIB)) == MIB
         assert share.stats()["source_bytes"] == 2 * MIB
 
 
-def test_what_is_kept_may_be_on_a_disk(image: Path, tmp_path: Path, nbdkit: Callable[..., str]) -> None:
+def test_the_cache_may_be_on_disk(image: Path, tmp_path: Path, nbdkit: Callable[..., str]) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     with cheetah.open(nbdkit("file", image), cache=f"{kept}:4MiB") as device:
@@ -83,7 +83,7 @@ def test_the_socket_is_private_and_gone_afterwards(image: Path) -> None:
         cheetah.open(share.uri)
 
 
-def test_a_hub_that_ends_leaves_nothing_behind(image: Path) -> None:
+def test_a_closed_hub_leaves_nothing_behind(image: Path) -> None:
     code = """
 import os, sys, cheetah
 share = cheetah.share(sys.argv[1])
@@ -98,14 +98,14 @@ print(len(cheetah.open(share.uri).pread(0, 9)))
     assert read == "9" and not os.path.exists(os.path.dirname(socket))
 
 
-def test_what_cannot_be_opened_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_cannot_be_opened_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(cheetah.Error, match=r"nothing\.raw"):
         cheetah.share("nothing.raw")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_unreadable_is_unreadable_to_all(tmp_path: Path, nbdkit: Callable[..., str], image: Path) -> None:
+def test_an_unreadable_range_is_an_error_in_every_process(tmp_path: Path, nbdkit: Callable[..., str], image: Path) -> None:
     failing = tmp_path / "failing"
     uri = nbdkit(
         "--filter=error", "file", image, "error-pread=EIO", "error-pread-rate=100%", f"error-pread-file={failing}"

@@ -91,7 +91,7 @@ def test_a_cluster_finds_what_one_machine_finds_and_may_lose_a_worker(cluster: C
     assert (tmp_path / "out/bodyfile.txt").read_bytes().splitlines() == by_fls(image)
 
 
-def test_a_scheduler_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_scheduler_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("cheetah.triage.workers.cluster.CONNECT_S", 1)
     image = tmp_path / "image.raw"
@@ -100,7 +100,7 @@ def test_a_scheduler_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pyte
         Run(Settings(str(image), str(tmp_path / "out"), scheduler="tcp://127.0.0.1:1"), lambda event: None).go()
 
 
-def test_a_worker_that_has_another_source_at_the_same_place_is_refused(
+def test_a_worker_with_another_source_is_refused(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = tmp_path / "image.raw"
@@ -117,7 +117,7 @@ def test_a_worker_that_has_another_source_at_the_same_place_is_refused(
         Run(Settings(str(image), str(tmp_path / "out"), scheduler=cluster.address), lambda event: None).go()
 
 
-def test_lists_and_versions_have_to_be_the_same_everywhere(tmp_path: Path) -> None:
+def test_a_worker_with_other_lists_or_versions_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     image, words = tmp_path / "image.raw", tmp_path / "words.txt"
     image.write_bytes(bytes(1 << 16))
@@ -133,7 +133,7 @@ def test_lists_and_versions_have_to_be_the_same_everywhere(tmp_path: Path) -> No
     assert terms.different(older) == "version of yara-x"
 
 
-def test_a_worker_that_hangs_where_no_python_runs_ends_itself() -> None:
+def test_a_worker_that_hangs_in_native_code_ends_itself() -> None:
     pytest.importorskip("distributed")
     code = """
 import re

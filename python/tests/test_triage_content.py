@@ -55,7 +55,7 @@ def test_every_file_of_a_real_ntfs_volume_has_the_hash_that_icat_gives(
             assert row["read_state"] != "whole" and row["why"]
 
 
-def test_a_stream_beside_the_file_is_read_for_itself(tmp_path: Path) -> None:
+def test_an_alternate_data_stream_is_read_separately(tmp_path: Path) -> None:
     image = tmp_path / "ads.raw"
     with image.open("wb") as file:
         file.truncate(4 * MIB)
@@ -83,7 +83,7 @@ def stick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return image
 
 
-def test_a_deleted_file_is_hashed_as_long_as_nobody_else_owns_its_clusters(stick: Path) -> None:
+def test_a_deleted_file_with_free_clusters_is_hashed(stick: Path) -> None:
     found = entries(stick)
     gone = next(one for path, one in found.items() if path.endswith("ONE.JPG"))
     (row,) = rows(analysis.analyse(worker(stick, "fat16"), [gone])).values()
@@ -91,7 +91,7 @@ def test_a_deleted_file_is_hashed_as_long_as_nobody_else_owns_its_clusters(stick
     assert "deleted" in row["why"] and row["type"] == "jpeg"
 
 
-def test_a_deleted_file_whose_clusters_have_a_new_owner_has_no_hash(stick: Path, tmp_path: Path) -> None:
+def test_a_deleted_file_with_reused_clusters_has_no_hash(stick: Path, tmp_path: Path) -> None:
     image = tmp_path / "over.raw"
     image.write_bytes(stick.read_bytes())
     before = entries(image)
@@ -130,7 +130,7 @@ class NoTable(Raw):
 TABLE = range(2048, 4096)
 
 
-def test_a_deleted_file_of_which_nobody_can_tell_yet_whose_clusters_it_has_is_not_hashed_but_tried_again(
+def test_a_deleted_file_with_unknown_clusters_is_tried_again(
     stick: Path,
 ) -> None:
     found = entries(stick)
@@ -150,7 +150,7 @@ def test_a_deleted_file_of_which_nobody_can_tell_yet_whose_clusters_it_has_is_no
     assert row["sha1"] == hashlib.sha1(JPEG + b"gone").hexdigest() and not result.problems
 
 
-def test_what_cannot_be_read_is_said_and_never_hashed(stick: Path) -> None:
+def test_an_unreadable_file_is_reported_and_never_hashed(stick: Path) -> None:
     found = entries(stick)
     where = stick.read_bytes().find(JPEG)
     source = Raw(stick, (where + 19_968, where + 20_480))
@@ -195,7 +195,7 @@ def test_the_readable_rest_of_a_damaged_file_is_searched(tmp_path: Path) -> None
     assert finding.offset == 105 and "2 matches" in finding.detail
 
 
-def test_of_a_file_above_the_limit_only_the_beginning_is_read(tmp_path: Path) -> None:
+def test_a_file_above_the_limit_is_read_up_to_it(tmp_path: Path) -> None:
     image = fat(tmp_path / "large.raw", {"LARGE.JPG": JPEG + bytes(2 * MIB)})
     result = analysis.analyse(worker(image, "fat16", max_file=2 * MIB), [entries(image)["/LARGE.JPG"]])
     (row,) = rows(result).values()
@@ -208,7 +208,7 @@ def test_of_a_file_above_the_limit_only_the_beginning_is_read(tmp_path: Path) ->
     assert "limit" in row["why"]
 
 
-def test_a_file_that_lies_and_one_that_is_wanted_are_findings_and_a_known_one_is_none(
+def test_mismatches_and_wanted_files_are_findings_and_known_files_are_not(
     stick: Path, tmp_path: Path
 ) -> None:
     known, wanted = tmp_path / "known.txt", tmp_path / "wanted.txt"
@@ -236,7 +236,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_a_list_or_a_rule_that_is_no_good_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
+def test_an_invalid_list_or_rule_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("nonsense\n")
     (tmp_path / "rule").write_text("rule {")
     for option, name in (("known", "list"), ("wanted", "list"), ("yara", "rule")):
@@ -254,7 +254,7 @@ class _Endless:
         raise yara_x.TimeoutError("timeout")
 
 
-def test_where_a_rule_takes_too_long_keywords_are_found_and_it_is_said_and_tried_again(
+def test_a_slow_rule_is_reported_and_keywords_are_still_found(
     stick: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "words").write_text("JFIF\n")
@@ -275,7 +275,7 @@ def test_where_a_rule_takes_too_long_keywords_are_found_and_it_is_said_and_tried
     assert result.problems and all("not tried to the end" in one.sentence for one in result.problems)
 
 
-def test_what_says_where_a_file_is_and_cannot_be_read_is_that_files_problem_and_of_no_other(tmp_path: Path) -> None:
+def test_unreadable_metadata_affects_only_its_file(tmp_path: Path) -> None:
     # Blocks of 1 KiB, and no extents: where the blocks of a larger file are is in blocks of their own.
     (tmp_path / "tree").mkdir()
     for name in ("large", "last"):
@@ -322,7 +322,7 @@ class Counted(Raw):
         return super().pread(offset, length)
 
 
-def test_a_file_with_several_names_is_read_once_and_judged_by_each(linked: Path) -> None:
+def test_a_hard_linked_file_is_read_once_and_judged_by_each_name(linked: Path) -> None:
     place = linked.read_bytes().find(JPEG[1000:2000])
     names = [one for one in entries(linked).values() if one.path.count("/") == 1 and one.attr_type is None]
     names = [one for one in names if not one.path.startswith("/$")]
@@ -342,14 +342,14 @@ def test_a_file_with_several_names_is_read_once_and_judged_by_each(linked: Path)
     assert {one.path for one in together.findings} == {path for path, is_odd in odd.items() if is_odd}
 
 
-def test_rules_that_ask_for_names_are_asked_for_each(linked: Path, tmp_path: Path) -> None:
+def test_rules_that_depend_on_names_run_for_each_name(linked: Path, tmp_path: Path) -> None:
     (tmp_path / "names.yar").write_text('rule named { condition: filename == "copy" }')
     names = [one for one in entries(linked).values() if one.path in ("/picture.jpg", "/a.txt", "/copy")]
     result = analysis.analyse(worker(linked, "ext4", yara=(str(tmp_path / "names.yar"),)), names)
     assert [one.path for one in result.findings if one.kind == "yara"] == ["/copy"]
 
 
-def test_what_cannot_be_read_of_a_file_is_said_of_each_of_its_names(linked: Path) -> None:
+def test_an_unreadable_hard_linked_file_is_reported_for_each_name(linked: Path) -> None:
     place = linked.read_bytes().find(JPEG[20_000:21_000])
     names = [one for one in entries(linked).values() if one.path in ("/picture.jpg", "/a.txt", "/other.jpg")]
     result = analysis.analyse(worker(linked, "ext4", Raw(linked, (place, place + 512))), names)

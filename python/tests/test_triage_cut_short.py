@@ -51,7 +51,7 @@ def test_a_partition_behind_the_end_of_its_image_is_a_problem(tmp_path: Path) ->
     assert [(one["offset"], one["length"]) for one in problems if one["offset"] is not None] == [(4 * MIB, 4 * MIB)]
 
 
-def test_a_file_of_which_some_is_missing_is_not_a_good_end_but_one_cut_at_the_limit_is(tmp_path: Path) -> None:
+def test_a_cut_off_file_is_an_evidence_problem_unless_the_limit_cut_it(tmp_path: Path) -> None:
     image = triage_worker.fat(tmp_path / "image.raw", {"LARGE.BIN": noise(MIB + 512, 1)})
     assert Run(Settings(str(image), str(tmp_path / "limit"), max_file=4096), lambda event: None).go()[0] == DONE
     assert state(tmp_path / "limit") == "partial"

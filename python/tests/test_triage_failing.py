@@ -25,7 +25,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return triage_images.ext4(tmp_path_factory.mktemp("image"))
 
 
-def test_a_directory_that_cannot_be_read_is_a_problem_and_the_rest_is_listed(
+def test_an_unreadable_directory_is_a_problem_and_the_rest_is_listed(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block = image.read_bytes().index(b"\x0a\x01file00.bin") // 1024 * 1024
@@ -65,7 +65,7 @@ class _With:
         self.name, self.size, self.pread, self.close = source.name, source.size, pread, source.close
 
 
-def test_a_source_that_fails_midway_is_said_and_read_again_with_the_same_command(
+def test_a_source_that_fails_midway_is_read_by_the_same_command_later(
     image: Path, tmp_path: Path, nbdkit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = cheetah.share
@@ -130,7 +130,7 @@ def searching(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     return Settings(str(image), str(tmp_path / "out"), keywords=(str(words),))
 
 
-def test_a_large_part_that_cannot_be_read_does_not_stop_the_run(
+def test_a_large_unreadable_part_does_not_stop_the_run(
     searching: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_source = failing(range(9 << 20, 16 << 20), [])
@@ -146,7 +146,7 @@ def test_a_large_part_that_cannot_be_read_does_not_stop_the_run(
     assert 0 < space["unreadable"] <= space["bytes"] - space["searched"]
 
 
-def test_a_source_that_is_gone_stops_the_run_and_all_is_searched_when_it_goes_on(
+def test_a_lost_source_stops_the_run_and_resuming_searches_everything(
     searching: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = [False]
@@ -171,7 +171,7 @@ def test_a_source_that_is_gone_stops_the_run_and_all_is_searched_when_it_goes_on
     assert space["bytes"] == space["searched"] > 6 << 20
 
 
-def test_what_could_not_be_read_does_not_keep_a_later_run_from_what_was_never_tried(
+def test_a_resumed_run_tries_new_files_before_unreadable_ones(
     searching: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []

@@ -30,7 +30,7 @@ def triage(image: Path, out: Path, ends_workers: Callable[[Task], bool], monkeyp
     return Run(Settings(str(image), str(out)), lambda event: None).go()[0]
 
 
-def test_a_directory_that_ends_workers_takes_no_other_with_it_and_the_listing_is_not_called_whole(
+def test_a_directory_that_kills_workers_costs_no_other(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walk, "ENTRIES_FIRST", 5)
@@ -50,7 +50,7 @@ def test_a_directory_that_ends_workers_takes_no_other_with_it_and_the_listing_is
     assert (tmp_path / "bodyfile.txt").read_bytes().splitlines() == by_fls(image)
 
 
-def test_volumes_that_could_not_be_looked_for_make_no_complete_result(
+def test_a_failed_search_for_volumes_is_not_complete(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert triage(image, tmp_path, lambda task: task.stage == "volumes", monkeypatch) == EVIDENCE
@@ -63,7 +63,7 @@ def test_volumes_that_could_not_be_looked_for_make_no_complete_result(
     assert triage(image, tmp_path, lambda task: False, monkeypatch) == DONE
 
 
-def test_directories_with_several_names_are_listed_once_and_said(
+def test_directories_with_several_names_are_listed_once_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = tmp_path / "tangled.raw"

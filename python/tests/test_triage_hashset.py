@@ -33,7 +33,7 @@ def holds(found: hashset.HashList, digests: list[str]) -> list[bool]:
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
-def test_one_hash_a_line_with_comments_names_and_any_case(opened: Make, algorithm: str) -> None:
+def test_hashes_may_have_comments_names_and_any_case(opened: Make, algorithm: str) -> None:
     inside, outside = hashes(algorithm, 5000), hashes(algorithm, 500, 1)
     forms = (
         "{}\n",
@@ -54,7 +54,7 @@ def test_one_hash_a_line_with_comments_names_and_any_case(opened: Make, algorith
     assert found.contains([None, bytes.fromhex(inside[0])]) == [False, True]
 
 
-def test_the_nsrl_is_asked_by_sha1(opened: Make) -> None:
+def test_the_nsrl_is_searched_by_sha1(opened: Make) -> None:
     sha1, md5 = hashes("sha1", 300), hashes("md5", 300)
     text = '"SHA-1","MD5","CRC32","FileName","FileSize","ProductCode","OpSystemCode","SpecialCode"\r\n'
     text += "".join(
@@ -65,7 +65,7 @@ def test_the_nsrl_is_asked_by_sha1(opened: Make) -> None:
     assert (found.algorithm, found.count) == ("sha1", 300) and all(holds(found, sha1))
 
 
-def test_hashdeep_and_other_tables_are_asked_by_their_strongest_hash(opened: Make) -> None:
+def test_tables_are_searched_by_their_strongest_hash(opened: Make) -> None:
     md5, sha256 = hashes("md5", 50), hashes("sha256", 50)
     text = "%%%% HASHDEEP-1.0\n%%%% size,md5,sha256,filename\n## Invoked from: /home\n##\n"
     text += "".join(f"12,{a},{b},/a/file, with commas\n" for a, b in zip(md5, sha256, strict=True))
@@ -73,20 +73,20 @@ def test_hashdeep_and_other_tables_are_asked_by_their_strongest_hash(opened: Mak
     assert (found.algorithm, found.count) == ("sha256", 50) and all(holds(found, sha256))
 
 
-def test_what_bsd_and_tagged_sums_print(opened: Make) -> None:
+def test_bsd_and_tagged_sums_are_parsed(opened: Make) -> None:
     inside = hashes("sha256", 20)
     assert all(holds(opened("tagged", "".join(f"SHA256 (some file) = {one}\n" for one in inside)), inside))
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
-def test_sorted_records_are_used_as_they_are(opened: Make, algorithm: str, tmp_path: Path) -> None:
+def test_sorted_records_are_used_directly(opened: Make, algorithm: str, tmp_path: Path) -> None:
     inside = hashes(algorithm, 2000)
     found = opened("list.bin", b"".join(sorted(bytes.fromhex(one) for one in inside)))
     assert found.records == str(tmp_path / "list.bin") and found.algorithm == algorithm
     assert all(holds(found, inside)) and not any(holds(found, hashes(algorithm, 200, 1)))
 
 
-def test_records_that_are_not_sorted_are_refused_rather_than_missed(opened: Make) -> None:
+def test_unsorted_records_are_refused(opened: Make) -> None:
     records = sorted(bytes.fromhex(one) for one in hashes("sha1", 2000))
     records[7], records[1500] = records[1500], records[7]
     with pytest.raises(ValueError, match="no sorted file of records"):
@@ -103,12 +103,12 @@ def test_records_that_are_not_sorted_are_refused_rather_than_missed(opened: Make
         ('"SHA-1","MD5"\n"' + hashes("sha1", 1)[0] + '","x"\n"zz","y"\n', 3),
     ],
 )
-def test_a_line_that_is_no_hash_is_an_error_with_its_number(opened: Make, text: str, line: int) -> None:
+def test_a_line_without_a_hash_is_an_error_with_its_number(opened: Make, text: str, line: int) -> None:
     with pytest.raises(ValueError, match=rf"bad\.txt, line {line}: "):
         opened("bad.txt", text)
 
 
-def test_the_line_is_named_in_a_later_piece_of_a_long_list_as_well(
+def test_a_late_invalid_line_is_named_by_its_number(
     opened: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hashtext, "_CHUNK_BYTES", 1000)
@@ -126,7 +126,7 @@ def test_an_empty_list_is_an_error(opened: Make) -> None:
         opened("empty.txt", "# nothing\n\n")
 
 
-def test_a_list_is_converted_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
+def test_a_changed_list_is_converted_again(tmp_path: Path) -> None:
     path, cache = tmp_path / "list.txt", str(tmp_path / "cache")
     path.write_text("\n".join(hashes("md5", 10)))
     (first,) = hashset.open_lists([str(path)], cache=cache)
@@ -140,7 +140,7 @@ def test_a_list_is_converted_once_and_again_when_it_has_changed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("form", ["lines", "table", "records"])
-def test_progress_is_heard_all_the_while_a_list_is_prepared(
+def test_progress_is_reported_while_a_list_is_prepared(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hashtext, "_CHUNK_BYTES", 4096)
@@ -163,7 +163,7 @@ def test_progress_is_heard_all_the_while_a_list_is_prepared(
 
 
 @pytest.mark.parametrize("kind", ["text", "records"])
-def test_records_that_are_not_what_they_were_are_made_or_checked_again(tmp_path: Path, kind: str) -> None:
+def test_changed_records_are_converted_again(tmp_path: Path, kind: str) -> None:
     inside, cache = hashes("sha1", 500), tmp_path / "cache"
     path = tmp_path / "list"
     records = b"".join(sorted(bytes.fromhex(one) for one in inside))
@@ -183,7 +183,7 @@ def test_records_that_are_not_what_they_were_are_made_or_checked_again(tmp_path:
         assert second == first and all(holds(second, inside))
 
 
-def test_nobody_else_can_read_what_is_kept_of_a_list(tmp_path: Path) -> None:
+def test_cached_lists_are_private(tmp_path: Path) -> None:
     path, cache = tmp_path / "list", tmp_path / "cache"
     path.write_text("\n".join(hashes("md5", 10)))
     cache.mkdir(mode=0o755)
@@ -192,7 +192,7 @@ def test_nobody_else_can_read_what_is_kept_of_a_list(tmp_path: Path) -> None:
     assert {one.stat().st_mode & 0o777 for one in cache.iterdir()} == {0o600} and len(list(cache.iterdir())) == 2
 
 
-def test_hashes_that_begin_or_end_alike_are_told_apart(opened: Make) -> None:
+def test_similar_hashes_are_distinguished(opened: Make) -> None:
     chance = random.Random(4)
     inside = [bytes(8) + chance.randbytes(8) for _ in range(300)] + [chance.randbytes(15) + b"\0" for _ in range(300)]
     inside += [bytes(16), b"\xff" * 16]

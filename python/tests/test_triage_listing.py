@@ -27,7 +27,7 @@ def test_a_made_image_is_listed_as_fls_lists_it(name: str, made: Callable[[str],
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_who_lists_which_part_does_not_matter(
+def test_the_division_of_a_listing_does_not_matter(
     name: str, made: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walk, "ENTRIES_FIRST", 3)
@@ -39,7 +39,7 @@ def test_who_lists_which_part_does_not_matter(
 
 
 @pytest.mark.parametrize("name", ["ext4", "fat16", "exfat", "ntfs"])
-def test_a_corrupt_file_system_is_listed_as_far_as_fls_lists_it(
+def test_a_corrupt_file_system_is_listed_like_fls(
     name: str, made: Callable[[str], Path], tmp_path: Path
 ) -> None:
     whole = bytearray(made(name).read_bytes())
@@ -67,7 +67,7 @@ def test_partitions_are_listed_one_after_the_other(made: Callable[[str], Path], 
     assert "BitLocker" in problem.sentence
 
 
-def test_a_table_of_large_sectors_is_understood(made: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_partition_table_with_large_sectors_is_read(made: Callable[[str], Path], tmp_path: Path) -> None:
     image = made("ext4")
     disk = tmp_path / "disk4k.raw"
     disk.write_bytes(gpt(image.read_bytes(), 4096))

@@ -13,7 +13,7 @@ A_FILE_BYTES_MAX = 1200
 all held in Python's own objects would take several times as much. Between 100,000 and 300,000 files it is 90 bytes."""
 
 
-def test_memory_grows_by_next_to_nothing_with_each_file(tmp_path: Path) -> None:
+def test_memory_is_bounded_with_many_files(tmp_path: Path) -> None:
     took = {}
     for files in (10_000, 50_000):
         folder = tmp_path / str(files)

@@ -86,7 +86,7 @@ def test_a_file_with_a_keyword_in_its_name_scores_more_and_is_read_first(
     assert rows["/home/ann/new PASSWORD list"]["score"] > rows["/home/ann"]["score"]
 
 
-def test_neither_the_number_of_workers_matters_nor_an_interruption(image: Path, words: Path, tmp_path: Path) -> None:
+def test_names_found_do_not_depend_on_workers_or_interruptions(image: Path, words: Path, tmp_path: Path) -> None:
     undisturbed = triage(image, tmp_path / "two", words)
     assert triage(image, tmp_path / "one", words, workers=1) == undisturbed
 
@@ -102,7 +102,7 @@ def test_neither_the_number_of_workers_matters_nor_an_interruption(image: Path, 
     assert tables[0] == tables[1] == tables[2]
 
 
-def test_what_a_listing_found_that_is_of_no_use_does_not_count(
+def test_findings_of_a_discarded_listing_do_not_count(
     image: Path, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed = triage(image, tmp_path / "plain", words)
@@ -115,7 +115,7 @@ def test_what_a_listing_found_that_is_of_no_use_does_not_count(
     assert next(event for event in events if event.stage == "ranking").findings == len(undisturbed[1])
 
 
-def test_ntfs_says_a_name_several_times_and_it_is_found_once(words: Path, tmp_path: Path) -> None:
+def test_repeated_ntfs_names_are_found_once(words: Path, tmp_path: Path) -> None:
     image = triage_images.ntfs(tmp_path)
     _, found = triage(image, tmp_path / "out", words)
     assert [path for _, path, _ in found] == ["/d0/übergröße.dat", "/d0:of a folder"]
@@ -172,7 +172,7 @@ def test_more_names_than_the_engine_counts_at_once_are_all_found(count: int) -> 
     assert {place for number, place, word in found if word == "img_" and not number % 2} == {3}
 
 
-def test_a_million_names_are_no_matter() -> None:
+def test_a_million_names_are_searched_quickly() -> None:
     looked = name_search.NameSearch(scan.Engine(["img_", "password"]), 0)
     other = rows(*((str(number), number, None, f"/f/file{number}") for number in range(8192)))
     pictures = rows(*((str(number), number, None, f"/f/IMG_{number}.jpg") for number in range(8192)))
@@ -186,7 +186,7 @@ def test_a_million_names_are_no_matter() -> None:
     assert not any("more" in one.detail for one in pictures_found)
 
 
-def test_a_search_that_takes_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_name_search_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = scan.Engine(["password"])
 
     def give_up(data: bytes) -> Iterator[scan.Hit]:

@@ -28,7 +28,7 @@ def listing(path: Path, inodes: list[int]) -> Rows:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_the_names_of_a_file_are_in_one_batch_where_the_best_of_them_ranks(
+def test_hard_links_are_in_one_batch_at_the_best_rank(
     quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "QUICK_FILES", 700)

@@ -33,7 +33,7 @@ def results(pool: Pool, *tasks: Task) -> dict[Task, Result]:
     return dict(item for item in pool.results(tasks) if item is not None)
 
 
-def test_a_dead_workers_task_is_done_by_another(pool: Pool, tmp_path: Path) -> None:
+def test_a_dead_workers_task_is_done_again(pool: Pool, tmp_path: Path) -> None:
     tasks = [told("die once", str(tmp_path / "died")), *(told("work", number) for number in range(20))]
     found = results(pool, *tasks)
     assert set(found) == set(tasks)
@@ -41,7 +41,7 @@ def test_a_dead_workers_task_is_done_by_another(pool: Pool, tmp_path: Path) -> N
     assert pool.lost == 1
 
 
-def test_what_kills_every_worker_is_given_up_and_the_rest_is_done(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_kills_every_worker_is_given_up(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cheetah.triage.workers.pool.ATTEMPTS", 2)
     tasks = [told("work", 1), told("die"), told("hang"), told("work", 2)]
     found = results(pool, *tasks)
@@ -50,13 +50,13 @@ def test_what_kills_every_worker_is_given_up_and_the_rest_is_done(pool: Pool, mo
     assert "did nothing for 1 s, 2 times" in found[tasks[2]].problems[0].sentence
 
 
-def test_a_worker_that_reads_is_not_taken_to_hang(pool: Pool) -> None:
+def test_a_reading_worker_is_not_killed_as_hanging(pool: Pool) -> None:
     (result,) = results(pool, told("read slowly")).values()
     assert not result.failed
     assert pool.lost == 0
 
 
-def test_one_file_that_kills_workers_takes_no_other_with_it(pool: Pool) -> None:
+def test_a_file_that_kills_workers_costs_no_other(pool: Pool) -> None:
     names = ("good", "die", "fine")
     entries = [
         Entry(row, 0, str(row), row, None, None, 1, f"/{name}", name, "", False, True) for row, name in enumerate(names)

@@ -71,21 +71,21 @@ def listed(one: Worker) -> list[Finding]:
     return found
 
 
-def test_a_glimpse_finds_what_the_listing_finds(many: Path, words: Path) -> None:
+def test_a_preview_finds_what_the_listing_finds(many: Path, words: Path) -> None:
     one = looker(many, words)
     (found,) = [finding for result in looks(one) for finding in result.findings]
     assert (found.kind, found.rule, found.path) == ("name", "ledger", "/the LEDGER.xlsx")
     assert [found] == listed(one)
 
 
-def test_a_path_is_told_as_far_as_it_is_known(words: Path, tmp_path: Path) -> None:
+def test_a_preview_shows_the_known_part_of_a_path(words: Path, tmp_path: Path) -> None:
     one = looker(triage_images.ntfs(tmp_path), words)
     (found,) = [finding for result in looks(one) for finding in result.findings]
     assert found.path is not None and found.path.startswith("/level0/level1/") and found.path.endswith("/bottom.txt")
     assert [found] == listed(one)
 
 
-def test_a_task_hands_on_the_next_until_there_is_something(
+def test_a_preview_continues_until_it_finds_something(
     many: Path, words: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mft_preview, "FIRST_BYTES", 4096)
@@ -100,7 +100,7 @@ def test_a_task_hands_on_the_next_until_there_is_something(
     assert not any(result.findings for result in looks(one))
 
 
-def test_without_keywords_or_an_mft_there_is_nothing(many: Path, words: Path, tmp_path: Path) -> None:
+def test_without_keywords_or_an_mft_there_is_no_preview(many: Path, words: Path, tmp_path: Path) -> None:
     (result,) = looks(worker(many, "ntfs"))
     assert result == Result()
     empty = tmp_path / "empty.raw"
@@ -125,7 +125,7 @@ class Flipped:
         """Nothing to let go of."""
 
 
-def test_whatever_the_bytes_are_nothing_is_raised(many: Path, words: Path) -> None:
+def test_no_bytes_raise_an_exception(many: Path, words: Path) -> None:
     whole = many.read_bytes()
     one = looker(many, words)
     found = mft_preview.find(one.source.pread, one.volumes[0])
@@ -144,7 +144,7 @@ def test_whatever_the_bytes_are_nothing_is_raised(many: Path, words: Path) -> No
         assert all(finding.kind == "name" for result in results for finding in result.findings)
 
 
-def test_records_of_noise_are_none_or_make_no_trouble(many: Path, words: Path) -> None:
+def test_random_records_are_parsed_or_rejected(many: Path, words: Path) -> None:
     one = looker(many, words)
     mft = mft_preview.find(one.source.pread, one.volumes[0])
     assert mft is not None
@@ -184,7 +184,7 @@ def triage(image: Path, out: Path, words: Path, hands: Callable[..., Any] | None
     return events
 
 
-def test_it_is_told_before_the_listing_has_anything_and_not_kept_twice(many: Path, words: Path, tmp_path: Path) -> None:
+def test_previews_come_before_the_listing_and_are_not_stored(many: Path, words: Path, tmp_path: Path) -> None:
     events = triage(many, tmp_path / "early", words, GlimpseFirst)
     first = next(event for event in events if event.findings)
     assert (first.stage, first.done, first.findings) == ("listing", 0, 1)
@@ -199,7 +199,7 @@ def test_it_is_told_before_the_listing_has_anything_and_not_kept_twice(many: Pat
         assert other == (tmp_path / "early/findings.parquet").read_bytes()
 
 
-def test_what_goes_wrong_in_it_is_no_problem(
+def test_a_failing_preview_is_not_a_problem(
     many: Path, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(worker: Worker, task: Task) -> Result:
@@ -210,7 +210,7 @@ def test_what_goes_wrong_in_it_is_no_problem(
     assert next(event for event in events if event.stage == "ranking").findings == 1
 
 
-def test_a_single_worker_takes_no_glimpse(many: Path, words: Path, tmp_path: Path) -> None:
+def test_a_single_worker_makes_no_preview(many: Path, words: Path, tmp_path: Path) -> None:
     stages: list[str] = []
 
     class Watched(Alone):
@@ -224,7 +224,7 @@ def test_a_single_worker_takes_no_glimpse(many: Path, words: Path, tmp_path: Pat
     assert "listing" in stages and "preview" not in stages
 
 
-def test_a_volume_cannot_send_it_elsewhere(many: Path, words: Path) -> None:
+def test_a_preview_stays_inside_its_volume(many: Path, words: Path) -> None:
     one = looker(many, words)
     volume = one.volumes[0]
     found = mft_preview.find(one.source.pread, volume)

@@ -25,25 +25,25 @@ def test_a_log_has_a_line_for_each_stage_and_each_finding_once() -> None:
     assert "reading files: 12 of 20,000 files, 1 finding" in lines[-1]
 
 
-def test_names_cannot_play_with_the_terminal() -> None:
+def test_names_cannot_control_the_terminal() -> None:
     out = io.StringIO()
     Plain(out)(Event("content", 1, 2, 5, 1, (FOUND,)))
     assert "\x1b" not in out.getvalue()
     assert "\u202e" not in out.getvalue()
 
 
-def test_programs_get_an_object_a_line() -> None:
+def test_json_events_are_one_object_per_line() -> None:
     out = io.StringIO()
     Json(out)(Event("content", 1, 2, 5, 1, (FOUND,)))
     told = json.loads(out.getvalue())["progress"]
     assert (told["stage"], told["done"], told["latest"][0]["rule"]) == ("content", 1, "gun")
 
 
-def test_bytes_are_said_in_mib() -> None:
+def test_bytes_are_printed_in_mib() -> None:
     assert words(Event("unallocated", 3 << 20, 8 << 20, unit="bytes")) == "searching unallocated space: 3 of 8 MiB"
 
 
-def test_hash_lists_that_take_long_are_told_of_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_slow_hash_lists_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[Event] = []
     tell = progress.of_lists(heard.append)
     tell(1 << 20, 8 << 20)

@@ -116,7 +116,7 @@ def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> No
     assert not re.search(r"<[^>]*(src|href)=[\"']?(https?:)?//", page)
 
 
-def test_a_part_is_never_taken_for_the_whole(tmp_path: Path) -> None:
+def test_a_partial_report_says_so(tmp_path: Path) -> None:
     quick = triage_data.facts().settings | {"quick": True}
     for verdict, changes, words in (
         ("stopped", {"complete": False}, "Stopped early"),
@@ -129,7 +129,7 @@ def test_a_part_is_never_taken_for_the_whole(tmp_path: Path) -> None:
         assert words in (folder / "report.html").read_text()
 
 
-def test_nothing_at_all_is_a_report_too(tmp_path: Path) -> None:
+def test_an_empty_result_has_a_report(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([], FILES), tmp_path / "files.parquet")
     pq.write_table(pa.Table.from_pylist([], FINDINGS), tmp_path / "findings.parquet")
     facts = triage_data.facts(volumes=(), problems=(), unallocated=Unallocated(), bytes_read=0, link={})

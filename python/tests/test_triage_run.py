@@ -65,7 +65,7 @@ def same(out: Path, other: Path) -> bool:
     return all((out / name).read_bytes() == (other / name).read_bytes() for name in TABLES)
 
 
-def test_the_tables_say_what_the_sleuth_kit_says(image: Path, undisturbed: Path) -> None:
+def test_the_tables_agree_with_the_sleuth_kit(image: Path, undisturbed: Path) -> None:
     assert (undisturbed / "bodyfile.txt").read_bytes().splitlines() == by_fls(image)
     rows = pq.read_table(undisturbed / "files.parquet").to_pylist()
     assert len(rows) == len(by_fls(image))
@@ -84,12 +84,12 @@ def test_the_tables_say_what_the_sleuth_kit_says(image: Path, undisturbed: Path)
     assert (undisturbed / "report.html").exists()
 
 
-def test_the_number_of_workers_does_not_matter(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_the_number_of_workers_does_not_change_the_result(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
     assert triage(image, tmp_path / "out", keywords, workers=1)[0] == DONE
     assert same(tmp_path / "out", undisturbed)
 
 
-def test_a_killed_worker_does_not_matter(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_does_not_change_the_result(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
     killed: set[str] = set()
 
     def tell(event: Event) -> None:
@@ -103,7 +103,7 @@ def test_a_killed_worker_does_not_matter(image: Path, keywords: Path, undisturbe
 
 
 @pytest.mark.parametrize("stage", ["listing", "content"])
-def test_an_interrupted_run_leaves_what_there_is_and_goes_on(
+def test_an_interrupted_run_leaves_a_partial_result_and_resumes(
     stage: str, image: Path, keywords: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -124,7 +124,7 @@ def test_an_interrupted_run_leaves_what_there_is_and_goes_on(
     assert not (out / "bodyfile.unfinished.txt").exists()
 
 
-def test_killed_at_random_it_goes_on(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_run_killed_at_random_resumes(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     argv = [
         sys.executable,
@@ -148,7 +148,7 @@ def test_killed_at_random_it_goes_on(image: Path, keywords: Path, undisturbed: P
     assert same(out, undisturbed)
 
 
-def test_ctrl_c_says_how_to_go_on(image: Path, tmp_path: Path) -> None:
+def test_ctrl_c_says_how_to_resume(image: Path, tmp_path: Path) -> None:
     code, errors = DONE, b""
     # On a machine that stalls, it may be done before that.
     for attempt in range(20):
@@ -195,7 +195,7 @@ def test_another_source_or_other_settings_are_refused(
     assert (undisturbed / "summary.json").read_bytes() == before
 
 
-def test_a_damaged_part_is_made_again(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_damaged_part_is_computed_again(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert triage(image, out, keywords)[0] == DONE
     parts = sorted((out / "parts").glob("*.rows.arrow"))
@@ -220,7 +220,7 @@ def test_a_quick_look_lists_all_and_reads_the_best(
 
 
 @pytest.mark.parametrize("part_lines", [timeline.PART_LINES, 100])
-def test_how_far_ranking_and_the_tables_are_is_told_in_rows(
+def test_progress_of_ranking_and_merging_is_in_rows(
     image: Path, keywords: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_lines: int
 ) -> None:
     monkeypatch.setattr("cheetah.triage.hub.stage_progress.TELL_S", 0)
@@ -235,7 +235,7 @@ def test_how_far_ranking_and_the_tables_are_is_told_in_rows(
         assert {(event.total, event.unit) for event in events} == {(rows, "rows")}
 
 
-def test_starting_over_throws_away_what_was_there(image: Path, keywords: Path, tmp_path: Path) -> None:
+def test_fresh_discards_the_earlier_result(image: Path, keywords: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     triage(image, out, keywords, quick=True)
     code, _ = triage(image, out, keywords, hashes=("md5",), fresh=True)
@@ -243,7 +243,7 @@ def test_starting_over_throws_away_what_was_there(image: Path, keywords: Path, t
     assert set(pq.read_table(out / "files.parquet").column("sha1").to_pylist()) == {None}
 
 
-def test_a_mistyped_source_does_not_spoil_the_folder(image: Path, keywords: Path, tmp_path: Path) -> None:
+def test_a_mistyped_source_leaves_the_directory_usable(image: Path, keywords: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(OSError, match="no-such-image"):
         triage(tmp_path / "no-such-image.raw", out, keywords)

@@ -31,7 +31,7 @@ def of(bad: list[tuple[int, int]], end: int) -> tuple[list[salvage.ReadPiece], i
     return found, failed
 
 
-def test_of_many_bad_sectors_far_from_each_other_only_they_are_lost() -> None:
+def test_scattered_bad_sectors_lose_only_themselves() -> None:
     chance = random.Random(3)
     bad = [(place, place + 512) for place in (chance.randrange(64 * MIB // 512) * 512 for _ in range(100))]
     found, _ = of(bad, 64 * MIB)
@@ -40,7 +40,7 @@ def test_of_many_bad_sectors_far_from_each_other_only_they_are_lost() -> None:
     assert not any(piece.given_up for piece in found)
 
 
-def test_a_long_dead_range_is_given_up_quickly_and_what_is_behind_it_is_read() -> None:
+def test_a_long_unreadable_range_is_given_up_quickly() -> None:
     dead = (MIB + 5 * KIB, 41 * MIB + 300 * KIB)
     found, failed = of([dead], 64 * MIB)
     behind = [piece for piece in found if piece.offset + piece.length > 41 * MIB + 304 * KIB]
@@ -52,7 +52,7 @@ def test_a_long_dead_range_is_given_up_quickly_and_what_is_behind_it_is_read() -
     assert [piece for piece in found if piece.content is None and not piece.given_up]
 
 
-def test_the_pieces_of_a_dead_end_come_to_an_end() -> None:
+def test_an_unreadable_end_terminates() -> None:
     found, _ = of([(0, 3 * MIB)], 2 * MIB + 100)
     assert not any(piece.content for piece in found)
 
@@ -72,7 +72,7 @@ def at(stick: Path, what: bytes) -> int:
     return stick.read_bytes().find(what)
 
 
-def test_a_file_with_many_bad_sectors_is_read_but_for_these(stick: Path) -> None:
+def test_a_file_with_bad_sectors_is_read_except_for_them(stick: Path) -> None:
     where = at(stick, b"this is the file")
     bad = [(where + 128 * KIB * number, where + 128 * KIB * number + 512) for number in range(25)]
     result = analysis.analyse(worker(stick, "fat16", Raw(stick, *bad)), [entries(stick)["/BIG.BIN"]])
@@ -83,7 +83,7 @@ def test_a_file_with_many_bad_sectors_is_read_but_for_these(stick: Path) -> None
     assert len(result.problems) == 25
 
 
-def test_of_a_file_what_was_given_up_is_told_from_what_failed(stick: Path) -> None:
+def test_given_up_and_failed_bytes_are_distinguished(stick: Path) -> None:
     where = at(stick, b"this is the file")
     source = Raw(stick, (where + MIB, where + 3 * MIB))
     result = analysis.analyse(worker(stick, "fat16", source), [entries(stick)["/BIG.BIN"]])
@@ -95,7 +95,7 @@ def test_of_a_file_what_was_given_up_is_told_from_what_failed(stick: Path) -> No
     assert [(problem.offset, problem.length) for problem in result.problems] == [(where + MIB, 64 * KIB)]
 
 
-def test_a_file_that_nobody_asked_the_source_for_is_not_called_unreadable(
+def test_an_untried_file_is_not_called_unreadable(
     stick: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = at(stick, b"this is the file")
@@ -109,7 +109,7 @@ def test_a_file_that_nobody_asked_the_source_for_is_not_called_unreadable(
     assert row["read_state"] == "unread" and "may be readable" in row["why"]
 
 
-def test_unallocated_space_is_searched_behind_many_bad_sectors(stick: Path, tmp_path: Path) -> None:
+def test_unallocated_space_after_bad_sectors_is_searched(stick: Path, tmp_path: Path) -> None:
     (tmp_path / "words").write_bytes(WORD)
     where, word = at(stick, b"this is the gone"), at(stick, WORD)
     bad = [(where + 128 * KIB * number, where + 128 * KIB * number + 512) for number in range(25)]

@@ -43,14 +43,14 @@ def test_a_keyword_is_found_in_any_case_as_utf8_and_utf16() -> None:
     assert not engine.scan(b"axbbc gehe im kase")
 
 
-def test_an_excerpt_shows_what_is_around_and_nothing_that_cannot_be_shown() -> None:
+def test_an_excerpt_shows_printable_context() -> None:
     (hit,) = scan.Engine(["needle"]).scan(b"\x1b[31mred\0the needle\nand thread" + bytes(50))
     assert "red·the needle·and thread·" in hit.excerpts[0] and hit.excerpts[0].isprintable()
     (hit,) = scan.Engine(["needle"]).scan(b"\x01\x02" + "the needle, and".encode("utf-16-le"))
     assert hit.excerpts == ["the needle, and"]
 
 
-def test_rules_know_the_files_name_and_say_what_they_are_about() -> None:
+def test_rules_see_the_files_name_and_keep_their_description() -> None:
     engine = scan.Engine([], RULES)
     engine.name("/Users/ann/x.txt")
     found = hits(engine, b"..EVIL\x01\x02\x03\x04")
@@ -66,21 +66,21 @@ def test_rules_that_do_not_compile_are_an_error_that_names_the_file() -> None:
 
 
 @pytest.mark.parametrize("line", ["ab", "x" * 300])
-def test_a_keyword_that_cannot_be_searched_for_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
+def test_an_invalid_keyword_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "words"
     path.write_text(f"\ufeffgood\n\n  also good \n{line}\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"words, line 4: "):
         scan.read_keywords(str(path))
 
 
-def test_keywords_are_lines(tmp_path: Path) -> None:
+def test_keywords_are_read_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "words"
     path.write_bytes("\ufeffgood\r\n\n  two words \n#3 is kept\n".encode())
     assert scan.read_keywords(str(path)) == ["good", "two words", "#3 is kept"]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_lies_across_pieces_and_windows_is_found_once(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_a_match_across_pieces_and_windows_is_found_once(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(scan, "WINDOW_BYTES", 1000)
     monkeypatch.setattr(scan, "OVERLAP_BYTES", 100)
     chance = random.Random(seed)
@@ -111,13 +111,13 @@ def test_nothing_is_found_across_a_gap() -> None:
     assert hit.offsets == [15]
 
 
-def test_many_matches_are_cut_short_and_it_is_said() -> None:
+def test_many_matches_are_truncated_and_reported() -> None:
     (hit,) = scan.Engine(["abc"]).scan(b"abc" * 5000)
     assert len(hit.offsets) == scan.MATCHES_MAX and hit.more
     assert hit.detail(False).startswith(f"{scan.MATCHES_MAX} or more matches at bytes 0, 3,")
 
 
-def test_thousands_of_keywords_are_no_matter() -> None:
+def test_thousands_of_keywords_are_searched() -> None:
     chance = random.Random(1)
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(5000)]
     data = f"xx {words[4711]} {words[0].upper()} ".encode() + chance.randbytes(1 << 20)

@@ -30,7 +30,7 @@ def ordered(rows: list[dict[str, Any]], points: pa.Array) -> list[str]:
     return [one["path"] for _, one in pairs]
 
 
-def test_peoples_files_are_read_before_the_systems() -> None:
+def test_user_files_are_read_before_system_files() -> None:
     rows = [
         row("/Windows/WinSxS/x/a.dll"),
         row("/Windows/System32/b.dll"),
@@ -48,7 +48,7 @@ def test_peoples_files_are_read_before_the_systems() -> None:
     assert set(order[-3:]) >= {"/Windows/WinSxS/x/a.dll", "/Users/ann/Desktop/empty.docx"}
 
 
-def test_what_was_found_counts_more_than_where() -> None:
+def test_findings_count_more_than_folders() -> None:
     rows = [
         row("/Windows/System32/a.dll", wanted="bad.txt", known=True),
         row("/Users/ann/Documents/b.txt", hits=3),
@@ -90,7 +90,7 @@ def test_the_last_day_of_use_counts_and_one_wrong_clock_does_not() -> None:
     assert any("last day" in point.why for point in score.explain(fresh, activity))
 
 
-def test_a_deleted_picture_that_can_be_had_back_is_a_finding_and_a_deleted_cache_file_is_not() -> None:
+def test_a_recoverable_deleted_picture_is_a_finding() -> None:
     found = score.findings(batch(
         row("/Users/ann/Pictures/a.jpg", deleted=True, type="jpeg"),
         row("/Users/ann/Pictures/b.jpg", deleted=True, type="jpeg", read_state="partial"),
@@ -102,7 +102,7 @@ def test_a_deleted_picture_that_can_be_had_back_is_a_finding_and_a_deleted_cache
     assert found[0].kind == "deleted" and found[0].score > 0
 
 
-def test_the_page_about_scores_says_what_they_are() -> None:
+def test_the_documented_scores_are_the_real_ones() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/scores.md").read_text(encoding="utf-8")
     for kind, points in score.FINDINGS.items():
         assert f"| `{kind}` | {points} |" in page

@@ -128,7 +128,7 @@ def at(stage: str, happens: Callable[[], None], after: int = 2) -> Callable[[Eve
         ("fail", "content"),
     ],
 )
-def test_a_source_that_is_gone_midway_is_said_and_the_same_command_goes_on(
+def test_a_source_lost_midway_is_reported_and_the_run_resumes(
     trouble: str, stage: str, server: Server, source: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -160,7 +160,7 @@ def test_a_source_that_is_gone_midway_is_said_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize("stage", ["listing", "content"])
-def test_a_source_that_stalls_for_a_moment_makes_no_difference(
+def test_a_short_stall_does_not_change_the_result(
     stage: str, server: Server, undisturbed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"

@@ -53,11 +53,11 @@ def test_times_of_the_same_second_are_one_line_and_no_time_is_none(tmp_path: Pat
     ]
 
 
-def test_no_files_no_lines(tmp_path: Path) -> None:
+def test_without_files_the_timeline_is_empty(tmp_path: Path) -> None:
     assert lines([], tmp_path) == []
 
 
-def test_it_is_what_mactime_makes_of_the_same_bodyfile(
+def test_the_timeline_equals_mactimes(
     evidence: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = tmp_path / "volume.raw"
@@ -79,7 +79,7 @@ def test_it_is_what_mactime_makes_of_the_same_bodyfile(
     assert rows and [line[:5] for line in lines(rows, tmp_path)] == theirs
 
 
-def test_more_than_fits_into_memory_comes_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeline_larger_than_memory_is_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(6)
     rows = [
         row(

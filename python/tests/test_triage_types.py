@@ -48,7 +48,7 @@ def pe() -> bytes:
     return (b"MZ" + bytes(58) + struct.pack("<I", 128)).ljust(128, b"\0") + b"PE\0\0" + bytes(500)
 
 
-def test_what_the_standard_tools_write(tmp_path: Path) -> None:
+def test_files_of_standard_tools_are_identified(tmp_path: Path) -> None:
     text = b"Dear Ann,\nthe goods are under the bridge.\n" * 20
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as archive:
@@ -65,7 +65,7 @@ def test_what_the_standard_tools_write(tmp_path: Path) -> None:
     assert name(Path(os.path.realpath(sys.executable)).read_bytes()) == "elf"
 
 
-def test_what_is_in_a_zip_decides() -> None:
+def test_the_content_of_a_zip_decides_its_type() -> None:
     assert name(zipped("a.txt")) == "zip"
     assert name(zipped("[Content_Types].xml", "_rels/.rels", "docProps/app.xml", "word/document.xml")) == "docx"
     assert name(zipped("[Content_Types].xml", "_rels/.rels", "xl/workbook.xml")) == "xlsx"
@@ -80,7 +80,7 @@ def test_what_is_in_a_zip_decides() -> None:
     assert name(bytes(encrypted)) == "zip-encrypted"
 
 
-def test_what_is_in_a_compound_file_decides() -> None:
+def test_the_content_of_a_compound_file_decides_its_type() -> None:
     assert name(ole("WordDocument", "1Table")) == "doc"
     assert name(ole("Workbook")) == "xls"
     assert name(ole("PowerPoint Document")) == "ppt"
@@ -136,11 +136,11 @@ def test_what_is_in_a_compound_file_decides() -> None:
         (b"-----BEGIN OPENSSH PRIVATE KEY-----\n", "private-key"),
     ],
 )
-def test_beginnings(data: bytes, expected: str | None) -> None:
+def test_signatures_are_identified(data: bytes, expected: str | None) -> None:
     assert name(data) == expected
 
 
-def test_random_bytes_are_told_from_compressed_and_plain_ones() -> None:
+def test_random_bytes_are_distinguished_from_compressed_ones() -> None:
     chance = random.Random(8)
     noise = [chance.randbytes(HEAD_BYTES) for _ in range(40)]
     assert {name(one) for one in noise} == {"random"}
@@ -149,7 +149,7 @@ def test_random_bytes_are_told_from_compressed_and_plain_ones() -> None:
         assert name(packed[: len(packed) // 512 * 512]) != "random"
 
 
-def test_no_beginning_of_anything_makes_it_fail() -> None:
+def test_truncated_heads_raise_nothing() -> None:
     chance = random.Random(3)
     samples = [
         zipped("word/document.xml"),
@@ -194,11 +194,11 @@ def test_no_beginning_of_anything_makes_it_fail() -> None:
         ("jpg", b"\x01\x02\x03" + bytes(4096), True),
     ],
 )
-def test_which_extensions_lie(extension: str, data: bytes, lies: bool) -> None:
+def test_mismatched_extensions_are_reported(extension: str, data: bytes, lies: bool) -> None:
     assert (extensions.mismatch(extension, types.recognise(data, len(data)), data) is not None) == lies
 
 
-def test_what_a_deleted_file_holds_is_called_a_lie_only_if_it_is_something_else() -> None:
+def test_a_deleted_file_mismatches_only_with_a_signature() -> None:
     unknown = b"\x01\x02\x03" + bytes(4096)
     assert extensions.mismatch("jpg", types.recognise(unknown, 4099), unknown, trusted=False) is None
     assert extensions.mismatch("jpg", types.recognise(pe(), len(pe())), pe(), trusted=False) is not None
@@ -218,6 +218,6 @@ def test_what_a_deleted_file_holds_is_called_a_lie_only_if_it_is_something_else(
         ("/tmp/a.txt", b"text", False),
     ],
 )
-def test_programs_where_they_do_not_belong(path: str, data: bytes, odd: bool) -> None:
+def test_misplaced_programs_are_reported(path: str, data: bytes, odd: bool) -> None:
     found = types.recognise(data, len(data))
     assert found is not None and (folder_kinds.misplaced(path, found) is not None) == odd

@@ -58,7 +58,7 @@ def free_by_dumpe2fs(image: Path) -> set[int]:
 
 
 @pytest.mark.parametrize("kind", ["fat12", "fat16", "fat32", "exfat", "ntfs", "ext2", "ext4", "ext4-32", "ext4-4k"])
-def test_the_free_blocks_are_those_that_others_find(tmp_path: Path, kind: str) -> None:
+def test_free_blocks_agree_with_other_tools(tmp_path: Path, kind: str) -> None:
     image = made(tmp_path, kind)
     block = int(pytsk3.FS_Info(pytsk3.Img_Info(str(image))).info.block_size)
     theirs = free_by_dumpe2fs(image) if kind.startswith("ext") else free_by_blkls(image)
@@ -78,7 +78,7 @@ def test_the_free_blocks_are_those_that_others_find(tmp_path: Path, kind: str) -
         assert (found.in_use(start, length) == 0) == all(place in ours for place in touched)
 
 
-def test_a_file_system_that_is_damaged_is_unknown_and_not_free(tmp_path: Path) -> None:
+def test_a_damaged_file_system_is_unknown_not_free(tmp_path: Path) -> None:
     chance = random.Random(5)
     for kind in ("fat16", "exfat", "ext4", "ntfs"):
         data = bytearray(made(tmp_path, kind).read_bytes())
@@ -99,7 +99,7 @@ def test_a_file_system_that_is_damaged_is_unknown_and_not_free(tmp_path: Path) -
                 assert str(error)
 
 
-def test_a_file_system_that_claims_to_be_larger_than_its_volume_costs_no_more_than_that(tmp_path: Path) -> None:
+def test_an_oversized_file_system_is_bounded_by_its_volume(tmp_path: Path) -> None:
     for kind, place, claim in (
         ("ntfs", 40, (1 << 50).to_bytes(8, "little")),
         ("ext4-32", 1024 + 4, (1 << 31).to_bytes(4, "little")),
@@ -141,7 +141,7 @@ def findings(image: Path, cuts: list[int], **more: object) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.offset or 0)
 
 
-def test_a_deleted_letter_is_found_where_it_lies_and_a_kept_one_is_not(stick: Path) -> None:
+def test_deleted_text_is_found_at_its_offset_and_existing_text_is_not(stick: Path) -> None:
     data = stick.read_bytes()
     first = data.find(WORD.encode(), data.find(WORD.encode()) + 1)
     second = data.find(WORD.upper().encode("utf-16-le"), first)
@@ -151,7 +151,7 @@ def test_a_deleted_letter_is_found_where_it_lies_and_a_kept_one_is_not(stick: Pa
     assert WORD.upper() in (found[1].excerpt or "")
 
 
-def test_it_does_not_matter_how_the_image_is_cut(stick: Path) -> None:
+def test_the_division_of_the_image_does_not_matter(stick: Path) -> None:
     size = stick.stat().st_size
     whole = [(one.offset, one.rule) for one in findings(stick, [0, size])]
     chance = random.Random(2)
@@ -160,7 +160,7 @@ def test_it_does_not_matter_how_the_image_is_cut(stick: Path) -> None:
         assert [(one.offset, one.rule) for one in findings(stick, cuts)] == whole
 
 
-def test_what_cannot_be_read_is_said(stick: Path) -> None:
+def test_unreadable_unallocated_space_is_reported(stick: Path) -> None:
     data = stick.read_bytes()
     first = data.find(WORD.encode(), data.find(WORD.encode()) + 1)
     words = stick.with_name("words.txt")
@@ -172,7 +172,7 @@ def test_what_cannot_be_read_is_said(stick: Path) -> None:
     assert problem.offset is not None and problem.offset <= first < problem.offset + (problem.length or 0)
 
 
-def test_what_is_in_no_file_system_is_searched_up_to_the_next(tmp_path: Path) -> None:
+def test_space_outside_file_systems_is_searched(tmp_path: Path) -> None:
     image = tmp_path / "disk.raw"
     image.write_bytes(bytes(1000) + WORD.encode() + bytes(90_991) + WORD.encode()[:5] + WORD.encode()[5:] + bytes(100))
     words = tmp_path / "words.txt"
@@ -187,7 +187,7 @@ def test_what_is_in_no_file_system_is_searched_up_to_the_next(tmp_path: Path) ->
     assert [finding.offset for finding in unallocated.scan(one, -1, 0, 92_005).findings] == [1000, 92_000]
 
 
-def test_what_lies_behind_a_file_system_in_its_volume_is_searched_wherever_it_is_cut(tmp_path: Path) -> None:
+def test_the_rest_of_a_volume_after_its_file_system_is_searched(tmp_path: Path) -> None:
     image = fat(tmp_path / "stick.raw", {"KEPT.TXT": b"kept"})
     end = image.stat().st_size
     data = image.read_bytes() + b"x" * 70_000 + WORD.encode() + b"y" * 70_000
@@ -197,7 +197,7 @@ def test_what_lies_behind_a_file_system_in_its_volume_is_searched_wherever_it_is
         assert [one.offset for one in findings(image, cuts)] == [end - 4, end + 70_000]
 
 
-def test_of_partitions_that_overlap_both_are_searched_and_it_is_said(tmp_path: Path) -> None:
+def test_overlapping_partitions_are_searched_and_reported(tmp_path: Path) -> None:
     image = fat(tmp_path / "stick.raw", {"KEPT.TXT": WORD.encode(), "GONE.TXT": WORD.encode()}, ["GONE.TXT"])
     words = tmp_path / "words.txt"
     words.write_text(WORD)
@@ -218,7 +218,7 @@ def test_of_partitions_that_overlap_both_are_searched_and_it_is_said(tmp_path: P
     ]
 
 
-def test_where_it_is_unknown_what_is_free_that_is_a_problem_and_nothing_is_searched(stick: Path) -> None:
+def test_unknown_free_space_is_a_problem(stick: Path) -> None:
     words = stick.with_name("words.txt")
     words.write_text(WORD + "\n")
     one = worker(stick, "hfs", keywords=(str(words),))
@@ -228,7 +228,7 @@ def test_where_it_is_unknown_what_is_free_that_is_a_problem_and_nothing_is_searc
     assert "not searched" in problem.sentence and problem.length == stick.stat().st_size
 
 
-def test_where_what_is_free_cannot_be_read_it_is_said_and_tried_again(stick: Path) -> None:
+def test_an_unreadable_allocation_is_reported_and_tried_again(stick: Path) -> None:
     words = stick.with_name("words.txt")
     words.write_text(WORD + "\n")
     source = Raw(stick, (0, 512))
@@ -241,7 +241,7 @@ def test_where_what_is_free_cannot_be_read_it_is_said_and_tried_again(stick: Pat
     assert not result.failed and not result.problems and result.bytes_read
 
 
-def test_a_word_that_is_everywhere_does_not_drown_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frequent_word_does_not_crowd_out_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "MATCHES_MAX", 300)
     image = fat(tmp_path / "stick.raw", {"GONE.TXT": (WORD + " ").encode() * 2000}, ["GONE.TXT"])
     found = findings(image, [0, image.stat().st_size])
