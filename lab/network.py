@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from lab import relay, state
 from lab.link import Link, bits_per_s, microseconds
 from lab.namespace import NETNS_DIR, LabError, Namespace
-from lab.state import STATE_DIR, Remembered, StateFile
+from lab.state import STATE_DIR, LabState, StateFile
 
 PREFIX = "cheetah-lab"
 EXAMINER_ADDRESS = "10.77.0.1"
@@ -159,7 +159,7 @@ class Lab:
             self._state.release()
             raise LabError(f"a lab named {self.name} is up already; take it down first")
         try:
-            self._state.write(Remembered(stays=False))
+            self._state.write(LabState(stays=False))
             if self._die_with_parent:
                 self._guard = self._start_guard()
             for namespace in (self.switch, self.examiner, *(node.namespace for node in self.nodes)):
@@ -171,7 +171,7 @@ class Lab:
 
     def leave_up(self) -> None:
         """Lets it stay up after this process ends, until it is taken down."""
-        self._state.write(Remembered(stays=True))
+        self._state.write(LabState(stays=True))
         self._state.release()
 
     def down(self) -> None:

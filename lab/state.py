@@ -17,7 +17,7 @@ SUFFIX = ".json"
 
 
 @dataclasses.dataclass
-class Remembered:
+class LabState:
     """The content of a state file: whether the lab is to stay without an owner."""
 
     stays: bool = False
@@ -55,15 +55,15 @@ class StateFile:
         except FileNotFoundError:
             return False
 
-    def read(self) -> Remembered:
+    def read(self) -> LabState:
         """Returns the state; a missing or incomplete file has none."""
         try:
             with open(self.path, encoding="utf-8") as file:
-                return Remembered(**json.load(file))
+                return LabState(**json.load(file))
         except (FileNotFoundError, ValueError, TypeError):
-            return Remembered()
+            return LabState()
 
-    def write(self, remembered: Remembered) -> None:
+    def write(self, remembered: LabState) -> None:
         """Replaces the content; the file must be claimed."""
         assert self._descriptor is not None
         text = json.dumps(dataclasses.asdict(remembered)).encode()

@@ -15,7 +15,7 @@ KINDS = ("zeroed", "random", "mixed")
 
 
 @dataclasses.dataclass(frozen=True)
-class Image:
+class AcquiredImage:
     """An image file on disk, and its MD5."""
 
     path: str
@@ -44,7 +44,7 @@ class Images:
         key = (kind, size_bytes)
         if key not in self._made:
             path = getattr(self, f"_{kind}")(size_bytes)
-            self._made[key] = Image(path, size_bytes, _md5(path))
+            self._made[key] = AcquiredImage(path, size_bytes, _md5(path))
         return self._made[key]
 
     def _path(self, kind: str, size_bytes: int) -> str:

@@ -32,7 +32,7 @@ VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class ImageKind:
     """The content of an image."""
 
     fs: str
@@ -46,15 +46,15 @@ class Kind:
         return f"{self.fs}-{iec(self.size_bytes)}"
 
 
-def kinds(fs: str, quick: bool) -> tuple[Kind, Kind]:
+def kinds(fs: str, quick: bool) -> tuple[ImageKind, ImageKind]:
     """Returns the small and the large image of a file system."""
     if quick:
-        return Kind(fs, 64 * MIB, 800, 40 * MIB), Kind(fs, 256 * MIB, 3_000, 180 * MIB)
-    return Kind(fs, 320 * MIB, 6_300, 230 * MIB), Kind(fs, 4 * GIB, 24_000, 3 * GIB)
+        return ImageKind(fs, 64 * MIB, 800, 40 * MIB), ImageKind(fs, 256 * MIB, 3_000, 180 * MIB)
+    return ImageKind(fs, 320 * MIB, 6_300, 230 * MIB), ImageKind(fs, 4 * GIB, 24_000, 3 * GIB)
 
 
 @dataclasses.dataclass(frozen=True)
-class Chosen:
+class FileSelection:
     """Files to extract: metadata addresses, hashes of their content, their total size, and the bytes of the image that
     The Sleuth Kit reads to extract them, each counted once."""
 
@@ -65,7 +65,7 @@ class Chosen:
 
 
 @dataclasses.dataclass(frozen=True)
-class Image:
+class ExaminedImage:
     """An image with its description. `asked_bytes` are read for the listing, each counted once."""
 
     path: str
@@ -75,8 +75,8 @@ class Image:
     files: int
     listing_sha256: str
     asked_bytes: int
-    consecutive: Chosen
-    scattered: Chosen
+    consecutive: FileSelection
+    scattered: FileSelection
 
     @property
     def listing_path(self) -> str:
@@ -84,7 +84,7 @@ class Image:
         return self.path.removesuffix(".raw") + ".bodyfile"
 
 
-def get(kind: Kind) -> Image:
+def get(kind: ImageKind) -> ExaminedImage:
     """Returns the image of a kind, making it if needed, at a minute per GiB."""
     directory = os.path.join(DISK_DIR, "evidence")
     path = os.path.join(directory, f"{kind.name}.raw")
@@ -93,8 +93,8 @@ def get(kind: Kind) -> Image:
         with open(facts, encoding="utf-8") as file:
             content = json.load(file)
         if content.pop("version") == VERSION and os.path.exists(path):
-            chosen = {key: Chosen(**content.pop(key)) for key in ("consecutive", "scattered")}
-            return Image(**{**content, **chosen, "path": path})
+            chosen = {key: FileSelection(**content.pop(key)) for key in ("consecutive", "scattered")}
+            return ExaminedImage(**{**content, **chosen, "path": path})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         pass
     os.makedirs(directory, exist_ok=True)
@@ -106,7 +106,7 @@ def get(kind: Kind) -> Image:
     return image
 
 
-def _make(kind: Kind, path: str) -> None:
+def _make(kind: ImageKind, path: str) -> None:
     """Makes the file system, fills it and deletes some files. An unfinished image has another name."""
     unfinished = path + ".new"
     with open(unfinished, "wb") as file:
@@ -129,7 +129,7 @@ def _make(kind: Kind, path: str) -> None:
     os.rename(unfinished, path)
 
 
-def _fill(kind: Kind, directory: str) -> None:
+def _fill(kind: ImageKind, directory: str) -> None:
     copied = []
     for source in selection(kind.files, kind.content_bytes):
         target = os.path.join(directory, os.path.relpath(source, ROOT))
@@ -175,7 +175,7 @@ def selection(files: int, content_bytes: int) -> list[str]:
     return sorted(path for _, path in chosen)
 
 
-def _examine(kind: Kind, path: str) -> Image:
+def _examine(kind: ImageKind, path: str) -> ExaminedImage:
     """Examines the image locally, and records the results and the bytes read."""
     listing = path.removesuffix(".raw") + ".bodyfile"
     asked_bytes = examiner.traced_listing(path, listing)
@@ -186,13 +186,13 @@ def _examine(kind: Kind, path: str) -> Image:
     # Of all runs of that many files, the one with the median amount of content.
     windows.sort(key=lambda window: sum(size for _, size in window))
     scattered = random.Random(1).sample(files, min(CHOSEN_FILES, len(files)))
-    return Image(
+    return ExaminedImage(
         path, kind.fs, kind.size_bytes, text.count(b"\n"), len(files), hashlib.sha256(text).hexdigest(), asked_bytes,
         _chosen(path, windows[len(windows) // 2]), _chosen(path, scattered),
     )
 
 
-def _chosen(path: str, files: list[tuple[str, int]]) -> Chosen:
+def _chosen(path: str, files: list[tuple[str, int]]) -> FileSelection:
     addresses = [address for address, _ in files]
     hashes, asked_bytes = examiner.traced_extraction(path, addresses)
-    return Chosen(addresses, hashes, sum(size for _, size in files), asked_bytes)
+    return FileSelection(addresses, hashes, sum(size for _, size in files), asked_bytes)

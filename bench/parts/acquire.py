@@ -24,7 +24,7 @@ QUICK_BYTES = 32 * MIB
 
 
 @dataclasses.dataclass(frozen=True)
-class Link:
+class AcquireLink:
     """A link, and the size of the image sent over it: about ten seconds without compression."""
 
     key: str
@@ -35,9 +35,9 @@ class Link:
 
 
 LINKS = (
-    Link("loopback", "loopback", None, "0us", 1024 * MIB),
-    Link("1gbit", "1 Gbit/s", "1gbit", "0us", 512 * MIB),
-    Link("100mbit-20ms", "100 Mbit/s, 20 ms", "100mbit", "20ms", 128 * MIB),
+    AcquireLink("loopback", "loopback", None, "0us", 1024 * MIB),
+    AcquireLink("1gbit", "1 Gbit/s", "1gbit", "0us", 512 * MIB),
+    AcquireLink("100mbit-20ms", "100 Mbit/s, 20 ms", "100mbit", "20ms", 128 * MIB),
 )
 # The disk is a hundred times faster than this link, so few contenders run with a cold cache.
 SLOW_LINK = LINKS[2]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from bench.images import examined
-from bench.images.examined import Image
+from bench.images.examined import ExaminedImage
 from bench.parts.triage import FILE_SYSTEMS
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
@@ -33,7 +33,7 @@ KEYWORDS = ("password", "private key", "secret")
 
 
 @dataclasses.dataclass
-class Told:
+class EventTimes:
     """When each event was first reported, in seconds from the start of the command."""
 
     first_findings: float | None = None
@@ -70,9 +70,9 @@ def events(process: subprocess.Popen[str]) -> Iterator[tuple[float, dict[str, ob
             yield time.perf_counter(), event
 
 
-def watch(argv: list[str], site: Site | None = None) -> Told:
+def watch(argv: list[str], site: Site | None = None) -> EventTimes:
     """Runs a triage and records the times of its events."""
-    told = Told()
+    told = EventTimes()
     before_bytes = site.sent_bytes() if site else 0
     start = time.perf_counter()
     argv = ["timeout", f"{LIMIT_S:.0f}", "setpriv", "--pdeathsig", "TERM", *argv]
@@ -110,7 +110,7 @@ def one_turn(site: Site) -> dict[str, float]:
                 "listed_mib": told.listed_bytes / MIB, "resident": resident}
 
 
-def measure_image(image: Image, settings: Settings) -> list[Figure]:
+def measure_image(image: ExaminedImage, settings: Settings) -> list[Figure]:
     """Returns the figures of one image."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     with Scratch() as scratch, LINE.lab() as lab:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from bench.images import examined
-from bench.images.examined import Image
+from bench.images.examined import ExaminedImage
 from bench.report import prefetching
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
@@ -76,7 +76,7 @@ def one_turn(site: Site, attach: Attach, work: Callable[[Scratch, str], None]) -
         return {"seconds": seconds, "rate": sent_bytes / MIB / seconds, "resident": resident}
 
 
-def list_and_extract(image: Image, turn: Scratch, path: str) -> None:
+def list_and_extract(image: ExaminedImage, turn: Scratch, path: str) -> None:
     """Lists the image, then extracts files one after the other."""
     out = turn.path("bodyfile")
     listed = examiner.listing(path, LIMIT_S, out)
@@ -87,7 +87,7 @@ def list_and_extract(image: Image, turn: Scratch, path: str) -> None:
     examiner.check_hashes(path, examiner.hashes_of(extracted), image.scattered.sha256[:FILES])
 
 
-def extract_at_once(image: Image, workers: int, turn: Scratch, path: str) -> None:
+def extract_at_once(image: ExaminedImage, workers: int, turn: Scratch, path: str) -> None:
     """Extracts files concurrently, each by its own process."""
     given = examiner.as_input(image.scattered.addresses[:FILES])
     extracted = run_limited(["bash", "-c", PARALLEL, "extract", path, str(workers)], LIMIT_S, given)
@@ -113,7 +113,7 @@ def _figures(key: str, what: str, ours: str, results: dict[str, list[dict[str, f
     ]
 
 
-def measure_delay(image: Image, delay_ms: float, settings: Settings) -> list[Figure]:
+def measure_delay(image: ExaminedImage, delay_ms: float, settings: Settings) -> list[Figure]:
     """Measures everything at one delay."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     line = Line(RATE, delay_ms)

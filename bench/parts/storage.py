@@ -19,7 +19,7 @@ from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
 from cheetah.bench.storage.run import image
-from cheetah.bench.storage.settings import Extent, Settings
+from cheetah.bench.storage.settings import Scope, Settings
 from cheetah.bench.storage.steps import need_bytes, steps
 from cheetah.bench.units import MIB
 from cheetah.bench.verbs import Enter
@@ -53,7 +53,7 @@ def chosen_steps(quick: bool) -> str:
 
 def settings_of(settings: BenchSettings, out: str) -> Settings:
     """Returns the settings of the harness; a quick run has a small image."""
-    extent = Extent.QUICK if settings.quick else Extent.NORMAL
+    extent = Scope.QUICK if settings.quick else Scope.NORMAL
     return Settings((), "", Path(out), steps=tuple(chosen_steps(settings.quick).split(",")), extent=extent)
 
 

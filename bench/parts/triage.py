@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from bench.images import examined
-from bench.images.examined import Chosen, Image, Kind
+from bench.images.examined import ExaminedImage, FileSelection, ImageKind
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.tools import examiner
@@ -104,7 +104,7 @@ class Limits:
 class Cell:
     """An image behind a link."""
 
-    kind: Kind
+    kind: ImageKind
     line: Line
 
     @property
@@ -131,12 +131,12 @@ class Examination:
     """One contender's examination of an image: times, bytes, limits."""
 
     who: str
-    image: Image
+    image: ExaminedImage
     limit_of: Callable[[str], float]
     strict: bool
     told: dict[str, float]
 
-    def extract(self, key: str, path: str, chosen: Chosen) -> bool:
+    def extract(self, key: str, path: str, chosen: FileSelection) -> bool:
         """Extracts files and records the seconds; returns whether it finished."""
         limit_s = self.limit_of("extract")
         outcome = examiner.extraction(path, chosen.addresses, limit_s)
@@ -162,7 +162,7 @@ class Examination:
 
 
 def examine(
-    who: str, image: Image, attach: Callable[[Scratch], str], sent_bytes: Callable[[], int],
+    who: str, image: ExaminedImage, attach: Callable[[Scratch], str], sent_bytes: Callable[[], int],
     limit_of: Callable[[str], float], strict: bool = False, what: Sequence[str] = (),
 ) -> dict[str, float]:
     """Lets one contender list the image and then do other steps ("extract", "scattered"), from cold caches; returns
@@ -225,7 +225,7 @@ def _samples(results: dict[str, list[dict[str, float]]], key: str, *names: str) 
     return {name: values for name, values in chosen.items() if values}
 
 
-def figures_of(cell: Cell, image: Image, results: dict[str, list[dict[str, float]]], limits: Limits) -> list[Figure]:
+def figures_of(cell: Cell, image: ExaminedImage, results: dict[str, list[dict[str, float]]], limits: Limits) -> list[Figure]:
     """Returns the figures of one cell."""
     near = cell.line.delay_ms == 0
     peers = (*FILTERS, ISCSI)

@@ -8,7 +8,7 @@ import os
 import time
 
 from bench.images import examined
-from bench.images.examined import Image
+from bench.images.examined import ExaminedImage
 from bench.parts.findings import command, watch
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
@@ -33,7 +33,7 @@ def ours(workers: int) -> str:
     return f"cheetah triage --workers {workers}"
 
 
-def in_sequence(image: Image) -> dict[str, float]:
+def in_sequence(image: ExaminedImage) -> dict[str, float]:
     """Lists, then extracts regular files with content; returns the extrapolated time for all of them."""
     with Scratch() as turn:
         drop_caches()
@@ -48,7 +48,7 @@ def in_sequence(image: Image) -> dict[str, float]:
         return _told(image, seconds, listed.finished and hashed.finished, IN_SEQUENCE)
 
 
-def loaddb(image: Image) -> dict[str, float]:
+def loaddb(image: ExaminedImage) -> dict[str, float]:
     """Loads the image's metadata and the MD5 of every file into an SQLite database."""
     with Scratch() as turn:
         drop_caches()
@@ -57,7 +57,7 @@ def loaddb(image: Image) -> dict[str, float]:
         return _told(image, time.perf_counter() - start, done.finished, LOADDB)
 
 
-def triage(image: Image, workers: int) -> dict[str, float]:
+def triage(image: ExaminedImage, workers: int) -> dict[str, float]:
     """Runs all our stages, report included, with MD5 alone like the others."""
     with Scratch() as turn:
         drop_caches()
@@ -67,7 +67,7 @@ def triage(image: Image, workers: int) -> dict[str, float]:
         return _told(image, told.done, True, ours(workers))
 
 
-def _told(image: Image, seconds: float, finished: bool, who: str) -> dict[str, float]:
+def _told(image: ExaminedImage, seconds: float, finished: bool, who: str) -> dict[str, float]:
     if not finished:
         raise BenchError(f"{who}: not done after {LIMIT_S:.0f} s")
     return {"rate": image.files / seconds, "seconds": seconds}

@@ -13,7 +13,7 @@ READ_AT = re.compile(r"pread64\((\d+), .*, (\d+)\) = (\d+)$")
 
 
 def strace(directory: str) -> list[str]:
-    """Returns a command prefix for `bytes_asked`: it writes one file per process into the directory, so that lines of
+    """Returns a command prefix for `bytes_read`: it writes one file per process into the directory, so that lines of
     different processes do not mix."""
     output = os.path.join(directory, "trace")
     return ["strace", "-ff", "-qq", "-s", "0", "-e", "trace=openat,lseek,read,pread64", "-e", "signal=none", "-o", output]
@@ -48,7 +48,7 @@ def counted_once(found: Iterable[tuple[int, int]]) -> int:
     return total
 
 
-def bytes_asked(directory: str, path: str) -> int:
+def bytes_read(directory: str, path: str) -> int:
     """Returns the number of bytes of the file `path` read by all processes traced into the directory, each byte
     counted once."""
     found: list[tuple[int, int]] = []

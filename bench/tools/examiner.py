@@ -7,8 +7,8 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Sequence
 
-from bench.tools.bytes_read import bytes_asked, strace
-from bench.tools.limited import Outcome, run_limited
+from bench.tools.bytes_read import bytes_read, strace
+from bench.tools.limited import LimitedRun, run_limited
 from cheetah.bench.failure import BenchError
 
 LISTING = ("fls", "-r", "-m", "/")
@@ -37,17 +37,17 @@ def as_input(addresses: Iterable[str]) -> bytes:
     return "".join(f"{address}\n" for address in addresses).encode()
 
 
-def listing(path: str, limit_s: float, out: str) -> Outcome:
+def listing(path: str, limit_s: float, out: str) -> LimitedRun:
     """Lists every file of the image into the file `out`."""
     return run_limited([*LISTING, path], limit_s, out=out)
 
 
-def extraction(path: str, addresses: Sequence[str], limit_s: float) -> Outcome:
+def extraction(path: str, addresses: Sequence[str], limit_s: float) -> LimitedRun:
     """Extracts files one after the other and hashes them; prints the hashes."""
     return run_limited(["bash", "-c", EXTRACTION, "extract", path], limit_s, as_input(addresses))
 
 
-def hashes_of(outcome: Outcome) -> list[str]:
+def hashes_of(outcome: LimitedRun) -> list[str]:
     """Returns the hashes printed by an extraction."""
     return [line.split()[0] for line in outcome.printed.decode().splitlines()]
 
@@ -70,7 +70,7 @@ def traced_listing(path: str, out: str) -> int:
     """Lists the image into `out`; returns the bytes read for it, each counted once."""
     with tempfile.TemporaryDirectory(prefix="cheetah-bench-") as directory:
         run_limited([*strace(directory), *LISTING, path], UNLIMITED_S, out=out)
-        return bytes_asked(directory, path)
+        return bytes_read(directory, path)
 
 
 def traced_extraction(path: str, addresses: Sequence[str]) -> tuple[list[str], int]:
@@ -78,4 +78,4 @@ def traced_extraction(path: str, addresses: Sequence[str]) -> tuple[list[str], i
     with tempfile.TemporaryDirectory(prefix="cheetah-bench-") as directory:
         argv = [*strace(directory), "bash", "-c", EXTRACTION, "extract", path]
         outcome = run_limited(argv, UNLIMITED_S, as_input(addresses))
-        return hashes_of(outcome), bytes_asked(directory, path)
+        return hashes_of(outcome), bytes_read(directory, path)

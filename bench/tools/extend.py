@@ -61,7 +61,7 @@ class Remote:
         return receive(self._connection, length)
 
 
-class Kept:
+class PageStore:
     """The pages read so far, in an unlinked file."""
 
     def __init__(self, size: int) -> None:
@@ -103,7 +103,7 @@ class Extender:
         self._address = (host, port)
         self._ahead = ahead
         self._behind = behind
-        self._kept = Kept(Remote(host, port).size)
+        self._kept = PageStore(Remote(host, port).size)
 
     def serve(self, client: socket.socket) -> None:
         """Serves one client until it disconnects."""

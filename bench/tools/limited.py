@@ -13,7 +13,7 @@ from cheetah.bench.failure import BenchError
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class LimitedRun:
     """The duration of a command; the limit if it was cut off."""
 
     seconds: float
@@ -21,7 +21,7 @@ class Outcome:
     printed: bytes
 
 
-def run_limited(argv: Sequence[str], limit_s: float, given: bytes = b"", out: str | None = None) -> Outcome:
+def run_limited(argv: Sequence[str], limit_s: float, given: bytes = b"", out: str | None = None) -> LimitedRun:
     """Runs a command with `given` on stdin; failing is an error, taking too long is not. Its output is returned, or
     written to the file `out`."""
     start = time.perf_counter()
@@ -38,7 +38,7 @@ def run_limited(argv: Sequence[str], limit_s: float, given: bytes = b"", out: st
         printed, complaint = process.communicate(given, timeout=limit_s)
     except subprocess.TimeoutExpired:
         _kill_session(process)
-        return Outcome(limit_s, False, b"")
+        return LimitedRun(limit_s, False, b"")
     except BaseException:
         _kill_session(process)
         raise
@@ -46,7 +46,7 @@ def run_limited(argv: Sequence[str], limit_s: float, given: bytes = b"", out: st
     if process.returncode != 0:
         said = complaint.decode(errors="replace").strip()[-400:]
         raise BenchError(f"{' '.join(argv)}: exit status {process.returncode}: {said}")
-    return Outcome(seconds, True, printed or b"")
+    return LimitedRun(seconds, True, printed or b"")
 
 
 def _kill_session(process: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 
-from bench.images.examined import Image
+from bench.images.examined import ExaminedImage
 from bench.scratch import Scratch
 from bench.tools import cheetah, peers
 from bench.tools.endpoint import Endpoint
@@ -46,7 +46,7 @@ class Line:
 class Site:
     """A machine at the end of a link that serves an image for the lifetime of its scratch space and lab."""
 
-    def __init__(self, scratch: Scratch, lab: Lab, image: Image, iscsi: bool = False) -> None:
+    def __init__(self, scratch: Scratch, lab: Lab, image: ExaminedImage, iscsi: bool = False) -> None:
         self.image = image
         self._machine = lab.nodes[0]
         self._lab = lab

@@ -15,8 +15,8 @@ from cheetah.bench.rounds import interleave
 from cheetah.bench.storage.measurement.sample import COLD, WARM, Outcome, Sample
 from cheetah.bench.storage.options import syntax
 from cheetah.bench.storage.run import turn
-from cheetah.bench.storage.steps import Place
-from cheetah.bench.storage.targets.directory import DirectoryTarget, Room
+from cheetah.bench.storage.steps import Workplace
+from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
 from cheetah.bench.units import MIB
 
 OURS, BY_HAND = "cheetah bench", "by hand"
@@ -125,10 +125,12 @@ def checks(scratch: Scratch, settings: Settings, source: Path, steps: Any) -> li
     """Returns the figures on this machine's disk."""
     rounds = settings.rounds
     by_key = {step.key: step for step in steps}
-    target = DirectoryTarget("disk", Path(scratch.disk_dir), Path(scratch.dir), source.stat().st_size, Room())
+    target = DirectoryTarget(
+        "disk", Path(scratch.disk_dir), Path(scratch.dir), source.stat().st_size, SpaceReservations()
+    )
     figures = []
     with target.enter(3 * source.stat().st_size) as ready:
-        place = Place(ready.directory, source)
+        place = Workplace(ready.directory, source)
         sample_of(by_key["copy"], ready, place)
         for key, state in (("md5sum", WARM), ("md5sum", COLD), ("strings", COLD)):
             # Warm runs are disturbed least, so small differences show there, given enough rounds.

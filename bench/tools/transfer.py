@@ -40,7 +40,7 @@ PIPES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Ends:
+class TransferEnds:
     """Two machines with a link between them: how to run a command on each, and its address."""
 
     sender: Enter
@@ -71,12 +71,12 @@ class Ends:
 def ends(scratch: Scratch, rate: Any, rtt: Any) -> Iterator[Any]:
     """Yields a sender and a receiver: on one machine if `rate` is None, otherwise in a lab."""
     if rate is None:
-        yield Ends(list, "127.0.0.1", list, "127.0.0.1")
+        yield TransferEnds(list, "127.0.0.1", list, "127.0.0.1")
         return
     with Lab(1, rate, rtt) as lab:
         iperf.start_servers(scratch, lab)
         node = lab.nodes[0]
-        yield Ends(node.command, node.address, lab.examiner.command, lab.examiner_address, lab)
+        yield TransferEnds(node.command, node.address, lab.examiner.command, lab.examiner_address, lab)
 
 
 def _told(image: Any, seconds: float, sent_before: Any, sent_after: Any) -> Any:

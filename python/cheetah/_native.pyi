@@ -1,4 +1,4 @@
-"""What is done in Rust: see src/."""
+"""The Rust part of the package; see src/."""
 
 from os import PathLike
 from typing import final
@@ -7,13 +7,13 @@ __version__: str
 
 @final
 class How:
-    """How to open a source: always for reading. `cache` as on the command line, `prefetch` in bytes."""
+    """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes."""
 
     def __new__(cls, *, cache: str | None, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float) -> How: ...
 
 @final
 class Device:
-    """An open source, read at offsets. Any number of threads may."""
+    """An open source, read at offsets by any number of threads."""
 
     name: str
     size: int
@@ -21,17 +21,17 @@ class Device:
 
     def __new__(cls, source: str, how: How) -> Device: ...
     def pread(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer only at the end."""
+        """Returns `length` bytes from `offset`, fewer only at the end."""
 
     def pread_into(self, offset: int, buffer: bytearray | memoryview) -> None:
-        """Fills all of `buffer`, which must end before the source does, from `offset`."""
+        """Fills `buffer` from `offset`. The range must lie within the source."""
 
     def close(self) -> None:
-        """Lets go of it. Reads under way in other threads go on to their end."""
+        """Closes the source. Reads in progress in other threads complete."""
 
 @final
 class Share:
-    """An open source that is served over NBD, on a Unix socket."""
+    """A source served over NBD on a Unix socket."""
 
     uri: str
     name: str
@@ -40,7 +40,7 @@ class Share:
 
     def __new__(cls, source: str, socket: str | PathLike[str], how: How) -> Share: ...
     def stats(self) -> dict[str, int]:
-        """Counters."""
+        """Returns counters."""
 
     def close(self) -> None:
-        """Serves it no longer: clients are cut."""
+        """Stops serving, and disconnects clients."""

@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use crate::how::How;
 use crate::{failure, runtime};
 
-/// The most that is asked of a source at once. A larger read takes turns, so that it never needs twice its memory.
+/// The largest single request. A larger read is split, so that it never needs twice its memory.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// An open source.
@@ -20,13 +20,13 @@ const PIECE_BYTES: usize = 16 << 20;
 pub struct Device {
     /// `None` once closed.
     opened: RwLock<Option<Opened>>,
-    /// What it is called.
+    /// The name of the source.
     #[pyo3(get)]
     name: String,
-    /// Bytes in it.
+    /// The size in bytes.
     #[pyo3(get)]
     size: u64,
-    /// What is lost of it, a sentence each.
+    /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
 }
@@ -42,7 +42,7 @@ impl Device {
         Ok(Self { opened: RwLock::new(Some(opened)), name, size, lost })
     }
 
-    /// `length` bytes from `offset`; fewer only at the end.
+    /// Returns `length` bytes from `offset`, fewer only at the end.
     fn pread<'py>(&self, py: Python<'py>, offset: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
         let device = self.device()?;
         let length = usize::try_from(length.min(self.size.saturating_sub(offset)))?;
@@ -58,7 +58,7 @@ impl Device {
         })
     }
 
-    /// Fills all of `buffer`, which must end before the source does, from `offset`.
+    /// Fills `buffer` from `offset`. The range must lie within the source.
     fn pread_into(&self, py: Python<'_>, offset: u64, buffer: PyBuffer<u8>) -> PyResult<()> {
         let device = self.device()?;
         let range = ByteRange::new(offset, buffer.len_bytes() as u64);
@@ -66,7 +66,7 @@ impl Device {
         buffer.copy_from_slice(py, &data.into_bytes())
     }
 
-    /// Lets go of it. Reads under way in other threads go on to their end.
+    /// Closes the source. Reads in progress in other threads complete.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
         match opened {

@@ -1,19 +1,19 @@
-//! How failures reach Python.
+//! Errors as Python exceptions.
 
 use pyo3::exceptions::PyOSError;
 use pyo3::{PyErr, import_exception};
 
 import_exception!(cheetah.error, Error);
 
-/// A source that cannot be opened: `cheetah.Error`, with the exit code of the command line. Where the system refuses the
-/// source's path, it also has the errno and the path, and so is a `FileNotFoundError` or the like.
+/// Returns `cheetah.Error` for a source that cannot be opened, with the exit code of the command line. If the system refuses
+/// the path, it also has the errno and the path, and so is a `FileNotFoundError` or the like.
 pub fn opening(source: &str, error: &cheetah_source::Error) -> PyErr {
     let errno = refusal(source);
     let path = errno.map(|_| source.to_owned());
     Error::new_err((error.to_string(), error.exit_code(), errno, path))
 }
 
-/// Why the system does not open a path.
+/// Returns the errno with which the system refuses to open a path.
 fn refusal(source: &str) -> Option<i32> {
     if source.contains("://") {
         return None;
@@ -21,22 +21,22 @@ fn refusal(source: &str) -> Option<i32> {
     std::fs::File::open(source.strip_prefix("raw:").unwrap_or(source)).err().and_then(|error| error.raw_os_error())
 }
 
-/// A source that cannot be closed in good order: `cheetah.Error`.
+/// Returns `cheetah.Error` for a source that cannot be closed.
 pub fn closing(error: &cheetah_source::Error) -> PyErr {
     Error::new_err((error.to_string(), error.exit_code()))
 }
 
-/// Something that could not be done: `cheetah.Error`.
+/// Returns `cheetah.Error` for an operation that failed.
 pub fn failed(sentence: String) -> PyErr {
     Error::new_err((sentence, 1))
 }
 
-/// What was asked for makes no sense: `cheetah.Error`.
+/// Returns `cheetah.Error` for a request that makes no sense.
 pub fn misused(sentence: String) -> PyErr {
     Error::new_err((sentence, 2))
 }
 
-/// Bytes that cannot be read: `OSError` with an errno, as of any file.
+/// Returns an `OSError` with an errno for bytes that cannot be read.
 pub fn reading(error: &cheetah_device::Error) -> PyErr {
     PyOSError::new_err((error.errno(), error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! How Python wants a source opened.
+//! The options for opening a source.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use cheetah_source::{Access, CacheWish};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// How to open a source: always for reading.
+/// The options for opening a source, always read-only.
 #[pyclass(frozen, module = "cheetah._native")]
 pub struct How(Access);
 
@@ -28,7 +28,7 @@ impl How {
 }
 
 impl How {
-    /// The same, for [`cheetah_source::Opened::open`].
+    /// Returns the options for [`cheetah_source::Opened::open`].
     pub fn access(&self) -> &Access {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! `cheetah._native`: what the Python package does in Rust.
+//! `cheetah._native`: the Rust part of the Python package.
 //!
-//! It opens what the command line opens, in the same way ([`cheetah_source`]), and reads it: [`device`]. It serves what
-//! it has open to other processes: [`share`]. All of it runs on one tokio runtime: [`runtime`]. The Python around it,
-//! in `cheetah/`, makes files of devices.
+//! [`device`] opens sources as the command line does ([`cheetah_source`]) and reads them; [`share`] serves them to other
+//! processes. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/` turns devices into file
+//! objects.
 
 #![deny(unsafe_code)]
 

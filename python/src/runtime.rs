@@ -1,4 +1,4 @@
-//! The threads that everything here runs on: one tokio runtime for the process.
+//! The tokio runtime of the process.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 use crate::failure;
 
-/// How long a read waits before it looks whether Ctrl-C was pressed.
+/// How often a waiting read checks for Ctrl-C.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// The runtime, and the process that has its threads: a process that was forked has none of them.
+/// The runtime, and the process that owns its threads: a forked child has none of them.
 struct Ours {
     pid: u32,
     runtime: Runtime,
@@ -23,17 +23,16 @@ struct Ours {
 
 static OURS: OnceLock<Ours> = OnceLock::new();
 
-/// Whether the runtime's threads are in this process. Before there are any, they might well be.
+/// Returns whether the runtime's threads are in this process, or none exist yet.
 pub fn is_here() -> bool {
     OURS.get().is_none_or(|ours| ours.pid == process::id())
 }
 
-/// The runtime of this process.
+/// Returns the runtime of this process.
 ///
 /// # Errors
 ///
-/// In a process that was forked from one that had used it already: waiting for threads that are not there would be
-/// forever.
+/// In a process forked from one that has used it: waiting for missing threads would take for ever.
 pub fn get() -> PyResult<&'static Runtime> {
     if let Some(ours) = OURS.get() {
         return if ours.pid == process::id() { Ok(&ours.runtime) } else { Err(forked()) };
@@ -54,8 +53,7 @@ fn forked() -> PyErr {
     )
 }
 
-/// Drops what has tasks on the runtime. In a process that was forked from the runtime's it is left alone: a thread that is
-/// not here might hold its locks.
+/// Drops a value with tasks on the runtime. In a forked process it is leaked instead: a missing thread may hold its locks.
 pub fn discard<T>(thing: T) {
     if !is_here() {
         return std::mem::forget(thing);
@@ -64,11 +62,11 @@ pub fn discard<T>(thing: T) {
     drop(thing);
 }
 
-/// Waits for `future`, with Python's lock released, and looks up now and then for Ctrl-C.
+/// Waits for `future` with Python's lock released, checking for Ctrl-C now and then.
 ///
 /// # Errors
 ///
-/// [`forked`], or what a signal handler raised; then the future has been dropped.
+/// [`forked`], or the exception of a signal handler; the future has then been dropped.
 pub fn wait<F>(py: Python<'_>, future: F) -> PyResult<F::Output>
 where
     F: Future + Send,

@@ -1,4 +1,4 @@
-//! An open source, served to other processes.
+//! An open source that is served to other processes.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,24 +15,24 @@ use tokio::task::JoinHandle;
 use crate::how::How;
 use crate::{failure, runtime};
 
-/// Connections served at once: a hub has as many workers as there are processors, and each has a few.
+/// The maximum number of connections: a hub has a worker per processor, each with a few connections.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// A source that is served over NBD, on a Unix socket.
+/// A source served over NBD on a Unix socket.
 #[pyclass(frozen, module = "cheetah._native")]
 pub struct Share {
     /// `None` once closed.
     serving: RwLock<Option<Serving>>,
-    /// What `cheetah.open` takes, in any process of this user on this machine.
+    /// The URI for `cheetah.open` in other processes of this user on this machine.
     #[pyo3(get)]
     uri: String,
-    /// What it is called.
+    /// The name of the source.
     #[pyo3(get)]
     name: String,
-    /// Bytes in it.
+    /// The size in bytes.
     #[pyo3(get)]
     size: u64,
-    /// What is lost of it, a sentence each.
+    /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
 }
@@ -40,7 +40,7 @@ pub struct Share {
 struct Serving {
     opened: Opened,
     served: Arc<Meter>,
-    /// Dropped, it stops the server.
+    /// Stops the server when dropped.
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
 }
@@ -65,7 +65,7 @@ impl Share {
         let (stop, stopped) = oneshot::channel();
         let server = runtime.spawn(async move {
             let stopped = async { _ = stopped.await };
-            // It ends early only where accepting fails for good; then clients are told so by the socket.
+            // It ends early only if accepting fails permanently; then the socket refuses clients.
             let _ = Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
         });
         Ok(Self { serving: RwLock::new(Some(Serving { opened, served, stop, server })), uri, name, size, lost })
@@ -82,13 +82,13 @@ impl Share {
         Ok(counters)
     }
 
-    /// Serves it no longer: clients are cut.
+    /// Stops serving, and disconnects clients.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let serving = self.serving.write().unwrap_or_else(PoisonError::into_inner).take();
         match serving {
             Some(Serving { opened, stop, server, .. }) if runtime::is_here() => {
                 drop(stop);
-                // Should it have panicked, it serves nobody either.
+                // If it panicked, it does not serve either.
                 let _ = runtime::wait(py, server)?;
                 runtime::wait(py, opened.close())?.map_err(|error| failure::closing(&error))
             }

@@ -15,8 +15,8 @@ from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.run.progress import Event
 from cheetah.bench.storage.run.runner import run
 from cheetah.bench.storage.settings import Settings, TargetSpec
-from cheetah.bench.storage.steps import Base, Command, Place, Step
-from cheetah.bench.storage.targets.target import Ready, Target
+from cheetah.bench.storage.steps import Base, Command, Step, Workplace
+from cheetah.bench.storage.targets.target import ReadyTarget, Target
 
 IMAGE_BYTES = 1 << 20
 MEMORY_BYTES = 256 << 20
@@ -34,14 +34,14 @@ class Directory:
         return self.path.name
 
     @contextlib.contextmanager
-    def enter(self, need_bytes: int) -> Iterator[Ready]:
+    def enter(self, need_bytes: int) -> Iterator[ReadyTarget]:
         try:
             made = tempfile.TemporaryDirectory(dir=self.path)
         except OSError as error:
             raise BenchError(f"{self.path}: {error.strerror}") from error
         with made as directory:
             number = self.path.stat().st_dev
-            yield Ready(Path(directory), f"{number >> 8}:{number & 255}", self.pages_of, about={"of": "a test"})
+            yield ReadyTarget(Path(directory), f"{number >> 8}:{number & 255}", self.pages_of, about={"of": "a test"})
 
 
 class Fake(Base):
@@ -54,16 +54,16 @@ class Fake(Base):
         self.after = after
         self._code = code
 
-    def needs(self, place: Place) -> Sequence[Path]:
+    def needs(self, place: Workplace) -> Sequence[Path]:
         return [place.directory / key for key in self.after]
 
-    def inputs(self, place: Place) -> Sequence[Path]:
+    def inputs(self, place: Workplace) -> Sequence[Path]:
         return self.needs(place) or [place.source]
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         return [place.directory / self.key]
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         self.require(place)
         words = (*self.inputs(place), *self.outputs(place))
         return [Command((sys.executable, "-I", "-S", "-c", self._code, *map(str, words)), place.directory / self.key)]

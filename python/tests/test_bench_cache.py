@@ -14,7 +14,7 @@ from conftest import MIB
 
 from cheetah.bench.storage.measurement import cache, pinned, tool
 from cheetah.bench.storage.targets import mounts
-from cheetah.bench.storage.targets.directory import DirectoryTarget, Room
+from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_on_fuse_each_written_file_is_flushed(tmp_path: Path, monkeypatch: pytes
 
 def test_a_target_that_is_memory_is_noted_once_and_each_warning_is_said_once(tmp_path: Path, in_memory: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="cheetah-test-", dir=in_memory.parent) as directory:
-        shm = DirectoryTarget("shm", Path(directory), tmp_path, MIB, Room())
+        shm = DirectoryTarget("shm", Path(directory), tmp_path, MIB, SpaceReservations())
         steps = [Fake("copy", COPY), Fake("again", COPY, ("copy",))]
         done = measured(tmp_path, [shm], steps, repetitions=2)
     assert done.outcomes() == {("copy", "shm"): ["done"] * 2, ("again", "shm"): ["done"] * 2}

@@ -10,7 +10,7 @@ from conftest import PATIENCE_S
 
 from cheetah.bench.failure import Misuse
 from cheetah.bench.storage.options import command, syntax
-from cheetah.bench.storage.settings import DrivePlan, Extent, Settings, TargetSpec
+from cheetah.bench.storage.settings import DrivePlan, Scope, Settings, TargetSpec
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -45,7 +45,7 @@ def test_every_option_is_parsed(tmp_path: Path) -> None:
         steps=("copy", "md5sum"),
         repetitions=5,
         states=("cold", "warm"),
-        extent=Extent.FULL,
+        extent=Scope.FULL,
         step_limit_s=90.0,
         resume=True,
         beside_evidence=True,

@@ -9,7 +9,7 @@ import pytest
 
 from cheetah.bench import results
 from cheetah.bench.cli import main
-from cheetah.bench.compare import Verdict, compare
+from cheetah.bench.compare import Relation, compare
 from cheetah.bench.figure import Figure
 from cheetah.bench.results import Results
 
@@ -21,7 +21,7 @@ def run(samples: dict[str, list[float]], machine: dict[str, str] | None = None, 
     return Results(machine or {"kernel": "6.1"}, [], [part])
 
 
-def verdicts(a: Results, b: Results) -> dict[str, Verdict]:
+def verdicts(a: Results, b: Results) -> dict[str, Relation]:
     """The verdict on each contender."""
     return {row.contender: row.verdict() for row in compare(a, b).rows}
 
@@ -30,17 +30,17 @@ def test_verdicts_depend_on_the_spread() -> None:
     a = run({"disk": [10, 11, 12], "raid": [10, 11, 12], "ram": [10, 11, 12], "old": [1], "once": [5, 6]})
     b = run({"disk": [5, 6, 5.5], "raid": [11.9, 13, 14], "ram": [13, 12.5, 14], "new": [1], "once": [4]})
     assert verdicts(a, b) == {
-        "disk": Verdict.FASTER,
-        "raid": Verdict.SAME,
-        "ram": Verdict.SLOWER,
-        "old": Verdict.ONLY_A,
-        "once": Verdict.ONCE,
-        "new": Verdict.ONLY_B,
+        "disk": Relation.FASTER,
+        "raid": Relation.SAME,
+        "ram": Relation.SLOWER,
+        "old": Relation.ONLY_A,
+        "once": Relation.ONCE,
+        "new": Relation.ONLY_B,
     }
     found = compare(a, b)
     assert any(note.startswith("with so few repetitions, 1 in 10 ") for note in found.sheet().notes)
     many = compare(run({"disk": [1, 2, 3, 4, 5]}), run({"disk": [6, 7, 8, 9, 10]}))
-    assert many.rows[0].verdict() is Verdict.SLOWER and not many.sheet().notes
+    assert many.rows[0].verdict() is Relation.SLOWER and not many.sheet().notes
     disk = found.rows[0]
     assert disk.times() == pytest.approx(2.0)
 
@@ -50,11 +50,11 @@ def test_higher_is_better_if_the_figure_says_so() -> None:
         figure = Figure("node/x", "x", unit, "cheetah", {"cheetah": values})
         return Results({}, [], [{"part": "node", "title": "", "finished": "", "figures": [figure.to_json()]}])
 
-    assert verdicts(rate([1, 2], "MiB/s"), rate([3, 4], "MiB/s")) == {"cheetah": Verdict.FASTER}
-    assert verdicts(rate([1, 2], "%"), rate([3, 4], "%")) == {"cheetah": Verdict.BETTER}
-    assert verdicts(rate([3, 4], "%"), rate([1, 2], "%")) == {"cheetah": Verdict.WORSE}
+    assert verdicts(rate([1, 2], "MiB/s"), rate([3, 4], "MiB/s")) == {"cheetah": Relation.FASTER}
+    assert verdicts(rate([1, 2], "%"), rate([3, 4], "%")) == {"cheetah": Relation.BETTER}
+    assert verdicts(rate([3, 4], "%"), rate([1, 2], "%")) == {"cheetah": Relation.WORSE}
     nothing = compare(rate([0, 0], "%"), rate([0, 0], "%")).rows[0]
-    assert (nothing.verdict(), nothing.times()) == (Verdict.SAME, None)
+    assert (nothing.verdict(), nothing.times()) == (Relation.SAME, None)
 
 
 def test_differences_other_than_storage_are_warnings() -> None:

@@ -19,7 +19,7 @@ from cheetah.bench.storage.measurement import counters, measure, quiet, reserve,
 from cheetah.bench.storage.measurement.counters import Counters
 from cheetah.bench.storage.measurement.sample import Outcome, Sample
 from cheetah.bench.storage.steps import Command
-from cheetah.bench.storage.targets.target import Ready
+from cheetah.bench.storage.targets.target import ReadyTarget
 
 BLANK = Sample("here", "work", "cold", 1, Outcome.DONE)
 SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
@@ -32,7 +32,7 @@ def python(code: str, *words: str) -> tuple[str, ...]:
 
 def taken(directory: Path, *commands: Sequence[str], limit_s: float = PATIENCE_S) -> Sample:
     """A sample of these, run one after the other."""
-    ready = Ready(directory, None)
+    ready = ReadyTarget(directory, None)
     return measure.measure(BLANK, [Command(tuple(argv)) for argv in commands], ready, limit_s)[0]
 
 
@@ -78,8 +78,11 @@ def test_a_tool_is_ended_before_it_fills_a_shared_disk(tmp_path: Path, monkeypat
     """Others need room on it, too. A file system that was made to be filled may be."""
     space = types.SimpleNamespace(f_frsize=MIB, f_blocks=64 << 10, f_bavail=32 << 10)
     monkeypatch.setattr(reserve.os, "statvfs", lambda _: space)
-    assert reserve.watch(Ready(tmp_path, None)) is None and reserve.watch(Ready(tmp_path, "7:0", (tmp_path,))) is None
-    look = reserve.watch(Ready(tmp_path, "8:0"))
+    assert (
+        reserve.watch(ReadyTarget(tmp_path, None)) is None
+        and reserve.watch(ReadyTarget(tmp_path, "7:0", (tmp_path,))) is None
+    )
+    look = reserve.watch(ReadyTarget(tmp_path, "8:0"))
     assert look is not None and look() == ""
     space.f_bavail = 1000
     assert "no more than 1,000 MiB" in look()
@@ -123,7 +126,7 @@ def test_a_failing_tool_is_reported_with_its_last_output(tmp_path: Path) -> None
 
 def test_other_exit_codes_may_mean_success(tmp_path: Path) -> None:
     command = Command(python("import sys; sys.exit(2)"), good=frozenset({0, 2}))
-    assert measure.measure(BLANK, [command], Ready(tmp_path, None), PATIENCE_S)[0].outcome is Outcome.DONE
+    assert measure.measure(BLANK, [command], ReadyTarget(tmp_path, None), PATIENCE_S)[0].outcome is Outcome.DONE
 
 
 def test_a_tool_ended_by_a_signal_is_reported(tmp_path: Path) -> None:
@@ -243,7 +246,7 @@ def test_the_start_of_fio_does_not_count_in_the_bottleneck(tmp_path: Path, monke
     monkeypatch.setattr(counters, "shares", shares)
     jobs = [{"job_runtime": 250, "usr_cpu": 8.0, "sys_cpu": 2.0}, {"job_runtime": 250, "usr_cpu": 0.0, "sys_cpu": 0.0}]
     code = f"import json; x = sum(range(10**6)); print(json.dumps({{'jobs': {jobs}}}))"
-    sample, _ = measure.measure(BLANK, [Command(python(code))], Ready(tmp_path, None), PATIENCE_S, busy=fio.busy)
+    sample, _ = measure.measure(BLANK, [Command(python(code))], ReadyTarget(tmp_path, None), PATIENCE_S, busy=fio.busy)
     assert sample.outcome is Outcome.DONE, sample.problem
     ((tool_share, work_s, start_cpu_s),) = seen
     assert work_s == pytest.approx(0.5 + sample.flush_s) and sample.cpu_s is not None

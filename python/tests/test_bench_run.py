@@ -24,7 +24,7 @@ from cheetah.bench.storage.measurement import cache, quiet, tool
 from cheetah.bench.storage.run import progress
 from cheetah.bench.storage.run.progress import Event
 from cheetah.bench.storage.run.runner import GO_ON
-from cheetah.bench.storage.steps import Command, Place
+from cheetah.bench.storage.steps import Command, Workplace
 from cheetah.bench.storage.targets import active
 
 FAILS = "import sys; sys.exit('no good')"
@@ -153,7 +153,7 @@ def test_a_target_that_does_not_answer_is_left_out(
     targets = [Directory(frozen), *directories(tmp_path, "other")]
 
     class Freezes(Fake):
-        def commands(self, place: Place) -> list:  # type: ignore[type-arg]
+        def commands(self, place: Workplace) -> list:  # type: ignore[type-arg]
             code = freezes if place.directory.is_relative_to(frozen) else ""
             return [Command((sys.executable, "-c", code))]
 
@@ -200,7 +200,7 @@ def test_a_target_that_becomes_read_only_is_reported(tmp_path: Path, small: Dire
     (other,) = directories(tmp_path, "other")
 
     class Turns(Fake):
-        def commands(self, place: Place) -> list:  # type: ignore[type-arg]
+        def commands(self, place: Workplace) -> list:  # type: ignore[type-arg]
             run("mount", "-o", "remount,ro", small.path)
             return super().commands(place)  # type: ignore[return-value]
 
@@ -232,13 +232,13 @@ def test_a_missing_tool_is_not_a_failure(tmp_path: Path) -> None:
 class Teller(Fake):
     """A tool that tells its rate, and by its words whether it failed."""
 
-    def commands(self, place: Place) -> list:  # type: ignore[type-arg]
+    def commands(self, place: Workplace) -> list:  # type: ignore[type-arg]
         return [dataclasses.replace(one, stdout=None) for one in super().commands(place)]
 
     def rate(self, printed: str) -> float | None:
         return float(printed)
 
-    def failure(self, place: Place, printed: str) -> str:
+    def failure(self, place: Workplace, printed: str) -> str:
         return "it says that it was nothing" if printed.strip() == "0" else ""
 
 
@@ -256,7 +256,7 @@ def test_output_that_no_step_needs_is_removed(tmp_path: Path) -> None:
     kept: list[str] = []
 
     class Looks(Fake):
-        def commands(self, place: Place) -> list:  # type: ignore[type-arg]
+        def commands(self, place: Workplace) -> list:  # type: ignore[type-arg]
             kept.append(" ".join(sorted(path.name for path in place.directory.iterdir())))
             return super().commands(place)  # type: ignore[return-value]
 
@@ -385,7 +385,7 @@ def test_two_runs_cannot_share_a_directory(tmp_path: Path) -> None:
     refused: list[BenchError] = []
 
     class Second(Fake):
-        def commands(self, place: Place) -> list:  # type: ignore[type-arg]
+        def commands(self, place: Workplace) -> list:  # type: ignore[type-arg]
             with pytest.raises(BenchError, match="another run uses") as error:
                 measured(tmp_path, targets[1:], [Fake("copy", COPY)])
             refused.append(error.value)
@@ -400,7 +400,7 @@ def test_a_step_cannot_remove_files_outside_its_place(tmp_path: Path) -> None:
     mine.write_text("keep")
 
     class Greedy(Fake):
-        def outputs(self, place: Place) -> list[Path]:
+        def outputs(self, place: Workplace) -> list[Path]:
             return [mine]
 
     with pytest.raises(ValueError, match="is not in"):

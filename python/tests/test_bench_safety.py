@@ -105,7 +105,7 @@ def mounted(file: Path, size: int, own_tmp: Path) -> Iterator[Path]:
     if size:
         with file.open("wb") as made:
             made.truncate(size)
-    with work.Work(own_tmp, own_tmp) as taken_down:
+    with work.WorkDirectory(own_tmp, own_tmp) as taken_down:
         yield filesystem.on(taken_down, file, "ext4").directory
 
 
@@ -209,7 +209,7 @@ def test_evidence_behind_a_mounted_drive_is_found(
         file.truncate(16 * MIB)
     made = drive(case / "case42.drive", picture)
     assert (case / "case42.drive.custody").exists(), "an image that comes into a drive has a log"
-    with work.Work(own_tmp, own_tmp) as taken_down:
+    with work.WorkDirectory(own_tmp, own_tmp) as taken_down:
         _, shown = verbs.mount(taken_down, str(made), writable=True)
         with mounted(Path(shown), 0, own_tmp) as directory:
             assert safety.behind(mounts.of(directory))[-1] == made  # type: ignore[arg-type]

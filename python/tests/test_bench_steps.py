@@ -14,8 +14,8 @@ import pytest
 from conftest import MIB, PATIENCE_S, noise, program, run
 
 from cheetah.bench.failure import Misuse
-from cheetah.bench.storage.settings import Extent, Settings
-from cheetah.bench.storage.steps import NotReached, Place, Skipped, Step, described, need_bytes, steps, volumes
+from cheetah.bench.storage.settings import Scope, Settings
+from cheetah.bench.storage.steps import NotReached, Skipped, Step, Workplace, described, need_bytes, steps, volumes
 
 SECTOR = 512
 STARTS = (2048, 2048 + 4 * MIB // SECTOR)
@@ -53,9 +53,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(image: Path, tmp_path: Path) -> Place:
+def place(image: Path, tmp_path: Path) -> Workplace:
     """A target with the copy of the image in it."""
-    there = Place(tmp_path / "target", image)
+    there = Workplace(tmp_path / "target", image)
     there.directory.mkdir()
     do(step("copy"), there)
     return there
@@ -73,7 +73,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     run("umount", directory)
 
 
-def chosen(*keys: str, extent: Extent = Extent.QUICK) -> list[Step]:
+def chosen(*keys: str, extent: Scope = Scope.QUICK) -> list[Step]:
     """The steps of a run."""
     return steps(Settings((), "", Path("/"), steps=keys, extent=extent))
 
@@ -83,7 +83,7 @@ def step(key: str) -> Step:
     return next(one for one in chosen(key) if one.key == key)
 
 
-def do(one: Step, place: Place) -> str:
+def do(one: Step, place: Workplace) -> str:
     """Does a step, as the harness does; what it printed. Skipped where its tools are not installed."""
     for tool in one.tools:
         program(tool)
@@ -101,27 +101,27 @@ def do(one: Step, place: Place) -> str:
     return printed
 
 
-def left(one: Step, place: Place) -> list[Path]:
+def left(one: Step, place: Workplace) -> list[Path]:
     """The files that a step has made."""
     found = [path for top in one.outputs(place) for path in (top, *top.rglob("*"))]
     return [path for path in found if path.is_file()]
 
 
-def test_the_copy_equals_the_image(place: Place) -> None:
+def test_the_copy_equals_the_image(place: Workplace) -> None:
     """Every byte of it, and no holes."""
     assert place.image.read_bytes() == place.source.read_bytes()
     assert place.image.stat().st_blocks * SECTOR >= place.source.stat().st_size
 
 
 @pytest.mark.parametrize(("key", "algorithm"), [("md5sum", "md5"), ("sha256sum", "sha256")])
-def test_digests_are_those_of_the_image(place: Place, key: str, algorithm: str) -> None:
+def test_digests_are_those_of_the_image(place: Workplace, key: str, algorithm: str) -> None:
     """The digest is in the target."""
     assert not step(key).failure(place, do(step(key), place))
     digest = hashlib.new(algorithm, place.source.read_bytes()).hexdigest()
     assert left(step(key), place)[0].read_text().startswith(digest)
 
 
-def test_strings_have_offsets(place: Place) -> None:
+def test_strings_have_offsets(place: Workplace) -> None:
     """In decimal; the place is where it says."""
     one = step("strings")
     assert not one.failure(place, do(one, place))
@@ -131,7 +131,7 @@ def test_strings_have_offsets(place: Place) -> None:
     assert place.source.read_bytes()[offset:].startswith(line.split(maxsplit=1)[1].encode())
 
 
-def test_unallocated_space_of_every_file_system_is_extracted(place: Place) -> None:
+def test_unallocated_space_of_every_file_system_is_extracted(place: Workplace) -> None:
     """A file for each of the partitions; what nobody owns is in it, and what somebody owns is not."""
     one = step("unallocated")
     do(one, place)
@@ -146,7 +146,7 @@ def test_an_image_without_a_file_system_has_no_unallocated_space(tmp_path: Path)
     """That is nobody's failure, and said."""
     for tool in step("unallocated").tools:
         program(tool)
-    place = Place(tmp_path, tmp_path / "noise.raw")
+    place = Workplace(tmp_path, tmp_path / "noise.raw")
     place.source.write_bytes(noise(MIB, 3))
     place.image.write_bytes(place.source.read_bytes())
     for key in ("unallocated", "tsk_recover", "sorter"):
@@ -171,7 +171,7 @@ def test_crafted_partition_tables_are_bounded(
 
 
 @pytest.mark.parametrize("key", ["foremost", "scalpel"])
-def test_carvers_find_an_html_page(place: Place, key: str) -> None:
+def test_carvers_find_an_html_page(place: Workplace, key: str) -> None:
     """Byte for byte, among whatever else they take for a file."""
     one = step(key)
     assert not one.failure(place, do(one, place))
@@ -180,7 +180,7 @@ def test_carvers_find_an_html_page(place: Place, key: str) -> None:
     do(one, place)
 
 
-def test_files_are_recovered_and_archived(place: Place) -> None:
+def test_files_are_recovered_and_archived(place: Workplace) -> None:
     """The archive has what was in the file system."""
     do(step("tsk_recover"), place)
     tar = step("tar")
@@ -194,22 +194,22 @@ def test_files_are_recovered_and_archived(place: Place) -> None:
     assert len(tar.inputs(place)) >= 21
 
 
-def test_without_recovered_files_nothing_is_archived(place: Place) -> None:
+def test_without_recovered_files_nothing_is_archived(place: Workplace) -> None:
     """And it is said what was to come before."""
     with pytest.raises(NotReached, match="tsk_recover"):
         step("tar").commands(place)
 
 
-def test_files_are_sorted(place: Place) -> None:
+def test_files_are_sorted(place: Workplace) -> None:
     """By what they are."""
     one = step("sorter")
     do(one, place)
     assert any("page.htm" in path.read_text(errors="replace") for path in left(one, place))
 
 
-def test_a_targets_name_is_not_run_as_a_command(place: Place, tmp_path: Path) -> None:
+def test_a_targets_name_is_not_run_as_a_command(place: Workplace, tmp_path: Path) -> None:
     """`sorter` hands on to a shell what it is told; a directory may be named by whoever labelled the disk."""
-    odd = Place(tmp_path / "a b$(touch here)`touch there`;'\"", place.source)
+    odd = Workplace(tmp_path / "a b$(touch here)`touch there`;'\"", place.source)
     odd.directory.mkdir()
     os.link(place.image, odd.image)
     one = step("sorter")
@@ -232,7 +232,7 @@ def test_a_tool_without_space_is_a_failure(image: Path, small: Path, key: str) -
     one = step(key)
     for tool in one.tools:
         program(tool)
-    place = Place(small, image)
+    place = Workplace(small, image)
     # The image itself lies elsewhere here; only what the tool writes has to fit in.
     os.symlink(image, place.image)
     (small / "fill").write_bytes(bytes(MIB - 16 * 1024))
@@ -255,7 +255,7 @@ def offsets(argv: tuple[str, ...], folder: Path) -> list[int]:
 def test_access_orders_match_their_names(tmp_path: Path) -> None:
     """Backward goes backward, and a strided read leaves out what it is to."""
     program("fio")
-    place = Place(tmp_path, tmp_path / "none")
+    place = Workplace(tmp_path, tmp_path / "none")
     record = 1 << 20
     told = {
         key: offsets(step(f"fio/{key}/16MiB/1MiB").commands(place)[0].argv, tmp_path)
@@ -274,7 +274,7 @@ def test_access_orders_match_their_names(tmp_path: Path) -> None:
 def test_cells_have_a_rate(tmp_path: Path) -> None:
     """Every order of access, and reading again counts the second time only."""
     program("fio")
-    place = Place(tmp_path, tmp_path / "none")
+    place = Workplace(tmp_path, tmp_path / "none")
     cells = chosen("fio")
     assert {one.key.split("/")[1] for one in cells} == {
         "write", "rewrite", "read", "reread", "random-read", "random-write", "backward", "strided",
@@ -295,7 +295,7 @@ def test_cells_have_a_rate(tmp_path: Path) -> None:
 
 def test_the_full_matrix_has_all_cells() -> None:
     """From 64 KiB to 4 GiB, in records from 4 KiB to 16 MiB, none of them larger than its file."""
-    keys = [one.key for one in chosen("fio", extent=Extent.FULL)]
+    keys = [one.key for one in chosen("fio", extent=Scope.FULL)]
     assert "fio/write/64KiB/4KiB" in keys
     assert "fio/random-read/4GiB/16MiB" in keys
     assert "fio/read/64KiB/256KiB" not in keys
@@ -306,5 +306,5 @@ def test_versions_and_space_are_described() -> None:
     """For the report, and before anything is written."""
     told = {row["key"]: row for row in described(chosen("copy", "md5sum"))}
     assert "coreutils" in told["md5sum"]["version"] or told["md5sum"]["version"]
-    settings = Settings((), "", Path("/"), steps=("md5sum",), extent=Extent.QUICK)
+    settings = Settings((), "", Path("/"), steps=("md5sum",), extent=Scope.QUICK)
     assert need_bytes(settings, 100 * MIB) >= 200 * MIB

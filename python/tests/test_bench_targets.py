@@ -15,9 +15,9 @@ from conftest import MIB, PATIENCE_S, program, run
 from cheetah.bench import tree
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.run import image
-from cheetah.bench.storage.settings import DrivePlan, Extent, Settings
+from cheetah.bench.storage.settings import DrivePlan, Scope, Settings
 from cheetah.bench.storage.targets import filesystem, leftover, mounts, ram_drive, work
-from cheetah.bench.storage.targets.directory import DirectoryTarget, Room
+from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.targets.target import Missing, Target
 
@@ -33,9 +33,9 @@ def _program(own_tmp: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
 
 
 def directory(
-    path: Path, fs: str | None = None, readahead_bytes: int | None = None, room: Room | None = None
+    path: Path, fs: str | None = None, readahead_bytes: int | None = None, room: SpaceReservations | None = None
 ) -> Target:
-    return DirectoryTarget("disk", path, path / "out", MIB, room or Room(), fs, readahead_bytes)
+    return DirectoryTarget("disk", path, path / "out", MIB, room or SpaceReservations(), fs, readahead_bytes)
 
 
 def drive(out: Path, nodes: int = 2, fs: str = "ext4", layout: str = "stripe") -> Target:
@@ -78,15 +78,15 @@ def test_a_directory_that_another_user_could_replace_is_refused(disk: Path) -> N
     (theirs / "deeper").mkdir(parents=True)
     os.chown(theirs, 65534, 65534)
     for directory in (theirs, theirs / "deeper"):
-        with pytest.raises(BenchError, match="belongs to the user nobody"), work.Work(directory, disk):
+        with pytest.raises(BenchError, match="belongs to the user nobody"), work.WorkDirectory(directory, disk):
             pass
     os.chown(theirs, 0, 0)
     theirs.chmod(0o777)
-    with pytest.raises(BenchError, match="chmod \\+t"), work.Work(theirs, disk):
+    with pytest.raises(BenchError, match="chmod \\+t"), work.WorkDirectory(theirs, disk):
         pass
     assert list(names(theirs)) == ["deeper"]
     theirs.chmod(0o1777)
-    with work.Work(theirs, disk) as made:
+    with work.WorkDirectory(theirs, disk) as made:
         assert made.directory.is_dir()
 
 
@@ -107,7 +107,7 @@ def test_too_little_space_is_refused_before_a_byte_is_written(disk: Path) -> Non
 def test_simultaneous_targets_need_space_together(disk: Path) -> None:
     told = os.statvfs(disk)
     most = int(told.f_bavail * told.f_frsize * 0.6)
-    room = Room()
+    room = SpaceReservations()
     with directory(disk, room=room).enter(most):
         with pytest.raises(BenchError, match="for other targets there"), directory(disk, room=room).enter(most):
             pass
@@ -312,9 +312,9 @@ def test_a_directory_with_a_mount_is_not_removed(disk: Path) -> None:
 def test_without_an_image_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program("mkfs.ext4")
     program("debugfs")
-    monkeypatch.setitem(image.SIZES, Extent.QUICK, 32 * MIB)
+    monkeypatch.setitem(image.SIZES, Scope.QUICK, 32 * MIB)
     monkeypatch.setattr(tree, "ROOTS", ("/usr/bin",))
-    settings = Settings((), "", tmp_path / "out", extent=Extent.QUICK)
+    settings = Settings((), "", tmp_path / "out", extent=Scope.QUICK)
     settings.out.mkdir()
     said: list[str] = []
     path = image.get(settings, said.append)
@@ -327,7 +327,7 @@ def test_without_an_image_one_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
     assert image.get(settings, said.append) == path and path.stat().st_mtime_ns == before
     path.unlink()
     assert run("fls", "-r", image.get(settings, said.append)) == files, "the same at every call"
-    monkeypatch.setitem(image.SIZES, Extent.QUICK, 1 << 60)
+    monkeypatch.setitem(image.SIZES, Scope.QUICK, 1 << 60)
     with pytest.raises(BenchError, match="MiB free"):
         image.get(settings, said.append)
 
@@ -339,7 +339,7 @@ def test_taking_down_is_not_interrupted(tmp_path: Path, number: int) -> None:
     before = signal.signal(number, lambda *_: heard.append(number))
     told: list[list[int]] = []
     try:
-        with work.Work(tmp_path, tmp_path) as one:
+        with work.WorkDirectory(tmp_path, tmp_path) as one:
             one.at_exit(lambda: told.append(list(heard)))
             one.at_exit(signal.raise_signal, number)
     finally:

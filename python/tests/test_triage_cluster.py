@@ -123,12 +123,12 @@ def test_a_worker_with_other_lists_or_versions_is_refused(tmp_path: Path) -> Non
     image.write_bytes(bytes(1 << 16))
     words.write_text("one\n")
     settings = Settings(str(image), str(tmp_path / "out"), keywords=(str(words),))
-    from cheetah.triage.workers.cluster import Terms
+    from cheetah.triage.workers.cluster import ClusterTerms
 
-    terms = Terms.of(str(image), settings)
-    assert terms.different(Terms.of(str(image), settings)) is None
+    terms = ClusterTerms.of(str(image), settings)
+    assert terms.different(ClusterTerms.of(str(image), settings)) is None
     words.write_text("two\n")
-    assert terms.different(Terms.of(str(image), settings)) == "--keywords"
+    assert terms.different(ClusterTerms.of(str(image), settings)) == "--keywords"
     older = dataclasses.replace(terms, versions={**terms.versions, "yara-x": "0.1"})
     assert terms.different(older) == "version of yara-x"
 

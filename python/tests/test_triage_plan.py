@@ -9,11 +9,11 @@ import pytest
 
 from cheetah.triage.hub import plan
 from cheetah.triage.settings import Settings
-from cheetah.triage.tables.store import LISTING, Rows, Writer
+from cheetah.triage.tables.store import LISTING, ArrowRows, Writer
 from cheetah.triage.task import Entry
 
 
-def listing(path: Path, inodes: list[int]) -> Rows:
+def listing(path: Path, inodes: list[int]) -> ArrowRows:
     """A file for each of these."""
     rows: list[dict[str, Any]] = []
     for row, inode in enumerate(inodes):
@@ -24,7 +24,7 @@ def listing(path: Path, inodes: list[int]) -> Rows:
     writer = Writer(path, LISTING)
     writer.write(pa.Table.from_pylist(rows, LISTING))
     writer.close()
-    return Rows(path)
+    return ArrowRows(path)
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -37,7 +37,7 @@ def test_hard_links_are_in_one_batch_at_the_best_rank(
     ranks = [chance.randrange(100) for _ in inodes]
     rows = listing(tmp_path / "listing.arrow", inodes)
     settings = Settings("source", str(tmp_path), quick=quick)
-    order = plan.Order(settings)
+    order = plan.ReadingOrder(settings)
     for batch in rows.batches():
         order.add(batch, pa.array(ranks, pa.int32()))
     batches = [task.entries() for task in plan.content_tasks(rows, order.rows(), settings)]

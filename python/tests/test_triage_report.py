@@ -16,7 +16,7 @@ from browser import rendered
 
 from cheetah.triage import report
 from cheetah.triage.report import summary
-from cheetah.triage.report.summary import Unallocated
+from cheetah.triage.report.summary import UnallocatedCoverage
 from cheetah.triage.tables.store import FILES, FINDINGS
 
 Json = dict[str, Any]
@@ -132,7 +132,7 @@ def test_a_partial_report_says_so(tmp_path: Path) -> None:
 def test_an_empty_result_has_a_report(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([], FILES), tmp_path / "files.parquet")
     pq.write_table(pa.Table.from_pylist([], FINDINGS), tmp_path / "findings.parquet")
-    facts = triage_data.facts(volumes=(), problems=(), unallocated=Unallocated(), bytes_read=0, link={})
+    facts = triage_data.facts(volumes=(), problems=(), unallocated=UnallocatedCoverage(), bytes_read=0, link={})
     assert summary.write(tmp_path, facts)["counts"]["files"] == 0
     report.write(tmp_path)
     assert "No file system was found" in (tmp_path / "report.html").read_text()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cheetah.triage.report.summary import Facts, Unallocated
+from cheetah.triage.report.summary import RunFacts, UnallocatedCoverage
 from cheetah.triage.tables.store import FILES, FINDINGS
 from cheetah.triage.task import Problem, Volume
 
@@ -194,9 +194,9 @@ def add_case_files(path: pathlib.Path) -> None:
         writer.write_table(pa.Table.from_pylist(list(rows.values()), FILES))
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> RunFacts:
     """What the run of it knows."""
-    made = Facts(
+    made = RunFacts(
         source={
             "name": "case42.E01", "size": 256_060_514_304, "uri": "nbd://lab1.example/case42",
             "hashes": {"md5": "9e107d9d372bb6826bd81d3542a419d6", "sha1": "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"},
@@ -221,12 +221,12 @@ def facts(**changes: Any) -> Facts:
         stages={"volumes": (1, 1), "listing": (412, 412), "content": (1630, 1630), "unallocated": (288, 288)},
         bytes_read=8_218_334_720,
         link={"source_bytes": 9_874_203_136, "source_requests": 181_220, "hits": 1_220_412},
-        unallocated=Unallocated(True, 118_111_600_640, 118_111_588_352, 12_288),
+        unallocated=UnallocatedCoverage(True, 118_111_600_640, 118_111_588_352, 12_288),
     )  # fmt: skip
     return dataclasses.replace(made, **changes)
 
 
-def write(folder: pathlib.Path, rows: int = 30_000, **changes: Any) -> Facts:
+def write(folder: pathlib.Path, rows: int = 30_000, **changes: Any) -> RunFacts:
     """All of it: both tables in `folder`, and the facts."""
     write_files(folder / "files.parquet", rows)
     add_case_files(folder / "files.parquet")

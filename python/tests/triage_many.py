@@ -21,7 +21,7 @@ from cheetah.triage.hub import run  # noqa: E402
 from cheetah.triage.settings import Settings  # noqa: E402
 from cheetah.triage.tables import timeline  # noqa: E402
 from cheetah.triage.tables.store import CONTENT, LISTING  # noqa: E402
-from cheetah.triage.task import Place, Result, Task, Volume  # noqa: E402
+from cheetah.triage.task import Result, RowPlacement, Task, Volume  # noqa: E402
 
 TASK_ROWS = 2000
 
@@ -54,7 +54,7 @@ class Made:
                 return Result(volumes=[Volume(0, 0, 1 << 20, "ext4", "made up", root_inode=2, inodes=1 << 24)])
             case "listing" if task.what[0][0] == 2:
                 starts = [[number + 3, f"folder{number}/", [number + 3], False] for number in range(self._directories)]
-                places = [Place(0, 0, number, 0) for number in range(self._directories)]
+                places = [RowPlacement(0, 0, number, 0) for number in range(self._directories)]
                 further = [Task("listing", 0, (start,)) for start in starts]
                 return Result(LISTING.empty_table(), tasks=further, places=places, starts=[0], directories=1)
             case "listing":

@@ -14,7 +14,7 @@ from cheetah import options
 from cheetah.bench import checkout, compare, machine, results, verbs
 from cheetah.bench.checkout import Checkout, Choice
 from cheetah.bench.failure import BenchError, Misuse, Refused
-from cheetah.bench.gather import FAILED, MISUSED, REFUSED, Gathered, render
+from cheetah.bench.gather import FAILED, MISUSED, REFUSED, ResultCollector, render
 from cheetah.bench.results import Part
 from cheetah.bench.storage.settings import Settings
 from cheetah.page.visible import plain
@@ -65,7 +65,7 @@ def _do(words: list[str]) -> int:
 
 def _storage(words: list[str]) -> int:
     settings = _storage_settings(words)
-    gathered = Gathered(settings.out, ["cheetah", "bench", "storage", *words], _machine())
+    gathered = ResultCollector(settings.out, ["cheetah", "bench", "storage", *words], _machine())
     with _kept(gathered):
         _measure_storage(gathered, settings)
     return gathered.finish(settings.json)
@@ -81,7 +81,7 @@ def _part(name: str, words: list[str]) -> int:
     measuring = Checkout(checkout.find(given.sources))
     part = _known(name, measuring)
     safety.check_out(Settings((), "", given.out, beside_evidence=given.beside_evidence))
-    gathered = Gathered(given.out, ["cheetah", "bench", name, *words], _machine())
+    gathered = ResultCollector(given.out, ["cheetah", "bench", name, *words], _machine())
     with _kept(gathered):
         _measure_part(gathered, measuring, part, _choice(given))
     return gathered.finish(given.json)
@@ -109,7 +109,7 @@ def _all(words: list[str]) -> int:
         flags += ["--repetitions", str(given.rounds)]
     settings = _storage_settings([*rest, "--out", str(given.out), *flags], DEFAULT_TARGETS)
     safety.check_out(settings)
-    gathered = Gathered(given.out, ["cheetah", "bench", ALL, *words], _machine())
+    gathered = ResultCollector(given.out, ["cheetah", "bench", ALL, *words], _machine())
     with _kept(gathered):
         try:
             _measure_storage(gathered, settings)
@@ -132,7 +132,7 @@ def _storage_settings(words: list[str], default_targets: Sequence[str] = ()) -> 
     return settings
 
 
-def _measure_storage(gathered: Gathered, settings: Settings) -> None:
+def _measure_storage(gathered: ResultCollector, settings: Settings) -> None:
     from cheetah.bench.storage.run import prepare, progress, runner
     from cheetah.bench.storage.steps import steps
 
@@ -149,7 +149,7 @@ def _measure_storage(gathered: Gathered, settings: Settings) -> None:
         raise KeyboardInterrupt
 
 
-def _measure_parts(gathered: Gathered, given: argparse.Namespace) -> None:
+def _measure_parts(gathered: ResultCollector, given: argparse.Namespace) -> None:
     """Measures every part but storage, which has been measured; a failing part does not stop the others."""
     try:
         measuring = Checkout(checkout.find(given.sources))
@@ -167,7 +167,7 @@ def _measure_parts(gathered: Gathered, given: argparse.Namespace) -> None:
             raise
 
 
-def _measure_part(gathered: Gathered, measuring: Checkout, part: Part, choice: Choice) -> None:
+def _measure_part(gathered: ResultCollector, measuring: Checkout, part: Part, choice: Choice) -> None:
     """Measures a part, or records why it was not measured."""
     print(f"{part['part']}: {part['title']}, measured by {measuring.root / checkout.RUN}", file=sys.stderr)
     try:
@@ -181,7 +181,7 @@ def _measure_part(gathered: Gathered, measuring: Checkout, part: Part, choice: C
 
 
 @contextlib.contextmanager
-def _kept(gathered: Gathered) -> Iterator[None]:
+def _kept(gathered: ResultCollector) -> Iterator[None]:
     """Ends an interrupted run here; its results are shown like those of others."""
     try:
         yield

@@ -18,7 +18,7 @@ BYTES_PER_S = "bytes/s"
 _HEADS = ("A", "B", "B is", "verdict")
 
 
-class Verdict(StrEnum):
+class Relation(StrEnum):
     """The relation of B to A."""
 
     FASTER = "faster"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
     ONLY_B = "only in B"
 
 
-BEYOND = (Verdict.FASTER, Verdict.SLOWER, Verdict.BETTER, Verdict.WORSE)
+BEYOND = (Relation.FASTER, Relation.SLOWER, Relation.BETTER, Relation.WORSE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,20 +58,20 @@ class Row:
         above, below = (b, a) if self.better == "higher" else (a, b)
         return above / below if below else None
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Relation:
         """Returns the relation of B to A."""
         if not self.a:
-            return Verdict.ONLY_B
+            return Relation.ONLY_B
         if not self.b:
-            return Verdict.ONLY_A
+            return Relation.ONLY_A
         if overlap(self.a, self.b):
-            return Verdict.SAME
+            return Relation.SAME
         if min(len(self.a), len(self.b)) < 2:
-            return Verdict.ONCE
+            return Relation.ONCE
         gained = (statistics.median(self.b) > statistics.median(self.a)) == (self.better == "higher")
         if self.unit in TIMES or self.unit.endswith("/s"):
-            return Verdict.FASTER if gained else Verdict.SLOWER
-        return Verdict.BETTER if gained else Verdict.WORSE
+            return Relation.FASTER if gained else Relation.SLOWER
+        return Relation.BETTER if gained else Relation.WORSE
 
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON form."""

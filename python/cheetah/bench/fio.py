@@ -45,7 +45,7 @@ class Job:
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class FioResult:
     """The outcome of a job, reads and writes together."""
 
     bytes_done: int
@@ -64,12 +64,12 @@ class Result:
         return self.requests / self.seconds
 
 
-def over_nbd(job: Job, uri: str, prefix: Sequence[str] = ()) -> Result:
+def over_nbd(job: Job, uri: str, prefix: Sequence[str] = ()) -> FioResult:
     """Runs the job against an NBD server."""
     return _run(job, [*prefix], ["--ioengine=nbd", f"--uri={uri}"])
 
 
-def on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> Result:
+def on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> FioResult:
     """Runs the job against an existing file, with plain pread and pwrite."""
     return _run(job, [*prefix], ["--ioengine=psync", f"--filename={path}", "--allow_file_create=0"])
 
@@ -112,7 +112,7 @@ def _first_json(printed: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
-def _run(job: Job, prefix: Sequence[str], target: Sequence[str]) -> Result:
+def _run(job: Job, prefix: Sequence[str], target: Sequence[str]) -> FioResult:
     argv = ["fio", "--name=job", "--thread", "--group_reporting", "--output-format=json", *target, *job.arguments()]
     printed = run([*prefix, *argv])
     start = printed.find("{")
@@ -124,13 +124,13 @@ def _run(job: Job, prefix: Sequence[str], target: Sequence[str]) -> Result:
     return _parse(answer)
 
 
-def _parse(answer: dict[str, Any]) -> Result:
+def _parse(answer: dict[str, Any]) -> FioResult:
     sides = [answer[side] for side in ("read", "write") if answer[side]["total_ios"]]
     if not sides:
         raise BenchError("fio made not a single request")
     # With several threads that of the slowest. It includes the fsync at the end, where there is one.
     milliseconds = max(side["runtime"] for side in sides)
-    return Result(
+    return FioResult(
         bytes_done=sum(side["io_bytes"] for side in sides),
         requests=sum(side["total_ios"] for side in sides),
         seconds=max(milliseconds, 1) / 1e3,

@@ -15,7 +15,7 @@ SAME_MACHINE = ("processor", "memory", "kernel")
 DONE, FAILED, MISUSED, REFUSED = 0, 1, 2, 3
 
 
-class Gathered:
+class ResultCollector:
     """The results in a directory, earlier ones included: a part measured again is replaced.
 
     Raises Misuse if the directory holds measurements of another machine: a report of both would be worthless.

@@ -27,7 +27,7 @@ MEMORY_TIMEOUT_S = 600
 Enter = Callable[[Sequence[str]], Sequence[str]]
 
 
-class Holder(Protocol):
+class ResourceOwner(Protocol):
     """What ends started processes: `scratch.Scratch` or `targets.work.Work`."""
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
@@ -85,7 +85,9 @@ def last_json(printed: str) -> dict[str, Any]:
     return values[-1] if values else {}
 
 
-def serve(scratch: Holder, name: str, argv: Sequence[str], enter: Enter = list) -> tuple[Process, dict[str, Any]]:
+def serve(
+    scratch: ResourceOwner, name: str, argv: Sequence[str], enter: Enter = list
+) -> tuple[Process, dict[str, Any]]:
     """Starts a verb that runs until it is stopped; returns the process and its first answer."""
     process = scratch.start(name, enter([binary(), "--json", *argv]))
 
@@ -138,7 +140,7 @@ class Node:
         raise BenchError(f"the node at {self.nbd} is still faulting in its memory after {MEMORY_TIMEOUT_S} s")
 
 
-def node(scratch: Holder, content_bytes: int, address: str = "127.0.0.1", enter: Enter = list) -> Node:
+def node(scratch: ResourceOwner, content_bytes: int, address: str = "127.0.0.1", enter: Enter = list) -> Node:
     """Starts a node with memory for an amount of content."""
     argv = ["node", "--memory", iec(lent(content_bytes)), "--name", scratch.unique("node")]
     if address == "127.0.0.1":
@@ -154,7 +156,7 @@ def lent(content_bytes: int) -> int:
     return (content_bytes + content_bytes // 64 + MARGIN_BYTES) // MIB * MIB
 
 
-def mount(scratch: Holder, drive: str, writable: bool = False, enter: Enter = list) -> tuple[Process, str]:
+def mount(scratch: ResourceOwner, drive: str, writable: bool = False, enter: Enter = list) -> tuple[Process, str]:
     """Mounts a drive or an image; returns the process and the path of the file with its content."""
     directory = scratch.make_dir("mount")
     argv = ["mount", drive, directory, *(["--writable"] if writable else [])]

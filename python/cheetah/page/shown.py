@@ -2,7 +2,7 @@
 
 from markupsafe import Markup, escape
 
-from cheetah.page.visible import TEXT_CHARS_MAX, pieces
+from cheetah.page.visible import TEXT_CHARS_MAX, text_parts
 
 
 def evidence(text: str | None, chars_max: int = TEXT_CHARS_MAX) -> Markup:
@@ -11,7 +11,7 @@ def evidence(text: str | None, chars_max: int = TEXT_CHARS_MAX) -> Markup:
         return Markup("")
     parts = (
         Markup('<span class="code">{}</span>').format(piece.shown) if piece.coded else escape(piece.shown)
-        for piece in pieces(text, chars_max)
+        for piece in text_parts(text, chars_max)
     )
     return Markup("<bdi>{}</bdi>").format(Markup("").join(parts))
 

@@ -18,7 +18,7 @@ _UNSAFE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _MARKS = frozenset(("Mn", "Me"))
 
 
-class Piece(typing.NamedTuple):
+class TextPart(typing.NamedTuple):
     """A part of a text: `shown` is printed; `coded` says whether it stands for an unprintable character."""
 
     shown: str
@@ -32,23 +32,23 @@ def decoded(content: bytes | str | None) -> str:
     return content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
 
 
-def pieces(text: str, chars_max: int = TEXT_CHARS_MAX) -> collections.abc.Iterator[Piece]:
+def text_parts(text: str, chars_max: int = TEXT_CHARS_MAX) -> collections.abc.Iterator[TextPart]:
     """Returns the parts of `text`, of which at most `chars_max` characters are shown."""
     if len(text) <= chars_max:
         yield from _pieces(text)
         return
     kept = chars_max // 2
     yield from _pieces(text[:kept])
-    yield Piece(f"{len(text) - 2 * kept} characters omitted", True)
+    yield TextPart(f"{len(text) - 2 * kept} characters omitted", True)
     yield from _pieces(text[-kept:])
 
 
 def plain(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Returns `text` for a terminal or a log, with codes of unsafe characters in ⟨⟩."""
-    return "".join(f"⟨{piece.shown}⟩" if piece.coded else piece.shown for piece in pieces(text, chars_max))
+    return "".join(f"⟨{piece.shown}⟩" if piece.coded else piece.shown for piece in text_parts(text, chars_max))
 
 
-def _pieces(text: str) -> collections.abc.Iterator[Piece]:
+def _pieces(text: str) -> collections.abc.Iterator[TextPart]:
     plain_run: list[str] = []
     # A mark at the start would combine with the text printed before it.
     marks = MARKS_MAX
@@ -61,12 +61,12 @@ def _pieces(text: str) -> collections.abc.Iterator[Piece]:
             plain_run.append(character)
             continue
         if plain_run:
-            yield Piece("".join(plain_run), False)
+            yield TextPart("".join(plain_run), False)
             plain_run = []
-        yield Piece(_code(character), True)
+        yield TextPart(_code(character), True)
         marks = max(marks, MARKS_MAX)
     if plain_run:
-        yield Piece("".join(plain_run), False)
+        yield TextPart("".join(plain_run), False)
 
 
 def _code(character: str) -> str:

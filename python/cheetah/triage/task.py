@@ -142,7 +142,7 @@ class Task:
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class RowPlacement:
     """Where the rows of another task belong: within this task's start number `within`, before row `row`, stand those
     of start number `start` of `tasks[task]`."""
 
@@ -161,7 +161,7 @@ class Result:
     findings: list[Finding] = dataclasses.field(default_factory=list)
     tasks: list[Task] = dataclasses.field(default_factory=list)
     """Further tasks of the same stage."""
-    places: list[Place] = dataclasses.field(default_factory=list)
+    places: list[RowPlacement] = dataclasses.field(default_factory=list)
     """In a listing: where the rows of further tasks belong, in order."""
     starts: list[int] = dataclasses.field(default_factory=list)
     """In a listing: the first row of each of the task's starts."""

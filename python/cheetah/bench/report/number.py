@@ -35,8 +35,8 @@ class Number(NamedTuple):
         return self.text
 
 
-Piece = str | Number
-Sentence = tuple[Piece, ...]
+SentencePart = str | Number
+Sentence = tuple[SentencePart, ...]
 
 
 def exact(value: float) -> str:

@@ -14,7 +14,7 @@ from cheetah.bench.figure import Figure
 from cheetah.bench.report import charts, number, verdict
 from cheetah.bench.report.number import Number
 from cheetah.bench.report.remarks import Remarks
-from cheetah.bench.report.rows import Rows, Shown
+from cheetah.bench.report.rows import StorageTables, TableCell
 from cheetah.bench.results import Part, Results
 from cheetah.bench.units import short
 from cheetah.page import document, units
@@ -25,7 +25,7 @@ ABOUT_MACHINE = ("processor", "memory", "kernel")
 
 FEW_CELLS = 9
 """Up to this many cells of the matrix are shown like steps."""
-Row = tuple[str, list[Shown]]
+Row = tuple[str, list[TableCell]]
 
 Json = dict[str, Any]
 _UNSAID: Json = {
@@ -79,7 +79,7 @@ def _storage(part: Part) -> Json:
     """Returns the content of the storage section."""
     storage = Storage(part)
     remarks = Remarks(storage)
-    rows = Rows(storage, remarks)
+    rows = StorageTables(storage, remarks)
     tables, cells = storage.tables(), list(storage.cells())
     grids = storage.grids()
     few = sum(len(grid.steps(storage)) for grid in grids) <= FEW_CELLS
@@ -106,7 +106,7 @@ def _storage(part: Part) -> Json:
     }
 
 
-def _few(storage: Storage, rows: Rows, grids: Sequence[Grid]) -> list[tuple[str, list[str], list[Row]]]:
+def _few(storage: Storage, rows: StorageTables, grids: Sequence[Grid]) -> list[tuple[str, list[str], list[Row]]]:
     """Returns a small matrix as a table for each state."""
     made = []
     for state in dict.fromkeys(grid.state for grid in grids):

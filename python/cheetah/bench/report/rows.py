@@ -11,7 +11,7 @@ from cheetah.bench.cells import Cell, Grid, Ratio, Storage
 from cheetah.bench.report import charts
 from cheetah.bench.report.number import Number
 from cheetah.bench.report.remarks import Remarks
-from cheetah.bench.report.verdict import won
+from cheetah.bench.report.verdict import step_winners
 from cheetah.bench.sheet import ratio_text, spread_percent, value_text
 from cheetah.page import units
 
@@ -23,7 +23,7 @@ _DECIDED_BY = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class TableCell:
     """A cell in a table."""
 
     cell: Cell
@@ -50,7 +50,7 @@ class Shown:
 class Detail:
     """A row of a step's table, with everything known about a cell."""
 
-    shown: Shown
+    shown: TableCell
     state: str
     strip: Markup
     facts: dict[str, Number | None]
@@ -59,7 +59,7 @@ class Detail:
     decided: Number | None
 
 
-class Rows:
+class StorageTables:
     """The tables of the storage part."""
 
     def __init__(self, storage: Storage, remarks: Remarks) -> None:
@@ -67,13 +67,15 @@ class Rows:
         self._remarks = remarks
         compared = [(list(table.steps), table.state) for table in storage.tables()]
         compared += [(grid.steps(storage), grid.state) for grid in storage.grids()]
-        self._first = {id(one.first) for steps, state in compared for one in won(storage, steps, state) if one.clear}
+        self._first = {
+            id(one.first) for steps, state in compared for one in step_winners(storage, steps, state) if one.clear
+        }
 
-    def shown(self, cell: Cell, most: float) -> Shown:
+    def shown(self, cell: Cell, most: float) -> TableCell:
         """Returns a cell; the slowest beside it took `most`."""
         ratio, several = self._storage.ratio(cell), len(cell.values) > 1
         bounds = ratio if ratio and not ratio.once else None
-        return Shown(
+        return TableCell(
             cell,
             _number(cell, "median", cell.median) if cell.values else None,
             _number(cell, "min", min(cell.values)) if several else None,
@@ -88,7 +90,7 @@ class Rows:
             id(cell) in self._first,
         )
 
-    def seeds(self, steps: Sequence[str], state: str) -> Iterator[tuple[str, list[Shown]]]:
+    def seeds(self, steps: Sequence[str], state: str) -> Iterator[tuple[str, list[TableCell]]]:
         """Yields the table of targets × steps, a row for each target."""
         most = {step: self._most(step, [state]) for step in steps}
         for target in self._storage.targets:
@@ -109,7 +111,7 @@ class Rows:
             if rows:
                 yield target, rows
 
-    def matrix(self, grid: Grid) -> Iterator[tuple[str, list[tuple[str, list[tuple[Shown | None, int]]]]]]:
+    def matrix(self, grid: Grid) -> Iterator[tuple[str, list[tuple[str, list[tuple[TableCell | None, int]]]]]]:
         """Yields, for each target, the rows of an operation's table: the record size, and cells with their shades, on
         one scale for all targets."""
         rates = [cell.median for target in self._storage.targets for cell in self._of(grid, target) if cell.values]
@@ -127,7 +129,7 @@ class Rows:
 
     def _heated(
         self, grid: Grid, target: str, file: str, record: str, low: float, high: float
-    ) -> tuple[Shown | None, int]:
+    ) -> tuple[TableCell | None, int]:
         step = grid.step(file, record)
         if step not in self._storage.steps:
             return None, 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cheetah.bench.cells import Cell, Ratio, Storage, Table
 from cheetah.bench.figure import CHANCE_MAX, Figure, chance, overlap
-from cheetah.bench.report.number import Number, Piece, Sentence
+from cheetah.bench.report.number import Number, Sentence, SentencePart
 from cheetah.page.units import clock
 from cheetah.page.visible import plain
 
@@ -25,7 +25,7 @@ class Verdict:
 
 
 @dataclasses.dataclass(frozen=True)
-class Won:
+class Winner:
     """The fastest target of a step, and those it cannot be distinguished from."""
 
     step: str
@@ -63,7 +63,7 @@ def of_figures(figures: Sequence[Figure]) -> Verdict:
     return Verdict("whole" if all(met) else "gaps", (f"{sum(map(bool, met))} of {len(met)} bars met.",))
 
 
-def won(storage: Storage, steps: Sequence[str], state: str) -> list[Won]:
+def step_winners(storage: Storage, steps: Sequence[str], state: str) -> list[Winner]:
     """Returns the winner of each of these steps in which at least two targets were measured."""
     made = []
     for step in steps:
@@ -72,7 +72,7 @@ def won(storage: Storage, steps: Sequence[str], state: str) -> list[Won]:
             best = max if cells[0].is_rate else min
             first = best(cells, key=lambda cell: cell.median)
             beside = [cell for cell in cells if cell is not first and overlap(first.values, cell.values)]
-            made.append(Won(step, first, tuple(beside), all(len(cell.values) > 1 for cell in cells)))
+            made.append(Winner(step, first, tuple(beside), all(len(cell.values) > 1 for cell in cells)))
     return made
 
 
@@ -82,7 +82,7 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
         return ("Nothing was measured.",)
     if len(measured) == 1:
         return (f"Only {_name(measured.pop())} was measured: there is nothing to compare it with.",)
-    found = won(storage, tables[0].steps, tables[0].state) if tables else []
+    found = step_winners(storage, tables[0].steps, tables[0].state) if tables else []
     if not found:
         return ("No step was timed on two targets: see the tables of rates.",)
     once = all(len(one.first.values) < 2 for one in found)
@@ -105,12 +105,12 @@ def _headline(storage: Storage, tables: Sequence[Table]) -> Sentence:
 
 def _of_table(storage: Storage, table: Table) -> Sentence:
     """Returns a paragraph on one state of the caches."""
-    winners: dict[str, list[Won]] = {}
-    found = won(storage, table.steps, table.state)
+    winners: dict[str, list[Winner]] = {}
+    found = step_winners(storage, table.steps, table.state)
     for one in found:
         if one.clear:
             winners.setdefault(one.first.target, []).append(one)
-    said: list[Piece] = []
+    said: list[SentencePart] = []
     others = sorted((name for name in winners if name != storage.baseline), key=lambda name: -len(winners[name]))
     if others:
         said.append(f"The fastest, and how many times as fast as {_name(storage.baseline)}: ")
@@ -135,13 +135,13 @@ def _of_table(storage: Storage, table: Table) -> Sentence:
     return (f"Caches {plain(table.state, NAME_CHARS_MAX)}: ", *said) if said else ()
 
 
-def _step(storage: Storage, one: Won) -> Sentence:
+def _step(storage: Storage, one: Winner) -> Sentence:
     ratio = storage.ratio(one.first)
     title = _title(storage, one.step)
     return (title,) if ratio is None else (f"{title} (", _ratio(one.first, ratio), ")")
 
 
-def _tied(storage: Storage, tied: Sequence[Won]) -> Sentence:
+def _tied(storage: Storage, tied: Sequence[Winner]) -> Sentence:
     """Returns where there is no clear winner, and among which targets."""
     if not tied:
         return ()
@@ -157,7 +157,7 @@ def _tied(storage: Storage, tied: Sequence[Won]) -> Sentence:
 
 def _of_rates(storage: Storage) -> Sentence:
     """Returns which target was the fastest in how many cells of the matrix."""
-    found = [one for grid in storage.grids() for one in won(storage, grid.steps(storage), grid.state)]
+    found = [one for grid in storage.grids() for one in step_winners(storage, grid.steps(storage), grid.state)]
     if not found:
         return ()
     first = collections.Counter(one.first.target for one in found if one.clear)
@@ -181,7 +181,7 @@ def _slower(storage: Storage, table: Table, target: str) -> list[Sentence]:
     return made
 
 
-def _together(storage: Storage, table: Table, winners: dict[str, list[Won]]) -> Sentence:
+def _together(storage: Storage, table: Table, winners: dict[str, list[Winner]]) -> Sentence:
     """Returns the total of all steps, on the baseline and on the target that won most."""
     leader = max(winners, key=lambda name: len(winners[name]), default=storage.baseline)
     if leader == storage.baseline:
@@ -222,8 +222,8 @@ def _ratio(cell: Cell, ratio: Ratio) -> Number:
     return Number(cell.figure, cell.target, "ratio", ratio.value, f"{ratio.value:.2f}")
 
 
-def _listed(items: Sequence[Sentence]) -> list[Piece]:
-    pieces: list[Piece] = []
+def _listed(items: Sequence[Sentence]) -> list[SentencePart]:
+    pieces: list[SentencePart] = []
     for number, item in enumerate(items[:NAMED_MAX]):
         last = number == len(items) - 1
         pieces += [("" if number == 0 else " and " if last else ", "), *item]

@@ -12,7 +12,7 @@ REPETITIONS = 3
 STEP_LIMIT_S = 3600.0
 
 
-class Extent(StrEnum):
+class Scope(StrEnum):
     """How much is measured."""
 
     QUICK = "quick"
@@ -70,7 +70,7 @@ class Settings:
     """Keys of the steps; empty: all."""
     repetitions: int = REPETITIONS
     states: tuple[str, ...] = (COLD,)
-    extent: Extent = Extent.NORMAL
+    extent: Scope = Scope.NORMAL
     step_limit_s: float = STEP_LIMIT_S
     """A step that takes longer counts as hung."""
     resume: bool = False
@@ -80,12 +80,12 @@ class Settings:
     @property
     def quick(self) -> bool:
         """Whether a short run suffices."""
-        return self.extent is Extent.QUICK
+        return self.extent is Scope.QUICK
 
     @property
     def full(self) -> bool:
         """Whether the full matrix is wanted."""
-        return self.extent is Extent.FULL
+        return self.extent is Scope.FULL
 
     def binding(self) -> dict[str, Any]:
         """Returns what the samples depend on: a run resumes only with the same. The user vouches for the image's

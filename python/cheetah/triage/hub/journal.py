@@ -13,13 +13,13 @@ from typing import Any
 
 from cheetah.triage.settings import MAX_FILE_BYTES
 from cheetah.triage.tables.store import Parts, findings_table
-from cheetah.triage.task import Place, Problem, Result, Task, Volume
+from cheetah.triage.task import Problem, Result, RowPlacement, Task, Volume
 
 SYNC_S = 1.0
 
 
 @dataclasses.dataclass
-class Done:
+class CompletedTask:
     """A completed task; its rows and findings are named by their parts."""
 
     id: str
@@ -30,7 +30,7 @@ class Done:
     row_count: int = 0
     finding_count: int = 0
     tasks: list[Task] = dataclasses.field(default_factory=list)
-    places: list[Place] = dataclasses.field(default_factory=list)
+    places: list[RowPlacement] = dataclasses.field(default_factory=list)
     starts: list[int] = dataclasses.field(default_factory=list)
     volumes: list[Volume] = dataclasses.field(default_factory=list)
     problems: list[Problem] = dataclasses.field(default_factory=list)
@@ -51,7 +51,7 @@ class Journal:
         self._file = open(path, "ab", buffering=0)
         self._synced_s = time.monotonic()
 
-    def find(self, task: Task) -> Done | None:
+    def find(self, task: Task) -> CompletedTask | None:
         """Returns the record of a task that need not be done again."""
         done = self.known.get(task.id)
         if done is None or done.unreadable:
@@ -61,9 +61,9 @@ class Journal:
                 return None
         return done
 
-    def add(self, task: Task, result: Result) -> Done:
+    def add(self, task: Task, result: Result) -> CompletedTask:
         """Stores the result of a task. A failed task is not recorded, so it is tried again."""
-        done = Done(
+        done = CompletedTask(
             task.id, task.stage, tasks=result.tasks, places=result.places, starts=result.starts, volumes=result.volumes,
             problems=result.problems, bytes_read=result.bytes_read, directories=result.directories, unreadable=_unreadable(result, self._max_file),
             failed=result.failed and not result.tasks,
@@ -89,8 +89,8 @@ class Journal:
         self.sync()
         self._file.close()
 
-    def _load(self, path: pathlib.Path) -> dict[str, Done]:
-        known: dict[str, Done] = {}
+    def _load(self, path: pathlib.Path) -> dict[str, CompletedTask]:
+        known: dict[str, CompletedTask] = {}
         whole = 0
         if path.exists():
             with open(path, "rb") as file:
@@ -130,7 +130,7 @@ def _unreadable(result: Result, max_file: int) -> bool:
     )
 
 
-def _plain(done: Done) -> dict[str, Any]:
+def _plain(done: CompletedTask) -> dict[str, Any]:
     """Returns the JSON form, without empty fields."""
     plain = {field.name: getattr(done, field.name) for field in dataclasses.fields(done) if getattr(done, field.name)}
     if done.tasks:
@@ -143,9 +143,9 @@ def _plain(done: Done) -> dict[str, Any]:
     return plain
 
 
-def _done(plain: dict[str, Any]) -> Done:
+def _done(plain: dict[str, Any]) -> CompletedTask:
     plain["tasks"] = [Task(stage, volume, tuple(what)) for stage, volume, what in plain.get("tasks", ())]
-    plain["places"] = [Place(*place) for place in plain.get("places", ())]
+    plain["places"] = [RowPlacement(*place) for place in plain.get("places", ())]
     plain["volumes"] = [Volume(**one) for one in plain.get("volumes", ())]
     plain["problems"] = [Problem(**one) for one in plain.get("problems", ())]
-    return Done(**plain)
+    return CompletedTask(**plain)

@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Callable, Iterable, Iterator
 
-from cheetah.triage.hub.journal import Done, Journal
+from cheetah.triage.hub.journal import CompletedTask, Journal
 from cheetah.triage.listing import walk
 from cheetah.triage.task import Result, Task, Volume
 
@@ -15,7 +15,7 @@ class Ledger:
     whose listing starts over."""
 
     def __init__(self, journal: Journal, submit: Callable[[Task, bool], None], forget: Callable[[int], None]):
-        self.done: dict[str, dict[str, Done]] = {stage: {} for stage in STAGES}
+        self.done: dict[str, dict[str, CompletedTask]] = {stage: {} for stage in STAGES}
         self.first_tasks: list[Task] = []
         """The tasks that the listing starts from."""
         self.bytes_read = 0
@@ -46,7 +46,7 @@ class Ledger:
                 yield task
         yield from again
 
-    def add(self, task: Task, result: Result) -> tuple[Done, bool]:
+    def add(self, task: Task, result: Result) -> tuple[CompletedTask, bool]:
         """Stores the result of a task; also returns whether it is part of the result."""
         done = self._journal.add(task, result)
         return done, self._take(task, done)
@@ -59,7 +59,7 @@ class Ledger:
         """Returns the number of rows from the tasks of a stage."""
         return sum(one.row_count for one in self.done.get(stage, {}).values())
 
-    def all(self) -> list[Done]:
+    def all(self) -> list[CompletedTask]:
         """Returns the completed tasks of all stages."""
         return [one for stage in self.done.values() for one in stage.values()]
 
@@ -70,7 +70,7 @@ class Ledger:
             self._take(task, done)
         return done is not None
 
-    def _take(self, task: Task, done: Done) -> bool:
+    def _take(self, task: Task, done: CompletedTask) -> bool:
         """Counts a task as done and schedules the tasks it returned. Returns whether it is part of the result."""
         if task.stage == "listing" and self._is_tangled(task, done):
             return False
@@ -82,7 +82,7 @@ class Ledger:
                 self._submit(further, further.stage == "listing" and walk.is_of_orphans(further))
         return True
 
-    def _is_tangled(self, task: Task, done: Done) -> bool:
+    def _is_tangled(self, task: Task, done: CompletedTask) -> bool:
         """Returns whether a task's listing is useless because directories of its volume have several names. One task
         then lists the volume anew, each directory once. The decision depends on the volume, not on the order of
         tasks."""

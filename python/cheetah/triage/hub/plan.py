@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cheetah.triage.settings import QUICK_FILES, Settings
-from cheetah.triage.tables.store import Rows
+from cheetah.triage.tables.store import ArrowRows
 from cheetah.triage.task import Entry, Task, Volume
 
 BATCH_FILES = 128
@@ -57,7 +57,7 @@ def skipped(rows: pa.RecordBatch) -> list[str | None]:
     return [REALLOCATED if one else PRETENDED if other else None for one, other in zip(realloc, bad, strict=True)]
 
 
-class Order:
+class ReadingOrder:
     """The files to read, highest rank first; files of equal rank in the order of the listing, which follows their
     place on disk. All names of a file stand together, at the highest rank of any of them."""
 
@@ -98,7 +98,7 @@ def _streams(rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
     return numbers
 
 
-def content_tasks(listing: Rows, order: npt.NDArray[np.int64], settings: Settings) -> Iterator[Task]:
+def content_tasks(listing: ArrowRows, order: npt.NDArray[np.int64], settings: Settings) -> Iterator[Task]:
     """Returns batches of files to read, each from one volume."""
     batch: list[Entry] = []
     total = made = 0

@@ -15,7 +15,7 @@ import pyarrow as pa
 from cheetah.triage.filesystem import volumes
 from cheetah.triage.hub import plan, shared_source
 from cheetah.triage.hub.folder import JOURNAL, PARTS, Folder
-from cheetah.triage.hub.journal import Done, Journal
+from cheetah.triage.hub.journal import CompletedTask, Journal
 from cheetah.triage.hub.ledger import Ledger
 from cheetah.triage.hub.preview import Previews
 from cheetah.triage.hub.stage_progress import StageProgress, Tell
@@ -25,7 +25,7 @@ from cheetah.triage.ranking import score
 from cheetah.triage.report import coverage, summary
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables import merge, timeline
-from cheetah.triage.tables.store import Parts, Rows
+from cheetah.triage.tables.store import ArrowRows, Parts
 from cheetah.triage.task import Problem, Result, Task, Volume
 from cheetah.triage.versions import deciding, versions
 from cheetah.triage.workers.pool import Pool
@@ -145,7 +145,7 @@ class Run:
         self._top_findings.drop_previews()
         order = self._rank(out)
         self._stage_progress.totals["content"] = len(order)
-        listing = Rows(self._parts.path("listing"), plan.COLUMNS)
+        listing = ArrowRows(self._parts.path("listing"), plan.COLUMNS)
         self._stage("content", plan.content_tasks(listing, order, self._settings))
         if self._searches():
             ranges = list(plan.unallocated_tasks(self._volumes, self._size))
@@ -185,7 +185,7 @@ class Run:
         if task.stage == "listing":
             self._previews.preview_files(result)
 
-    def _watch(self, task: Task, result: Result, done: Done) -> None:
+    def _watch(self, task: Task, result: Result, done: CompletedTask) -> None:
         """Stops the run if the source is gone. A source with a large unreadable part is not gone."""
         brought = done.row_count if task.stage == "listing" else result.bytes_read
         fruitless = result.gone or result.failed or (done.unreadable and not brought)
@@ -207,7 +207,7 @@ class Run:
         self._reached.append("ranking")
         self._stage_progress.begin_rows("ranking")
         self._assemble(out)
-        order = plan.Order(self._settings)
+        order = plan.ReadingOrder(self._settings)
         activity = score.Activity.of(self._ranked())
         for rows in self._ranked():
             order.add(rows, score.rank(rows, activity))
@@ -215,7 +215,7 @@ class Run:
 
     def _ranked(self) -> Iterator[pa.RecordBatch]:
         """Yields the listing, reporting progress."""
-        for rows in Rows(self._parts.path("listing")).batches():
+        for rows in ArrowRows(self._parts.path("listing")).batches():
             yield rows
             self._stage_progress.processed(len(rows))
 
@@ -236,7 +236,7 @@ class Run:
         self._top_findings.drop_previews()
         self._stage_progress.begin_rows("merging")
         self._complete = self._assemble(out) and self._ended
-        listing = Rows(self._parts.path("listing"))
+        listing = ArrowRows(self._parts.path("listing"))
         why = plan.NOT_REACHED if not self._ended else plan.NOT_RANKED if self._settings.quick else plan.GIVEN_UP
         contents = self._ledger.done["content"].values()
         aside = merge.buckets(self._parts, contents, out / PARTS / "aside")
@@ -256,7 +256,7 @@ class Run:
         unread |= any(problem.stage == "listing" for problem in facts.problems)
         return EVIDENCE if unread else DONE, told
 
-    def _facts(self, identity: dict[str, Any], shared: shared_source.Hub, done: list[Done]) -> summary.Facts:
+    def _facts(self, identity: dict[str, Any], shared: shared_source.Hub, done: list[CompletedTask]) -> summary.RunFacts:
         # Tasks may report the same problem.
         problems = list({problem for one in done for problem in one.problems})
         problems.sort(key=_problem_order)
@@ -273,7 +273,7 @@ class Run:
             settings["workers"],
             settings["scheduler"],
         )
-        return summary.Facts(
+        return summary.RunFacts(
             source={"name": identity["name"], "size": identity["size"], "uri": self._settings.source},
             volumes=self._volumes,
             started=self._started,
@@ -287,7 +287,7 @@ class Run:
             bytes_read=sum(one.bytes_read for one in self._ledger.done["content"].values()),
             link=shared.stats(),
             lost=shared.lost,
-            unallocated=coverage.unallocated(ranges, searched, problems) if ranges else summary.Unallocated(),
+            unallocated=coverage.unallocated(ranges, searched, problems) if ranges else summary.UnallocatedCoverage(),
         )
 
     def _progress(self, ranges: list[Task]) -> dict[str, tuple[int, int]]:

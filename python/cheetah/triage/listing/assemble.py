@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from cheetah.triage.hub.journal import Done, rows_of
+from cheetah.triage.hub.journal import CompletedTask, rows_of
 from cheetah.triage.tables.store import LISTING, Parts, Writer
 from cheetah.triage.task import Task
 
@@ -19,7 +19,7 @@ PARTS_HELD = 32
 class Listing:
     """The listings of all volumes in order, starting from their first tasks. `done` maps task ids to results."""
 
-    def __init__(self, parts: Parts, done: Mapping[str, Done], first_tasks: Iterable[Task]):
+    def __init__(self, parts: Parts, done: Mapping[str, CompletedTask], first_tasks: Iterable[Task]):
         self._parts = parts
         self._done = done
         self._first_tasks = list(first_tasks)
@@ -53,7 +53,7 @@ class Listing:
                 yield from self._of_start(done.tasks[place.task], place.start)
         yield from self._rows(done, row, end)
 
-    def _rows(self, done: Done, begin: int, end: int) -> Iterator[pa.Table]:
+    def _rows(self, done: CompletedTask, begin: int, end: int) -> Iterator[pa.Table]:
         if begin >= end:
             return
         table = self._held.get(done.id)

@@ -12,8 +12,8 @@ import pytsk3
 
 from cheetah.triage.filesystem import mft_file_name
 from cheetah.triage.listing import bodyfile, name_search
-from cheetah.triage.listing.subtree import Deferred, Start
-from cheetah.triage.reading.image import Image
+from cheetah.triage.listing.subtree import Deferred, SubtreeStart
+from cheetah.triage.reading.image import TskImage
 from cheetah.triage.reading.reader import reason
 from cheetah.triage.tables.store import LISTING
 from cheetah.triage.task import Problem
@@ -55,7 +55,7 @@ class Lister:
     """Lists directories into rows until there are `entries_max` of them; then only the directories it was told to
     list."""
 
-    def __init__(self, image: Image, file_system: pytsk3.FS_Info, volume: int, entries_max: int):
+    def __init__(self, image: TskImage, file_system: pytsk3.FS_Info, volume: int, entries_max: int):
         self._image = image
         self._fs = file_system
         self._volume = volume
@@ -94,7 +94,7 @@ class Lister:
         self._tables.append(pa.table(arrays, schema=LISTING))
         self._rows = []
 
-    def start(self, start: Start) -> None:
+    def start(self, start: SubtreeStart) -> None:
         """Lists one of the task's starts, or defers it if there are enough entries."""
         if self._entries >= self._entries_max:
             self._leave(start)
@@ -103,10 +103,10 @@ class Lister:
             self.directory(start)
         self._starts += 1
 
-    def _leave(self, start: Start) -> None:
+    def _leave(self, start: SubtreeStart) -> None:
         self.left.append(Deferred(self._starts, self.count, start))
 
-    def _open_above(self, start: Start) -> None:
+    def _open_above(self, start: SubtreeStart) -> None:
         """Opens the directories above on FAT, which stores no parent addresses: otherwise The Sleuth Kit searches the
         whole volume for the parent of a directory that it has not met on the way down."""
         if self._fat and not start.orphan:
@@ -114,7 +114,7 @@ class Lister:
                 with contextlib.suppress(OSError):
                     self._fs.open_dir(inode=inode)
 
-    def directory(self, start: Start) -> None:
+    def directory(self, start: SubtreeStart) -> None:
         """Lists a directory and everything below it."""
         self.directories += 1
         try:
@@ -149,7 +149,7 @@ class Lister:
             else:
                 self.directory(below)
 
-    def _is_new(self, below: Start) -> bool:
+    def _is_new(self, below: SubtreeStart) -> bool:
         """Returns whether a directory is seen for the first time; otherwise reports it."""
         assert self.once is not None
         new = below.inode not in self.once
@@ -183,7 +183,7 @@ class Lister:
         return name, meta, alone
 
     def _lines(
-        self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, file: pytsk3.File, start: Start
+        self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, file: pytsk3.File, start: SubtreeStart
     ) -> None:
         """Adds the lines of one entry: on NTFS one for each stream, index and name; elsewhere one."""
         text = name.name or b""
@@ -215,7 +215,7 @@ class Lister:
         self,
         name: pytsk3.TSK_FS_NAME,
         meta: pytsk3.TSK_FS_META | None,
-        start: Start,
+        start: SubtreeStart,
         kind: int | None = None,
         number: int | None = None,
         stream: bytes | None = None,
@@ -259,7 +259,9 @@ class Lister:
         ))  # fmt: skip
         self.count += 1
 
-    def _below(self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, start: Start) -> Start | None:
+    def _below(
+        self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, start: SubtreeStart
+    ) -> SubtreeStart | None:
         """Returns the directory of an entry, if it is one to descend into."""
         if meta is None or int(meta.type) not in _DIR_METAS or int(name.type) not in _DESCEND_NAMES:
             return None
@@ -269,7 +271,9 @@ class Lister:
         text, inode = name.name or b"", name.meta_addr
         if text in _DOTS or inode in start.above:
             return None
-        return Start(inode, start.path + text + b"/", (*start.above, inode), start.orphan or inode == self._orphans)
+        return SubtreeStart(
+            inode, start.path + text + b"/", (*start.above, inode), start.orphan or inode == self._orphans
+        )
 
     def _problem(self, path: bytes, sentence: str, offset: int | None = None, length: int | None = None) -> None:
         shown = "/" + bodyfile.sane(path).decode("utf-8", "backslashreplace")

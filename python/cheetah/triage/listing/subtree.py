@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
+class SubtreeStart:
     """A directory to list with everything below it."""
 
     inode: int
@@ -23,7 +23,7 @@ class Start:
         return [*plain, True] if self.once else plain
 
     @classmethod
-    def of(cls, plain: list[Any]) -> "Start":
+    def of(cls, plain: list[Any]) -> "SubtreeStart":
         """Parses the form that a task carries."""
         inode, path, above, orphan, *once = plain
         return cls(inode, path.encode("utf-8", "surrogateescape"), tuple(above), orphan, bool(once))
@@ -35,4 +35,4 @@ class Deferred:
 
     within: int
     row: int
-    start: Start
+    start: SubtreeStart

@@ -11,9 +11,9 @@ task that lists it: a worker must find all orphans of a file system before it ca
 
 from cheetah.triage.listing import name_search
 from cheetah.triage.listing.lister import Lister
-from cheetah.triage.listing.subtree import Deferred, Start
+from cheetah.triage.listing.subtree import Deferred, SubtreeStart
 from cheetah.triage.reading.reader import reason
-from cheetah.triage.task import Place, Problem, Result, Task
+from cheetah.triage.task import Problem, Result, RowPlacement, Task
 from cheetah.triage.workers.worker import Worker
 
 ENTRIES_FIRST = 200
@@ -29,12 +29,12 @@ not counted."""
 
 def first_task(volume: int, root_inode: int, once: bool = False) -> Task:
     """Returns the first task of a volume's listing. One that lists each directory `once` works alone."""
-    return Task("listing", volume, (Start(root_inode, b"", (), once=once).plain(),))
+    return Task("listing", volume, (SubtreeStart(root_inode, b"", (), once=once).plain(),))
 
 
 def is_once(task: Task) -> bool:
     """Returns whether a task lists each directory once."""
-    return Start.of(task.what[0]).once
+    return SubtreeStart.of(task.what[0]).once
 
 
 def is_tangled(directories: int, inodes: int) -> bool:
@@ -56,7 +56,7 @@ def listing(worker: Worker, task: Task) -> Result:
         sentence = f"the file system could not be opened: {reason([], error)}"
         return Result(problems=[Problem("listing", sentence, task.volume)], failed=True)
     result = Result()
-    starts = [Start.of(plain) for plain in task.what]
+    starts = [SubtreeStart.of(plain) for plain in task.what]
     first = starts[0].inode == int(file_system.info.root_inum)
     lister = Lister(worker.image(), file_system, task.volume, ENTRIES_FIRST if first else ENTRIES_MAX)
     lister.once = {starts[0].inode} if starts[0].once else None
@@ -86,4 +86,4 @@ def _hand_on(volume: int, left: list[Deferred], result: Result) -> None:
         groups[-1].append(one)
     for number, group in enumerate(groups if left else []):
         result.tasks.append(Task("listing", volume, tuple(one.start.plain() for one in group)))
-        result.places.extend(Place(one.within, one.row, number, start) for start, one in enumerate(group))
+        result.places.extend(RowPlacement(one.within, one.row, number, start) for start, one in enumerate(group))

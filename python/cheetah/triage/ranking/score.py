@@ -57,7 +57,7 @@ DAY_S = 86400
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class ScorePoint:
     """Points, and the reason for them."""
 
     points: int
@@ -138,23 +138,23 @@ def final(rows: pa.RecordBatch, activity: Activity | None = None) -> pa.Array:
     return pa.array([_sum(explain(row, activity)) for row in _rows(rows, _FINAL)], pa.int32())
 
 
-def explain(row: collections.abc.Mapping[str, Any], activity: Activity | None = None) -> list[Point]:
+def explain(row: collections.abc.Mapping[str, Any], activity: Activity | None = None) -> list[ScorePoint]:
     """Returns the points of one row of files.parquet with their reasons. Their sum is at least 0."""
     if row["known"] and row["wanted"] is None:
         return []
     points = []
     if row["wanted"] is not None:
-        points.append(Point(FINDINGS["wanted-hash"], f"its hash is in the list {row['wanted']}"))
+        points.append(ScorePoint(FINDINGS["wanted-hash"], f"its hash is in the list {row['wanted']}"))
     if row["hits"]:
         more = HIT_POINTS * min(row["hits"], HITS_COUNTED)
-        points.append(Point(FINDINGS["keyword"] + more, f"{row['hits']} matches of keywords or rules"))
+        points.append(ScorePoint(FINDINGS["keyword"] + more, f"{row['hits']} matches of keywords or rules"))
     if row["type_mismatch"]:
-        points.append(Point(FINDINGS["mismatch"], f"its content is not what .{row['extension']} says"))
+        points.append(ScorePoint(FINDINGS["mismatch"], f"its content is not what .{row['extension']} says"))
     if types.family(row["type"]) == "encrypted":
-        points.append(Point(FINDINGS["encrypted"], f"it is encrypted, or looks so ({row['type']})"))
+        points.append(ScorePoint(FINDINGS["encrypted"], f"it is encrypted, or looks so ({row['type']})"))
     points += _promise(row, activity)
     short = -sum(point.points for point in points)
-    return [*points, Point(short, "no score is below 0")] if short > 0 else points
+    return [*points, ScorePoint(short, "no score is below 0")] if short > 0 else points
 
 
 def of_finding(kind: str, path: str | None, deleted: bool = False) -> int:
@@ -183,36 +183,36 @@ def _rows(rows: pa.RecordBatch, names: tuple[str, ...]) -> collections.abc.Itera
         yield dict(zip(names, values, strict=True))
 
 
-def _sum(points: collections.abc.Iterable[Point]) -> int:
+def _sum(points: collections.abc.Iterable[ScorePoint]) -> int:
     return sum(point.points for point in points)
 
 
-def _promise(row: collections.abc.Mapping[str, Any], activity: Activity | None) -> collections.abc.Iterator[Point]:
+def _promise(row: collections.abc.Mapping[str, Any], activity: Activity | None) -> collections.abc.Iterator[ScorePoint]:
     """Yields the points of metadata."""
     if row["named"] is not None:
-        yield Point(FINDINGS["name"], f"its name contains the keyword {row['named']}")
+        yield ScorePoint(FINDINGS["name"], f"its name contains the keyword {row['named']}")
     place = folder_kinds.of(row["path"])
     if place.points:
-        yield Point(place.points, f"it is {place.name}")
+        yield ScorePoint(place.points, f"it is {place.name}")
     kind = _BY_EXTENSION.get(row["extension"])
     if kind is not None:
-        yield Point(kind[0], f"by its name, it is {kind[1]}")
+        yield ScorePoint(kind[0], f"by its name, it is {kind[1]}")
     if row["deleted"]:
-        yield Point(DELETED, "it is deleted")
+        yield ScorePoint(DELETED, "it is deleted")
     if not row["size"]:
-        yield Point(EMPTY, "it is empty")
+        yield ScorePoint(EMPTY, "it is empty")
     elif row["size"] > LARGE_BYTES:
-        yield Point(LARGE, "it is large and takes long to read")
+        yield ScorePoint(LARGE, "it is large and takes long to read")
     if activity is not None:
         yield from _recent(row, activity)
 
 
-def _recent(row: collections.abc.Mapping[str, Any], activity: Activity) -> collections.abc.Iterator[Point]:
+def _recent(row: collections.abc.Mapping[str, Any], activity: Activity) -> collections.abc.Iterator[ScorePoint]:
     day = max(row["mtime"], row["crtime"]) // DAY_S
     last = activity.last(row["volume"])
     for days, points in RECENT:
         if 0 <= last - day < days:
-            yield Point(
+            yield ScorePoint(
                 points,
                 f"it changed in the last {days} days of the volume's use"
                 if days > 1
@@ -220,4 +220,4 @@ def _recent(row: collections.abc.Mapping[str, Any], activity: Activity) -> colle
             )
             break
     if day in activity.busy(row["volume"]):
-        yield Point(BUSY, "it changed on one of the busiest days of the last year")
+        yield ScorePoint(BUSY, "it changed on one of the busiest days of the last year")

@@ -45,7 +45,7 @@ class Source(Protocol):
         """Closes the source."""
 
 
-class Image(pytsk3.Img_Info):
+class TskImage(pytsk3.Img_Info):
     """The source for pytsk3. The Sleuth Kit cannot report unreadable ranges, so they are noted here.
 
     `beat` is called at each read. A `near` source is on this machine, so its read-aheads are answered.

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from cheetah.triage.hub.journal import Done
-from cheetah.triage.report.summary import Unallocated
+from cheetah.triage.hub.journal import CompletedTask
+from cheetah.triage.report.summary import UnallocatedCoverage
 from cheetah.triage.task import Problem, Task
 
 UNREADABLE = "unallocated space could not be read"
@@ -11,7 +11,7 @@ GIVEN_UP = "unallocated space was given up"
 """How the sentences begin that distinguish unreadable bytes from bytes that were not tried."""
 
 
-def listing(first_tasks: Iterable[Task], done: Mapping[str, Done]) -> tuple[int, int]:
+def listing(first_tasks: Iterable[Task], done: Mapping[str, CompletedTask]) -> tuple[int, int]:
     """Returns the number of listing tasks done, and the number known."""
     left, good, known = list(first_tasks), 0, 0
     while left:
@@ -23,18 +23,20 @@ def listing(first_tasks: Iterable[Task], done: Mapping[str, Done]) -> tuple[int,
     return good, known
 
 
-def tasks(planned: Iterable[Task], done: Mapping[str, Done]) -> tuple[int, int]:
+def tasks(planned: Iterable[Task], done: Mapping[str, CompletedTask]) -> tuple[int, int]:
     """Returns the number of planned tasks done, and their total."""
     good = [_is_good(task, done) for task in planned]
     return sum(good), len(good)
 
 
-def files(done: Iterable[Done], total: int) -> tuple[int, int]:
+def files(done: Iterable[CompletedTask], total: int) -> tuple[int, int]:
     """Returns the number of files analysed, and the number to be analysed."""
     return sum(one.row_count for one in done), total
 
 
-def unallocated(planned: Iterable[Task], done: Mapping[str, Done], problems: Iterable[Problem]) -> Unallocated:
+def unallocated(
+    planned: Iterable[Task], done: Mapping[str, CompletedTask], problems: Iterable[Problem]
+) -> UnallocatedCoverage:
     """Returns the coverage of unallocated space. In a range that was not searched the free space is unknown: all of it
     counts as not searched."""
     searched = sum(one.bytes_read for one in done.values())
@@ -44,9 +46,9 @@ def unallocated(planned: Iterable[Task], done: Mapping[str, Done], problems: Ite
         if problem.stage == "unallocated":
             lost += (problem.length or 0) * problem.sentence.startswith(UNREADABLE)
             unread += (problem.length or 0) * problem.sentence.startswith(GIVEN_UP)
-    return Unallocated(True, searched + lost + unread, searched, lost)
+    return UnallocatedCoverage(True, searched + lost + unread, searched, lost)
 
 
-def _is_good(task: Task, done: Mapping[str, Done]) -> bool:
+def _is_good(task: Task, done: Mapping[str, CompletedTask]) -> bool:
     found = done.get(task.id)
     return found is not None and not found.failed

@@ -66,7 +66,7 @@ class Counter(collections.Counter[str]):
 
 
 @dataclasses.dataclass
-class Volume:
+class VolumeCounts:
     """The counts of one volume."""
 
     files: int = 0
@@ -75,7 +75,7 @@ class Volume:
     bytes: int = 0
 
 
-class Tally:
+class FileStatistics:
     """Counts batches; read the attributes afterwards.
 
     `source_size` in bytes: a larger file is not added to any sum. `until_s` is the end of the run: later times are in
@@ -92,7 +92,7 @@ class Tally:
         self.type_bytes = Counter()
         self.mismatches = Counter()
         self.extensions = Counter()
-        self.volumes: dict[int, Volume] = collections.defaultdict(Volume)
+        self.volumes: dict[int, VolumeCounts] = collections.defaultdict(VolumeCounts)
         self.days: Numbers = np.zeros(self.last_day + 1, np.int64)
         self.hours: Numbers = np.zeros(7 * 24, np.int64)
         self.undated: collections.Counter[str] = collections.Counter()

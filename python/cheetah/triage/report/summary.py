@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from cheetah.durable import replace
 from cheetah.page.visible import decoded
-from cheetah.triage.report.statistics import COLUMNS, DAY_S, SIZE_EDGES, Tally
+from cheetah.triage.report.statistics import COLUMNS, DAY_S, SIZE_EDGES, FileStatistics
 from cheetah.triage.task import Problem, Volume
 
 VERSION = 1
@@ -40,7 +40,7 @@ Json = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Unallocated:
+class UnallocatedCoverage:
     """Unallocated space in bytes. `wanted` says whether it was to be searched."""
 
     wanted: bool = False
@@ -50,7 +50,7 @@ class Unallocated:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class RunFacts:
     """What the run knows and its tables do not contain. Times are UTC, RFC 3339."""
 
     source: Json
@@ -71,7 +71,7 @@ class Facts:
     """Bytes of files read."""
     link: Json = dataclasses.field(default_factory=dict)
     """Counters of the share: `source_bytes` over the link, and others."""
-    unallocated: Unallocated = Unallocated()
+    unallocated: UnallocatedCoverage = UnallocatedCoverage()
     lost: collections.abc.Sequence[str] = ()
     """Sentences about parts that the source itself has lost."""
 
@@ -81,7 +81,7 @@ class Facts:
         return bool(self.settings.get("quick"))
 
 
-def write(out: str | os.PathLike[str], facts: Facts) -> Json:
+def write(out: str | os.PathLike[str], facts: RunFacts) -> Json:
     """Writes summary.json beside the tables in the directory `out`, and returns its content."""
     folder = pathlib.Path(out)
     summary = summarise(folder / "files.parquet", folder / "findings.parquet", facts)
@@ -90,9 +90,9 @@ def write(out: str | os.PathLike[str], facts: Facts) -> Json:
     return summary
 
 
-def summarise(files: pathlib.Path, findings: pathlib.Path, facts: Facts) -> Json:
+def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> Json:
     """Returns the figures. A missing table, as after an early stop, counts as empty."""
-    tally = Tally(int(facts.source.get("size") or 0), _seconds(facts.ended))
+    tally = FileStatistics(int(facts.source.get("size") or 0), _seconds(facts.ended))
     for batch in batches(files, COLUMNS):
         tally.add(batch)
     kinds, total = _count_kinds(findings)
@@ -135,7 +135,7 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: Facts) -> Json
     }
 
 
-def verdict(facts: Facts, tally: Tally) -> str:
+def verdict(facts: RunFacts, tally: FileStatistics) -> str:
     """Returns the verdict in one word: "stopped", "quick", "gaps" or "whole"."""
     if not facts.complete:
         return "stopped"
@@ -211,11 +211,11 @@ def _with_files(top: list[Json], files: pathlib.Path) -> list[Json]:
     return top
 
 
-def _volume(volume: Volume, tally: Tally) -> Json:
+def _volume(volume: Volume, tally: FileStatistics) -> Json:
     return {**dataclasses.asdict(volume), **dataclasses.asdict(tally.volumes[volume.index])}
 
 
-def _coverage(facts: Facts, tally: Tally) -> Json:
+def _coverage(facts: RunFacts, tally: FileStatistics) -> Json:
     return {
         "files": tally.states,
         "reasons": tally.reasons.ranked(20),
@@ -227,7 +227,7 @@ def _coverage(facts: Facts, tally: Tally) -> Json:
     }
 
 
-def _activity(tally: Tally) -> dict[str, int]:
+def _activity(tally: FileStatistics) -> dict[str, int]:
     first = datetime.date(1970, 1, 1)
     return {
         (first + datetime.timedelta(days=int(day))).isoformat(): int(tally.days[day]) for day in tally.days.nonzero()[0]
@@ -238,4 +238,4 @@ def _seconds(moment: str) -> int:
     return int(datetime.datetime.fromisoformat(moment).timestamp())
 
 
-__all__ = ["DAY_S", "Facts", "Unallocated", "batches", "first_findings", "summarise", "verdict", "write"]
+__all__ = ["DAY_S", "RunFacts", "UnallocatedCoverage", "batches", "first_findings", "summarise", "verdict", "write"]

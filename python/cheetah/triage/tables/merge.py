@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cheetah.triage.hub import plan
-from cheetah.triage.hub.journal import Done, findings_of, rows_of
-from cheetah.triage.tables.store import BATCH_ROWS, CONTENT, FILES, FINDINGS, Parts, Rows, findings_table
+from cheetah.triage.hub.journal import CompletedTask, findings_of, rows_of
+from cheetah.triage.tables.store import BATCH_ROWS, CONTENT, FILES, FINDINGS, ArrowRows, Parts, findings_table
 
 BATCHES_A_BUCKET = 8
 FINDINGS_ORDER = [
@@ -71,7 +71,7 @@ class Buckets:
 
 
 def files(
-    listing: Rows,
+    listing: ArrowRows,
     buckets: Buckets,
     out: pathlib.Path,
     why_unread: str,
@@ -128,7 +128,9 @@ def _states(
     return pa.array(states, pa.string()), pa.array(whys, pa.string())
 
 
-def findings(parts: Parts, done: Iterable[Done], more: list[pa.Table], out: pathlib.Path, complete: bool) -> int:
+def findings(
+    parts: Parts, done: Iterable[CompletedTask], more: list[pa.Table], out: pathlib.Path, complete: bool
+) -> int:
     """Writes findings.parquet, best first; returns their number."""
     tables = [parts.read(findings_of(one.id)) for one in done if one.findings]
     table = pa.concat_tables([FINDINGS.empty_table(), *tables, *more]).sort_by(FINDINGS_ORDER)
@@ -138,7 +140,7 @@ def findings(parts: Parts, done: Iterable[Done], more: list[pa.Table], out: path
     return int(table.num_rows)
 
 
-def buckets(parts: Parts, done: Iterable[Done], folder: pathlib.Path) -> Buckets:
+def buckets(parts: Parts, done: Iterable[CompletedTask], folder: pathlib.Path) -> Buckets:
     """Returns the content rows of all completed tasks."""
     made = Buckets(folder)
     for one in done:

@@ -201,7 +201,7 @@ class Writer:
         self._partial.replace(self._path)
 
 
-class Rows:
+class ArrowRows:
     """An Arrow file made by `Writer`, or some of its columns, read by row number."""
 
     def __init__(self, path: pathlib.Path, columns: Iterable[str] = ()):

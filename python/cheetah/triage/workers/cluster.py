@@ -42,7 +42,7 @@ _mine = threading.local()
 
 
 @dataclasses.dataclass(frozen=True)
-class Terms:
+class ClusterTerms:
     """What must be the same on every machine."""
 
     source: dict[str, Any]
@@ -50,11 +50,11 @@ class Terms:
     versions: dict[str, str]
 
     @classmethod
-    def of(cls, uri: str, settings: Settings) -> "Terms":
+    def of(cls, uri: str, settings: Settings) -> "ClusterTerms":
         """Returns the terms of this machine. Raises OSError if the source or a list is missing."""
         return cls(shared_source.identity(uri, uri), settings.binding(), deciding())
 
-    def different(self, other: "Terms") -> str | None:
+    def different(self, other: "ClusterTerms") -> str | None:
         """Returns what differs, in a word or two."""
         if not shared_source.is_same(self.source, other.source):
             return "source"
@@ -104,7 +104,7 @@ class Cluster:
             raise OSError(f"no Dask scheduler answers at {scheduler}: {error}") from error
         self._uri = uri
         self._settings = settings
-        self._terms = Terms.of(uri, settings)
+        self._terms = ClusterTerms.of(uri, settings)
         self._run = secrets.token_hex(8)
         self._queue: collections.deque[Task] = collections.deque()
         self._under_way: dict[Future, Task] = {}
@@ -218,7 +218,7 @@ class Cluster:
 
 
 def _work(
-    task: Task, volumes: tuple[Volume, ...], uri: str, settings: Settings, run: str, terms: Terms
+    task: Task, volumes: tuple[Volume, ...], uri: str, settings: Settings, run: str, terms: ClusterTerms
 ) -> Result | Refusal:
     """Runs at a worker; each of its threads keeps the source open for the whole run."""
     from cheetah.triage.workers.worker import Worker
@@ -229,7 +229,7 @@ def _work(
             kept[1].close()
         _mine.kept = None
         try:
-            if different := terms.different(Terms.of(uri, settings)):
+            if different := terms.different(ClusterTerms.of(uri, settings)):
                 return Refusal(f"the worker on {socket.gethostname()} has another {different} than the machine that started the run")
             watch = Watch()
             kept = (run, Worker(uri, settings, beat=watch), watch)

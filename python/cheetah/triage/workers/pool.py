@@ -22,7 +22,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from cheetah.triage.settings import Settings
-from cheetah.triage.task import Place, Problem, Result, Task, Volume
+from cheetah.triage.task import Problem, Result, RowPlacement, Task, Volume
 
 ATTEMPTS = 3
 HANG_S = 300.0
@@ -194,7 +194,7 @@ def lost(task: Task, why: str) -> Result:
     if task.stage == "listing" and len(task.what) > 1:
         # Each start alone, at its place in this task.
         alone = [Task("listing", task.volume, (one,)) for one in task.what]
-        places = [Place(number, 0, number, 0) for number in range(len(alone))]
+        places = [RowPlacement(number, 0, number, 0) for number in range(len(alone))]
         return Result(tasks=alone, places=places, starts=[0] * len(alone), failed=True)
     path = None
     if task.stage == "listing":

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytsk3
 
-from cheetah.triage.reading.image import Image, Source
+from cheetah.triage.reading.image import Source, TskImage
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Volume
 
@@ -25,13 +25,13 @@ class Worker:
         self.keep: dict[str, Any] = {}
         self.source = open_source(uri)
         self.beat = beat
-        self._images: dict[int, Image] = {}
+        self._images: dict[int, TskImage] = {}
         self._file_systems: dict[int, pytsk3.FS_Info] = {}
 
-    def image(self, sector_size: int = 512) -> Image:
+    def image(self, sector_size: int = 512) -> TskImage:
         """Returns the source for pytsk3."""
         if sector_size not in self._images:
-            self._images[sector_size] = Image(self.source, sector_size, self.beat, near="://" not in self.uri)
+            self._images[sector_size] = TskImage(self.source, sector_size, self.beat, near="://" not in self.uri)
         return self._images[sector_size]
 
     def file_system(self, volume: int) -> pytsk3.FS_Info:

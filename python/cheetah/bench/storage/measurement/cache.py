@@ -48,7 +48,7 @@ def sync(directory: Path, limit_s: float = SYNC_LIMIT_S) -> None:
         flushed(one, limit_s)
 
 
-def flushed(one: tool.Tool, limit_s: float) -> tool.Ran:
+def flushed(one: tool.Tool, limit_s: float) -> tool.ToolRun:
     """Runs a flush command, and returns its measurements."""
     ran = one.run(limit_s)
     if ran.exit_code:

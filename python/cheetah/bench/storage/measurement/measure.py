@@ -9,7 +9,7 @@ from pathlib import Path
 from cheetah.bench.storage.measurement import cache, counters, reserve, tool
 from cheetah.bench.storage.measurement.sample import Outcome, Sample
 from cheetah.bench.storage.steps.step import Command
-from cheetah.bench.storage.targets.target import Ready
+from cheetah.bench.storage.targets.target import ReadyTarget
 from cheetah.bench.units import MIB
 
 STOLEN_SHARE = 0.1
@@ -39,7 +39,7 @@ class Abandoned(Exception):
 def measure(
     blank: Sample,
     commands: Sequence[Command],
-    ready: Ready,
+    ready: ReadyTarget,
     limit_s: float,
     prepare: Callable[[Sample], Sample] = lambda sample: sample,
     busy: Callable[[str], tuple[float, float] | None] = lambda printed: None,
@@ -58,7 +58,7 @@ def measure(
                 one.await_ready()
             blank = prepare(blank)
             return _measured(blank, commands, tools, flush, ready, limit_s, busy)
-    except _Bad as bad:
+    except _MeasurementFailed as bad:
         sample = dataclasses.replace(blank, outcome=bad.outcome, problem=str(bad))
         if bad.abandoned:
             raise Abandoned(sample) from None
@@ -70,16 +70,16 @@ def _measured(
     commands: Sequence[Command],
     tools: Sequence[tool.Tool],
     flush: tool.Tool,
-    ready: Ready,
+    ready: ReadyTarget,
     limit_s: float,
     busy: Callable[[str], tuple[float, float] | None],
 ) -> tuple[Sample, str]:
-    ourselves, before = _Ourselves.now(), counters.read(ready.device)
+    ourselves, before = _HarnessUsage.now(), counters.read(ready.device)
     until_s = time.monotonic() + limit_s
     watch = reserve.watch(ready)
     rans = [_run(command, one, until_s, limit_s, watch) for command, one in zip(commands, tools, strict=True)]
     flushed = _flush(flush, until_s)
-    after, then = counters.read(ready.device), _Ourselves.now()
+    after, then = counters.read(ready.device), _HarnessUsage.now()
     printed = "".join(ran.printed + ran.complaint for ran in rans)
     sample = dataclasses.replace(
         _filled(blank, rans, flushed, before, after, busy(printed)),
@@ -89,7 +89,7 @@ def _measured(
     return _judged(sample), printed
 
 
-class _Bad(Exception):
+class _MeasurementFailed(Exception):
     def __init__(self, outcome: Outcome, sentence: str, abandoned: bool = False):
         super().__init__(sentence)
         self.outcome = outcome
@@ -100,43 +100,43 @@ def _tool(command: Command, directory: Path) -> tool.Tool:
     try:
         return tool.Tool(command.argv, directory, command.stdout)
     except OSError as error:
-        raise _Bad(Outcome.FAILED, f"{_name(command)} could not be started: {error}") from None
+        raise _MeasurementFailed(Outcome.FAILED, f"{_name(command)} could not be started: {error}") from None
 
 
 def _name(command: Command) -> str:
     return Path(command.argv[0]).name
 
 
-def _run(command: Command, one: tool.Tool, until_s: float, limit_s: float, watch: Callable[[], str] | None) -> tool.Ran:
+def _run(command: Command, one: tool.Tool, until_s: float, limit_s: float, watch: Callable[[], str] | None) -> tool.ToolRun:
     name = _name(command)
     try:
         ran = one.run(max(until_s - time.monotonic(), 0.0), watch)
-    except tool.Stopped as stopped:
-        raise _Bad(Outcome.FAILED, f"{name}: {stopped}", stopped.abandoned) from None
-    except tool.Late as late:
-        raise _Bad(
+    except tool.StoppedByWatch as stopped:
+        raise _MeasurementFailed(Outcome.FAILED, f"{name}: {stopped}", stopped.abandoned) from None
+    except tool.TimedOut as late:
+        raise _MeasurementFailed(
             Outcome.HUNG, late_words(f"{name} was not done after {limit_s:.3g} s", late), late.abandoned
         ) from None
     except OSError as error:
-        raise _Bad(Outcome.FAILED, f"{name} could not be started: {error}") from None
+        raise _MeasurementFailed(Outcome.FAILED, f"{name} could not be started: {error}") from None
     if ran.exit_code in command.good:
         return ran
     how = f"exit code {ran.exit_code}" if ran.exit_code >= 0 else f"ended by signal {-ran.exit_code}"
-    raise _Bad(Outcome.FAILED, f"{name}: {how}: {ran.last_words}")
+    raise _MeasurementFailed(Outcome.FAILED, f"{name}: {how}: {ran.last_words}")
 
 
-def _flush(one: tool.Tool, until_s: float) -> tool.Ran:
+def _flush(one: tool.Tool, until_s: float) -> tool.ToolRun:
     try:
         return cache.flushed(one, max(until_s - time.monotonic(), 1.0))
-    except tool.Late as late:
-        raise _Bad(
+    except tool.TimedOut as late:
+        raise _MeasurementFailed(
             Outcome.HUNG, late_words("its output was not on the device in time", late), late.abandoned
         ) from None
     except OSError as error:
-        raise _Bad(Outcome.FAILED, str(error)) from None
+        raise _MeasurementFailed(Outcome.FAILED, str(error)) from None
 
 
-def late_words(what: str, late: tool.Late) -> str:
+def late_words(what: str, late: tool.TimedOut) -> str:
     """Returns the sentence about something that was not done in time."""
     if late.abandoned:
         return f"{what}, and cannot be ended: it waits for the target, which is left out from here on"
@@ -145,8 +145,8 @@ def late_words(what: str, late: tool.Late) -> str:
 
 def _filled(
     blank: Sample,
-    rans: Sequence[tool.Ran],
-    flush: tool.Ran,
+    rans: Sequence[tool.ToolRun],
+    flush: tool.ToolRun,
     before: counters.Counters,
     after: counters.Counters,
     worked: tuple[float, float] | None,
@@ -204,7 +204,7 @@ def _difference(before: int | None, after: int | None) -> int | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Ourselves:
+class _HarnessUsage:
     """The resource usage of this process so far."""
 
     cpu_s: float
@@ -212,7 +212,7 @@ class _Ourselves:
     """Of this thread: the process's would include all tools."""
 
     @classmethod
-    def now(cls) -> "_Ourselves":
+    def now(cls) -> "_HarnessUsage":
         moved_bytes = 0
         try:
             with open("/proc/thread-self/io", encoding="ascii") as file:

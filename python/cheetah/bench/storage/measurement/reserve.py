@@ -4,7 +4,7 @@ disk may be the system's."""
 import os
 from collections.abc import Callable
 
-from cheetah.bench.storage.targets.target import Ready
+from cheetah.bench.storage.targets.target import ReadyTarget
 from cheetah.bench.units import GIB, MIB
 
 SIZE_MIN_BYTES = 4 * GIB
@@ -12,7 +12,7 @@ SIZE_MIN_BYTES = 4 * GIB
 RESERVE_BYTES = GIB
 
 
-def watch(ready: Ready) -> Callable[[], str] | None:
+def watch(ready: ReadyTarget) -> Callable[[], str] | None:
     """Returns a function that says that too little space is left on the target's disk, or "". None if the disk is not
     shared, or if asking may block for ever."""
     if ready.device is None or ready.pages_of:

@@ -29,7 +29,7 @@ _LAUNCH = str(Path(__file__).with_name("launch.py"))
 
 
 @dataclasses.dataclass(frozen=True)
-class Ran:
+class ToolRun:
     """The measurements of a command. What the kernel does not tell is None."""
 
     seconds: float
@@ -55,7 +55,7 @@ class Ran:
         return text[-WORDS_CHARS_MAX:] or "it said nothing"
 
 
-class Late(Exception):
+class TimedOut(Exception):
     """It was not done at its limit."""
 
     def __init__(self, limit_s: float, abandoned: bool):
@@ -64,7 +64,7 @@ class Late(Exception):
         """Whether it is still running, since it cannot be ended."""
 
 
-class Stopped(Exception):
+class StoppedByWatch(Exception):
     """It was ended for what it did: a sentence."""
 
     def __init__(self, why: str, abandoned: bool):
@@ -73,7 +73,7 @@ class Stopped(Exception):
         """As with Late."""
 
 
-def run(argv: Sequence[str], directory: Path, stdout: Path | None = None, limit_s: float = 3600.0) -> Ran:
+def run(argv: Sequence[str], directory: Path, stdout: Path | None = None, limit_s: float = 3600.0) -> ToolRun:
     """Runs a program as `Tool` does. Raises OSError if it cannot be started, Late at the limit."""
     with Tool(argv, directory, stdout) as tool:
         return tool.run(limit_s)
@@ -132,14 +132,14 @@ class Tool:
                 self._result()
             self._poll_once(_POLL_S_MAX)
 
-    def run(self, limit_s: float, watch: Callable[[], str] | None = None) -> Ran:
+    def run(self, limit_s: float, watch: Callable[[], str] | None = None) -> ToolRun:
         """Runs it to its end. `watch` returns now and then why it must not continue, or "". Raises OSError if it
         cannot be started, Late at the limit, Stopped if the watch ended it."""
         self.await_ready()
         self._started = True
         os.write(self._go, b"1")
         if not self._wait(limit_s, watch):
-            raise Late(limit_s, abandoned=not self._end())
+            raise TimedOut(limit_s, abandoned=not self._end())
         return self._result()
 
     def _wait(self, patience_s: float, watch: Callable[[], str] | None = None) -> bool:
@@ -150,7 +150,7 @@ class Tool:
             if left_s <= 0:
                 return False
             if watch and (why := watch()):
-                raise Stopped(why, abandoned=not self._end(((signal.SIGKILL, KILL_S),)))
+                raise StoppedByWatch(why, abandoned=not self._end(((signal.SIGKILL, KILL_S),)))
             self._poll_once(min(left_s, WATCH_S) if watch else left_s)
         for descriptor in list(self._open):
             self._take(descriptor)
@@ -189,13 +189,13 @@ class Tool:
             if pipe:
                 pipe.close()
 
-    def _result(self) -> Ran:
+    def _result(self) -> ToolRun:
         """Returns its measurements. Raises OSError if it was never started."""
         texts = [bytes(kept).decode(errors="replace") for kept in self._kept.values()]
         lines, printed, complaint = texts[0].splitlines(), "".join(texts[1:-1]), texts[-1]
         if len(lines) < 3:
             raise OSError(complaint.strip().rpartition("\n")[2] or "it could not be started")
-        return Ran(**json.loads(lines[2]), printed=printed, complaint=complaint)
+        return ToolRun(**json.loads(lines[2]), printed=printed, complaint=complaint)
 
 
 def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:

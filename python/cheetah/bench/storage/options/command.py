@@ -8,7 +8,7 @@ from cheetah import options
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.storage.measurement.sample import COLD
 from cheetah.bench.storage.options import sweep, syntax
-from cheetah.bench.storage.settings import REPETITIONS, STATES, STEP_LIMIT_S, Extent, Settings
+from cheetah.bench.storage.settings import REPETITIONS, STATES, STEP_LIMIT_S, Scope, Settings
 from cheetah.bench.storage.steps import steps
 
 OUT = "cheetah-bench"
@@ -34,7 +34,7 @@ def parse(command_line: Sequence[str], default_targets: Sequence[str] = ()) -> S
         steps=tuple(_listed("--steps", given.steps)),
         repetitions=_repetitions(given.repetitions),
         states=_states(given.states),
-        extent=Extent.QUICK if given.quick else Extent.FULL if given.full else Extent.NORMAL,
+        extent=Scope.QUICK if given.quick else Scope.FULL if given.full else Scope.NORMAL,
         step_limit_s=syntax.duration(given.step_limit),
         resume=given.resume,
         beside_evidence=given.beside_evidence,

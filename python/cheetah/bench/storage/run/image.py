@@ -8,14 +8,14 @@ from pathlib import Path
 
 from cheetah.bench import tree
 from cheetah.bench.process import run
-from cheetah.bench.storage.settings import Extent, Settings
+from cheetah.bench.storage.settings import Scope, Settings
 from cheetah.bench.storage.targets import filesystem
 from cheetah.bench.storage.targets.directory import require_space
 from cheetah.bench.storage.targets.target import Missing
-from cheetah.bench.storage.targets.work import Work
+from cheetah.bench.storage.targets.work import WorkDirectory
 from cheetah.bench.units import GIB, KIB, MIB, iec
 
-SIZES = {Extent.QUICK: 64 * MIB, Extent.NORMAL: 256 * MIB, Extent.FULL: GIB}
+SIZES = {Scope.QUICK: 64 * MIB, Scope.NORMAL: 256 * MIB, Scope.FULL: GIB}
 # Most files are small, as on any disk.
 BYTES_PER_FILE = 256 * KIB
 # One in this many files is deleted, so that there is something to recover and to carve.
@@ -36,7 +36,7 @@ def get(settings: Settings, say: Callable[[str], None]) -> Path:
         return path
     say(f"no --image was named: making {path}, {iec(size)} of ext4 with this machine's own programs")
     require_space(settings.out, 2 * size + 16 * MIB)
-    with Work(settings.out, settings.out) as work:
+    with WorkDirectory(settings.out, settings.out) as work:
         unfinished = work.directory / path.name
         _make(work.directory, unfinished, size)
         with open(unfinished, "rb") as file:

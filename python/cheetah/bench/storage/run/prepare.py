@@ -10,7 +10,7 @@ from cheetah.bench.storage.run import image, safety
 from cheetah.bench.storage.settings import Settings, TargetSpec
 from cheetah.bench.storage.steps import need_bytes
 from cheetah.bench.storage.targets import leftover, ram_drive
-from cheetah.bench.storage.targets.directory import DirectoryTarget, Room, require_space
+from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations, require_space
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.targets.target import Target
 from cheetah.bench.units import MIB
@@ -48,12 +48,12 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     require_space(settings.out, RESULTS_BYTES)
     source = image.get(settings, say)
     size = source.stat().st_size
-    room = Room()
+    room = SpaceReservations()
     targets = tuple(made(target, settings, size, room) for target in settings.targets)
     return Prepared(source, need_bytes(settings, size), targets, tuple(warnings))
 
 
-def made(spec: TargetSpec, settings: Settings, file_bytes: int, room: Room) -> Target:
+def made(spec: TargetSpec, settings: Settings, file_bytes: int, room: SpaceReservations) -> Target:
     """Returns a target for files up to a size; `room` is shared by all targets."""
     if spec.directory is not None:
         return DirectoryTarget(spec.name, spec.directory, settings.out, file_bytes, room, spec.fs, spec.readahead_bytes)

@@ -21,9 +21,9 @@ from cheetah.bench.storage.run import part, turn
 from cheetah.bench.storage.run.journal import Journal
 from cheetah.bench.storage.run.progress import Event, Tell
 from cheetah.bench.storage.settings import Settings
-from cheetah.bench.storage.steps import NotReached, Place, Step
+from cheetah.bench.storage.steps import NotReached, Step, Workplace
 from cheetah.bench.storage.targets.active import ActiveTargets, activated
-from cheetah.bench.storage.targets.target import Ready, Target
+from cheetah.bench.storage.targets.target import ReadyTarget, Target
 
 DONE, FAILED = 0, 1
 NOT_ALL_DROPPED = (
@@ -198,8 +198,8 @@ class Run:
         if one.target in there.lost:
             self._skip_target(one.target, *there.lost[one.target])
 
-    def _sample(self, blank: Sample, one: _Turn, ready: Ready) -> Sample:
-        place = Place(ready.directory, self._source)
+    def _sample(self, blank: Sample, one: _Turn, ready: ReadyTarget) -> Sample:
+        place = Workplace(ready.directory, self._source)
         try:
             self._require(one, ready, place)
         except NotReached as why:
@@ -209,7 +209,7 @@ class Run:
         self._tidy(one.target, place)
         return sample
 
-    def _require(self, one: _Turn, ready: Ready, place: Place) -> None:
+    def _require(self, one: _Turn, ready: ReadyTarget, place: Workplace) -> None:
         """Provides what a step needs: a step measured by an earlier run is done again, unmeasured."""
         for earlier in self._steps:
             if earlier.key not in one.step.after:
@@ -220,7 +220,7 @@ class Run:
             if any(path in needed and not path.exists() for path in earlier.outputs(place)):
                 turn.make(earlier, ready, place, self._settings.step_limit_s)
 
-    def _tidy(self, target: str, place: Place) -> None:
+    def _tidy(self, target: str, place: Workplace) -> None:
         """Removes files that no coming step needs before they are made again."""
         coming = [one.step for one in self._left if one.target == target]
         unneeded = [path for path in self._made[target] if not _is_needed(path, coming, place)]
@@ -273,7 +273,7 @@ def _machine() -> dict[str, str]:
     return {"host": told.nodename, "kernel": told.release}
 
 
-def _is_needed(path: Path, coming: Sequence[Step], place: Place) -> bool:
+def _is_needed(path: Path, coming: Sequence[Step], place: Workplace) -> bool:
     """Returns whether a coming step works on a path as it is now."""
     for step in coming:
         if any(path.is_relative_to(other) or other.is_relative_to(path) for other in step.needs(place)):

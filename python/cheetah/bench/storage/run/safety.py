@@ -27,7 +27,7 @@ DEPTH_MAX = 16
 
 
 @dataclasses.dataclass
-class Looked:
+class EvidenceSearch:
     """The findings about a directory."""
 
     evidence: list[str] = dataclasses.field(default_factory=list)
@@ -43,13 +43,13 @@ def check(settings: Settings) -> list[str]:
     for target in settings.targets:
         if target.directory is None:
             continue
-        looked = look(target.directory)
+        looked = search(target.directory)
         _refuse(looked.evidence, settings.beside_evidence, said)
         if looked.missed:
             said.append(f"{target.directory} was not completely searched for custody logs: {looked.missed}")
     if any(target.drive for target in settings.targets):
         # Drives are mounted there, with their files.
-        temporary = Looked()
+        temporary = EvidenceSearch()
         _around(_existing(Path(tempfile.gettempdir())), temporary)
         _refuse(temporary.evidence, settings.beside_evidence, said, "; name another directory in TMPDIR")
     return list(dict.fromkeys([*said, *check_out(settings)]))
@@ -57,7 +57,7 @@ def check(settings: Settings) -> list[str]:
 
 def check_out(settings: Settings) -> list[str]:
     """Checks the directory for the results alone."""
-    out, said = Looked(), list[str]()
+    out, said = EvidenceSearch(), list[str]()
     _around(_existing(settings.out), out)
     _refuse(out.evidence, settings.beside_evidence, said, "; name another directory for the results with --out")
     return said
@@ -69,9 +69,9 @@ def _refuse(evidence: list[str], wanted: bool, said: list[str], more: str = "; m
     said += evidence[:1]
 
 
-def look(directory: Path) -> Looked:
+def search(directory: Path) -> EvidenceSearch:
     """Returns the evidence near a directory."""
-    looked = Looked()
+    looked = EvidenceSearch()
     log = _within(directory, looked)
     if log:
         looked.evidence.append(f"{directory} holds evidence: {log} is a custody log")
@@ -79,7 +79,7 @@ def look(directory: Path) -> Looked:
     return looked
 
 
-def _around(directory: Path, looked: Looked) -> None:
+def _around(directory: Path, looked: EvidenceSearch) -> None:
     """Looks above a directory, under every path that leads to it, and at what it is on."""
     try:
         mount = mounts.of(directory)
@@ -95,7 +95,7 @@ def _around(directory: Path, looked: Looked) -> None:
             looked.evidence.append(f"{directory} is on {file}, which is evidence: {log} is its custody log")
 
 
-def _above(directory: Path, path: Path, mount: mounts.Mount | None, looked: Looked) -> None:
+def _above(directory: Path, path: Path, mount: mounts.Mount | None, looked: EvidenceSearch) -> None:
     """Looks into a directory, under one of its paths, and into those above it, up to the mount point of its file
     system. It passes bind mounts: either side may belong to a case."""
     for above in [path, *path.parents]:
@@ -113,7 +113,7 @@ def _existing(path: Path) -> Path:
     return next((one for one in [path, *path.parents] if one.is_dir()), Path("/")).resolve()
 
 
-def _within(directory: Path, looked: Looked) -> Path | None:
+def _within(directory: Path, looked: EvidenceSearch) -> Path | None:
     """Returns the first log in a directory or below, without following links or entering other file systems."""
     left = NAMES_MAX
     waiting = collections.deque([directory])

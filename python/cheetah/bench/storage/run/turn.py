@@ -8,15 +8,15 @@ from pathlib import Path
 
 from cheetah.bench.storage.measurement import cache, measure, tool
 from cheetah.bench.storage.measurement.sample import COLD, Outcome, Sample
-from cheetah.bench.storage.steps.step import NotReached, Place, Skipped, Step
-from cheetah.bench.storage.targets.target import Ready
+from cheetah.bench.storage.steps.step import NotReached, Skipped, Step, Workplace
+from cheetah.bench.storage.targets.target import ReadyTarget
 from cheetah.bench.units import MIB
 
 RESIDENT_SHARE_MAX = 0.01
 """A step with more of its inputs in memory is not cold."""
 
 
-def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) -> Sample:
+def take(blank: Sample, step: Step, ready: ReadyTarget, place: Workplace, limit_s: float) -> Sample:
     """Measures a step. A failure is recorded in the sample.
 
     Raises measure.Abandoned if the target is unusable from now on.
@@ -34,7 +34,7 @@ def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) 
         return dataclasses.replace(blank, outcome=Outcome.NOT_REACHED, problem=str(why))
     except Skipped as why:
         return dataclasses.replace(blank, outcome=Outcome.SKIPPED, problem=str(why))
-    except tool.Late as late:
+    except tool.TimedOut as late:
         why_late = measure.late_words("earlier writes were not on the device in time", late)
         sample = dataclasses.replace(blank, outcome=Outcome.HUNG, problem=why_late)
         if late.abandoned:
@@ -48,7 +48,7 @@ def take(blank: Sample, step: Step, ready: Ready, place: Place, limit_s: float) 
     return sample
 
 
-def make(step: Step, ready: Ready, place: Place, limit_s: float) -> None:
+def make(step: Step, ready: ReadyTarget, place: Workplace, limit_s: float) -> None:
     """Does a step unmeasured, for a step that needs its output. Raises NotReached if it fails."""
     blank = Sample("", step.key, "", 0, Outcome.DONE)
     try:
@@ -61,7 +61,7 @@ def make(step: Step, ready: Ready, place: Place, limit_s: float) -> None:
         raise NotReached(f"{step.key}, which it needs, could not be done again: {sample.problem}")
 
 
-def _judged(sample: Sample, step: Step, place: Place, printed: str) -> Sample:
+def _judged(sample: Sample, step: Step, place: Workplace, printed: str) -> Sample:
     """Adds what the step concludes from the tools' output."""
     if sample.outcome is not Outcome.DONE:
         return sample
@@ -70,7 +70,7 @@ def _judged(sample: Sample, step: Step, place: Place, printed: str) -> Sample:
     return dataclasses.replace(sample, bytes_per_s=step.rate(printed))
 
 
-def _unread(sample: Sample, step: Step, place: Place) -> str:
+def _unread(sample: Sample, step: Step, place: Workplace) -> str:
     """Returns that a tool has read less than it must, if that is known."""
     least_bytes = step.least_read_bytes(place)
     if sample.read_bytes is None or sample.read_bytes >= least_bytes:
@@ -81,7 +81,7 @@ def _unread(sample: Sample, step: Step, place: Place) -> str:
     )
 
 
-def remove(paths: Iterable[Path], place: Place) -> None:
+def remove(paths: Iterable[Path], place: Workplace) -> None:
     """Removes files and directories of a step, only inside its place."""
     for path in paths:
         if not path.is_relative_to(place.directory) or path == place.directory:
@@ -92,7 +92,7 @@ def remove(paths: Iterable[Path], place: Place) -> None:
             path.unlink(missing_ok=True)
 
 
-def _brought_into(blank: Sample, inputs: Sequence[Path], ready: Ready) -> Sample:
+def _brought_into(blank: Sample, inputs: Sequence[Path], ready: ReadyTarget) -> Sample:
     """Brings the inputs into the requested state, and records the state they are in."""
     if blank.state == COLD:
         cache.make_cold([*inputs, *ready.pages_of], ready.directory)

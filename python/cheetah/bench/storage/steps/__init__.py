@@ -8,13 +8,13 @@ from cheetah.bench.storage.steps.copying import Copy
 from cheetah.bench.storage.steps.hashes import Hash
 from cheetah.bench.storage.steps.matrix import cells, files_bytes
 from cheetah.bench.storage.steps.recover import Recover, Sorter, Tar
-from cheetah.bench.storage.steps.step import Base, Command, NotReached, Place, Skipped, Step
+from cheetah.bench.storage.steps.step import Base, Command, NotReached, Skipped, Step, Workplace
 from cheetah.bench.storage.steps.strings import Strings
 from cheetah.bench.storage.steps.tools import described
 from cheetah.bench.storage.steps.unallocated import Unallocated
 from cheetah.bench.units import MIB
 
-__all__ = ["Base", "Command", "NotReached", "Place", "Skipped", "Step", "described", "need_bytes", "steps"]
+__all__ = ["Base", "Command", "NotReached", "Workplace", "Skipped", "Step", "described", "need_bytes", "steps"]
 
 MARGIN_BYTES = 16 * MIB
 

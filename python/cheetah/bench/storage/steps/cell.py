@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cheetah.bench import fio
-from cheetah.bench.storage.steps.step import Base, Command, Place
+from cheetah.bench.storage.steps.step import Base, Command, Workplace
 from cheetah.bench.units import MIB, iec
 
 STRIDE_RECORDS = 17
@@ -47,7 +47,7 @@ OPERATIONS = (
 )
 
 
-class Cell(Base):
+class MatrixCell(Base):
     """fio with plain reads and writes at depth 1, with direct I/O if the target supports it; cut off at the time
     limit, when its rate is known. Writes are flushed at the end."""
 
@@ -63,15 +63,15 @@ class Cell(Base):
         self.key = f"fio/{operation.key}/{iec(size_bytes)}/{iec(record_bytes)}"
         self.title = f"{operation.title}, {iec(record_bytes)} of {iec(size_bytes)}"
 
-    def needs(self, place: Place) -> Sequence[Path]:
+    def needs(self, place: Workplace) -> Sequence[Path]:
         """Returns the file, which an earlier cell may have left; otherwise it is made."""
         return () if self._operation.key == WRITE else (self._file(place),)
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """Returns a new file, if writing it is measured; a file for reading stays for the next cells."""
         return (self._file(place),) if self._operation.key == WRITE else ()
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """Returns one command. A reread reads twice, and the second time counts."""
         file = self._file(place)
         if self._operation.key != WRITE and not (file.exists() and file.stat().st_size == self._size_bytes):
@@ -86,7 +86,7 @@ class Cell(Base):
         """Returns fio's times."""
         return fio.busy(printed)
 
-    def warnings(self, place: Place) -> Sequence[str]:
+    def warnings(self, place: Workplace) -> Sequence[str]:
         """Warns if the page cache cannot be bypassed."""
         if takes_direct(place.directory):
             return ()
@@ -94,7 +94,7 @@ class Cell(Base):
             return ("the target does not support direct I/O: this is read from memory",)
         return ("the target does not support direct I/O: through the page cache, which was dropped before",)
 
-    def _file(self, place: Place) -> Path:
+    def _file(self, place: Workplace) -> Path:
         return place.directory / f"fio-{iec(self._size_bytes)}.dat"
 
     def _argv(self, file: Path, direct: bool) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cheetah.bench.storage.steps.step import Base, Command, NotReached, Place
+from cheetah.bench.storage.steps.step import Base, Command, NotReached, Workplace
 from cheetah.bench.storage.targets import mounts
 
 
@@ -16,25 +16,25 @@ class Copy(Base):
     tools = ("cp",)
     after = ()
 
-    def needs(self, place: Place) -> Sequence[Path]:
+    def needs(self, place: Workplace) -> Sequence[Path]:
         """Returns nothing: no step is needed before."""
         return ()
 
-    def inputs(self, place: Place) -> Sequence[Path]:
+    def inputs(self, place: Workplace) -> Sequence[Path]:
         """Returns the image, unless it is always in memory."""
         return () if _in_memory(place) else (place.source,)
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """The copy."""
         return (place.image,)
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """One."""
         if not place.source.is_file():
             raise NotReached(f"the image {place.source} is gone")
         return (Command(("cp", "--sparse=never", "--reflink=never", "--", str(place.source), str(place.image))),)
 
-    def warnings(self, place: Place) -> Sequence[str]:
+    def warnings(self, place: Workplace) -> Sequence[str]:
         """Warns if reading the image may count."""
         if _in_memory(place):
             return ("the image is read from a file system in memory (tmpfs): only writing is measured",)
@@ -43,6 +43,6 @@ class Copy(Base):
         return ()
 
 
-def _in_memory(place: Place) -> bool:
+def _in_memory(place: Workplace) -> bool:
     mount = mounts.of(place.source)
     return mount is not None and mount.fs in ("tmpfs", "ramfs")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cheetah.bench.storage.steps.step import Base, Command, Place
+from cheetah.bench.storage.steps.step import Base, Command, Workplace
 
 
 class Hash(Base):
@@ -13,11 +13,11 @@ class Hash(Base):
         self.key = self.title = tool
         self.tools = (tool,)
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """The digest."""
         return (place.directory / f"image.{self.key}",)
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """One."""
         self.require(place)
         return (Command((*self.tools, "--", str(place.image)), self.outputs(place)[0]),)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cheetah.bench.storage.steps import volumes
-from cheetah.bench.storage.steps.step import Base, Command, NotReached, Place, full
+from cheetah.bench.storage.steps.step import Base, Command, NotReached, Workplace, full
 
 RECOVERED = "recovered"
 UNWRITTEN = "tsk_recover could not write some of the files that it recovered"
@@ -17,11 +17,11 @@ class Recover(Base):
     key = title = "tsk_recover"
     tools = ("tsk_recover", *volumes.TOOLS)
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """A directory."""
         return (place.directory / RECOVERED,)
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """Returns one command for each file system, since it ignores partitions, each with its own directory."""
         self.require(place)
         out = self.outputs(place)[0]
@@ -31,7 +31,7 @@ class Recover(Base):
             for volume in volumes.volumes(place.source)
         ]
 
-    def failure(self, place: Place, printed: str) -> str:
+    def failure(self, place: Workplace, printed: str) -> str:
         """Returns that it could not write, in spite of exit code 0."""
         return full(place, self.key) or (UNWRITTEN if "Error writing" in printed else "")
 
@@ -43,19 +43,19 @@ class Tar(Base):
     tools = ("tar",)
     after = (Recover.key,)
 
-    def needs(self, place: Place) -> Sequence[Path]:
+    def needs(self, place: Workplace) -> Sequence[Path]:
         """Returns the directory of recovered files."""
         return (place.directory / RECOVERED,)
 
-    def inputs(self, place: Place) -> Sequence[Path]:
+    def inputs(self, place: Workplace) -> Sequence[Path]:
         """Returns every recovered file."""
         return sorted(path for path in self.needs(place)[0].rglob("*") if path.is_file() and not path.is_symlink())
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """The archive."""
         return (place.directory / "recovered.tar",)
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """One."""
         if not self.inputs(place):
             raise NotReached("there are no recovered files: tsk_recover failed, was left out or found none")
@@ -69,11 +69,11 @@ class Sorter(Base):
     key = title = "sorter"
     tools = ("sorter", "icat", "file", *volumes.TOOLS)
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """A directory."""
         return (place.directory / "sorted",)
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """Returns one command for each file system, all into one existing directory."""
         self.require(place)
         out = self.outputs(place)[0]
@@ -84,6 +84,6 @@ class Sorter(Base):
             for volume in volumes.volumes(place.source)
         ]
 
-    def failure(self, place: Place, printed: str) -> str:
+    def failure(self, place: Workplace, printed: str) -> str:
         """Returns that it could not write, in spite of exit code 0."""
         return full(place, "sorter")

@@ -18,7 +18,7 @@ class Skipped(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class Workplace:
     """Where a step works."""
 
     directory: Path
@@ -44,7 +44,7 @@ class Command:
     """Exit codes that mean success."""
 
 
-def full(place: Place, tool: str) -> str:
+def full(place: Workplace, tool: str) -> str:
     """Returns a complaint about a tool that does not report failed writes, if the target is full; otherwise ""."""
     space = os.statvfs(place.directory)
     # Others cannot use the blocks reserved for root.
@@ -77,22 +77,22 @@ class Step(Protocol):
     def after(self) -> tuple[str, ...]:
         """Keys of the steps that make its input."""
 
-    def inputs(self, place: Place) -> Sequence[Path]:
+    def inputs(self, place: Workplace) -> Sequence[Path]:
         """Returns the files to be made cold or warm before it. Called after `commands`, which may make some of
         them."""
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """Returns the commands to run in sequence and measure together.
 
         It may prepare small things in the place, unmeasured, before caches are dropped. Raises NotReached or Skipped
         if the step cannot be done, OSError if the place cannot be written to.
         """
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """Returns the files and directories it makes. They are removed before `commands` is called, and once nothing
         needs them."""
 
-    def needs(self, place: Place) -> Sequence[Path]:
+    def needs(self, place: Workplace) -> Sequence[Path]:
         """Returns the output of earlier steps that it needs, which is kept until it is done."""
 
     def rate(self, printed: str) -> float | None:
@@ -102,14 +102,14 @@ class Step(Protocol):
         """Returns the seconds that the tool worked, without its start, and the processor time it used in them, if its
         output reports them; otherwise None."""
 
-    def failure(self, place: Place, printed: str) -> str:
+    def failure(self, place: Workplace, printed: str) -> str:
         """Returns why it failed in spite of a good exit code, or "". Called after it, with its output."""
 
-    def least_read_bytes(self, place: Place) -> int:
+    def least_read_bytes(self, place: Workplace) -> int:
         """Returns how much a complete run reads, for tools that do not report failed reads: a step that ended early
         would look fast. 0 for all others. Called after it."""
 
-    def warnings(self, place: Place) -> Sequence[str]:
+    def warnings(self, place: Workplace) -> Sequence[str]:
         """Returns warnings about its figures on this target."""
 
 
@@ -122,15 +122,15 @@ class Base:
     reads = True
     after: tuple[str, ...] = ("copy",)
 
-    def needs(self, place: Place) -> Sequence[Path]:
+    def needs(self, place: Workplace) -> Sequence[Path]:
         """Returns the copy of the image."""
         return (place.image,)
 
-    def inputs(self, place: Place) -> Sequence[Path]:
+    def inputs(self, place: Workplace) -> Sequence[Path]:
         """Returns what it needs."""
         return self.needs(place)
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """Returns nothing."""
         return ()
 
@@ -142,19 +142,19 @@ class Base:
         """Returns None: the tool reports no times."""
         return None
 
-    def failure(self, place: Place, printed: str) -> str:
+    def failure(self, place: Workplace, printed: str) -> str:
         """Returns "": its exit code is reliable."""
         return ""
 
-    def least_read_bytes(self, place: Place) -> int:
+    def least_read_bytes(self, place: Workplace) -> int:
         """Returns 0: its exit code is reliable."""
         return 0
 
-    def warnings(self, place: Place) -> Sequence[str]:
+    def warnings(self, place: Workplace) -> Sequence[str]:
         """Returns nothing."""
         return ()
 
-    def require(self, place: Place) -> None:
+    def require(self, place: Workplace) -> None:
         """Raises NotReached if something it needs is missing."""
         for path in self.needs(place):
             if not path.exists():

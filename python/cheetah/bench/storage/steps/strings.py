@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cheetah.bench.storage.steps.step import Base, Command, Place, full
+from cheetah.bench.storage.steps.step import Base, Command, Workplace, full
 
 
 class Strings(Base):
@@ -15,20 +15,20 @@ class Strings(Base):
     key = title = "strings"
     tools = ("strings",)
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """The index."""
         return (place.directory / "image.strings",)
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """One."""
         self.require(place)
         argv = ("strings", "-a", "-t", "d", "--", str(place.image))
         return (Command(argv, self.outputs(place)[0]),)
 
-    def failure(self, place: Place, printed: str) -> str:
+    def failure(self, place: Workplace, printed: str) -> str:
         """Returns that it could not write, in spite of exit code 0."""
         return full(place, "strings")
 
-    def least_read_bytes(self, place: Place) -> int:
+    def least_read_bytes(self, place: Workplace) -> int:
         """Returns the size of the image: a failed read ends with 0 as well."""
         return place.image.stat().st_size

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cheetah.bench.storage.steps import volumes
-from cheetah.bench.storage.steps.step import Base, Command, Place
+from cheetah.bench.storage.steps.step import Base, Command, Workplace
 
 
 class Unallocated(Base):
@@ -14,11 +14,11 @@ class Unallocated(Base):
     title = "extract unallocated"
     tools = ("blkls", *volumes.TOOLS)
 
-    def outputs(self, place: Place) -> Sequence[Path]:
+    def outputs(self, place: Workplace) -> Sequence[Path]:
         """The extracts."""
         return sorted(place.directory.glob("unallocated-*.raw"))
 
-    def commands(self, place: Place) -> Sequence[Command]:
+    def commands(self, place: Workplace) -> Sequence[Command]:
         """One for each file system."""
         self.require(place)
         # Ask the source about its file systems, not the copy, which must stay out of the cache.

@@ -20,7 +20,7 @@ _PARTITION = re.compile(r"^\d+:\s+[\d:]+\s+(\d+)\s+\d+\s+\d+\s", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
-class Volume:
+class FileSystem:
     """A file system."""
 
     start: int
@@ -34,7 +34,7 @@ class Volume:
         return ("-o", str(self.start)) if self.start else ()
 
 
-def volumes(image: Path) -> tuple[Volume, ...]:
+def volumes(image: Path) -> tuple[FileSystem, ...]:
     """Returns the file system of every partition; that of the whole image if no partition has one. Raises Skipped if
     there is none.
 
@@ -48,7 +48,7 @@ def volumes(image: Path) -> tuple[Volume, ...]:
 
 
 @functools.lru_cache(maxsize=8)
-def _volumes(image: Path, _size: int, _mtime_ns: int) -> tuple[Volume, ...]:
+def _volumes(image: Path, _size: int, _mtime_ns: int) -> tuple[FileSystem, ...]:
     found = tuple(volume for start in _partitions(image) if (volume := _volume(image, start)))
     return found or tuple(volume for volume in (_volume(image, 0),) if volume)
 
@@ -63,9 +63,9 @@ def _partitions(image: Path) -> list[int]:
     return starts
 
 
-def _volume(image: Path, start: int) -> Volume | None:
+def _volume(image: Path, start: int) -> FileSystem | None:
     fs = _asked("fsstat", "-t", "-o", str(start), str(image)).strip()
-    return Volume(start, fs) if fs else None
+    return FileSystem(start, fs) if fs else None
 
 
 def _asked(*argv: str) -> str:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.measurement.sample import Outcome
-from cheetah.bench.storage.targets.target import Missing, Ready, Target
+from cheetah.bench.storage.targets.target import Missing, ReadyTarget, Target
 
 LEAVE_S = 60.0
 """The time for taking down a target that does not answer; the results do not wait longer."""
@@ -20,7 +20,7 @@ _FAILURES = (BenchError, OSError, subprocess.SubprocessError)
 class ActiveTargets:
     """The targets of a run."""
 
-    ready: dict[str, Ready] = dataclasses.field(default_factory=dict)
+    ready: dict[str, ReadyTarget] = dataclasses.field(default_factory=dict)
     """By name, the usable targets."""
     lost: dict[str, tuple[Outcome, str]] = dataclasses.field(default_factory=dict)
     """The others, and why they are unusable."""
@@ -53,7 +53,7 @@ def activated(
 
 
 @contextlib.contextmanager
-def _one(target: Target, need_bytes: int, warn: Callable[[str], None], among: ActiveTargets) -> Iterator[Ready]:
+def _one(target: Target, need_bytes: int, warn: Callable[[str], None], among: ActiveTargets) -> Iterator[ReadyTarget]:
     """Enters a target so that it cannot keep others from being taken down."""
     inside = target.enter(need_bytes)
     ready = inside.__enter__()
@@ -70,7 +70,7 @@ def _one(target: Target, need_bytes: int, warn: Callable[[str], None], among: Ac
             leaving.run()
 
 
-def _leave(inside: AbstractContextManager[Ready], name: str, warn: Callable[[str], None]) -> None:
+def _leave(inside: AbstractContextManager[ReadyTarget], name: str, warn: Callable[[str], None]) -> None:
     try:
         inside.__exit__(None, None, None)
     except _FAILURES as error:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.targets import filesystem, mounts
-from cheetah.bench.storage.targets.target import Ready
-from cheetah.bench.storage.targets.work import Work
+from cheetah.bench.storage.targets.target import ReadyTarget
+from cheetah.bench.storage.targets.work import WorkDirectory
 from cheetah.bench.units import MIB
 
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -19,7 +19,7 @@ IN_MEMORY = ("tmpfs", "ramfs")
 MARGIN_BYTES = 16 * MIB
 
 
-class Room:
+class SpaceReservations:
     """What the targets of a run, which exist at once, will still write on each file system."""
 
     def __init__(self) -> None:
@@ -47,12 +47,12 @@ class DirectoryTarget:
     """The directory of the results, recorded in directories made in the target."""
     file_bytes: int
     """The largest file that will be written."""
-    room: Room
+    room: SpaceReservations
     fs: str | None = None
     readahead_bytes: int | None = None
 
     @contextlib.contextmanager
-    def enter(self, need_bytes: int) -> Iterator[Ready]:
+    def enter(self, need_bytes: int) -> Iterator[ReadyTarget]:
         """Makes a new directory in it, which is removed afterwards."""
         size = need_bytes
         if self.fs is not None:
@@ -62,7 +62,7 @@ class DirectoryTarget:
         with contextlib.ExitStack() as stack:
             with contextlib.ExitStack() as promise:
                 promise.enter_context(self.room.promised(self.directory, size + MARGIN_BYTES))
-                work = stack.enter_context(Work(self.directory, self.out))
+                work = stack.enter_context(WorkDirectory(self.directory, self.out))
                 try:
                     ready = self._plain(work) if self.fs is None else self._with_fs(work, self.fs, size)
                 except OSError as error:
@@ -82,14 +82,14 @@ class DirectoryTarget:
         if not os.access(self.directory, os.W_OK | os.X_OK):
             raise BenchError(f"{self.directory} cannot be written to by this user")
 
-    def _plain(self, work: Work) -> Ready:
+    def _plain(self, work: WorkDirectory) -> ReadyTarget:
         directory = Path(work.make_dir("files"))
         mount = mounts.of(directory)
         device = mounts.device(mount) if mount else None
         told = {"directory": str(self.directory), **about(mount, device, directory)}
-        return Ready(directory, device, always_cached=mount is not None and mount.fs in IN_MEMORY, about=told)
+        return ReadyTarget(directory, device, always_cached=mount is not None and mount.fs in IN_MEMORY, about=told)
 
-    def _with_fs(self, work: Work, fs: str, size_bytes: int) -> Ready:
+    def _with_fs(self, work: WorkDirectory, fs: str, size_bytes: int) -> ReadyTarget:
         path = work.directory / f"{work.directory.name}.{fs}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -104,7 +104,7 @@ class DirectoryTarget:
         }  # fmt: skip
         files = disk.directory / "files"
         files.mkdir(mode=0o700)
-        return Ready(files, disk.device, (path,), about=told)
+        return ReadyTarget(files, disk.device, (path,), about=told)
 
 
 def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> None:

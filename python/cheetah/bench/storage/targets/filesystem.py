@@ -11,14 +11,14 @@ from cheetah.bench.process import run, search_path
 from cheetah.bench.storage.targets import mounts
 from cheetah.bench.storage.targets.target import Missing
 from cheetah.bench.units import GIB, MIB, iec
-from cheetah.bench.verbs import Holder
+from cheetah.bench.verbs import ResourceOwner
 
 # A killed tool may hold its files a little longer.
 PATIENCE_S = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class FileSystemKind:
     """A file system: how it is made and mounted, and what it needs."""
 
     make: tuple[str, ...]
@@ -35,14 +35,14 @@ _MOUNT = ("mount", "-o", "noatime", "-t")
 
 # No lazy initialisation, which would disturb measurements.
 KINDS = {
-    "ext4": Kind(
+    "ext4": FileSystemKind(
         ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
         (*_MOUNT, "ext4"), 16 * MIB, 0.04, 40 * MIB,
     ),
-    "xfs": Kind(("mkfs.xfs", "-q", "-f"), (*_MOUNT, "xfs"), 300 * MIB, 0.02, 100 * MIB),
-    "btrfs": Kind(("mkfs.btrfs", "-q", "-f"), (*_MOUNT, "btrfs"), 256 * MIB, 0.1, 256 * MIB),
-    "vfat": Kind(("mkfs.vfat", "-F", "32"), (*_MOUNT, "vfat"), 64 * MIB, 0.01, 8 * MIB, 4 * GIB - 1),
-    "ntfs": Kind(
+    "xfs": FileSystemKind(("mkfs.xfs", "-q", "-f"), (*_MOUNT, "xfs"), 300 * MIB, 0.02, 100 * MIB),
+    "btrfs": FileSystemKind(("mkfs.btrfs", "-q", "-f"), (*_MOUNT, "btrfs"), 256 * MIB, 0.1, 256 * MIB),
+    "vfat": FileSystemKind(("mkfs.vfat", "-F", "32"), (*_MOUNT, "vfat"), 64 * MIB, 0.01, 8 * MIB, 4 * GIB - 1),
+    "ntfs": FileSystemKind(
         ("mkntfs", "--quick", "--force", "--quiet"), ("ntfs-3g", "-o", "big_writes,noatime"), 16 * MIB, 0.02, 64 * MIB
     ),
 }  # fmt: skip
@@ -128,7 +128,7 @@ class _Loop:
         return file == str(self._path) or (name == self.name and Path(file).name.startswith(self._path.name))
 
 
-def attach_loop(holder: Holder, path: Path) -> str:
+def attach_loop(holder: ResourceOwner, path: Path) -> str:
     """Attaches a loop device to the file until `holder` is left; returns its name in /dev."""
     loop = _Loop(path)
     holder.at_exit(loop.detach)
@@ -136,7 +136,7 @@ def attach_loop(holder: Holder, path: Path) -> str:
     return loop.name
 
 
-def on(holder: Holder, path: Path, fs: str, readahead_bytes: int | None = None) -> Disk:
+def on(holder: ResourceOwner, path: Path, fs: str, readahead_bytes: int | None = None) -> Disk:
     """Makes a file system in the file and mounts it until `holder` is left."""
     kind = KINDS[fs]
     loop = attach_loop(holder, path)

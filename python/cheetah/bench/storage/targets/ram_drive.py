@@ -13,8 +13,8 @@ from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.settings import DrivePlan
 from cheetah.bench.storage.targets import filesystem, mounts
 from cheetah.bench.storage.targets.directory import free
-from cheetah.bench.storage.targets.target import Missing, Ready
-from cheetah.bench.storage.targets.work import Work, uninterrupted
+from cheetah.bench.storage.targets.target import Missing, ReadyTarget
+from cheetah.bench.storage.targets.work import WorkDirectory, uninterrupted
 from cheetah.bench.units import GIB, MIB, iec
 
 # Memory left for tools and caches.
@@ -39,7 +39,7 @@ class DriveTarget:
     readahead_bytes: int | None = None
 
     @contextlib.contextmanager
-    def enter(self, need_bytes: int) -> Iterator[Ready]:
+    def enter(self, need_bytes: int) -> Iterator[ReadyTarget]:
         """Starts nodes, creates and mounts a drive, and makes a file system; afterwards all is removed, and its memory
         wiped."""
         filesystem.check(self.fs, self.file_bytes)
@@ -50,14 +50,14 @@ class DriveTarget:
         size = filesystem.size_for(self.fs, need_bytes)
         if self.plan.local:
             _check_memory(size, self.plan.local)
-        with Work(parent(), self.out) as work:
+        with WorkDirectory(parent(), self.out) as work:
             try:
                 ready = self._made(work, size)
             except OSError as error:
                 raise BenchError(f"{self.name}: {error}") from error
             yield ready
 
-    def _made(self, work: Work, size_bytes: int) -> Ready:
+    def _made(self, work: WorkDirectory, size_bytes: int) -> ReadyTarget:
         started = self._nodes(work, size_bytes)
         nodes = [node.nbd for node in started] or list(self.plan.nodes)
         # The mounted file is named after the work directory, so the kernel's name for the loop device's file shows the
@@ -83,9 +83,11 @@ class DriveTarget:
             "size": iec(size_bytes),
             "kept by its mount": "read-ahead that was not yet requested, 64MiB at most",
         }
-        return Ready(files, disk.device, (Path(mounted),), about={**told, **disk.about, "free": free(disk.directory)})
+        return ReadyTarget(
+            files, disk.device, (Path(mounted),), about={**told, **disk.about, "free": free(disk.directory)}
+        )
 
-    def _nodes(self, work: Work, size_bytes: int) -> list[verbs.Node]:
+    def _nodes(self, work: WorkDirectory, size_bytes: int) -> list[verbs.Node]:
         """Starts the run's nodes, each with memory for its share."""
         return [verbs.node(work, share(size_bytes, self.plan.local)) for _ in range(self.plan.local)]
 

@@ -9,7 +9,7 @@ from cheetah.bench.failure import BenchError
 
 
 @dataclasses.dataclass(frozen=True)
-class Ready:
+class ReadyTarget:
     """A usable target."""
 
     directory: Path
@@ -31,7 +31,7 @@ class Target(Protocol):
     def name(self) -> str:
         """The name in tables."""
 
-    def enter(self, need_bytes: int) -> AbstractContextManager[Ready]:
+    def enter(self, need_bytes: int) -> AbstractContextManager[ReadyTarget]:
         """Makes it ready for that many bytes, and takes it down at the end of the `with`.
 
         Raises BenchError if it cannot be used, with a sentence that is recorded for each of its steps.

@@ -23,7 +23,7 @@ PREFIX = "cheetah-bench-"
 MARKER = "made-by-cheetah-bench.json"
 
 
-class Work:
+class WorkDirectory:
     """A new directory within `parent`, for this user alone. Processes, mounts and files made in it are gone when the
     `with` block is left, in reverse order, and so is the directory. It records `out`, so that it can be attributed
     after a power cut.
