@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: with which Python it runs, what there is to measure, and where figures go."""
+"""The command line of the benchmarks: its Python, its parts, and where figures go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the lab need: the package's parent on the path, and root, without which they say so."""
+"""The path to the package, and the check for root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client connects to what is near and to what is far: the kernel counts connections. Needs root."""
+"""How a client connects to near and distant servers, by the kernel's count of connections. Needs root."""
 
 from __future__ import annotations
 

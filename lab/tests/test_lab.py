@@ -1,4 +1,4 @@
-"""A lab as its user sees it: machines that reach each other, and nothing left of it. Needs root."""
+"""A lab as its user sees it: machines that reach each other, and no leftovers. Needs root."""
 
 from __future__ import annotations
 

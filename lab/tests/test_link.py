@@ -1,4 +1,4 @@
-"""How links are written, and what is refused."""
+"""The syntax of links, and its errors."""
 
 from __future__ import annotations
 

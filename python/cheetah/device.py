@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cheetah import _native
-from cheetah.how import how, settled
+from cheetah.open_options import absolute_source, open_options
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -156,9 +156,9 @@ def open(
 
     Raises `cheetah.Error` if the source cannot be opened.
     """
-    source = settled(source)
+    source = absolute_source(source)
     opened = _native.Device(
-        source, how(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost)
+        source, open_options(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost)
     )
     return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost))
 

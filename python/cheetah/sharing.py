@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from cheetah import _native
-from cheetah.how import how, settled
+from cheetah.open_options import absolute_source, open_options
 
 # The default cache of a shared source, as on the command line.
 CACHE = "memory"
@@ -93,9 +93,9 @@ def share(
 
     Raises `cheetah.Error` if the source cannot be opened or the socket cannot be created.
     """
-    source = settled(source)
+    source = absolute_source(source)
     cache = CACHE if cache is None else cache
     return Share(
         source,
-        how(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, foresight=foresight),
+        open_options(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, foresight=foresight),
     )

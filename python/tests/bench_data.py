@@ -1,4 +1,4 @@
-"""Results as a run of `cheetah bench` may leave them, made up: the same ones each time."""
+"""Made-up results of a run of `cheetah bench`, the same at every call."""
 
 import random
 from typing import Any
@@ -11,7 +11,7 @@ from cheetah.bench.units import GIB, MIB
 Json = dict[str, Any]
 
 TARGETS = ("disk", "ram:linear@2", "ram:stripe:64KiB@3", "ram:stripe:64KiB:ext4@node1:10809,node2:10809")
-# Seconds on the disk, and how many times as fast each target is.
+# Seconds on the disk, and the speed-up of each target.
 STEPS: dict[str, tuple[str, str, float, tuple[float, ...]]] = {
     "copy": ("copy", "cp", 354.1, (1, 1.62, 1.95, 1.68)),
     "md5sum": ("md5sum", "md5sum", 165.8, (1, 2.78, 3.19, 2.98)),
@@ -28,7 +28,7 @@ FILES, RECORDS = ("16MiB", "64MiB"), ("4KiB", "64KiB", "1MiB")
 
 
 def results(**changes: Any) -> Json:
-    """All of results.json; `changes` are of its part about storage."""
+    """Returns results.json; `changes` apply to its storage part."""
     return {
         "format": FORMAT,
         "finished": "2026-11-21T18:03:12+00:00",
@@ -45,7 +45,7 @@ def storage(
     targets: tuple[str, ...] = TARGETS, repetitions: int = 3, files: tuple[str, ...] = FILES,
     records: tuple[str, ...] = RECORDS, spoil: bool = True, **changes: Any,
 ) -> Json:  # fmt: skip
-    """The part about storage. `spoil`: some of it failed, hung, was skipped or was not cold."""
+    """Returns the storage part. `spoil`: some of it failed, hung, was skipped or was not cold."""
     chance = random.Random(3)
     samples = [
         sample
@@ -77,7 +77,7 @@ def storage(
 
 
 def figures(samples: list[Sample], baseline: str) -> list[Json]:
-    """What was done of the samples, as figures."""
+    """Returns the completed samples as figures."""
     found: dict[tuple[str, str], Figure] = {}
     for one in samples:
         if one.outcome is Outcome.DONE:
@@ -91,7 +91,7 @@ def figures(samples: list[Sample], baseline: str) -> list[Json]:
 
 
 def other() -> Json:
-    """A part without samples: ours beside others."""
+    """Returns a part without samples: ours beside others."""
     met = Figure("drive/read", "1 MiB sequential read", "MiB/s", "cheetah",
                  {"cheetah": [3550.0, 3540.0, 3610.0], "nbdkit": [3040.0, 3010.0, 3100.0]}, bar=1.0)  # fmt: skip
     missed = Figure("drive/cpu", "CPU a request", "µs", "cheetah",

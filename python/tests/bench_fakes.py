@@ -1,4 +1,4 @@
-"""Targets and steps to measure the measuring with: plain directories, and small programs in Python."""
+"""Fake targets and steps: plain directories, and small programs in Python."""
 
 import contextlib
 import dataclasses
@@ -45,8 +45,8 @@ class Directory:
 
 
 class Fake(Base):
-    """A step that is a Python program. It finds the paths of the image, of its output and of the source in its
-    arguments; what it prints goes to the output."""
+    """A step that is a Python program. Its arguments are the paths of the image, of its output and of the source; its
+    output goes to the output file."""
 
     def __init__(self, key: str, code: str, after: tuple[str, ...] = (), tools: tuple[str, ...] = ()) -> None:
         self.key = self.title = key
@@ -75,7 +75,7 @@ COPY = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
 
 @dataclasses.dataclass
 class Measured:
-    """What came of a run."""
+    """The outcome of a run."""
 
     code: int
     part: dict[str, Any]
@@ -94,13 +94,13 @@ class Measured:
 
 
 def settings(out: Path, targets: Sequence[Target], **more: Any) -> Settings:
-    """For targets made here."""
+    """Returns settings for targets made here."""
     specs = tuple(TargetSpec(target.name, Path("/")) for target in targets)
     return Settings(specs, specs[0].name, out, **{"repetitions": 1, **more})
 
 
 def measured(directory: Path, targets: Sequence[Target], steps: Sequence[Step], **more: Any) -> Measured:
-    """Runs these steps on these targets, results in `directory`/out."""
+    """Runs these steps on these targets, with results in `directory`/out."""
     source = directory / "source.raw"
     if not source.exists():
         source.write_bytes(b"x" * IMAGE_BYTES)
@@ -111,8 +111,7 @@ def measured(directory: Path, targets: Sequence[Target], steps: Sequence[Step], 
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, where the machine has one: nobody waits for a disk there, and how it gets on is the same
-    everywhere."""
+    """A directory in memory, if the machine has one: it is fast and the same everywhere."""
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK) or os.statvfs(memory).f_bavail * os.statvfs(memory).f_frsize < MEMORY_BYTES:
         yield tmp_path

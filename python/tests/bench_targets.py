@@ -1,4 +1,4 @@
-"""What the tests of targets have in common: who may do what here, and what a run must not leave behind."""
+"""Helpers for tests of targets: privileges, and checks for leftovers of a run."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ def with_fuse() -> None:
 
 @pytest.fixture(name="own_tmp")
 def _own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for temporary files of this test alone, also of the processes it starts."""
+    """A directory for temporary files of this test and its processes."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -42,7 +42,7 @@ def _own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def left(folder: Path) -> list[str]:
-    """What is mounted in a folder for temporary files, is a loop device's file there, or runs with that folder."""
+    """Returns mounts, loop devices and processes of a directory for temporary files."""
     found = [f"mounted: {point}" for point in mounts.below(folder)]
     found += [f"{name}: {file}" for name, file in mounts.loops().items() if str(folder) in file or _ours(folder, file)]
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
@@ -53,17 +53,17 @@ def left(folder: Path) -> list[str]:
 
 
 def _ours(folder: Path, file: str) -> bool:
-    """Whether a loop device's file was in one of our directories there, whose names are in those of such files."""
+    """Returns whether a loop device's file was in a work directory there, whose name is part of the file's."""
     return any(one.name in file for one in folder.glob("cheetah-bench-*"))
 
 
 def nothing_left(folder: Path) -> bool:
-    """Waits until nothing is; processes take a moment to end."""
+    """Waits until nothing is left; processes take a moment to end."""
     return soon(lambda: not left(folder))
 
 
 def soon(true: Callable[[], bool]) -> bool:
-    """Whether it comes true within the patience of a test."""
+    """Waits until a condition is true; returns False when patience ends."""
     until = time.monotonic() + PATIENCE_S
     while not true():
         if time.monotonic() > until:

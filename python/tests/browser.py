@@ -1,4 +1,4 @@
-"""Pages as a browser has them."""
+"""Pages as a browser renders them."""
 
 import subprocess
 from pathlib import Path
@@ -8,7 +8,7 @@ from conftest import PATIENCE_S, program
 
 
 def rendered(folder: Path) -> str:
-    """report.html of a folder as Chromium has it, when its scripts have run."""
+    """Returns report.html of a directory as Chromium renders it, after its scripts."""
     chromium = program("chromium")
     argv = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
     argv += ["--dump-dom", (folder / "report.html").as_uri()]

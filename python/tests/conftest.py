@@ -1,4 +1,4 @@
-"""What the tests are written with: images, nodes and servers that go away by themselves."""
+"""Fixtures: images, nodes and servers that are removed automatically."""
 
 import json
 import os
@@ -19,15 +19,15 @@ from steady import pytest_runtest_protocol as pytest_runtest_protocol
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 
-#: Nothing here takes this long, unless the machine stalls; what does has failed.
+# Nothing here takes this long unless the machine stalls.
 PATIENCE_S = 180
 
-# A shell has what it runs in the background ignore SIGINT, and all that is started by it would do so as well.
+# A shell makes background processes ignore SIGINT, and they would pass that on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def program(name: str) -> str:
-    """A program's path; without it the test is skipped."""
+    """Returns a program's path; skips the test without it."""
     path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if path is None:
         pytest.skip(f"needs {name} (make test installs it)")
@@ -35,7 +35,7 @@ def program(name: str) -> str:
 
 
 def run(*argv: str | Path, timeout_s: float = PATIENCE_S, **more: Any) -> str:
-    """Runs a program to its end, which must be good; what it printed."""
+    """Runs a program, which must succeed; returns its output."""
     words = [str(word) for word in argv]
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, check=False, **more)
     assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
@@ -43,18 +43,18 @@ def run(*argv: str | Path, timeout_s: float = PATIENCE_S, **more: Any) -> str:
 
 
 def python(code: str, *argv: str, cwd: Path | None = None) -> str:
-    """Runs Python in a process of its own, which must end well and in time; what it printed."""
+    """Runs Python in its own process, which must succeed in time; returns its output."""
     return run(sys.executable, "-c", code, *argv, cwd=cwd)
 
 
 def listens(path: Path) -> bool:
-    """Whether a Unix socket takes connections. It exists a little before it does."""
+    """Returns whether a Unix socket accepts connections. It exists a little earlier."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 
 
 def noise(size: int, seed: int) -> bytes:
-    """Bytes that nothing repeats."""
+    """Returns random bytes."""
     return random.Random(seed).randbytes(size)
 
 
@@ -70,7 +70,7 @@ def binary() -> str:
 
 @pytest.fixture(scope="session")
 def evidence() -> Callable[[str], Path]:
-    """Finds one of the real images that are not part of the project."""
+    """Finds real images that are not part of the project."""
     folder = Path(os.environ.get("CHEETAH_EVIDENCE", ROOT.parent / "shared/evidence"))
 
     def find(name: str) -> Path:
@@ -96,7 +96,7 @@ def nodes(binary: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def drive(binary: str, nodes: str) -> Callable[[Path, Path], Path]:
-    """Makes a drive over the nodes, with an image in it."""
+    """Creates a drive over the nodes, with an image in it."""
 
     def make(path: Path, image: Path) -> Path:
         run(binary, "create", path, "--nodes", nodes, "--from", image)
@@ -135,7 +135,7 @@ def ext4(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def nbdkit(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Starts nbdkit with the arguments given; the URI of what it serves."""
+    """Starts nbdkit with the given arguments; returns the URI."""
     servers: list[subprocess.Popen[bytes]] = []
 
     def serve(*argv: str | Path) -> str:

@@ -1,5 +1,5 @@
-"""A list of so many hashes, brought into the form in which it is asked, and asked: `python large_list.py COUNT FOLDER`
-prints how many are in it, whether all was answered rightly, and the memory it took at most."""
+"""Converts a list of many hashes and searches it: `python large_list.py COUNT FOLDER` prints the number of records,
+whether all answers were right, and the peak memory."""
 
 import hashlib
 import pathlib
@@ -10,20 +10,20 @@ from triage_many import Memory
 
 from cheetah.triage.content import hashset, hashtext
 
-# What is in memory at a time is less than it is otherwise, as the list is.
+# Smaller blocks than otherwise, like the list.
 hashtext._CHUNK_BYTES = hashset._PIECE_BYTES = 1 << 20
 PIECE = 100_000
 
 
 def digests(start: int, count: int) -> np.ndarray:
-    """So many different records of 16 bytes, in no order."""
+    """Returns that many different records of 16 bytes, unsorted."""
     found = np.zeros((count, 2), ">u8")
     found[:, 0] = np.arange(start, start + count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return found.view(np.uint8).reshape(count, 16)
 
 
 def main(count: int, folder: pathlib.Path) -> None:
-    """Writes the list as text, opens it, and asks for some that are in it and some that are not."""
+    """Writes the list as text, opens it, and searches for hashes that are in it and others."""
     path = folder / "list.txt"
     with path.open("w") as file:
         for start in range(0, count, PIECE):

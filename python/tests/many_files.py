@@ -1,5 +1,5 @@
-"""A real volume with as many files as are wanted, made in a moment: FAT32, in folders of a thousand. Programs of others
-take a minute for what this takes a second for, since they make one file at a time."""
+"""Makes a real volume with any number of files in a moment: FAT32, in folders of a thousand. Other programs make one
+file at a time and take a minute."""
 
 import struct
 import sys
@@ -11,13 +11,13 @@ SECTOR = 512
 FOLDER_FILES = 1000
 RESERVED = 32
 CLUSTERS_MIN = 65_600
-"""With fewer it would not be FAT32."""
+"""FAT32 needs at least this many."""
 DATED = struct.pack("<BBHHHHHH", 0, 0, 0x6000, 0x5A21, 0x5A21, 0, 0x6000, 0x5A21)
 """Behind an entry's attributes: times, none of them zero."""
 
 
 def make(path: Path, files: int) -> Path:
-    """Writes a volume with so many empty files, a multiple of a thousand."""
+    """Writes a volume with that many empty files, a multiple of a thousand."""
     folders = files // FOLDER_FILES
     each = -(-(FOLDER_FILES + 2) * 32 // SECTOR)
     root = -(-folders * 32 // SECTOR)

@@ -1,5 +1,5 @@
-"""Tests with short time-outs, on machines that stall: one marked `steady` that fails while the machine stalled is done
-again. What is wrong fails every time."""
+"""Repeats tests with short time-outs on machines that stall: one marked `steady` that fails while the machine stalled
+runs again. A real fault fails every time."""
 
 import os
 import threading
@@ -10,11 +10,11 @@ from _pytest.runner import runtestprotocol
 
 ATTEMPTS = 6
 STALL_S, NAP_S = 0.05, 0.01
-"""A processor that runs nobody for so long has stalled; how often that is looked at."""
+"""A processor that runs nothing for this long has stalled; and the sampling interval."""
 
 
 class Watch:
-    """A thread on each processor, which looks at the clock; the longest that one of them was kept from it."""
+    """A thread on each processor that watches the clock, and the longest stall."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -42,7 +42,7 @@ class Watch:
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Runs what is marked, as often as it takes."""
+    """Runs marked tests as often as needed."""
     if item.get_closest_marker("steady") is None:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)

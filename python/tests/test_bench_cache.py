@@ -1,4 +1,4 @@
-"""Cold and warm are measured, not believed."""
+"""Cold and warm caches, measured."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReserv
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """16 MiB that can leave the memory."""
+    """A file of 16 MiB that can be evicted from the cache."""
     path = tmp_path / "file"
     path.write_bytes(b"x" * (16 * MIB))
     cache.make_cold([path])
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A file that cannot leave the memory."""
+    """A file that cannot be evicted from memory."""
     shm = Path("/dev/shm")
     if not shm.is_dir() or "tmpfs" not in subprocess.run(
         ["stat", "-f", "-c", "%T", shm], capture_output=True, text=True, check=False
@@ -43,7 +43,7 @@ def in_memory() -> Iterator[Path]:
 
 
 def test_on_fuse_each_written_file_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server behind FUSE does not hear of `syncfs`."""
+    """A server behind FUSE does not receive `syncfs`."""
     files, programs, flushed = tmp_path / "files", tmp_path / "bin", tmp_path / "flushed"
     (files / "deep").mkdir(parents=True)
     programs.mkdir()
@@ -74,7 +74,7 @@ def test_a_target_that_is_memory_is_noted_once_and_each_warning_is_said_once(tmp
         "shm is memory itself: its files are cached in cold steps, too"
     ]
     assert not any("not cold" in warning for one in done.part["samples"] for warning in one["warnings"])
-    # On another target the same is a warning of each sample, which the user sees once.
+    # On another target each sample has the warning, and the user sees it once.
     target, *_ = directories(tmp_path, "disk")
     again = measured(tmp_path / "disk", [dataclasses.replace(target, pages_of=(in_memory,))], steps, repetitions=2)
     said = [event.said for event in again.events if event.stage == "measured" and "not cold" in event.said]
@@ -105,7 +105,7 @@ def test_a_partly_cached_file_has_a_partial_share(file: Path) -> None:
         source.read(4 * MIB)
     share = cache.resident_share([file])
     assert share is not None and 0.2 < share < 0.9
-    # A directory stands for what is in it.
+    # A directory stands for the files in it.
     (file.parent / "empty").touch()
     share = cache.resident_share([file.parent])
     assert share is not None and 0.2 < share < 0.9
@@ -137,7 +137,7 @@ def test_sparse_empty_and_missing_files_have_shares(tmp_path: Path) -> None:
 
 
 def test_another_users_file_has_no_share(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The kernel says of it that all is in memory.
+    # The kernel reports all of it as resident.
     monkeypatch.setattr(cache.os, "geteuid", lambda: 12345)
     monkeypatch.setattr(cache.os, "access", lambda *_: False)
     assert cache.resident_share([file]) is None

@@ -1,4 +1,4 @@
-"""Parts that a checkout measures: found, run, interrupted, and their figures taken over."""
+"""Parts measured by a checkout: finding, running and interrupting it, and adopting its figures."""
 
 import io
 import json
@@ -52,7 +52,7 @@ NODE = {"part": "node", "title": "NODE", "about": "What it is."}
 
 @pytest.fixture(name="sources")
 def _sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout that pretends."""
+    """A fake checkout."""
     root = tmp_path / "sources"
     for name in checkout.NEEDS:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def test_a_failing_part_reports_its_reason(sources: Path, monkeypatch: pytest.Mo
 
 
 def bench(sources: Path, out: Path, *words: str, **env: str) -> "subprocess.Popen[str]":
-    """`cheetah bench WORDS` with that checkout."""
+    """Runs `cheetah bench WORDS` with that checkout."""
     if os.getuid() != 0:
         pytest.skip("needs root, as every part does")
     argv = [sys.executable, "-m", "cheetah.bench", *words, "--sources", str(sources), "--out", str(out)]
@@ -119,13 +119,13 @@ def test_a_part_has_a_second_name(sources: Path, tmp_path: Path) -> None:
     assert run.returncode == 0, complained
     assert json.loads(said.splitlines()[-1])["parts"] == [{"part": "acquire", "figures": 1, "problem": ""}]
     assert "one round" in complained
-    # A second part comes to the first.
+    # A second part is added to the first.
     run = bench(sources, out, "node")
     said, complained = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 0, complained
     assert [part["part"] for part in results.read(out).parts] == ["acquire", "node"]
     assert (out / "report.html").is_file() and str(out / "report.html") in said
-    # One that fails leaves what there was, and says so.
+    # A failing part keeps the earlier figures, with a note.
     run = bench(sources, out, "node", PRETEND="fail")
     said, complained = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 1 and "fio is not installed" in complained

@@ -1,4 +1,4 @@
-"""The command line of `cheetah bench`: its words, its exit codes, and one report of all."""
+"""The command line of `cheetah bench`: arguments, exit codes, and one report of everything."""
 
 import json
 from pathlib import Path
@@ -16,12 +16,12 @@ FIGURE = {"id": "x/rate", "what": "rate", "unit": "MiB/s", "ours": "cheetah", "s
 
 
 def figures(part: str) -> Part:
-    """A part as something measured it."""
+    """A part as after a measurement."""
     return {"part": part, "title": part.upper(), "finished": results.now(), "figures": [{**FIGURE, "id": f"{part}/rate"}]}
 
 
 class Pretended:
-    """What is measured, without measuring: each part does what it is told to."""
+    """Replaces measurements: each part does what it is told."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.problems: dict[str, BaseException] = {}
@@ -58,7 +58,7 @@ def _pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
 
 
 def problems(out: Path) -> dict[str, str]:
-    """What the results say of each part."""
+    """Returns the problem of each part in the results."""
     return {part["part"]: part.get("problem", "") for part in results.read(out).parts}
 
 
@@ -195,7 +195,7 @@ def test_an_error_is_json_with_json(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_errors_contain_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    """And the usage is set as it was."""
+    """The usage keeps its indentation."""
     assert main(["storage", "no\x1b[2J"]) == 2
     said = capsys.readouterr().err
     assert "\x1b" not in said and "no⟨U+001B⟩[2J: there is no such directory" in said

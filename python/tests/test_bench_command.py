@@ -1,4 +1,4 @@
-"""The words of `cheetah bench storage`: what they come to, and what is said of those that make no sense."""
+"""The command line of `cheetah bench storage`: its settings and its errors."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`cheetah bench compare`: what two runs differ in, and what the spread does not let tell apart."""
+"""`cheetah bench compare`: differences of two runs, and differences that may be chance."""
 
 import dataclasses
 import json
@@ -15,14 +15,14 @@ from cheetah.bench.results import Results
 
 
 def run(samples: dict[str, list[float]], machine: dict[str, str] | None = None, **more: Any) -> Results:
-    """A run of storage with one step of so many seconds."""
+    """A run of storage with one step and these seconds."""
     figure = Figure("storage/copy/cold", "copy, cold", "s", None, samples, "lower", baseline="disk")
     part = {"part": "storage", "title": "Storage", "finished": "", "rounds": 3, "figures": [figure.to_json()], **more}
     return Results(machine or {"kernel": "6.1"}, [], [part])
 
 
 def verdicts(a: Results, b: Results) -> dict[str, Relation]:
-    """The verdict on each contender."""
+    """Returns the relation of each contender."""
     return {row.contender: row.verdict() for row in compare(a, b).rows}
 
 

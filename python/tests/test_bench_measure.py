@@ -1,4 +1,4 @@
-"""What is told of a tool: time, processor, memory, bytes; how it is ended; what held it up."""
+"""Measurements of a tool: time, processor, memory, bytes; how it is ended; its bottleneck."""
 
 import contextlib
 import os
@@ -26,18 +26,18 @@ SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); pr
 
 
 def python(code: str, *words: str) -> tuple[str, ...]:
-    """A tool."""
+    """Returns the command line of a tool."""
     return (sys.executable, "-I", "-S", "-c", code, *words)
 
 
 def taken(directory: Path, *commands: Sequence[str], limit_s: float = PATIENCE_S) -> Sample:
-    """A sample of these, run one after the other."""
+    """Returns a sample of these commands in sequence."""
     ready = ReadyTarget(directory, None)
     return measure.measure(BLANK, [Command(tuple(argv)) for argv in commands], ready, limit_s)[0]
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended, within a while."""
+    """Waits until a process has ended."""
     for _ in range(int(PATIENCE_S / 0.05)):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -75,7 +75,7 @@ def test_memory_of_the_harness_is_not_counted(tmp_path: Path) -> None:
 
 
 def test_a_tool_is_ended_before_it_fills_a_shared_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others need room on it, too. A file system that was made to be filled may be."""
+    """Others need space on the disk. A file system that was made to be filled may be."""
     space = types.SimpleNamespace(f_frsize=MIB, f_blocks=64 << 10, f_bavail=32 << 10)
     monkeypatch.setattr(reserve.os, "statvfs", lambda _: space)
     assert (
@@ -163,7 +163,7 @@ def test_processes_left_by_a_tool_are_ended(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_cannot_be_ended_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As one would be that waits for a device that does not answer.
+    # Like a process that waits for a dead device.
     monkeypatch.setattr(tool, "TERM_S", 0.1)
     monkeypatch.setattr(tool, "KILL_S", 0.1)
     groups = []

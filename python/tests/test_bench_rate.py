@@ -1,4 +1,4 @@
-"""A storage whose rate is set comes out with the rate that was set."""
+"""A storage with a limited rate is measured at that rate."""
 
 import json
 import os
@@ -17,7 +17,7 @@ IMAGE_BYTES = 16 * MIB
 
 @pytest.fixture
 def slow(tmp_path: Path, nbdkit: Callable[..., str]) -> Iterator[Path]:
-    """A directory on a disk that moves so many bytes a second, in each direction."""
+    """A directory on a disk limited to that rate in each direction."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a file system")
     for tool in ("nbdfuse", "losetup", "mount", "umount", "fusermount3"):
@@ -25,7 +25,7 @@ def slow(tmp_path: Path, nbdkit: Callable[..., str]) -> Iterator[Path]:
     disk, mounted, directory = tmp_path / "disk.raw", tmp_path / "fuse", tmp_path / "slow"
     mounted.mkdir()
     directory.mkdir()
-    # No journal and nothing that is initialised later: what is moved is what is asked for.
+    # No journal and no lazy initialisation: only requested bytes are transferred.
     options = ("-O", "^has_journal", "-E", "lazy_itable_init=0")
     run(program("mkfs.ext4"), "-q", *options, disk, "192M")
     limit = (f"rate={RATE_BYTES_PER_S * 8}", "burstiness=0.1")
@@ -48,7 +48,7 @@ def slow(tmp_path: Path, nbdkit: Callable[..., str]) -> Iterator[Path]:
 
 @pytest.mark.steady
 def test_a_limited_rate_is_measured_as_such(slow: Path, tmp_path: Path) -> None:
-    """For what reads and for what writes, cold, and for fio. A machine that stalls can only make it look slower."""
+    """For reads and writes, cold, and for fio. A machine that stalls can only make it look slower."""
     for tool in ("fio", "md5sum"):
         program(tool)
     image, out = tmp_path / "image.raw", tmp_path / "out"
@@ -67,5 +67,5 @@ def test_a_limited_rate_is_measured_as_such(slow: Path, tmp_path: Path) -> None:
         assert 0.3 * RATE_BYTES_PER_S < rate < 1.15 * RATE_BYTES_PER_S, f"{step}: {rate / MIB:.1f} MiB/s"
     md5sum = next(sample for sample in part["samples"] if sample["step"] == "md5sum")
     assert md5sum["resident_share_before"] < 0.01
-    # What the rest of the machine does meanwhile is not in our hands, and so neither is the verdict.
+    # Other load on the machine may change the bottleneck, so it is not asserted.
     assert md5sum["busy"]["device"] > 0.5

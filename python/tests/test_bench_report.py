@@ -1,4 +1,4 @@
-"""The bench's report: its numbers are those of results.json, and what others wrote does nothing in it."""
+"""The benchmark's report: its numbers are those of results.json, and text from others is harmless."""
 
 import html
 import html.parser
@@ -20,7 +20,7 @@ HOSTILE = "/</td><script>document.title='owned'</script>\u202egpj\x1b[31m\x00\n<
 
 
 def written(folder: Path, told: Json) -> str:
-    """The report of these results, which go through the file."""
+    """Returns the report of these results, read back from the file."""
     (folder / results.JSON).write_text(json.dumps(told), encoding="utf-8")
     return report.write(results.read(folder), folder).read_text(encoding="utf-8")
 
@@ -60,7 +60,7 @@ class Shown(html.parser.HTMLParser):
 
 
 class Meant:
-    """The figures of results.json, reckoned anew."""
+    """The figures of results.json, recomputed."""
 
     def __init__(self, told: Json):
         self.samples: dict[tuple[str, str], list[Json]] = {}
@@ -74,7 +74,7 @@ class Meant:
         self.baseline = told["parts"][0]["targets"][0]["name"]
 
     def values(self, figure: str, target: str, name: str = "") -> list[float]:
-        """What was measured, in the order of the repetitions."""
+        """Returns the measurements in the order of the repetitions."""
         if figure in self.others:
             return list(self.others[figure]["samples"][target])
         done = [one for one in self.samples.get((figure, target), ()) if one["outcome"] == "done"]
@@ -144,7 +144,7 @@ def test_a_browser_shows_the_figures_of_the_results(tmp_path: Path) -> None:
 
 
 def assert_reads_as(text: str, value: float, figure: str, stat: str) -> None:
-    """The text beside a value says the same, as far as it goes."""
+    """The text beside a value agrees with it."""
     if match := re.fullmatch(r"(?:(\d+):)?(\d+):(\d\d\.\d\d)", text):
         hours, minutes, seconds = (float(group or 0) for group in match.groups())
         assert hours * 3600 + minutes * 60 + seconds == pytest.approx(value, abs=0.00501), text

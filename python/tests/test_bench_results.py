@@ -1,4 +1,4 @@
-"""The results of `cheetah bench`: written whole, and believed only where they have the form."""
+"""The results of `cheetah bench`: written whole, and validated when read."""
 
 import csv
 import itertools
@@ -123,7 +123,7 @@ def test_a_file_without_results_is_one_sentence(tmp_path: Path, content: bytes) 
 
 
 def test_tables_too_large_for_memory_are_refused(tmp_path: Path) -> None:
-    """However few the samples are that they are for."""
+    """Even for a few samples."""
     one = whole().to_json()["parts"][0]["samples"][0]
     for grown in (
         [one | {"target": f"t{number}", "step": f"s{number}"} for number in range(500)],
@@ -156,7 +156,7 @@ def test_csv_holds_nothing_that_a_spreadsheet_evaluates(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["contender"] for row in rows] == ["'=1+1", "'+1", "'-1", "'@SUM(1)", "'\t=1", "plain"]
     assert {row["what"] for row in rows} == {"'=HYPERLINK(1)"}
-    # A negative number is one.
+    # Negative numbers are unchanged.
     assert {row["value"] for row in rows} == {"-1.5"}
 
 
@@ -180,7 +180,7 @@ def test_with_few_rounds_chance_differences_are_frequent() -> None:
 
 
 def test_a_link_in_place_of_a_result_is_not_followed(tmp_path: Path) -> None:
-    """Whoever could write to the folder before would have files of others overwritten."""
+    """Otherwise, anyone who could write to the directory could have other files overwritten."""
     other = tmp_path / "other"
     other.write_text("theirs")
     (tmp_path / "out").mkdir()

@@ -1,4 +1,4 @@
-"""A run: what fails takes no others with it, what is interrupted goes on, and nothing stays behind."""
+"""A run: failures are isolated, interrupted runs resume, and nothing is left behind."""
 
 import dataclasses
 import io
@@ -17,7 +17,7 @@ from bench_fakes import tmp_path as tmp_path
 from bench_targets import soon
 from conftest import PATIENCE_S, program, run
 
-from cheetah import telling
+from cheetah import progress_output
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.storage.measurement import cache, quiet, tool
@@ -33,13 +33,13 @@ HANGS = "import time; time.sleep(600)"
 
 @pytest.fixture(autouse=True)
 def _beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    # They keep their caches, and it is not looked for long what they do.
+    # Caches are kept, and the check for a quiet machine is short.
     monkeypatch.setattr(cache, "_DROP", "/nonexistent/drop_caches")
     monkeypatch.setattr(quiet, "LOOK_S", 0.05)
 
 
 def is_clean(*targets: Directory) -> bool:
-    """Whether nothing of a run is left."""
+    """Returns whether nothing of a run is left."""
     return not any(any(target.path.iterdir()) for target in targets)
 
 
@@ -161,7 +161,7 @@ def test_a_target_that_does_not_answer_is_left_out(
         done = measured(tmp_path, targets, [Freezes("hangs", ""), Fake("last", COPY)], step_limit_s=4.0)
     finally:
         run("fsfreeze", "-u", frozen)
-        # What was left behind there ends now.
+        # Processes left behind there end now.
         assert soon(lambda: subprocess.run(["umount", frozen], capture_output=True, check=False).returncode == 0)
     assert done.code == 1
     assert done.outcomes()["hangs", "frozen"] == ["hung"]
@@ -230,7 +230,7 @@ def test_a_missing_tool_is_not_a_failure(tmp_path: Path) -> None:
 
 
 class Teller(Fake):
-    """A tool that tells its rate, and by its words whether it failed."""
+    """A tool that reports its rate, and in its output whether it failed."""
 
     def commands(self, place: Workplace) -> list:  # type: ignore[type-arg]
         return [dataclasses.replace(one, stdout=None) for one in super().commands(place)]
@@ -266,7 +266,7 @@ def test_output_that_no_step_needs_is_removed(tmp_path: Path) -> None:
 
 
 def interrupted(tmp_path: Path, number: int, when: str) -> Measured:
-    """A run of two steps on two targets that gets a signal when `when` has begun in b; what it handed on."""
+    """Runs two steps on two targets, and sends a signal when `when` has begun in b; returns the result."""
     code = """
 import json, sys
 from pathlib import Path
@@ -438,5 +438,5 @@ def test_progress_in_a_pipe_announces_long_measurements() -> None:
 
 def test_json_progress_is_one_object_per_line() -> None:
     out = io.StringIO()
-    telling.Json(out)(EVENT)
+    progress_output.Json(out)(EVENT)
     assert json.loads(out.getvalue())["progress"]["left_s"] == 240.0

@@ -1,4 +1,4 @@
-"""Evidence is found before anything is written, wherever it stands behind a target."""
+"""Evidence is found before anything is written, wherever it is behind a target."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ from cheetah.bench.storage.targets import filesystem, mounts, work
 
 @pytest.fixture(name="case")
 def _case(tmp_path: Path) -> Path:
-    """A folder of a case, without evidence yet."""
+    """The directory of a case, without evidence yet."""
     folder = tmp_path / "case42"
     folder.mkdir()
     return folder
@@ -101,7 +101,7 @@ def test_nothing_is_written_and_the_exit_code_is_3(tmp_path: Path, case: Path) -
 
 @contextmanager
 def mounted(file: Path, size: int, own_tmp: Path) -> Iterator[Path]:
-    """A new file system in a file, mounted elsewhere."""
+    """Mounts a new file system in a file elsewhere."""
     if size:
         with file.open("wb") as made:
             made.truncate(size)
@@ -173,7 +173,7 @@ def test_a_log_above_a_bind_mount_is_found(tmp_path: Path, case: Path, bind: Cal
 
 
 def test_a_partition_of_an_array_of_loop_devices_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As /sys has it; few machines that test can make such arrays."""
+    """A fake /sys; few test machines can make such arrays."""
     block, devices = tmp_path / "class", tmp_path / "devices"
     for place in ("loop3/loop3p1", "loop4", "md0/slaves", "md0/md0p2", "nbd5"):
         (devices / place).mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_a_partition_of_an_array_of_loop_devices_is_followed(tmp_path: Path, mon
     monkeypatch.setattr(safety, "BLOCK", block)
     monkeypatch.setattr(mounts, "loops", lambda: {"loop3": "/evidence/a.raw", "loop4": "/evidence/b.raw"})
     assert safety._of_device("md0p2") == [Path("/evidence/a.raw"), Path("/evidence/b.raw")]
-    # A drive that is attached: its process was started with the drive file.
+    # An attached drive: its process was started with the drive file.
     drive_file = tmp_path / "case42.drive"
     drive_file.touch()
     with subprocess.Popen(["cat", "-", drive_file.name], stdin=subprocess.PIPE, cwd=tmp_path) as attached:
@@ -243,7 +243,7 @@ def test_drives_are_not_mounted_near_evidence(tmp_path: Path, case: Path, monkey
 
 
 def test_a_link_does_not_hide_a_log(tmp_path: Path, case: Path) -> None:
-    """Neither one to a folder for results within a case, nor one to the image that is mounted."""
+    """Neither a link to a directory for results inside a case, nor one to the mounted image."""
     target, scratch = tmp_path / "target", case / "scratch"
     target.mkdir()
     scratch.mkdir()

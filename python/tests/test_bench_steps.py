@@ -1,4 +1,4 @@
-"""The steps with the real tools, on a small image with two partitions: each does what an examiner expects of it."""
+"""The steps with the real tools on a small image with two partitions: each does what an examiner expects."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fat, ext4 = folder / "fat.raw", folder / "ext4.raw"
     run(program("mkfs.vfat"), "-C", fat, str(4 * 1024))
     run(program("mkfs.ext4"), "-q", "-b", "1024", "-d", tree, ext4, "6M")
-    # Nobody's blocks at the end of the file system.
+    # Free blocks at the end of the file system.
     with ext4.open("r+b") as file:
         file.seek(5 * MIB)
         file.write(DELETED)
@@ -54,7 +54,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(image: Path, tmp_path: Path) -> Workplace:
-    """A target with the copy of the image in it."""
+    """A target with the copy of the image."""
     there = Workplace(tmp_path / "target", image)
     there.directory.mkdir()
     do(step("copy"), there)
@@ -84,7 +84,7 @@ def step(key: str) -> Step:
 
 
 def do(one: Step, place: Workplace) -> str:
-    """Does a step, as the harness does; what it printed. Skipped where its tools are not installed."""
+    """Does a step as the harness does; returns its output. Skips if its tools are not installed."""
     for tool in one.tools:
         program(tool)
     for path in one.outputs(place):
@@ -102,13 +102,13 @@ def do(one: Step, place: Workplace) -> str:
 
 
 def left(one: Step, place: Workplace) -> list[Path]:
-    """The files that a step has made."""
+    """Returns the files made by a step."""
     found = [path for top in one.outputs(place) for path in (top, *top.rglob("*"))]
     return [path for path in found if path.is_file()]
 
 
 def test_the_copy_equals_the_image(place: Workplace) -> None:
-    """Every byte of it, and no holes."""
+    """Every byte, without holes."""
     assert place.image.read_bytes() == place.source.read_bytes()
     assert place.image.stat().st_blocks * SECTOR >= place.source.stat().st_size
 
@@ -122,7 +122,7 @@ def test_digests_are_those_of_the_image(place: Workplace, key: str, algorithm: s
 
 
 def test_strings_have_offsets(place: Workplace) -> None:
-    """In decimal; the place is where it says."""
+    """The offset is decimal and correct."""
     one = step("strings")
     assert not one.failure(place, do(one, place))
     index = left(one, place)[0].read_text()
@@ -132,7 +132,7 @@ def test_strings_have_offsets(place: Workplace) -> None:
 
 
 def test_unallocated_space_of_every_file_system_is_extracted(place: Workplace) -> None:
-    """A file for each of the partitions; what nobody owns is in it, and what somebody owns is not."""
+    """One file per partition; it has the unallocated space, and no allocated blocks."""
     one = step("unallocated")
     do(one, place)
     extracts = left(one, place)
@@ -143,7 +143,7 @@ def test_unallocated_space_of_every_file_system_is_extracted(place: Workplace) -
 
 
 def test_an_image_without_a_file_system_has_no_unallocated_space(tmp_path: Path) -> None:
-    """That is nobody's failure, and said."""
+    """It is reported, and not a failure."""
     for tool in step("unallocated").tools:
         program(tool)
     place = Workplace(tmp_path, tmp_path / "noise.raw")
@@ -158,7 +158,7 @@ def test_an_image_without_a_file_system_has_no_unallocated_space(tmp_path: Path)
 def test_crafted_partition_tables_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: Sequence[int], there: Sequence[int]
 ) -> None:
-    """Those that lie on each other are one; a table of very many is not believed."""
+    """Overlapping ones count once; a huge table is refused."""
     table = "".join(f"{index:03}:  000:{index:03}   {start}   9999   1   Linux\n" for index, start in enumerate(starts))
     monkeypatch.setattr(volumes, "_asked", lambda tool, *_: table if tool == "mmls" else "ext4")
     image = tmp_path / "made-up.raw"
@@ -172,16 +172,16 @@ def test_crafted_partition_tables_are_bounded(
 
 @pytest.mark.parametrize("key", ["foremost", "scalpel"])
 def test_carvers_find_an_html_page(place: Workplace, key: str) -> None:
-    """Byte for byte, among whatever else they take for a file."""
+    """Byte for byte, besides other things they take for a file."""
     one = step(key)
     assert not one.failure(place, do(one, place))
     assert any(path.read_bytes() == PAGE for path in left(one, place) if path.suffix == ".htm")
-    # Again: neither likes a directory that is there already.
+    # Again: neither accepts an existing directory.
     do(one, place)
 
 
 def test_files_are_recovered_and_archived(place: Workplace) -> None:
-    """The archive has what was in the file system."""
+    """The archive has the files of the file system."""
     do(step("tsk_recover"), place)
     tar = step("tar")
     do(tar, place)
@@ -195,20 +195,20 @@ def test_files_are_recovered_and_archived(place: Workplace) -> None:
 
 
 def test_without_recovered_files_nothing_is_archived(place: Workplace) -> None:
-    """And it is said what was to come before."""
+    """The reason names the missing step."""
     with pytest.raises(NotReached, match="tsk_recover"):
         step("tar").commands(place)
 
 
 def test_files_are_sorted(place: Workplace) -> None:
-    """By what they are."""
+    """By type."""
     one = step("sorter")
     do(one, place)
     assert any("page.htm" in path.read_text(errors="replace") for path in left(one, place))
 
 
 def test_a_targets_name_is_not_run_as_a_command(place: Workplace, tmp_path: Path) -> None:
-    """`sorter` hands on to a shell what it is told; a directory may be named by whoever labelled the disk."""
+    """`sorter` passes its arguments to a shell, and a directory may be named after a disk's label."""
     odd = Workplace(tmp_path / "a b$(touch here)`touch there`;'\"", place.source)
     odd.directory.mkdir()
     os.link(place.image, odd.image)
@@ -219,7 +219,7 @@ def test_a_targets_name_is_not_run_as_a_command(place: Workplace, tmp_path: Path
 
 
 def test_a_step_brings_the_steps_it_needs() -> None:
-    """Nobody has to know that an archive takes a recovery, and that a copy."""
+    """The user need not know that an archive needs recovered files, and those a copy."""
     assert [one.key for one in chosen("tar")] == ["copy", "tsk_recover", "tar"]
     assert [one.key for one in chosen("fio/read/16MiB/4KiB")] == ["fio/read/16MiB/4KiB"]
     with pytest.raises(Misuse, match="there is no step 'md6sum'; a similar step exists: 'md5sum'"):
@@ -228,12 +228,12 @@ def test_a_step_brings_the_steps_it_needs() -> None:
 
 @pytest.mark.parametrize("key", ["strings", "tsk_recover", "foremost", "scalpel"])
 def test_a_tool_without_space_is_a_failure(image: Path, small: Path, key: str) -> None:
-    """Some end with 0 all the same."""
+    """Some tools end with 0 nevertheless."""
     one = step(key)
     for tool in one.tools:
         program(tool)
     place = Workplace(small, image)
-    # The image itself lies elsewhere here; only what the tool writes has to fit in.
+    # The image is elsewhere here; only the tool's output has to fit.
     os.symlink(image, place.image)
     (small / "fill").write_bytes(bytes(MIB - 16 * 1024))
     try:
@@ -244,7 +244,7 @@ def test_a_tool_without_space_is_a_failure(image: Path, small: Path, key: str) -
 
 
 def offsets(argv: tuple[str, ...], folder: Path) -> list[int]:
-    """Where fio reads or writes, as its own log has it."""
+    """Returns where fio reads or writes, according to its own log."""
     log = folder / "offsets.log"
     log.unlink(missing_ok=True)
     run(*argv, f"--write_iolog={log}", cwd=folder)
@@ -253,7 +253,7 @@ def offsets(argv: tuple[str, ...], folder: Path) -> list[int]:
 
 
 def test_access_orders_match_their_names(tmp_path: Path) -> None:
-    """Backward goes backward, and a strided read leaves out what it is to."""
+    """A backward read goes backward, and a strided read skips records."""
     program("fio")
     place = Workplace(tmp_path, tmp_path / "none")
     record = 1 << 20
@@ -263,7 +263,7 @@ def test_access_orders_match_their_names(tmp_path: Path) -> None:
     }
     strided = offsets(step("fio/strided/16MiB/4KiB").commands(place)[0].argv, tmp_path)
     assert told["read"] == list(range(0, 16 * MIB, record))
-    # fio takes the first record first.
+    # fio begins with the first record.
     assert told["backward"][1:] == sorted(told["backward"][1:], reverse=True)
     assert len(set(told["backward"])) >= 15
     assert sorted(told["random-read"]) == told["read"] != told["random-read"]
@@ -272,7 +272,7 @@ def test_access_orders_match_their_names(tmp_path: Path) -> None:
 
 
 def test_cells_have_a_rate(tmp_path: Path) -> None:
-    """Every order of access, and reading again counts the second time only."""
+    """Every access order; of a reread only the second pass counts."""
     program("fio")
     place = Workplace(tmp_path, tmp_path / "none")
     cells = chosen("fio")

@@ -1,5 +1,4 @@
-"""The real steps on targets that are full or read-only, and without one of the tools: said of each step, and the rest
-goes on."""
+"""The real steps on full or read-only targets, and without a tool: each is reported, and the run continues."""
 
 import json
 import os
@@ -38,19 +37,19 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
 
 
 class Measured:
-    """What a run left."""
+    """The results of a run."""
 
     def __init__(self, out: Path, code: int, said: str) -> None:
         self.code, self.said = code, said
         self.samples: list[dict[str, Any]] = json.loads((out / "results.json").read_text())["parts"][0]["samples"]
 
     def outcomes(self, target: str) -> dict[str, tuple[str, str]]:
-        """Of each step on a target, how it ended and why."""
+        """Returns how each step ended on a target, and why."""
         return {one["step"]: (one["outcome"], one["problem"]) for one in self.samples if one["target"] == target}
 
 
 def measure(ext4: Path, out: Path, *words: str | Path, path: str | None = None) -> Measured:
-    """Measures once, quickly, on the targets and with the options given."""
+    """Measures once, quickly, on the given targets."""
     for tool in ("strings", "blkls", "tsk_recover"):
         program(tool)
     argv = [sys.executable, "-m", "cheetah.bench", "storage", "--image", str(ext4), "--out", str(out)]
@@ -61,7 +60,7 @@ def measure(ext4: Path, out: Path, *words: str | Path, path: str | None = None) 
 
 
 def test_all_steps_are_measured_and_nothing_is_left_behind(ext4: Path, tmp_path: Path) -> None:
-    """Each is done, with what it took; what it made is gone."""
+    """Each is done, with its measurements; its output is removed."""
     target = tmp_path / "target"
     target.mkdir()
     run_ = measure(ext4, tmp_path / "out", f"here={target}", "--steps", STEPS)
@@ -76,8 +75,8 @@ def test_all_steps_are_measured_and_nothing_is_left_behind(ext4: Path, tmp_path:
 
 
 def test_a_tool_that_is_missing_or_reads_too_little_is_reported(ext4: Path, tmp_path: Path) -> None:
-    """The step of the one is skipped. The other keeps a read error to itself, here as it reads only the beginning, and
-    ends with 0; it would look fast."""
+    """The first step is skipped. The second tool reads only the beginning and ends with 0, as after a read error; it
+    would look fast."""
     folder, target = tmp_path / "bin", tmp_path / "target"
     folder.mkdir()
     target.mkdir()
@@ -97,7 +96,7 @@ def test_a_tool_that_is_missing_or_reads_too_little_is_reported(ext4: Path, tmp_
 
 
 def test_unusable_targets_do_not_stop_the_others(ext4: Path, tmp_path: Path, mount: Mount) -> None:
-    """Of each of their steps it is said why, before a byte is written to them; the other target is measured."""
+    """Each of their steps has a reason, before a byte is written to them; the other target is measured."""
     target = tmp_path / "target"
     target.mkdir()
     sealed, small = mount("8M", "ro"), mount("4M", "rw")
@@ -113,9 +112,9 @@ def test_unusable_targets_do_not_stop_the_others(ext4: Path, tmp_path: Path, mou
 
 
 def test_a_step_that_fills_its_target_is_a_failure(ext4: Path, tmp_path: Path, mount: Mount) -> None:
-    """Somebody else writes to it meanwhile; what does not need the image goes on."""
+    """Another process writes to it meanwhile; steps that do not need the image continue."""
     busy = mount("96M", "rw")
-    # A tool of that name that first takes all the room there is.
+    # A tool of that name that first fills the disk.
     folder = tmp_path / "bin"
     folder.mkdir()
     fills = folder / "cp"
@@ -133,7 +132,7 @@ def test_a_step_that_fills_its_target_is_a_failure(ext4: Path, tmp_path: Path, m
 
 
 def test_a_vanishing_image_costs_no_results(ext4: Path, tmp_path: Path) -> None:
-    """The disk that it is on was pulled: what was measured is there, and why there is no more."""
+    """Its disk was removed: earlier measurements are kept, with the reason for the end."""
     target, folder, gone = tmp_path / "target", tmp_path / "bin", tmp_path / "gone.raw"
     target.mkdir()
     folder.mkdir()

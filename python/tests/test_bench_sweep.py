@@ -1,4 +1,4 @@
-"""Targets times what is varied of them: every combination once, each with a name of its own, nonsense refused."""
+"""Targets times swept values: every combination once, each with its own name; invalid ones refused."""
 
 import itertools
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_every_combination_occurs_once(target: str, keys: tuple[str, ...]) -> No
     try:
         found = expanded([target], *(f"{key}={VALUES[key]}" for key in keys))
     except Misuse as misuse:
-        # A unit alone says nothing of a linear drive.
+        # A unit is meaningless for a linear drive.
         assert "linear" in target and "unit" in keys and "layout" not in keys and "stripe unit" in str(misuse)
         return
     assert len({target.name for target in found}) == len(found)

@@ -1,4 +1,4 @@
-"""Tables in a terminal, in a pipe and as Markdown."""
+"""Tables on a terminal, in a pipe and as Markdown."""
 
 import io
 import statistics
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def shown(part: Json, out: io.StringIO | None = None) -> str:
-    """What is printed of a part."""
+    """Returns the printed tables of a part."""
     out = out or io.StringIO()
     table.show(part, out)
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""Targets are made ready, worked in and taken down, with nothing left; what cannot be made is one sentence."""
+"""Targets are made ready, used and taken down without leftovers; failures are one sentence."""
 
 import json
 import os
@@ -26,7 +26,7 @@ NEED = 16 * MIB
 
 @pytest.fixture(autouse=True)
 def _program(own_tmp: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """The command line under test, for those that start it."""
+    """The command line under test."""
     if "drive" in request.node.name:
         with_fuse()
         monkeypatch.setenv("CHEETAH", request.getfixturevalue("binary"))
@@ -44,7 +44,7 @@ def drive(out: Path, nodes: int = 2, fs: str = "ext4", layout: str = "stripe") -
 
 @pytest.fixture(name="disk")
 def _disk(tmp_path: Path) -> Path:
-    """A directory to measure in, with something of somebody else in it."""
+    """A directory to measure in, with another file."""
     path = tmp_path / "disk"
     path.mkdir()
     (path / "theirs").write_text("theirs")
@@ -334,7 +334,7 @@ def test_without_an_image_one_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_taking_down_is_not_interrupted(tmp_path: Path, number: int) -> None:
-    """A signal that comes meanwhile is heard when all is gone."""
+    """A signal that arrives meanwhile is handled afterwards."""
     heard: list[int] = []
     before = signal.signal(number, lambda *_: heard.append(number))
     told: list[list[int]] = []
@@ -348,7 +348,7 @@ def test_taking_down_is_not_interrupted(tmp_path: Path, number: int) -> None:
 
 
 def test_loop_devices_of_others_are_not_detached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However like ours their names are."""
+    """However similar their names are."""
     files = {"loop1": "/d/cheetah-bench-ab/x", "loop2": "/cheetah-bench-ab.raw", "loop3": "/d/cheetah-bench-abc/x"}
     monkeypatch.setattr(mounts, "loops", lambda: files)
     assert leftover._loops(tmp_path / "cheetah-bench-ab") == ["/dev/loop1", "/dev/loop2"]

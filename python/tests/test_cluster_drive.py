@@ -1,4 +1,4 @@
-"""A drive triaged by a cluster that was started with the commands of docs/cluster.md: its workers read the nodes."""
+"""A drive triaged by a cluster started with the commands of docs/cluster.md: its workers read the nodes."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ PAGE = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
 
 
 def command(beginning: str, **changes: str) -> list[str]:
-    """A command of the page, with other addresses and places in it."""
+    """Returns a command of the page with other addresses and places."""
     (line,) = re.findall(rf"^{beginning}.*$", PAGE, re.MULTILINE)
     for old, new in changes.items():
         assert old in line

@@ -1,4 +1,4 @@
-"""The examples in docs/python.md, each run as it stands."""
+"""Runs the examples in docs/python.md."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ from conftest import ROOT, run
 
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
 
-#: What each must print, whatever else it does.
+# The expected output of each.
 PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "letter.txt", "different pieces"]
 
 

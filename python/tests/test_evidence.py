@@ -1,4 +1,4 @@
-"""Real images as they are, in their own formats: a triage says of each what The Sleuth Kit says of a mount of it."""
+"""Real images in their own formats: a triage agrees with The Sleuth Kit on a mount."""
 
 import gzip
 import json

@@ -1,5 +1,5 @@
-"""File systems of each kind at the other end of a link: sources that fail now and then, and volumes that are damaged while what
-knows file systems fetches ahead of who reads."""
+"""Every kind of file system behind a link: sources that fail now and then, and damaged volumes whose metadata is
+prefetched."""
 
 import random
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from cheetah.triage.task import Event
 KINDS = ("ext4", "fat16", "exfat", "ntfs")
 
 def kept(out: Path) -> list[dict[str, Any]]:
-    """What a result says of every entry."""
+    """Returns what a result says of every entry."""
     return pq.read_table(out / "files.parquet").to_pylist()
 
 
@@ -32,7 +32,7 @@ def test_a_recovered_source_is_listed_and_read_whole(
 ) -> None:
     image, trouble, out = made(name), tmp_path / "trouble", tmp_path / "out"
     share = cheetah.share
-    # Otherwise all of so small an image is near before anything fails.
+    # Otherwise all of this small image is cached before anything fails.
     monkeypatch.setattr(cheetah, "share", lambda source, **how: share(source, cache=0, foresight=False, prefetch=0))
     monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
     often = ["error-pread=EIO", "error-pread-rate=30%", f"error-pread-file={trouble}"]
@@ -43,7 +43,7 @@ def test_a_recovered_source_is_listed_and_read_whole(
             trouble.touch()
 
     code, summary = Run(settings, tell).go()
-    # What is read in smaller pieces where a large read has failed may all have come in the end.
+    # After a failed large read, all smaller reads may have succeeded.
     assert code == (EVIDENCE if summary["problems"] else DONE)
     for row in pq.read_table(out / "files.parquet").to_pylist():
         assert (row["sha256"] is not None) == (row["read_state"] == "whole")

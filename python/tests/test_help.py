@@ -1,4 +1,4 @@
-"""The help pages of `triage` and `bench`, and what a wrong command line is told."""
+"""The help pages of `triage` and `bench`, errors of the command line, and output that cannot be written."""
 
 import json
 import re

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from conftest import PATIENCE_S, ROOT, program, run
 
-#: For building it, which only has to be done if something in it was changed after scripts/python-env.
+# Only needed if something changed after scripts/python-env.
 BUILD_S = 900
 
 
 def test_a_build_by_pip_leaves_the_target_directory_of_the_checkout_alone(tmp_path: Path) -> None:
     cargo = program("cargo")
     pytest.importorskip("maturin")
-    # A cargo that tells where it would build, and stops there.
+    # A cargo that reports its target directory, and stops.
     pretended = tmp_path / "bin/cargo"
     pretended.parent.mkdir()
     pretended.write_text(

@@ -1,4 +1,4 @@
-"""A source behind iSCSI: read as a file object, and triaged, from tgtd, a target made by others."""
+"""A source behind iSCSI, served by tgtd: read as a file object, and triaged."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def image(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def uri(image: Path, tmp_path: Path) -> Iterator[str]:
-    """What serves it. It listens to no signal but the last while it has targets, so that is how it ends."""
+    """The server. While it has targets it ignores all signals but SIGKILL."""
     tgtd, tgtadm = program("tgtd"), program("tgtadm")
     if os.geteuid() != 0:
         pytest.skip("tgtd needs root")
@@ -65,5 +65,5 @@ def test_a_logical_unit_is_read_and_triaged_like_its_image(uri: str, image: Path
     summary = json.loads(said.splitlines()[-1])
     assert (summary["complete"], summary["problems"]) == (True, [])
     assert (out / "bodyfile.txt").read_bytes().splitlines() == by_fls(image)
-    # Two workers, the survey and reading ahead share one connection's worth of bytes.
+    # Two workers, the survey and read-ahead transfer each byte once.
     assert 0 < summary["coverage"]["link"]["source_bytes"] <= image.stat().st_size

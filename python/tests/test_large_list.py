@@ -1,11 +1,11 @@
-"""Tens of millions of hashes take no more memory than some: they are sorted on the disk, and mapped."""
+"""Tens of millions of hashes need no more memory than a few: they are sorted on disk, and mapped."""
 
 import sys
 from pathlib import Path
 
 from conftest import MIB, run
 
-# Run, and not imported: it makes pieces small.
+# Run in its own process, since it changes block sizes.
 PROGRAM = Path(__file__).with_name("large_list.py")
 
 

@@ -1,4 +1,4 @@
-"""Libraries that take file objects, unmodified: they must see what they see on the plain image."""
+"""Unmodified libraries that take file objects see the same as on the plain image."""
 
 import gzip
 import itertools

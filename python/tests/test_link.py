@@ -1,4 +1,4 @@
-"""A triage over a link: whoever reads what, each byte crosses once. nbdkit has counted."""
+"""A triage over a link: each byte crosses once, as counted by nbdkit."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What can be opened, and what it is like."""
+"""Opening sources, and the properties of devices."""
 
 import errno
 import gzip
@@ -17,7 +17,7 @@ import cheetah
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """An image whose size is a multiple of nothing."""
+    """An image of odd size."""
     path = tmp_path / "disk.raw"
     path.write_bytes(noise(3 * MIB + 517, 1))
     return path

@@ -1,4 +1,4 @@
-"""Many at once, what cannot be read, and other processes."""
+"""Concurrent reads, unreadable ranges, and other processes."""
 
 import errno
 import os

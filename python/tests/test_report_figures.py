@@ -1,5 +1,5 @@
-"""The report of a real run, opened in a browser: each of its numbers counted again, from the tables and from The Sleuth
-Kit, by other code than the report's."""
+"""The report of a real run in a browser: each number is counted again from the tables and The Sleuth Kit, by other
+code."""
 
 import collections
 import datetime
@@ -58,7 +58,7 @@ class Page(html.parser.HTMLParser):
 
 @pytest.fixture
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The result of a run over NTFS, with streams, links, deleted files, a keyword, and a picture that is none."""
+    """The result of a run over NTFS, with streams, links, deleted files, a keyword, and a fake picture."""
     monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
     words, known = tmp_path / "words.txt", tmp_path / "known.txt"
     words.write_text("bottom\n")
@@ -75,7 +75,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def content(rows: list[Row]) -> list[Row]:
-    """The rows that have content of their own: files, and streams of files, but for the list of bad clusters."""
+    """Returns the rows with content of their own: files and streams, without the list of bad clusters."""
     named = [row for row in rows if row["attr_type"] == 128 and ":" in row["path"] or is_file(row)]
     return [row for row in named if not row["path"].endswith("$BadClus:$Bad")]
 

@@ -1,4 +1,4 @@
-"""What can be asked for on the command line of a triage."""
+"""The command line of a triage."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A real Dask cluster on loopback: a scheduler and two workers, of which one is killed midway."""
+"""A real Dask cluster on loopback: a scheduler and two workers, one of which is killed midway."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet
 
 
 class Cluster:
-    """Processes as somebody would start them by hand."""
+    """Processes as started by hand."""
 
     def __init__(self, folder: Path):
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What triage says of files' content, beside what icat and hashlib say."""
+"""The analysis of files' content, compared with icat and hashlib."""
 
 import dataclasses
 import hashlib
@@ -73,7 +73,7 @@ def test_an_alternate_data_stream_is_read_separately(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def stick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stick with a deleted picture, one that was written over, and one that lies about what it is."""
+    """A stick with a deleted picture, an overwritten one, and one with a misleading name."""
     image = tmp_path_factory.mktemp("stick") / "stick.raw"
     fat(
         image,

@@ -1,4 +1,4 @@
-"""An image that ends too early, as a copy that was broken off: the result says what is missing."""
+"""A truncated image: the result says what is missing."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Sources that fail: what could not be read is said, where it is; all else is right."""
+"""Failing sources: unreadable ranges are reported where they are; all else is right."""
 
 import errno
 from collections.abc import Callable

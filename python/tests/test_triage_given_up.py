@@ -1,4 +1,4 @@
-"""What nobody could do is missing from the result, and the result says so."""
+"""Tasks that were given up are missing from the result, and it says so."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Hash lists: every form that people have, beside a plain set of strings."""
+"""Hash lists in every common form, compared with a plain set of strings."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""A million files take little more memory than some thousands."""
+"""A million files need little more memory than a few thousand."""
 
 import sys
 from pathlib import Path

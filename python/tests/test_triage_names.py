@@ -1,4 +1,4 @@
-"""Keywords are found in what files are called, once, and as the listing is made."""
+"""Keywords in names are found once, while the listing is made."""
 
 import itertools
 from collections.abc import Callable, Iterator

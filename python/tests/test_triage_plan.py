@@ -1,4 +1,4 @@
-"""In which order files are read, and in which batches."""
+"""The order and the batches in which files are read."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Workers that die or hang: what they had to do is done again, and what nobody can do is said."""
+"""Workers that die or hang: their tasks are done again, and what fails repeatedly is reported."""
 
 from collections.abc import Iterator
 from pathlib import Path

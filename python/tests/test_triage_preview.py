@@ -1,5 +1,4 @@
-"""A glimpse of NTFS: names are told before the listing has any, as the listing has them later, and nothing it meets
-does any harm."""
+"""Previews of NTFS names come before the listing, agree with it, and do no harm."""
 
 import dataclasses
 import random

@@ -1,11 +1,11 @@
-"""What a run says while it is under way."""
+"""The progress output of a run."""
 
 import io
 import json
 
 import pytest
 
-from cheetah.telling import Json
+from cheetah.progress_output import Json
 from cheetah.triage.hub import progress
 from cheetah.triage.hub.progress import Plain, words
 from cheetah.triage.task import Event, Finding

@@ -1,4 +1,4 @@
-"""The report: its numbers are those of the tables, and what the evidence is called does nothing in it."""
+"""The report: its numbers are those of the tables, and names from the evidence are harmless."""
 
 import html
 import html.parser

@@ -1,4 +1,4 @@
-"""A triage from its command to its tables: the same result, whatever happens on the way."""
+"""A triage from its command to its tables: always the same result."""
 
 import contextlib
 import hashlib

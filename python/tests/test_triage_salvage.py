@@ -1,4 +1,4 @@
-"""What becomes of damaged bytes: what is readable is read, what is not is said, and what was not tried is neither."""
+"""Damaged bytes: readable ones are read, unreadable ones reported, and untried ones distinguished."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keywords and rules: found in every spelling, wherever the pieces of a file end, and once."""
+"""Keywords and rules are found once, in every encoding, wherever the pieces of a file end."""
 
 import random
 from pathlib import Path

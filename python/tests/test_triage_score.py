@@ -1,4 +1,4 @@
-"""Scores: what an examiner would look at first, and that each point has a reason."""
+"""Scores: what to look at first, with a reason for each point."""
 
 from pathlib import Path
 from typing import Any

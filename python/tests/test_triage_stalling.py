@@ -1,4 +1,4 @@
-"""A server that stalls, dies or fails in the middle of a triage: the run ends, says so, and goes on later."""
+"""A server that stalls, dies or fails during a triage: the run ends, says so, and resumes later."""
 
 import signal
 import subprocess

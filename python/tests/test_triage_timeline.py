@@ -1,4 +1,4 @@
-"""The timeline beside mactime's, and one that does not fit into memory."""
+"""The timeline compared with mactime's, and one that exceeds memory."""
 
 import csv
 import datetime

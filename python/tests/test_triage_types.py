@@ -1,4 +1,4 @@
-"""Types by content: real files made by the tools at hand, and which extensions lie."""
+"""Types by content, of real files made by available tools, and misleading extensions."""
 
 import bz2
 import gzip

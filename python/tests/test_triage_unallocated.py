@@ -1,4 +1,4 @@
-"""Free blocks as each file system records them, beside blkls; and what is found in them."""
+"""Free blocks as recorded by each file system, compared with blkls; and findings in them."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Made-up results of a triage, always the same ones: an office computer, and a stick that was plugged into it."""
+"""Made-up results of a triage, always the same: an office computer, and a stick that was plugged into it."""
 
 import dataclasses
 import hashlib

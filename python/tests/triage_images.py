@@ -1,5 +1,4 @@
-"""Images of file systems with all that makes a listing hard: names, links, streams, what was deleted, what is
-orphaned."""
+"""Images of file systems with everything that makes listing hard: names, links, streams, deleted files, orphans."""
 
 import os
 import struct

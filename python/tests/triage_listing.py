@@ -1,4 +1,4 @@
-"""A listing as the triage makes it, in this process, and as `fls` prints it."""
+"""A listing by the triage in this process, and by `fls`."""
 
 import random
 import subprocess

@@ -1,6 +1,6 @@
-"""A triage of so many made-up files, and the memory it took at most: `python triage_many.py FILES FOLDER`.
+"""A triage of many made-up files, and its peak memory: `python triage_many.py FILES FOLDER`.
 
-All of it is real but the workers: what they would have brought is made here.
+All of it is real but the workers: their results are made here.
 """
 
 import collections

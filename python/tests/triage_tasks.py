@@ -1,4 +1,4 @@
-"""What workers do in tests of the pool, in processes of their own."""
+"""Tasks for tests of the pool, run in worker processes."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A worker over an image, as the stages of a triage see it; and images that hold what they look for."""
+"""A worker over an image, as the stages of a triage see it; and images with test content."""
 
 import os
 import pathlib

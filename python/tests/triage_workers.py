@@ -1,4 +1,4 @@
-"""One worker in this process, in place of those a run would start, so that what it reads can be made to fail."""
+"""A worker in this process instead of a run's own, so that its reads can be made to fail."""
 
 import collections
 from collections.abc import Callable, Iterable, Iterator

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from cheetah import telling
+from cheetah import progress_output
 from cheetah.page.visible import plain
 from cheetah.triage.task import Event, Finding
 
@@ -51,7 +51,7 @@ def of_lists(tell: Tell) -> Callable[[int, int], None]:
 
 def shown(json_lines: bool = False) -> contextlib.AbstractContextManager[Tell]:
     """Shows events inside a `with` block."""
-    return telling.shown(_bar, Plain, json_lines)
+    return progress_output.shown(_bar, Plain, json_lines)
 
 
 class Plain:

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from cheetah import telling
+from cheetah import progress_output
 from cheetah.page.visible import plain
 
 LONG_S = 10.0
@@ -44,7 +44,7 @@ Tell = Callable[[Event], None]
 
 def shown(json_lines: bool = False) -> contextlib.AbstractContextManager[Tell]:
     """Shows events inside a `with` block."""
-    return telling.shown(_bar, Plain, json_lines)
+    return progress_output.shown(_bar, Plain, json_lines)
 
 
 class Plain:

@@ -14,7 +14,7 @@ ON_THIS_MACHINE = "nbd+unix://"
 RAW = "raw:"
 
 
-def how(
+def open_options(
     source: str,
     *,
     cache: int | str | None,
@@ -34,7 +34,7 @@ def how(
     return How(cache=cache, prefetch=prefetch, foresight=foresight, allow_lost=allow_lost, timeout_s=timeout_s)
 
 
-def settled(source: str | os.PathLike[str]) -> str:
+def absolute_source(source: str | os.PathLike[str]) -> str:
     """Returns a name that means the same in any process: URIs unchanged, paths absolute."""
     text = os.fspath(source)
     if not isinstance(text, str):
