@@ -32,7 +32,7 @@ use crate::file::{DriveFile, ImageState, Set, SetNode};
 use crate::fill::{self, being_filled};
 use crate::lease::Leases;
 use crate::lost::Lost;
-use crate::status::{NodeState, node_status, status};
+use crate::status::{NodeState, node_status, node_statuses};
 use cheetah_image::error::{Error, Result};
 
 /// How to open a drive.
@@ -161,7 +161,7 @@ impl Drive {
 async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage>> {
     let name = &file.name;
     if file.fill.is_some() {
-        let nodes = status(file, options.timeout).await?.nodes;
+        let nodes = node_statuses(file, options.timeout).await;
         let writer = nodes.into_iter().find_map(|node| node.writer);
         return Err(Error::failed(being_filled(name, writer.as_deref())));
     }

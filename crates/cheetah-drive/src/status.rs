@@ -4,15 +4,11 @@ use std::time::Duration;
 
 use cheetah_device::coverage::State;
 use cheetah_image::Hashes;
-use cheetah_nbd::proto;
-use cheetah_nbd::uri::Address;
+use cheetah_nbd::greeting;
 use cheetah_node::control::api::{ExportStatus, Status};
 use cheetah_node::control::{ControlClient, ControlError};
 use futures::future::join_all;
 use serde::Serialize;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::connect::{Connect, connect};
 use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
@@ -216,27 +212,13 @@ fn judge(node: &SetNode, instance: &str, answer: std::result::Result<Status, Con
 /// count as a use of the drive.
 pub(crate) async fn check_nbd(node: &SetNode, status: &mut NodeStatus, limit: Duration) {
     if status.state == NodeState::Ok
-        && let Err(why) = greeting(node, limit).await
+        && let Some(uri) = node.uri()
+        && let Err(why) = greeting::check(&uri.address, limit).await
     {
         let name = &node.name;
         status.state = NodeState::Unreachable;
         status.problem = Some(format!("node {name}: its control API answers, its NBD server does not ({why})"));
     }
-}
-
-/// Waits for the greeting of a node's NBD server.
-async fn greeting(node: &SetNode, limit: Duration) -> std::result::Result<(), String> {
-    let address = match node.uri().map(|uri| uri.address) {
-        Some(Address::Tcp { host, port }) => (host, port),
-        // Cheetah nodes have TCP addresses only.
-        _ => return Ok(()),
-    };
-    let greeted = async {
-        let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
-        let magic = stream.read_u64().await.map_err(|error| error.to_string())?;
-        if magic == proto::MAGIC { Ok(()) } else { Err("no NBD greeting".to_owned()) }
-    };
-    timeout(limit, greeted).await.unwrap_or_else(|_| Err(format!("no greeting within {} s", limit.as_secs_f32())))
 }
 
 async fn foreign(node: &SetNode, timeout: Duration) -> Judgement {

@@ -49,6 +49,30 @@ async fn a_dead_node_loses_exactly_its_ranges() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn status_reports_a_node_whose_nbd_port_is_dead_although_its_control_port_answers() {
+    let lab = Lab::new(&[8 * MIB]);
+    let mut file = lab.loaded(STRIPE, &image(MIB)).await;
+    assert!(status(&file, TIMEOUT).await.unwrap().healthy);
+    // One port at which nothing listens, and one at which a server accepts and does not greet.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("nbd://{}/x", silent.local_addr().unwrap());
+    let short = std::time::Duration::from_millis(500);
+    for (nbd, problem) in [("nbd://127.0.0.1:1/x", "refused"), (&silent, "no greeting")] {
+        let mut file = file.clone();
+        let name = file.sets[0].nodes[0].uri().unwrap().export;
+        file.sets[0].nodes[0].nbd = nbd.replace("/x", &format!("/{name}"));
+        let node = status(&file, short).await.unwrap().nodes.remove(0);
+        assert_eq!(node.state, NodeState::Unreachable, "{node:?}");
+        assert!(node.problem.as_ref().is_some_and(|text| text.contains(problem)), "{node:?}");
+    }
+    // Its memory can still be freed over the control port.
+    file.sets[0].nodes[0].nbd =
+        file.sets[0].nodes[0].nbd.replace(&lab.nodes[0].nbd_address().to_string(), "127.0.0.1:1");
+    let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+    assert!(destroyed.is_clean() && matches!(destroyed.nodes[0].outcome, Outcome::Wiped { .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_dies_under_an_open_drive_gives_errors_not_zeros() {
     let mut lab = Lab::new(&[8 * MIB, 8 * MIB]);
     let bytes = vec![0xa5; 4 << 20];

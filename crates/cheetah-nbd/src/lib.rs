@@ -7,6 +7,7 @@
 
 pub mod busy;
 pub mod client;
+pub mod greeting;
 pub mod handshake;
 pub mod inbox;
 pub mod packing;

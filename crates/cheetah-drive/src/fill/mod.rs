@@ -47,7 +47,7 @@ pub use self::witness::{Happened, Witness};
 use crate::copy::Progress;
 use crate::file::{DriveFile, Fill, Image, ImageState};
 use crate::open::{Drive, OpenOptions};
-use crate::status::status;
+use crate::status::node_statuses;
 
 /// How to open a drive that is being filled.
 #[derive(Clone)]
@@ -208,7 +208,7 @@ fn drive_options(options: &FillOptions) -> OpenOptions {
 
 /// Says who fills the drive, if it is because of that that it could not be opened.
 async fn taken(file: &DriveFile, error: Error, timeout: Duration) -> Error {
-    let nodes = status(file, timeout).await.map(|status| status.nodes).unwrap_or_default();
+    let nodes = node_statuses(file, timeout).await;
     match nodes.into_iter().find_map(|node| node.writer) {
         Some(writer) => Error::failed(being_filled(&file.name, Some(&writer))),
         None => error,

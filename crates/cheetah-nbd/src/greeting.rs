@@ -1,0 +1,47 @@
+//! What an NBD server says first: two magic numbers and flags.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use crate::proto::{MAGIC, OPTION_MAGIC};
+use crate::uri::Address;
+
+/// Bytes of a greeting.
+const GREETING_LEN: usize = 18;
+
+/// Reads a server's greeting, and nothing after it.
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<[u8; GREETING_LEN]> {
+    let mut greeting = [0; GREETING_LEN];
+    stream.read_exact(&mut greeting).await?;
+    if greeting.starts_with(&MAGIC.to_be_bytes()) && greeting[8..16] == OPTION_MAGIC.to_be_bytes() {
+        return Ok(greeting);
+    }
+    Err(io::Error::other("it is no NBD server"))
+}
+
+/// Connects to `address`, waits for an NBD server's greeting, and closes the connection. A server that calls us
+/// ([`Address::Inbound`]) has greeted before it is used.
+///
+/// # Errors
+///
+/// The operating system's, and what is wrong with the greeting, or that there is none within `limit`.
+pub async fn check(address: &Address, limit: Duration) -> io::Result<()> {
+    let greeting = async {
+        match address {
+            Address::Tcp { host, port } => read(&mut TcpStream::connect((host.as_str(), *port)).await?).await,
+            Address::Unix(path) => read(&mut UnixStream::connect(path).await?).await,
+            Address::Inbound(_) => Ok([0; GREETING_LEN]),
+        }
+    };
+    match timeout(limit, greeting).await {
+        Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(io::Error::other("it closes the connection without a greeting; it may have too many clients"))
+        }
+        Ok(greeting) => greeting.map(drop),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no greeting within {limit:?}"))),
+    }
+}
