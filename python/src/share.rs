@@ -65,8 +65,7 @@ impl Share {
         let (stop, stopped) = oneshot::channel();
         let server = runtime.spawn(async move {
             let stopped = async { _ = stopped.await };
-            // It ends early only if accepting fails permanently; then the socket refuses clients.
-            let _ = Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
+            Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
         });
         Ok(Self { serving: RwLock::new(Some(Serving { opened, served, stop, server })), uri, name, size, lost })
     }

@@ -31,6 +31,7 @@ pub mod readonly;
 pub mod size;
 mod spread;
 pub mod stripe;
+pub mod supervise;
 pub mod window;
 
 pub use coverage::Coverage;

@@ -25,7 +25,7 @@ impl SparseFile {
     fn blocking(&self, work: impl FnOnce(&File) -> std::io::Result<()> + Send + 'static) -> Io<'_, ()> {
         let (file, name) = (self.file.clone(), self.name.clone());
         Io::later(async move {
-            let joined = tokio::task::spawn_blocking(move || work(&file)).await;
+            let joined = cheetah_device::supervise::spawn_blocking(move || work(&file)).await;
             joined.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(|error| failed(name, &error))
         })
     }

@@ -81,7 +81,7 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
         _ => {}
     }
     let (file, heed_map) = (spec.to_owned(), options.heed_map);
-    let found = tokio::task::spawn_blocking(move || look(&file, heed_map))
+    let found = cheetah_device::supervise::spawn_blocking(move || look(&file, heed_map))
         .await
         .map_err(|error| Error::failed(format!("opening {spec}: {error}")))??;
     match found {

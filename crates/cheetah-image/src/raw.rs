@@ -108,7 +108,7 @@ impl RawFile {
         let inner = self.inner.clone();
         Io::later(async move {
             let name = inner.name.clone();
-            let joined = tokio::task::spawn_blocking(move || work(&inner)).await;
+            let joined = cheetah_device::supervise::spawn_blocking(move || work(&inner)).await;
             joined.unwrap_or_else(|error| Err(DeviceError::Invalid(format!("reading {name}: {error}").into())))
         })
     }

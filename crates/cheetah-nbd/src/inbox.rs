@@ -1,8 +1,8 @@
-//! Servers that call us: connections made by the far end, for a client to use instead of dialling itself.
+//! Servers that call: connections made by the server, which a client uses instead of connecting itself.
 //!
 //! An agent behind a firewall or NAT cannot be dialled. It connects to an [`Inbox`] and then is the NBD server on the
-//! connection it made. NBD has the server speak first, so whoever connects and does not greet as an NBD server, in
-//! time, is hung up on; it never gets further than this.
+//! connection it made. In NBD the server speaks first, so a caller that does not greet as an NBD server in time is
+//! disconnected.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -13,28 +13,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use cheetah_device::supervise::contain;
+use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::proto::{MAGIC, OPTION_MAGIC};
+use crate::greeting;
 use crate::tune::{self, tune};
 
-/// Bytes of a server's greeting: two magic numbers and flags.
-const GREETING_LEN: usize = 18;
 /// How long a caller may take to greet.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Callers that have not greeted yet; more are hung up on.
+/// The pause after a call could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The most callers that have not greeted yet; more are disconnected.
 const STRANGERS_MAX: usize = 64;
-/// Servers waiting to be used; for more, the one that waits longest goes.
+/// The most servers that wait for use; beyond that, the oldest is disconnected.
 const WAITING_MAX: usize = 64;
 
-/// Where servers call. Hung up when dropped.
+/// A listener for servers that call. Dropping it disconnects those that wait.
 #[derive(Debug)]
 pub struct Inbox {
-    /// Tells it from every other one.
+    /// Distinguishes it from all others.
     id: u64,
     address: SocketAddr,
     waiting: Arc<Waiting>,
@@ -56,7 +57,7 @@ struct Waiting {
 }
 
 impl Inbox {
-    /// Waits for servers at `address`; port 0 takes any free port. Callers are met on the calling runtime.
+    /// Listens on `address`; port 0 takes any free port. Its task runs on the calling runtime.
     ///
     /// # Errors
     ///
@@ -75,10 +76,10 @@ impl Inbox {
         self.address
     }
 
-    /// The next server that calls, or the last that did and waits. Safe to drop.
+    /// Takes the most recent server that waits, or the next that calls. Cancel-safe.
     pub(crate) async fn take(&self) -> Caller {
         loop {
-            // Listen before looking, or a caller in between would be missed.
+            // Register before checking, so that a caller in between is not missed.
             let arrived = self.waiting.arrived.notified();
             if let Some(caller) = self.waiting.pop() {
                 return caller;
@@ -91,7 +92,7 @@ impl Inbox {
 impl Drop for Inbox {
     fn drop(&mut self) {
         self.accepting.abort();
-        // Servers call again only once they know that nobody is there.
+        // Servers call again once these connections are closed.
         self.waiting.callers.lock().clear();
     }
 }
@@ -121,7 +122,7 @@ impl Waiting {
         self.arrived.notify_one();
     }
 
-    /// The one that came last: of a server that was restarted, earlier connections may be dead.
+    /// The most recent one: earlier connections of a server that restarted may be dead.
     fn pop(&self) -> Option<Caller> {
         let mut callers = self.callers.lock();
         let found = loop {
@@ -138,7 +139,7 @@ impl Waiting {
 }
 
 impl Caller {
-    /// Whether it hung up. A server that has greeted is silent until it is asked something.
+    /// Whether it closed the connection. A server that has greeted stays silent until it gets a request.
     fn is_gone(&self) -> bool {
         let read = self.stream.try_read(&mut [0]);
         !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
@@ -149,41 +150,49 @@ async fn accept(listener: TcpListener, waiting: Arc<Waiting>) {
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut meetings = JoinSet::new();
     loop {
-        while meetings.try_join_next().is_some() {}
-        let (stream, from) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file handles, or a caller gone again: the next one may fare better.
-                tracing::warn!("could not take a call: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let Ok(seat) = Arc::clone(&strangers).try_acquire_owned() else {
-            tracing::warn!("hung up on {from}: too many callers that say nothing");
-            continue;
-        };
-        let waiting = Arc::clone(&waiting);
-        meetings.spawn(async move {
-            let _seat = seat;
-            match tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from)).await {
-                Ok(Ok(caller)) => waiting.push(caller),
-                Ok(Err(error)) => tracing::debug!("hung up on {from}: {error}"),
-                Err(_) => tracing::debug!("hung up on {from}: it said nothing"),
-            }
-        });
+        // A panic costs the caller that caused it; the others need the listener.
+        let accepting = accept_one(&listener, &waiting, &strangers, &mut meetings);
+        if contain("accepting a call", accepting).await.is_err() {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
     }
+}
+
+async fn accept_one(
+    listener: &TcpListener,
+    waiting: &Arc<Waiting>,
+    strangers: &Arc<Semaphore>,
+    meetings: &mut JoinSet<()>,
+) {
+    while meetings.try_join_next().is_some() {}
+    let (stream, from) = match listener.accept().await {
+        Ok(accepted) => accepted,
+        Err(error) => {
+            // Such as no file handle left; later callers may fare better.
+            tracing::warn!("could not take a call: {error}");
+            return tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    };
+    let Ok(seat) = Arc::clone(strangers).try_acquire_owned() else {
+        tracing::warn!("hung up on {from}: too many callers have not greeted yet");
+        return;
+    };
+    let waiting = Arc::clone(waiting);
+    let meeting = async move {
+        let _seat = seat;
+        match tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from)).await {
+            Ok(Ok(caller)) => waiting.push(caller),
+            Ok(Err(error)) => tracing::debug!("hung up on {from}: {error}"),
+            Err(_) => tracing::debug!("hung up on {from}: no greeting"),
+        }
+    };
+    meetings.spawn(contain("greeting a caller", meeting).map(drop));
 }
 
 /// Reads the greeting, and nothing after it.
 async fn meet(mut stream: TcpStream, from: SocketAddr) -> io::Result<Caller> {
     tune(&stream)?;
     tune::watch(&stream)?;
-    let mut greeting = [0; GREETING_LEN];
-    stream.read_exact(&mut greeting).await?;
-    let greets = greeting.starts_with(&MAGIC.to_be_bytes()) && greeting[8..16] == OPTION_MAGIC.to_be_bytes();
-    if !greets {
-        return Err(io::Error::other("it is no NBD server"));
-    }
+    let greeting = greeting::read(&mut stream).await?;
     Ok(Caller { stream, received: BytesMut::from(&greeting[..]), from })
 }

@@ -1,35 +1,35 @@
-//! How a TCP connection is to be treated by the kernel.
+//! TCP socket options.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
 
-/// Dead peers are noticed after about this much silence.
+/// The keepalive time.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// How long what was sent may go unacknowledged before a watched connection is given up.
+/// How long sent data may stay unacknowledged on a watched connection.
 const UNHEARD_MAX: Duration = Duration::from_secs(20);
 
-/// Has the kernel give up a connection whose far end has gone without a word, for an end that cannot do without: it
-/// keeps memory or a place for it, or would not call again otherwise. Also keeps its entry in an address translator.
+/// Makes the kernel give up soon on a connection whose peer has vanished, for ends that hold memory or a place for it, or
+/// that would not reconnect otherwise. Also keeps its entry in a NAT alive.
 pub(crate) fn watch(stream: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(UNHEARD_MAX / 2).with_interval(UNHEARD_MAX / 4))?;
     socket.set_tcp_user_timeout(Some(UNHEARD_MAX))
 }
 
-/// Sets what both ends want.
+/// Sets the options that both ends use.
 ///
-/// Within one machine there is nothing to pace. Where the kernel's default algorithm does, as BBR, it arms a timer for
-/// each burst, and setting a timer traps out of a virtual machine.
-pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+/// On loopback, congestion control is CUBIC: a pacing algorithm such as BBR arms a timer for each burst, which traps out of
+/// a virtual machine.
+pub(crate) fn tune(stream: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3))?;
-    if stream.peer_addr()?.ip().is_loopback() && socket.set_tcp_congestion(b"cubic").is_err() {
+    let here = socket.peer_addr()?.as_socket().is_some_and(|peer| peer.ip().is_loopback());
+    if here && socket.set_tcp_congestion(b"cubic").is_err() {
         tracing::debug!("no choice of TCP congestion control: connections within the machine may be slower");
     }
     Ok(())

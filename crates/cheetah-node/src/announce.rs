@@ -10,20 +10,20 @@ use tokio::time::sleep;
 use crate::api::MDNS_SERVICE;
 use crate::node::Shared;
 
-/// How often the announced free memory is brought up to date.
+/// The interval between updates of the announced free memory.
 const REFRESH: Duration = Duration::from_secs(5);
-/// How long the network is given to hear the goodbye.
+/// How long to wait until the goodbye has been sent.
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A node announced. Dropping it says goodbye to the network.
+/// A node's announcement. Dropping it sends a goodbye.
 pub(crate) struct Announcement {
     daemon: ServiceDaemon,
     fullname: String,
 }
 
 impl Announcement {
-    /// Announces `node`, whose NBD server listens on `listen`: on all interfaces, or on the one that address is of,
-    /// so that a node on loopback is announced to its own machine only.
+    /// Announces `node`, whose NBD server listens on `listen`: on all interfaces, or on that of the address, so that a node on
+    /// loopback is announced on its own machine only.
     pub fn start(node: &Shared, listen: SocketAddr) -> mdns_sd::Result<Self> {
         let daemon = ServiceDaemon::new()?;
         if !listen.ip().is_unspecified() {
@@ -40,11 +40,19 @@ impl Announcement {
         Ok(Self { daemon, fullname })
     }
 
-    /// Keeps the announcement true. Never finishes.
-    pub async fn refresh(self, node: Arc<Shared>, listen: SocketAddr) {
+    /// Keeps the announcement current, and replaces it if its thread has ended. Never finishes.
+    pub async fn refresh(mut self, node: Arc<Shared>, listen: SocketAddr) {
         let mut announced = node.free_bytes();
         loop {
             sleep(REFRESH).await;
+            if self.daemon.status().is_err() {
+                tracing::warn!("the mDNS thread ended; the node is announced again");
+                match Self::start(&node, listen) {
+                    Ok(again) => self = again,
+                    Err(error) => tracing::debug!(%error, "the node is not announced by mDNS"),
+                }
+                continue;
+            }
             let free = node.free_bytes();
             if free != announced
                 && let Ok(service) = service(&node, listen)
@@ -58,7 +66,7 @@ impl Announcement {
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // At worst the announcement lingers in caches until its time to live is over.
+        // At worst, the announcement stays in caches for its time to live.
         if let Ok(done) = self.daemon.unregister(&self.fullname) {
             let _ = done.recv_timeout(GOODBYE_TIMEOUT);
         }
@@ -68,7 +76,7 @@ impl Drop for Announcement {
 
 fn service(node: &Shared, listen: SocketAddr) -> mdns_sd::Result<ServiceInfo> {
     let instance = node.instance.to_string();
-    // Two nodes may have one name, on one machine even; the instance tells them apart.
+    // Two nodes may have the same name, even on one machine; the instance distinguishes them.
     let label: String = node.name.chars().filter(|c| !c.is_control()).take(12).collect();
     let name = format!("{label} {}", &instance[..8]);
     let host = format!("cheetah-{}.local.", &instance[..16]);

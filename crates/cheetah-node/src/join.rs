@@ -1,8 +1,8 @@
-//! Joining a drive: the node offers itself to an examiner until it is accepted.
+//! Joining a drive: offering the node to an examiner until it is accepted.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_device::supervise::panic_point;
 use hyper::Method;
 use tokio::time::sleep;
 
@@ -12,10 +12,11 @@ use crate::node::Shared;
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
-/// Offers `node` to `examiner` (`host:port`) until it says yes. The examiner may start long after the node, so
-/// failures are no news after the first.
-pub(crate) async fn join(examiner: String, node: Arc<Shared>) {
-    let client = ControlClient::new(&examiner);
+/// Offers `node` to `examiner` (`host:port`) until it accepts. The examiner may start long after the node, so it logs only
+/// new errors.
+pub(crate) async fn join(examiner: &str, node: &Shared) {
+    panic_point("join");
+    let client = ControlClient::new(examiner);
     let mut wait = RETRY_FIRST;
     let mut said = String::new();
     loop {

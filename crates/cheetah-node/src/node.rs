@@ -1,4 +1,4 @@
-//! A node from start to end.
+//! Starting, running and ending a node.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cheetah_device::Size;
+use cheetah_device::supervise::persist;
 use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
 use tokio::runtime::{Builder, Runtime};
@@ -19,33 +20,34 @@ use crate::instance::Instance;
 use crate::store::Store;
 use crate::{control, join, spare};
 
-/// How long connections are given to notice that the node ends.
+/// How long connections get to notice that the node ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// How a node is to be.
+
+/// The configuration of a node.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    /// Bytes to lend, at least 1 MiB. A little more than 0.2 % of them hold digests.
+    /// Bytes to lend, at least 1 MiB. About 0.2 % of them hold digests.
     pub memory_bytes: u64,
-    /// Where to listen for NBD. Port 0 takes any free one.
+    /// The address for NBD. Port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Where to listen for HTTP: the port after the NBD port if `None`.
+    /// The address for HTTP; the port after the NBD port if `None`.
     pub http_listen: Option<SocketAddr>,
-    /// What to call it, for people; the host name if empty.
+    /// The node's name; the host name if empty.
     pub name: String,
     /// Examiners (`host:port`) to offer the node to, until each accepts.
     pub join: Vec<String>,
     /// Whether to announce it by mDNS.
     pub announce: bool,
-    /// Whether to listen beyond loopback although nothing is encrypted or authenticated.
+    /// Whether to listen beyond loopback although the node has no encryption or authentication.
     pub insecure: bool,
-    /// Whether to take part in measurements of the way here.
+    /// Whether to take part in measurements of the path to it.
     pub probe: bool,
-    /// Threads that serve NBD; by the number of processors if `None`.
+    /// The number of threads that serve NBD; by the number of processors if `None`.
     pub data_threads: Option<NonZeroUsize>,
 }
 
 impl NodeConfig {
-    /// A node lending `memory_bytes`, listening on `listen` and the port after it, that tells nobody.
+    /// A node that lends `memory_bytes`, listens on `listen` and the port after it, and is not announced.
     pub fn new(memory_bytes: u64, listen: SocketAddr) -> Self {
         Self {
             memory_bytes,
@@ -64,37 +66,37 @@ impl NodeConfig {
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// It would be open to the network.
+    /// It would be exposed to the network.
     #[error(
         "{0} can be reached by other machines, and connections cannot be encrypted yet; on a network you trust, \
          say --insecure"
     )]
     Exposed(SocketAddr),
-    /// Too much was to be lent.
+    /// The memory to lend is too much or too little.
     #[error("{0}")]
     Memory(String),
-    /// Somebody listens there already.
+    /// Another program listens there.
     #[error("{address} is taken by another program: stop it, or choose another port for {what}")]
     PortTaken {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// For what.
+        /// Its purpose.
         what: &'static str,
     },
-    /// There is no port after the NBD port.
+    /// The NBD port is the last one.
     #[error("there is no port after {0} for the control API: say where it is to listen")]
     NoHttpPort(u16),
-    /// The operating system said no.
+    /// An operating system error.
     #[error("{context}: {error}")]
     System {
-        /// To what.
+        /// The operation that failed.
         context: String,
-        /// What it said.
+        /// The error.
         error: io::Error,
     },
 }
 
-/// A running node. It ends, and wipes what it lent, when it is shut down or dropped.
+/// A running node. Shutting it down or dropping it ends it and wipes the lent memory.
 pub struct Node {
     shared: Arc<Shared>,
     running: Option<Running>,
@@ -102,28 +104,28 @@ pub struct Node {
     http_address: SocketAddr,
 }
 
-/// What runs while the node does.
+/// A node's threads.
 struct Running {
-    /// Accepts connections, and serves HTTP.
+    /// The runtime that accepts connections and serves HTTP.
     runtime: Runtime,
-    /// Serve the NBD connections.
+    /// The threads that serve NBD connections.
     workers: Arc<Workers>,
 }
 
-/// What a node's parts know of it.
+/// The state that a node's parts share.
 pub(crate) struct Shared {
     pub name: String,
     pub instance: Instance,
     pub nbd_port: u16,
     pub http_port: u16,
     pub exports: Arc<Exports>,
-    /// How it takes part in measurements, if it does.
+    /// Its part in measurements, if any.
     pub far: Option<FarConfig>,
     started: Instant,
 }
 
 impl Node {
-    /// Starts a node. It serves from threads of its own, whatever the caller does meanwhile.
+    /// Starts a node. It serves from threads of its own.
     pub fn start(config: NodeConfig) -> Result<Self, NodeError> {
         let http_listen = http_listen(&config)?;
         for address in [config.listen, http_listen] {
@@ -157,7 +159,9 @@ impl Node {
         let running = Running { runtime, workers: Arc::new(workers) };
         running.serve(nbd, http, &shared).map_err(|error| system("cannot serve", error))?;
         for examiner in config.join {
-            running.runtime.spawn(join::join(examiner, Arc::clone(&shared)));
+            let shared = Arc::clone(&shared);
+            let joining = async move { persist("joining", || join::join(&examiner, &shared)).await };
+            running.runtime.spawn(joining);
         }
         if config.announce {
             running.announce(&shared, nbd_address);
@@ -165,17 +169,17 @@ impl Node {
         Ok(Self { shared, running: Some(running), nbd_address, http_address })
     }
 
-    /// Where it listens for NBD.
+    /// The address of its NBD server.
     pub fn nbd_address(&self) -> SocketAddr {
         self.nbd_address
     }
 
-    /// Where it listens for HTTP.
+    /// The address of its control API.
     pub fn http_address(&self) -> SocketAddr {
         self.http_address
     }
 
-    /// How it fares.
+    /// Its status.
     pub fn status(&self) -> Status {
         self.shared.status()
     }
@@ -185,21 +189,21 @@ impl Node {
         &self.shared.exports
     }
 
-    /// Ends the node: cuts every connection, wipes all memory in use, reads it back, and gives it up.
+    /// Ends the node: cuts every connection, wipes all memory in use, reads it back, and unmaps it.
     pub async fn shutdown(mut self) -> NodeReceipt {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        // On a thread of its own: wiping takes seconds, and a runtime cannot be waited for from within another. If
-        // there is no thread to be had, dropping the node ends it, without a receipt.
+        // On a thread of its own: wiping takes seconds, and a runtime cannot be shut down within another. If no thread can
+        // be started, dropping the node ends it, without a receipt.
         let _ = thread::Builder::new().name("end".into()).spawn(move || {
             let receipt = self.end(|runtime| runtime.shutdown_timeout(STOP_TIMEOUT));
             drop(self);
-            // Nobody waits any more: the node has ended all the same.
+            // If the caller has gone, the node has ended all the same.
             let _ = sender.send(receipt);
         });
         receiver.await.ok().flatten().unwrap_or_default()
     }
 
-    /// Ends what runs, once. Operations under way are finished or refused, whether `stop` waits or not.
+    /// Ends the threads, once. Operations in progress complete or are refused, whether `stop` waits or not.
     fn end(&mut self, stop: impl FnOnce(Runtime)) -> Option<NodeReceipt> {
         let Running { runtime, workers } = self.running.take()?;
         let start = Instant::now();
@@ -225,7 +229,7 @@ impl Drop for Node {
         if self.running.is_none() {
             return;
         }
-        // As in `shutdown`; here there is nothing to do but wait.
+        // As in `shutdown`; but here the caller waits.
         let ended = thread::scope(|scope| {
             let end = || self.end(|runtime| runtime.shutdown_timeout(STOP_TIMEOUT));
             thread::Builder::new().spawn_scoped(scope, end).map(|thread| thread.join()).is_ok()
@@ -240,19 +244,15 @@ impl Running {
     fn serve(&self, nbd: TcpListener, http: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
         let _in_runtime = self.runtime.enter();
         let config = ServerConfig {
-            // All of it is on top of what is lent. Only clients without structured replies need it: to others, large
-            // requests are answered piece by piece.
+            // In addition to the lent memory. Only clients without structured replies need it: for others, large requests are
+            // answered in pieces.
             memory_bytes_max: MEMORY_BYTES_LEAST,
             workers: Some(Arc::clone(&self.workers)),
             ..ServerConfig::default()
         };
         let listener = Listener::Tcp(tokio::net::TcpListener::from_std(nbd)?);
         let exports: Arc<dyn server::Exports> = Arc::clone(&shared.exports) as _;
-        self.runtime.spawn(async move {
-            if let Err(error) = server::serve(listener, exports, config).await {
-                tracing::error!(%error, "the NBD server ended: the node serves no more clients");
-            }
-        });
+        self.runtime.spawn(server::serve(listener, exports, config));
         let http = tokio::net::TcpListener::from_std(http)?;
         self.runtime.spawn(control::server::serve(http, Arc::clone(shared)));
         Ok(())
@@ -267,7 +267,7 @@ impl Running {
 }
 
 impl Shared {
-    /// How the node fares.
+    /// The node's status.
     pub fn status(&self) -> Status {
         Status {
             name: self.name.clone(),
@@ -298,7 +298,7 @@ impl Shared {
     }
 }
 
-/// A socket that listens, and where.
+/// A listening socket and its address.
 type Bound = (TcpListener, SocketAddr);
 
 fn http_listen(config: &NodeConfig) -> Result<SocketAddr, NodeError> {
@@ -312,7 +312,7 @@ fn http_listen(config: &NodeConfig) -> Result<SocketAddr, NodeError> {
     }
 }
 
-/// Binds two free ports that follow each other, because who knows a node's NBD port looks for the other behind it.
+/// Binds two consecutive free ports: clients that know a node's NBD port expect the control API on the next one.
 fn bind_neighbours(any: SocketAddr) -> Result<(Bound, Bound), NodeError> {
     const ATTEMPTS: usize = 64;
     for _ in 0..ATTEMPTS {

@@ -67,6 +67,15 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The failure of a command in a process that failed because of `why`.
+pub fn defect(why: String, command: Option<Failure>) -> Failure {
+    const REPORT: &str = "this is a defect of cheetah: please report it, with the lines above";
+    match command {
+        Some(Failure { code, message }) => Failure { code, message: format!("{message}: {why}; {REPORT}") },
+        None => Failure::failed(format!("{why}; {REPORT}")),
+    }
+}
+
 /// Turns any error into a [`Failure`] that says what was being done.
 pub trait Context<T> {
     /// `what` reads as the beginning of the sentence: `cannot write case42.raw`.

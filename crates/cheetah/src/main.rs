@@ -10,8 +10,10 @@ mod failure;
 mod signals;
 mod ui;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+use cheetah_device::supervise;
 use clap::Parser;
 
 // musl's own allocator takes a lock per call, which costs a node half of its throughput.
@@ -21,18 +23,25 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     ui::log::start(cli.verbose);
+    supervise::watch();
     let ui = ui::Ui::new(cli.json);
     let result = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| failure::Failure::failed(format!("cannot start worker threads: {error}")))
         .and_then(|runtime| {
-            let result = runtime.block_on(cli.command.run(&ui));
+            // A panic of the command itself: the hook has reported it.
+            let command = AssertUnwindSafe(|| runtime.block_on(run(cli.command, &ui)));
+            let result = catch_unwind(command).unwrap_or_else(|_| Err(failure::Failure::failed("the command broke off")));
             // Reads that will never be answered must not keep a finished command from exiting.
             runtime.shutdown_background();
             result
         });
-    let code = match result.and_then(|()| ui::finish()) {
+    let result = match supervise::failure() {
+        Some(why) => Err(failure::defect(why, result.err())),
+        None => result.and_then(|()| ui::finish()),
+    };
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             ui.failure(&failure);
@@ -41,4 +50,12 @@ fn main() -> ExitCode {
     };
     ui::stderr::flush(ui::STDERR_PATIENCE);
     code
+}
+
+/// Runs the command to its end, or until the process has failed and the command does not notice.
+async fn run(command: cli::Command, ui: &ui::Ui) -> failure::Result<()> {
+    tokio::select! {
+        result = command.run(ui) => result,
+        () = signals::abandoned() => Err(failure::Failure::failed("the command broke off")),
+    }
 }

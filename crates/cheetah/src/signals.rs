@@ -1,10 +1,24 @@
 //! Being asked to stop.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cheetah_device::supervise;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Context, Result};
 
-/// The signals that ask a process to stop, caught from the moment this exists.
+/// Whether this command ends in order when it is asked to.
+static CAUGHT: AtomicBool = AtomicBool::new(false);
+
+/// Finishes when the process has failed (see [`supervise`]) and the command would not notice.
+pub async fn abandoned() {
+    supervise::failed().await;
+    if CAUGHT.load(Ordering::Relaxed) {
+        std::future::pending().await
+    }
+}
+
+/// What asks a process to stop: signals, caught from the moment this exists, and a failure of the process itself.
 pub struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -15,6 +29,7 @@ impl Stop {
     /// Starts catching SIGINT (Ctrl-C), SIGTERM and SIGHUP.
     pub fn catch() -> Result<Self> {
         let catch = |kind| signal(kind).context("cannot catch signals");
+        CAUGHT.store(true, Ordering::Relaxed);
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,
             terminate: catch(SignalKind::terminate())?,
@@ -22,12 +37,13 @@ impl Stop {
         })
     }
 
-    /// Waits for the first of them, and says which it was.
+    /// Waits for the first of them, and returns its name.
     pub async fn asked(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.hangup.recv() => "SIGHUP",
+            _ = supervise::failed() => "an internal error",
         }
     }
 }

@@ -14,6 +14,7 @@ mod export;
 mod protect;
 mod setro;
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_image::{Error, Identity, OpenOptions, Result};
 use cheetah_nbd::packing::{Packer, PackerConfig};
-use cheetah_nbd::server::{Listener, MEMORY_BYTES_LEAST, Server, ServerConfig};
+use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
 use export::{One, Turns};
@@ -80,7 +81,7 @@ impl Agent {
         let limits = ServerConfig {
             connections_max: config.connections_max.clamp(1, CONNECTIONS_MAX),
             // What packing and reading take comes on top, and must stay within 128 MiB with it.
-            memory_bytes_max: MEMORY_BYTES_LEAST,
+            memory_bytes_max: MEMORY_BYTES_USUAL,
             rate_max: config.rate_max,
             watch: true,
             ..ServerConfig::default()
@@ -110,11 +111,7 @@ impl Agent {
     }
 
     /// Serves until it is dropped.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot accept clients any more.
-    pub async fn run(self) -> Result<()> {
+    pub async fn run(self) -> Infallible {
         let Self { server, listener, connect, claimed: _claimed, .. } = self;
         let listening = async {
             match listener {
@@ -129,8 +126,8 @@ impl Agent {
             }
         };
         tokio::select! {
-            ended = listening => ended.map_err(|error| Error::io("accepting clients", &error)),
-            never = calling => match never {},
+            never = listening => never,
+            never = calling => never,
         }
     }
 }

@@ -192,7 +192,7 @@ impl Device for Aff4 {
             let jobs = futures::stream::iter(range.split_at_multiples(JOB_LEN)).map(|piece| {
                 let inner = self.inner.clone();
                 async move {
-                    let joined = tokio::task::spawn_blocking(move || inner.read(piece)).await;
+                    let joined = cheetah_device::supervise::spawn_blocking(move || inner.read(piece)).await;
                     joined.unwrap_or_else(|error| Err(DeviceError::Invalid(format!("unpacking: {error}").into())))
                 }
             });

@@ -168,7 +168,7 @@ impl Inner {
         while !work.is_done() {
             let (rest, inner) = (work.split_off(each), self.clone());
             let permit = permits.as_mut().and_then(|permits| permits.split(1));
-            tokio::task::spawn_blocking(move || {
+            cheetah_device::supervise::spawn_blocking(move || {
                 inner.unpack(&mut work, Patience::Wait);
                 drop(permit);
             });

@@ -1,4 +1,4 @@
-//! Unpacking what a read brought, for whoever asked for it: the task that receives has no time for that.
+//! Unpacking packed chunks, in the reader's future rather than in the connection's task.
 
 use std::num::NonZeroUsize;
 use std::sync::LazyLock;
@@ -14,17 +14,17 @@ use super::inflight::{Piece, Pieces};
 use super::pool;
 use crate::proto::packed::{self, Codec, Head, Spoilt};
 
-/// Less than this is unpacked on the spot: a thread could not be woken up in the same time.
+/// Up to this size, unpacking takes less time than waking a thread would.
 const INLINE_LEN_MAX: u32 = 32 << 10;
 
-/// Pieces being unpacked at once, by all clients of this process: as many as there are processors.
+/// Limits concurrent unpacking by all clients of this process to the number of processors.
 static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     Semaphore::new(processors.get())
 });
 
 impl Shared {
-    /// Unpacks the pieces and joins them.
+    /// Unpacks the chunks of a read and joins them.
     pub(super) async fn unpack(&self, pieces: Pieces) -> Result<Data> {
         let parts: FuturesOrdered<_> =
             pieces.into_iter().map(|(offset, piece)| async move { (self.unpack_piece(offset, piece)).await }).collect();
@@ -47,7 +47,7 @@ impl Shared {
         } else {
             // The semaphore is never closed.
             let _place = PLACES.acquire().await;
-            tokio::task::spawn_blocking(move || unpack(&head, bytes)).await.unwrap_or(Err(Spoilt))
+            cheetah_device::supervise::spawn_blocking(move || unpack(&head, bytes)).await.unwrap_or(Err(Spoilt))
         };
         unpacked.map(Part::Bytes).map_err(|Spoilt| {
             let range = ByteRange::new(offset, head.len.into());

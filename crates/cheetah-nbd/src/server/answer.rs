@@ -6,7 +6,8 @@ use cheetah_device::data::Part;
 use cheetah_device::{Data, Error, Extent, Result};
 
 use super::outbox::Outbox;
-use super::packed::{Packs, Whole};
+use super::packed::Packs;
+use super::split::Whole;
 use crate::packing::Chunk;
 use crate::proto::{Command, CommandFlags, ErrorCode, Request, TransmissionFlags, reply};
 
@@ -33,6 +34,7 @@ pub(super) struct Terms {
 /// What became of a request.
 pub(super) enum Outcome {
     Read(Result<Data>),
+    Part(Result<Data>, Arc<Whole>),
     Packed(Result<Vec<Chunk>>, Arc<Whole>),
     Status(Result<Vec<Extent>>),
     Done(Result<()>),
@@ -43,6 +45,7 @@ impl Terms {
     pub(super) fn answer(&self, out: &mut Outbox, request: &Request, outcome: Outcome) {
         let result = match outcome {
             Outcome::Done(result) => result,
+            Outcome::Part(result, whole) => return self.part(out, request, result, &whole),
             Outcome::Packed(result, whole) => return self.packed(out, request, result, &whole),
             Outcome::Read(Ok(data)) if data.len() == u64::from(request.len) => return self.data(out, request, &data),
             Outcome::Read(Ok(_)) => Err(Error::Invalid("the device answered with another length".into())),

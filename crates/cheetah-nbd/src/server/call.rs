@@ -8,6 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_device::supervise::contain;
+use futures::FutureExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -79,7 +81,7 @@ impl Server {
             let (exports, limits) = (Arc::clone(&self.exports), Arc::clone(&self.limits));
             let (entered, taken) = oneshot::channel();
             let name = to.to_owned();
-            connections.spawn(async move {
+            let serving = async move {
                 let _seat = seat;
                 let mut began = None;
                 let entered = || {
@@ -89,7 +91,8 @@ impl Server {
                 let ended = connection::run(Stream::Tcp(stream), Opening::Called, exports, &limits, entered).await;
                 tracing::debug!("connection to {name} ended: {ended:?}");
                 began.map(|began| began.elapsed())
-            });
+            };
+            connections.spawn(contain("an NBD connection", serving).map(|ended| ended.ok().flatten()));
             match taken.await {
                 Ok(()) => tracing::info!("{to} reads over a connection"),
                 // Not wanted, or lost while it waited.

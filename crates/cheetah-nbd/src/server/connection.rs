@@ -8,13 +8,13 @@ use bytes::BytesMut;
 use cheetah_device::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::allowance::Allowance;
+use super::allowance::{Allowance, Memory};
 use super::answer::Terms;
 use super::listener::Stream;
 use super::packed::Packs;
 use super::transmission::Transmission;
 use super::wire::{Limit, Wire};
-use super::{Export, Exports, Memory};
+use super::{Export, Exports};
 use crate::handshake::BlockSizes;
 use crate::handshake::server::{ExportLookup, Offer, Refusal, ServerHandshake, Session, Step};
 use crate::packing::Method;
@@ -23,7 +23,7 @@ use crate::proto::{BASE_ALLOCATION, OPTION_LEN_MAX, PAYLOAD_LEN_MAX, Transmissio
 
 /// What connections have to keep to.
 pub(super) struct Limits {
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
     pub(super) rate: Option<Arc<Limit>>,
     pub(super) handshake_timeout: Duration,
 }
@@ -79,7 +79,7 @@ async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let gauge = terms.packs.as_ref().map(|packs| Gauge::new(packs.packer.meter()));
     let wire = Wire::new(stream, gauge, limits.rate.clone());
-    let allowance = Allowance::new(Arc::clone(&limits.memory.shared), limits.memory.bytes_max);
+    let allowance = Allowance::new(Arc::clone(&limits.memory));
     Transmission::new(wire, &*session.export.device, terms, received, allowance).run().await
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 
-use crate::tune::{self, tune};
+use crate::tune;
 
 /// A bound socket that accepts clients.
 pub enum Listener {
@@ -57,11 +57,7 @@ impl Listener {
     /// The next client.
     pub(super) async fn accept(&self) -> io::Result<Accepted> {
         match self {
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
-                tune(&stream)?;
-                Ok(Accepted::Tcp(stream.into_std()?))
-            }
+            Self::Tcp(listener) => Ok(Accepted::Tcp(listener.accept().await?.0.into_std()?)),
             Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0.into_std()?)),
         }
     }
@@ -80,6 +76,14 @@ pub(super) enum Stream {
 }
 
 impl Accepted {
+    /// Sets what both ends want of a connection. Fails where the client has gone already.
+    pub(super) fn tune(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => tune::tune(stream),
+            Self::Unix(_) => Ok(()),
+        }
+    }
+
     /// Has the kernel notice soon if the client goes without a word. Unix sockets need no such thing.
     pub(super) fn watch(&self) -> io::Result<()> {
         match self {

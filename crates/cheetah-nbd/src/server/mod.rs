@@ -13,26 +13,37 @@ mod listener;
 mod outbox;
 mod pace;
 mod packed;
+mod split;
 mod streaming;
 mod transmission;
 mod wire;
+mod work;
 mod workers;
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_device::supervise::{contain, panic_point};
 use cheetah_device::{DynDevice, Error};
+use futures::FutureExt as _;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use self::allowance::Memory;
 use self::connection::{Limits, Opening};
+use self::listener::Accepted;
 use self::wire::Limit;
 use crate::packing::Packer;
 
+pub use allowance::{MEMORY_BYTES_LEAST, MEMORY_BYTES_USUAL};
 pub use listener::{Listener, SocketFile};
 pub use workers::Workers;
+
+/// The pause after a client could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a server offers.
 pub trait Exports: Send + Sync {
@@ -60,16 +71,13 @@ pub struct Export {
     pub packer: Option<Arc<Packer>>,
 }
 
-/// The least memory a server works with, in bytes: the largest request (32 MiB) fits, and a little beside it.
-pub const MEMORY_BYTES_LEAST: usize = 33 << 20;
-
 /// Limits of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// Clients served at once; further ones are turned away. At most 65,536.
     pub connections_max: usize,
-    /// Memory for requests and replies under way, over all connections, beside a small fixed share for each.
-    /// Less than [`MEMORY_BYTES_LEAST`] is taken as that.
+    /// Memory for requests and replies of all connections, beside a small fixed share of each. Less than
+    /// [`MEMORY_BYTES_LEAST`] is taken as that.
     pub memory_bytes_max: usize,
     /// The most to send to all clients together, in bytes a second.
     pub rate_max: Option<u64>,
@@ -94,26 +102,8 @@ impl Default for ServerConfig {
     }
 }
 
-/// The memory connections share for requests and replies.
-#[derive(Clone)]
-struct Memory {
-    shared: Arc<Semaphore>,
-    bytes_max: usize,
-}
-
-impl Memory {
-    fn new(bytes_max: usize) -> Self {
-        let bytes_max = bytes_max.clamp(MEMORY_BYTES_LEAST, Semaphore::MAX_PERMITS);
-        Self { shared: Arc::new(Semaphore::new(bytes_max)), bytes_max }
-    }
-}
-
-/// Serves `exports` to whoever connects. Runs until it is dropped, which cuts every connection.
-///
-/// # Errors
-///
-/// Only where accepting fails for good.
-pub async fn serve(listener: Listener, exports: Arc<dyn Exports>, config: ServerConfig) -> io::Result<()> {
+/// Serves `exports` to every client that connects. Runs until it is dropped, which cuts every connection.
+pub async fn serve(listener: Listener, exports: Arc<dyn Exports>, config: ServerConfig) -> Infallible {
     Server::new(exports, config).listen(listener).await
 }
 
@@ -129,72 +119,78 @@ impl Server {
     /// Serves nobody yet.
     pub fn new(exports: Arc<dyn Exports>, config: ServerConfig) -> Self {
         let limits = Arc::new(Limits {
-            memory: Memory::new(config.memory_bytes_max),
+            memory: Arc::new(Memory::new(config.memory_bytes_max)),
             rate: config.rate_max.map(|rate| Arc::new(Limit::new(rate))),
             handshake_timeout: config.handshake_timeout,
         });
         Self { exports, seats: Arc::new(Semaphore::new(config.connections_max)), limits, config }
     }
 
-    /// Serves whoever connects. Runs until it is dropped, which cuts every connection made here; one that is at work on
-    /// another thread just then may still answer.
-    ///
-    /// # Errors
-    ///
-    /// Only where accepting fails for good.
-    pub async fn listen(&self, listener: Listener) -> io::Result<()> {
+    /// Serves every client that connects. Runs until it is dropped, which cuts every connection made here; one that is at
+    /// work on another thread just then may still answer.
+    pub async fn listen(&self, listener: Listener) -> Infallible {
         self.accept(listener, &mut JoinSet::new()).await
     }
 
-    /// Serves whoever connects until `stop` is ready, then cuts every connection made here. When it returns, none of
-    /// them answers any more, and nobody holds what they had open.
-    ///
-    /// # Errors
-    ///
-    /// Only where accepting fails for good.
-    pub async fn listen_until(&self, stop: impl Future<Output = ()>, listener: Listener) -> io::Result<()> {
+    /// Serves every client that connects until `stop` is ready, then cuts every connection made here. When it returns, none
+    /// of them answers any more, and the exports they had opened are dropped.
+    pub async fn listen_until(&self, stop: impl Future<Output = ()>, listener: Listener) {
         let mut connections = JoinSet::new();
-        let ended = tokio::select! {
-            ended = self.accept(listener, &mut connections) => ended,
-            () = stop => Ok(()),
-        };
+        tokio::select! {
+            never = self.accept(listener, &mut connections) => match never {},
+            () = stop => {}
+        }
         connections.shutdown().await;
-        ended
     }
 
-    async fn accept(&self, listener: Listener, connections: &mut JoinSet<()>) -> io::Result<()> {
+    async fn accept(&self, listener: Listener, connections: &mut JoinSet<()>) -> Infallible {
         loop {
-            while connections.try_join_next().is_some() {}
-            let accepted = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Out of file handles, or a client gone again: neither is a reason to stop serving the others.
-                    tracing::warn!("could not accept a client: {error}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
-                tracing::warn!("turned a client away: {} are connected already", self.config.connections_max);
-                continue;
-            };
-            if self.config.watch
-                && let Err(error) = accepted.watch()
-            {
-                tracing::debug!("a client that goes without a word will be missed late: {error}");
+            // A panic costs the client that caused it; the others need the listener.
+            if contain("accepting a client", self.accept_one(&listener, connections)).await.is_err() {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
-            let runtime = self.config.workers.as_ref().map_or_else(Handle::current, |workers| workers.next());
-            let (exports, limits) = (Arc::clone(&self.exports), Arc::clone(&self.limits));
-            let stream = accepted.enter(&runtime)?;
-            connections.spawn_on(
-                async move {
-                    let _seat = seat;
-                    if let Err(error) = connection::run(stream, Opening::Accepted, exports, &limits, || ()).await {
-                        tracing::debug!("connection ended: {error}");
-                    }
-                },
-                &runtime,
-            );
         }
+    }
+
+    async fn accept_one(&self, listener: &Listener, connections: &mut JoinSet<()>) {
+        while connections.try_join_next().is_some() {}
+        let accepted = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Such as no file handle left. The other clients are still served, and one of them may free some.
+                tracing::warn!("could not accept a client: {error}");
+                return tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        };
+        panic_point("nbd-accept");
+        let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+            tracing::warn!("turned a client away: {} are connected already", self.config.connections_max);
+            return;
+        };
+        if let Err(error) = self.start(accepted, seat, connections) {
+            tracing::debug!("a client was gone at once, or cannot be served: {error}");
+        }
+    }
+
+    /// Serves a client on one of the workers, in a task of its own.
+    fn start(&self, accepted: Accepted, seat: OwnedSemaphorePermit, connections: &mut JoinSet<()>) -> io::Result<()> {
+        accepted.tune()?;
+        if self.config.watch
+            && let Err(error) = accepted.watch()
+        {
+            tracing::debug!("a client that disappears will be noticed late: {error}");
+        }
+        let runtime = self.config.workers.as_ref().map_or_else(Handle::current, |workers| workers.next());
+        let (exports, limits) = (Arc::clone(&self.exports), Arc::clone(&self.limits));
+        let stream = accepted.enter(&runtime)?;
+        let serving = async move {
+            let _seat = seat;
+            panic_point("nbd-connection");
+            if let Err(error) = connection::run(stream, Opening::Accepted, exports, &limits, || ()).await {
+                tracing::debug!("connection ended: {error}");
+            }
+        };
+        connections.spawn_on(contain("an NBD connection", serving).map(drop), &runtime);
+        Ok(())
     }
 }

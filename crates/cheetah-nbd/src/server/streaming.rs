@@ -5,16 +5,15 @@
 //! So a connection holds little more than a piece, whatever it asks for.
 
 use std::io;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use cheetah_device::{ByteRange, Device, Error, Io};
+use cheetah_device::{ByteRange, Device, Error};
 use tokio::io::AsyncWrite;
 
 use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
-use super::transmission::{Work, simple};
+use super::work::{Work, simple};
 use crate::proto::{Command, CommandFlags, Request};
 
 /// The size of a piece of a read, and what pieces are aligned to. All of a piece is checked before any of it is
@@ -149,7 +148,7 @@ impl<'d> Streaming<'d> {
             }
             Outcome::Read(Ok(_)) => Err(Error::Invalid("the device answered with another length".into())),
             Outcome::Read(Err(error)) | Outcome::Status(Err(error)) | Outcome::Done(Err(error)) => Err(error),
-            Outcome::Status(Ok(_)) | Outcome::Done(Ok(())) | Outcome::Packed(..) => Ok(()),
+            Outcome::Status(Ok(_)) | Outcome::Done(Ok(())) | Outcome::Part(..) | Outcome::Packed(..) => Ok(()),
         }
     }
 
@@ -201,22 +200,5 @@ fn piece_bytes(command: Command) -> u64 {
         Command::Read => READ_PIECE_BYTES,
         Command::Write => WRITE_PIECE_BYTES,
         _ => SILENT_PIECE_BYTES,
-    }
-}
-
-impl Work<'_> {
-    /// The outcome, once there is one.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        fn poll<T: Unpin>(io: &mut Io<'_, T>, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
-            std::pin::Pin::new(io).poll(cx)
-        }
-        match self {
-            Self::Read(io) => poll(io, cx).map(Outcome::Read),
-            Self::Packed(piece) => {
-                poll(&mut piece.io, cx).map(|result| Outcome::Packed(result, Arc::clone(&piece.whole)))
-            }
-            Self::Status(io) => poll(io, cx).map(Outcome::Status),
-            Self::Done(io) => poll(io, cx).map(Outcome::Done),
-        }
     }
 }

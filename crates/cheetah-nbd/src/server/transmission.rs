@@ -6,18 +6,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use cheetah_device::{ByteRange, Data, Device, Extent, Io, Zeroing};
+use cheetah_device::{Data, Device, Io};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
-use super::allowance::Allowance;
-use super::answer::{EXTENTS_SENT_MAX, Outcome, Terms};
+use super::allowance::{Allowance, FREE_BYTES};
+use super::answer::Terms;
 use super::outbox::Outbox;
 use super::pace::{self, Pace};
-use super::packed::{PackedPiece, Packs};
+use super::split::{PART_BYTES_MIN, Split};
 use super::streaming::{Progress, Streaming, WRITE_PIECE_BYTES, Way};
+use super::work::{Slow, Work, cost, simple};
 use super::workers;
 use crate::busy;
 use crate::proto::{Command, CommandFlags, ErrorCode, PAYLOAD_LEN_MAX, Request};
@@ -28,9 +29,6 @@ const INBOX_BYTES: usize = WRITE_PIECE_BYTES as usize;
 const OUTBOX_BYTES_MAX: usize = 8 << 20;
 /// The same, where the next request is one to be refused.
 const REFUSALS_BYTES_MAX: usize = 64 << 10;
-/// How much of a range is looked at for one question about its allocation; a reply may cover less than was asked.
-/// At worst each 4 KiB are an extent of their own.
-const STATUS_RANGE_MAX: u64 = 256 << 20;
 /// Requests under way at once.
 const REQUESTS_MAX: usize = 512;
 /// Turns of the loop before others on the thread get theirs.
@@ -50,6 +48,8 @@ pub(super) struct Transmission<'d, S> {
     outbox: Outbox,
     /// A large request that is dealt with in pieces; others wait behind it.
     streaming: Option<Streaming<'d>>,
+    /// A read that is answered in parts, until all have been started; others wait behind it.
+    split: Option<Split>,
     slow: FuturesUnordered<Slow<'d>>,
     slow_bytes: usize,
     allowance: Allowance,
@@ -84,6 +84,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             inbox: received,
             outbox: Outbox::default(),
             streaming: None,
+            split: None,
             slow: FuturesUnordered::new(),
             slow_bytes: 0,
             allowance,
@@ -106,6 +107,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         for _ in 0..TURNS_MAX {
             let mut moved = self.finish_slow(cx);
             moved |= self.take_requests(cx)? > 0;
+            moved |= self.start_parts();
             moved |= self.stream(cx)?;
             if let Poll::Ready(sent) = self.outbox.poll_send(&mut self.stream, cx)? {
                 moved |= sent;
@@ -179,7 +181,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             let skipped = self.discard.min(self.inbox.len());
             self.inbox.advance(skipped);
             self.discard -= skipped;
-            if self.discard > 0 || self.ending || self.streaming.is_some() || !self.has_room() {
+            if self.discard > 0 || self.ending || self.is_behind() || !self.has_room() {
                 return Ok(None);
             }
             let Some(header) = self.inbox.first_chunk::<{ Request::LEN }>() else { return Ok(None) };
@@ -205,7 +207,12 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 continue;
             }
             self.receiving = 0;
-            self.waiting = self.allowance.poll_hold(self.held() + cost(&request), cx).is_pending();
+            if self.is_to_be_split(&request) {
+                self.inbox.advance(Request::LEN);
+                self.split = Some(Split::new(request));
+                return Ok(None);
+            }
+            self.waiting = self.allowance.poll_hold(self.held(), cost(&request), cx).is_pending();
             if self.waiting {
                 return Ok(None);
             }
@@ -219,6 +226,47 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             }
             let payload = self.inbox.split_to(len).freeze().slice(Request::LEN..);
             return Ok(Some((request, payload.into())));
+        }
+    }
+
+    /// Whether a read is answered in parts: if it is large, or if there is no memory now for all of it.
+    fn is_to_be_split(&mut self, request: &Request) -> bool {
+        Split::must(request, &self.terms)
+            || Split::may(request, &self.terms) && !self.allowance.try_hold(self.held() + cost(request))
+    }
+
+    /// Starts as many parts of a read as memory allows. True if it started any.
+    fn start_parts(&mut self) -> bool {
+        let mut started = false;
+        while let Some(split) = &mut self.split {
+            if split.is_over(&self.terms, &mut self.outbox) {
+                self.split = None;
+                return true;
+            }
+            let (held, len) = (self.slow_bytes + self.outbox.len(), split.next_len());
+            let has_room = self.slow.len() < REQUESTS_MAX && self.outbox.len() < OUTBOX_BYTES_MAX;
+            // Not truncated: at most 1 MiB.
+            let len = match has_room {
+                true if self.allowance.try_hold(held + len as usize) => len,
+                true if held + PART_BYTES_MIN as usize <= FREE_BYTES => len.min(PART_BYTES_MIN),
+                // What is under way ends or is sent, and then the connection is polled again.
+                _ => return started,
+            };
+            let (part, work) = split.start(len, self.device, self.terms.packs.as_ref());
+            self.begin(part, work);
+            started = true;
+        }
+        started
+    }
+
+    /// Queues the reply if the device had the answer at hand; otherwise, it waits for it.
+    fn begin(&mut self, request: Request, work: Work<'d>) {
+        match work.settled() {
+            Ok(outcome) => self.terms.answer(&mut self.outbox, &request, outcome),
+            Err(work) => {
+                self.slow_bytes += cost(&request);
+                self.slow.push(Slow { request, work });
+            }
         }
     }
 
@@ -245,7 +293,12 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
 
     /// Whether no request is left half-done: of one whose payload will never come nothing more is expected.
     fn is_settled(&self) -> bool {
-        self.streaming.as_ref().is_none_or(|streaming| streaming.lacks(self.inbox.len()) > 0)
+        self.split.is_none() && self.streaming.as_ref().is_none_or(|streaming| streaming.lacks(self.inbox.len()) > 0)
+    }
+
+    /// Whether the next request waits behind one that is dealt with bit by bit.
+    fn is_behind(&self) -> bool {
+        self.streaming.is_some() || self.split.is_some()
     }
 
     fn has_room(&self) -> bool {
@@ -260,13 +313,6 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     fn start(&mut self, request: Request, payload: Data, cx: &mut Context<'_>) -> io::Result<()> {
         let fua = request.flags.has(CommandFlags::FUA);
         let (device, range) = (self.device, request.range());
-        if let Some(packs) = self.terms.packs.as_ref().filter(|_| Packs::suits(&request)) {
-            for (piece, work) in packs.start(device, &request) {
-                self.slow_bytes += cost(&piece);
-                self.slow.push(Slow { request: piece, work: Work::Packed(work) });
-            }
-            return Ok(());
-        }
         let work = match request.command {
             Command::Read if !range.is_empty() && device.answers_at_once() => {
                 let mut way = Way { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
@@ -285,20 +331,14 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             }
             _ => simple(device, &request, range),
         };
-        match work.settled() {
-            Ok(outcome) => self.terms.answer(&mut self.outbox, &request, outcome),
-            Err(work) => {
-                self.slow_bytes += cost(&request);
-                self.slow.push(Slow { request, work });
-            }
-        }
+        self.begin(request, work);
         Ok(())
     }
 
     /// Reads what has arrived, unless there is no room to act on it.
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        // Behind a read that is being streamed, requests pile up only as far as the inbox goes.
-        let full = self.streaming.is_some() && self.inbox.len() >= INBOX_BYTES;
+        // Behind a request that holds up others, they pile up only as far as the inbox goes.
+        let full = self.is_behind() && self.inbox.len() >= INBOX_BYTES;
         if self.ending || !self.has_room() || self.waiting || full {
             return Ok(false);
         }
@@ -318,18 +358,6 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     }
 }
 
-/// What a reply about allocation may take.
-const STATUS_COST_BYTES: usize = 8 * EXTENTS_SENT_MAX;
-
-/// Bytes that the server holds while the request is under way.
-fn cost(request: &Request) -> usize {
-    match request.command {
-        Command::Read | Command::Write => request.len as usize,
-        Command::BlockStatus => STATUS_COST_BYTES,
-        _ => 0,
-    }
-}
-
 fn refusal(request: &Request, code: ErrorCode, size: u64) -> String {
     match code {
         ErrorCode::Perm => {
@@ -340,70 +368,17 @@ fn refusal(request: &Request, code: ErrorCode, size: u64) -> String {
     }
 }
 
-/// Starts a request without a payload in either direction, on `range` of what it concerns.
-pub(super) fn simple<'d>(device: &'d dyn Device, request: &Request, range: ByteRange) -> Work<'d> {
-    let fua = request.flags.has(CommandFlags::FUA);
-    match request.command {
-        Command::Flush => Work::Done(device.flush()),
-        Command::Cache => Work::Done(device.cache(range)),
-        Command::BlockStatus => {
-            Work::Status(device.extents(ByteRange::new(range.offset, range.len.min(STATUS_RANGE_MAX))))
-        }
-        Command::WriteZeroes => {
-            let keep_allocated = request.flags.has(CommandFlags::NO_HOLE);
-            let fast_only = request.flags.has(CommandFlags::FAST_ZERO);
-            Work::Done(device.zero(range, Zeroing { keep_allocated, fast_only, fua }))
-        }
-        Command::Trim if fua => Work::Done(Io::later(async move {
-            device.trim(range).await?;
-            device.flush().await
-        })),
-        _ => Work::Done(device.trim(range)),
-    }
-}
-
-/// A request the device is working on.
-struct Slow<'d> {
-    request: Request,
-    work: Work<'d>,
-}
-
-pub(super) enum Work<'d> {
-    Read(Io<'d, Data>),
-    Packed(PackedPiece<'d>),
-    Status(Io<'d, Vec<Extent>>),
-    Done(Io<'d, ()>),
-}
-
-impl Work<'_> {
-    /// The outcome, where the device had it at hand.
-    fn settled(self) -> Result<Outcome, Self> {
-        match self {
-            Self::Read(Io::Done(Some(result))) => Ok(Outcome::Read(result)),
-            Self::Status(Io::Done(Some(result))) => Ok(Outcome::Status(result)),
-            Self::Done(Io::Done(Some(result))) => Ok(Outcome::Done(result)),
-            later => Err(later),
-        }
-    }
-}
-
-impl Future for Slow<'_> {
-    type Output = (Request, Outcome);
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        this.work.poll(cx).map(|outcome| (this.request, outcome))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use cheetah_device::Geometry;
+    use std::sync::Arc;
+
+    use cheetah_device::{ByteRange, Geometry};
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
     use crate::proto::TransmissionFlags;
-    use crate::server::{MEMORY_BYTES_LEAST, Memory};
+    use crate::server::MEMORY_BYTES_LEAST;
+    use crate::server::allowance::Memory;
 
     /// Takes writes whole, so they are held until they have arrived.
     struct Far;
@@ -422,7 +397,7 @@ mod tests {
         }
     }
 
-    fn serve(stream: tokio::io::DuplexStream, memory: &Memory) -> impl Future<Output = io::Result<()>> + use<> {
+    fn serve(stream: tokio::io::DuplexStream, memory: &Arc<Memory>) -> impl Future<Output = io::Result<()>> + use<> {
         let terms = Terms {
             flags: TransmissionFlags::default(),
             structured: true,
@@ -430,13 +405,13 @@ mod tests {
             others: vec![],
             packs: None,
         };
-        let allowance = Allowance::new(memory.shared.clone(), memory.bytes_max);
+        let allowance = Allowance::new(Arc::clone(memory));
         Transmission::new(stream, &Far, terms, BytesMut::new(), allowance).run()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_no_refusals_is_not_listened_to_for_long() {
-        let memory = Memory::new(MEMORY_BYTES_LEAST);
+        let memory = Arc::new(Memory::new(MEMORY_BYTES_LEAST));
         let (mut client, stream) = tokio::io::duplex(64 << 10);
         let served = tokio::spawn(serve(stream, &memory));
         let mut refused = BytesMut::new();
@@ -453,7 +428,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_holds_memory_and_lets_nothing_move_is_cut() {
-        let memory = Memory::new(MEMORY_BYTES_LEAST);
+        let memory = Arc::new(Memory::new(MEMORY_BYTES_LEAST));
         let (mut client, stream) = tokio::io::duplex(1 << 20);
         let served = serve(stream, &memory);
         let mut begun = BytesMut::new();
@@ -465,6 +440,6 @@ mod tests {
         let error = served.await.unwrap_err();
         assert!(error.to_string().contains("holds memory"), "{error}");
         assert_eq!(since.elapsed().as_secs(), PATIENCE.as_secs());
-        assert_eq!(memory.shared.available_permits(), memory.bytes_max, "what it held is there for others");
+        assert!(memory.is_free(), "what it held is there for others");
     }
 }

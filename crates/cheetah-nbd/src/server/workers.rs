@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use cheetah_device::supervise::panic_point;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -83,6 +84,7 @@ impl Worker {
 
 /// What a thread does before it sleeps.
 fn park() {
+    panic_point("nbd-worker");
     if GATHERING.replace(false) {
         std::thread::sleep(GATHER);
     }

@@ -15,6 +15,7 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
+use cheetah_device::supervise::{contain, panic_point};
 use cheetah_probe::far::Caller;
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
@@ -36,6 +37,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A caller who takes nothing of what is sent for so long is cut off, in milliseconds.
 const UNREAD_MS_MAX: u32 = 10_000;
 
+/// The pause after a caller could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// What callers may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -52,25 +56,33 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits) -> Inf
     let router = router.layer(middleware::from_fn(only_by_own_name));
     let seats = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();
-    loop {
+    let mut accept_one = async || {
         while connections.try_join_next().is_some() {}
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file handles, or a caller gone again: neither is a reason to stop serving the others.
+                // Such as no file handle left. The other callers are still served, and one of them may free some.
                 tracing::warn!(%error, "could not accept an HTTP caller");
-                sleep(Duration::from_millis(100)).await;
-                continue;
+                return sleep(ACCEPT_PAUSE).await;
             }
         };
-        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else { continue };
+        panic_point("http-accept");
+        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else { return };
         let router = router.clone();
-        connections.spawn(async move {
+        let serving = async move {
             let _seat = seat;
+            panic_point("http-connection");
             if let Ok(Err(error)) = timeout(life_max, converse(stream, peer, router)).await {
                 tracing::debug!("an HTTP connection ended: {error}");
             }
-        });
+        };
+        connections.spawn(contain("an HTTP connection", serving));
+    };
+    loop {
+        // A panic costs the caller that caused it; the others need the listener.
+        if contain("accepting an HTTP caller", accept_one()).await.is_err() {
+            sleep(ACCEPT_PAUSE).await;
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use cheetah_device::supervise;
+
 use crate::api::ExportStatus;
 use crate::export::ExportStats;
 use crate::node::Shared;
@@ -29,6 +31,8 @@ pub(super) fn render(node: &Shared) -> String {
     page.single("cheetah_wiped_bytes_total", "counter", "Memory wiped so far.", store.wiped().0);
     let digests = "Pages found not to match their digest, in all exports there were.";
     page.single("cheetah_digest_errors_total", "counter", digests, store.digest_errors());
+    let panics = "Connections and requests that ended by a defect of the program.";
+    page.single("cheetah_panics_total", "counter", panics, supervise::contained_total());
 
     let gauges: [Family<ExportStatus>; 4] = [
         ("cheetah_export_size_bytes", "Size of the export.", |export| export.size_bytes),

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cheetah_device::supervise::contain;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -58,7 +59,7 @@ impl Receivers {
         table.insert(token, Arc::clone(&receiver));
         drop(table);
         let table = self.clone();
-        tokio::spawn(async move {
+        let receiving = async move {
             let kept = async {
                 receiver.listen(&mut socket, token, request).await;
                 // The port is closed before the arrivals are fetched.
@@ -70,7 +71,8 @@ impl Receivers {
                 () = receiver.forgotten.notified() => {}
             }
             table.table().remove(&token);
-        });
+        };
+        tokio::spawn(contain("receiving a train", receiving));
         Ok(Receiving { port, token })
     }
 

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use cheetah_device::supervise::contained;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -131,7 +132,7 @@ async fn send(
     there.set_port(request.port);
     let (tell, told) = oneshot::channel();
     // A thread of its own, of which there is one at a time: the runtime's are for who reads the disk.
-    let leaving = thread::Builder::new().name("probe-train".into()).spawn(move || {
+    let leaving = thread::Builder::new().name("probe-train".into()).spawn(contained(move || {
         let train = || {
             let socket = train::socket(caller.here, there)?;
             let due = due(turn.not_before.max(Nanos::now() + LEAD), &offsets);
@@ -144,7 +145,7 @@ async fn send(
         // It was this train's turn until now, whether the caller still listens or not.
         drop(turn);
         let _ = tell.send(sent);
-    });
+    }));
     leaving.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     match told.await {
         Ok(Ok(sent)) => Ok(Json(sent)),

@@ -64,7 +64,7 @@ pub(super) async fn explore(
     tracing::debug!("foresight: {name} at {volume}");
     let outcome = Survey::new(shared, number, volume, left).run(surveyor).await;
     let settled = Arc::clone(shared);
-    let _ = tokio::task::spawn_blocking(move || settled.settle()).await;
+    let _ = cheetah_device::supervise::spawn_blocking(move || settled.settle()).await;
     match outcome {
         Ok(()) => tracing::debug!("foresight: all of {name} at {volume} is known"),
         Err(why) => tracing::info!("foresight: the survey of {name} at {volume} is given up: {why}"),
@@ -163,7 +163,7 @@ impl<'a> Survey<'a> {
     ) -> std::result::Result<Box<dyn Surveyor>, &'static str> {
         let (mut plan, shared) = (std::mem::take(&mut self.plan), Arc::clone(self.shared));
         let (number, volume) = (self.number, self.volume);
-        let thought = tokio::task::spawn_blocking(move || {
+        let thought = cheetah_device::supervise::spawn_blocking(move || {
             event(&mut *surveyor, &mut plan);
             if !plan.files.is_empty() {
                 shared.note(number, volume, plan.files.drain(..));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_device::Size;
-use cheetah_nbd::server::{Listener, MEMORY_BYTES_LEAST, ServerConfig, serve};
+use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, serve};
 use cheetah_source::{Only, Opened};
 use serde_json::json;
 
@@ -70,10 +70,10 @@ async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<
     ui.answer(format_args!("{}, {size}, is served at {uri}", args.source), &value);
     // For all clients together: with what is read ahead it is what the export takes. Clients on links that need more are
     // few, and one that waits for its turn loses nothing but time.
-    let config = ServerConfig { memory_bytes_max: MEMORY_BYTES_LEAST, ..ServerConfig::default() };
+    let config = ServerConfig { memory_bytes_max: MEMORY_BYTES_USUAL, ..ServerConfig::default() };
     tokio::select! {
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
-        ended = serve(listener, Arc::new(only), config) => ended.context("serving ended"),
+        never = serve(listener, Arc::new(only), config) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
             opened.device.flush().await.context("what was written may not have arrived")

@@ -119,7 +119,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let probed_at = probing.as_ref().and_then(|listener| listener.local_addr().ok());
     say_ready(&agent, args.connect.as_deref(), probed_at, ui);
     tokio::select! {
-        ended = agent.run() => Ok(ended?),
+        never = agent.run() => match never {},
         never = probed(probing, far) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");

@@ -22,6 +22,7 @@ mod lazy;
 mod lifecycle;
 mod misuse;
 mod mount;
+mod panics;
 mod probe;
 mod serve;
 mod slow_links;

@@ -246,7 +246,7 @@ impl Device for Partial {
         }
         let inner = self.inner.clone();
         Io::later(async move {
-            let read = tokio::task::spawn_blocking(move || inner.read(range)).await;
+            let read = cheetah_device::supervise::spawn_blocking(move || inner.read(range)).await;
             read.unwrap_or_else(|error| Err(DeviceError::Invalid(format!("reading back: {error}").into())))
         })
     }

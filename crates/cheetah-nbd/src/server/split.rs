@@ -1,0 +1,143 @@
+//! Reads that are answered in parts.
+//!
+//! A structured reply may come in chunks, in any order. So a large read is carried out as several smaller ones, as many
+//! at a time as the connection's share of the memory allows, and each is sent as soon as it is ready. However large the
+//! read, and however little memory is free, the connection goes on with what it may hold in any case. The parts of packed
+//! reads are packed, too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cheetah_device::{ByteRange, Data, Device, Error, Result};
+use parking_lot::Mutex;
+
+use super::answer::Terms;
+use super::outbox::Outbox;
+use super::packed::Packs;
+use super::work::Work;
+use crate::proto::packed::CONTENT_LEN_MAX;
+use crate::proto::{Command, CommandFlags, ErrorCode, Request};
+
+/// The size of a part, and what parts are aligned to.
+pub(super) const PART_BYTES: u64 = CONTENT_LEN_MAX as u64;
+/// The same while memory is short: two of these fit in what every connection may hold.
+pub(super) const PART_BYTES_MIN: u64 = 128 << 10;
+
+/// A read, some of whose parts have been started.
+pub(super) struct Split {
+    request: Request,
+    /// Bytes in parts that have been started.
+    started: u64,
+    whole: Arc<Whole>,
+}
+
+/// What the parts of one read share.
+pub(super) struct Whole {
+    /// Bytes not yet answered.
+    left: AtomicU64,
+    /// Why a part failed, and with it the read.
+    error: Mutex<Option<Error>>,
+}
+
+impl Whole {
+    /// Takes note of `len` more bytes answered. True if they were the last.
+    fn answered(&self, len: u64) -> bool {
+        self.left.fetch_sub(len, Ordering::Relaxed) == len
+    }
+
+    /// Whether a part has failed, so that the others need not be read.
+    pub(super) fn has_failed(&self) -> bool {
+        self.error.lock().is_some()
+    }
+}
+
+impl Split {
+    /// Whether a read may be answered in parts.
+    pub(super) fn may(request: &Request, terms: &Terms) -> bool {
+        request.command == Command::Read && request.len > 0 && terms.structured && !request.flags.has(CommandFlags::DF)
+    }
+
+    /// Whether it must be, however much memory is free.
+    pub(super) fn must(request: &Request, terms: &Terms) -> bool {
+        Self::may(request, terms) && (terms.packs.is_some() || u64::from(request.len) > PART_BYTES)
+    }
+
+    /// Starts nothing yet.
+    pub(super) fn new(request: Request) -> Self {
+        let whole = Whole { left: AtomicU64::new(request.len.into()), error: Mutex::new(None) };
+        Self { request, started: 0, whole: Arc::new(whole) }
+    }
+
+    /// The length of the next part, if memory is not short; 0 if all have been started.
+    pub(super) fn next_len(&self) -> u64 {
+        let offset = self.request.offset + self.started;
+        (PART_BYTES - offset % PART_BYTES).min(self.rest())
+    }
+
+    /// Starts a part of `len` bytes. Returns it as a request of its own.
+    pub(super) fn start<'d>(&mut self, len: u64, device: &'d dyn Device, packs: Option<&Packs>) -> (Request, Work<'d>) {
+        let range = ByteRange::new(self.request.offset + self.started, len);
+        self.started += len;
+        // Not truncated: a part of a request.
+        let part = Request { offset: range.offset, len: len as u32, ..self.request };
+        let whole = Arc::clone(&self.whole);
+        let work = match packs {
+            Some(packs) => Work::Packed(packs.clone().part(device, range, Arc::clone(&whole)), whole),
+            None => Work::Part(device.read(range), whole),
+        };
+        (part, work)
+    }
+
+    /// Starts no further part if one has failed. True if there is nothing left to start.
+    pub(super) fn is_over(&mut self, terms: &Terms, out: &mut Outbox) -> bool {
+        let rest = self.rest();
+        if rest > 0 && self.whole.has_failed() {
+            self.started += rest;
+            // Not truncated: the rest of a request.
+            let rest = Request { offset: self.request.offset, len: rest as u32, ..self.request };
+            terms.part(out, &rest, Ok(Data::zeros(rest.len.into())), &self.whole);
+        }
+        self.rest() == 0
+    }
+
+    fn rest(&self) -> u64 {
+        u64::from(self.request.len) - self.started
+    }
+}
+
+impl Terms {
+    /// Queues the chunks of a part of a read.
+    pub(super) fn part(&self, out: &mut Outbox, part: &Request, result: Result<Data>, whole: &Whole) {
+        let result = match result {
+            Ok(data) if data.len() != part.len.into() => {
+                Err(Error::Invalid("the device answered with another length".into()))
+            }
+            result => result,
+        };
+        self.part_with(out, part, result, whole, |out, data, last| self.chunks(out, part, 0, &data, last));
+    }
+
+    /// The same, where `put` queues what the part brought; it is told whether this part is the last.
+    pub(super) fn part_with<T>(
+        &self,
+        out: &mut Outbox,
+        part: &Request,
+        result: Result<T>,
+        whole: &Whole,
+        put: impl FnOnce(&mut Outbox, T, bool),
+    ) {
+        let last = whole.answered(part.len.into());
+        let mut error = whole.error.lock();
+        match result {
+            Ok(content) if error.is_none() => return put(out, content, last),
+            Ok(_) => {}
+            Err(failed) => {
+                tracing::warn!("Read of {}: {failed}", part.range());
+                error.get_or_insert(failed);
+            }
+        }
+        if let Some(error) = error.as_ref().filter(|_| last) {
+            self.failure(out, part, ErrorCode::from(error), &error.to_string());
+        }
+    }
+}
