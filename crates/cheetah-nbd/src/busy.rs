@@ -3,10 +3,9 @@
 //! A client that sends one request, waits for the answer and sends the next (depth 1) leaves both sides
 //! idle in between, so each hop pays for waking a halted processor: some 20 µs on a virtual machine, more than
 //! all the work of the request. [`touch`] keeps the calling runtime polling its sockets for [`SPIN_US`] after
-//! such a request instead of going to sleep. Each turn of the loop yields the processor first, so whoever else
-//! wants it gets it; without that yield the scheduler places the client behind the spinning thread and spinning
-//! makes things worse. At depth it only costs: callers leave it to connections with one request under way at a time,
-//! as far as they can tell.
+//! such a request instead of going to sleep. Each iteration yields the processor first, so that other threads can run;
+//! without the yield, the scheduler places the client behind the spinning thread and latency rises. At depth, spinning only
+//! costs processor time: callers use it for connections with one request in flight at a time.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The lent memory: one anonymous mapping, handed out in slots. The only file here with `unsafe` in it.
+//! The lent memory: one anonymous mapping, divided into slots. The only file of this crate with `unsafe`.
 //!
 //! ```text
 //! mapping   | piece 0: 64 MiB                          | piece 1                | … | the rest
@@ -6,12 +6,12 @@
 //! slot      | page: 4 KiB | … 16 pages | = 64 KiB
 //! ```
 //!
-//! Two slots' room at the head of each piece holds the page digests of its other 1022 slots, 16 × 8 bytes each, so
-//! that a node takes what it lends and no more, and a piece faulted in brings its digests along.
+//! The head of each piece, as large as two slots, holds the page digests of its other 1022 slots, 16 × 8 bytes each. So a
+//! node uses no more memory than it lends, and faulting a piece in also faults in its digests.
 //!
-//! Invariants: a free slot is all zero, and so are its digests but for the first, which links the free slots. A
-//! [`Slot`] is the only way to its memory, is not `Clone`, and there is at most one for each place: who has `&Slot`
-//! may read, who has `&mut Slot` may write, and whoever stores it puts it behind a lock.
+//! Invariants: a free slot is all zero, and so are its digests except the first, which links the free slots. A [`Slot`] is
+//! the only access to its memory, is not `Clone`, and there is at most one for each place: `&Slot` permits reading, `&mut
+//! Slot` writing, and owners store it behind a lock.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -22,17 +22,17 @@ use cheetah_device::{Size, data::is_zero};
 use parking_lot::Mutex;
 use rustix::mm::{self, Advice, MapFlags, MlockFlags, ProtFlags};
 
-/// Bytes in a slot: what one chunk of an export takes, and the unit in which memory is given and taken back.
+/// The size of a slot: the memory of one chunk of an export, and the unit of allocation.
 pub const SLOT_BYTES: usize = 64 << 10;
-/// Bytes under one digest.
+/// The bytes that a digest covers.
 pub const PAGE_BYTES: usize = 4 << 10;
 /// Digests in a slot.
 pub const SLOT_PAGES: usize = SLOT_BYTES / PAGE_BYTES;
 /// Bytes in a piece, digests included.
 pub const PIECE_BYTES: usize = 64 << 20;
-/// The least a node can lend.
+/// The least memory a node can lend.
 pub const LENT_BYTES_MIN: u64 = 1 << 20;
-/// The most a node can lend: slots are numbered in 32 bits.
+/// The most memory a node can lend: slot numbers have 32 bits.
 pub const LENT_BYTES_MAX: u64 = 128 << 40;
 
 const DIGEST_BYTES: usize = SLOT_PAGES * size_of::<u64>();
@@ -41,19 +41,19 @@ const PIECE_SLOTS: usize = PIECE_BYTES / SLOT_BYTES - 2;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(PIECE_SLOTS * DIGEST_BYTES <= HEAD_BYTES);
 
-/// The right to one slot of the arena it came from: its number, from 1, so that a hole in a table costs no more.
+/// Exclusive ownership of a slot of an arena: its number, from 1, so that `Option<Slot>` needs no more room.
 ///
-/// It must go back to [`Arena::free`] of the same arena; a slot that is dropped is lost until the node ends.
+/// Return it with [`Arena::free`] of the same arena; a dropped slot is lost until the node ends.
 #[derive(Debug)]
 pub(crate) struct Slot(NonZeroU32);
 
-/// A slot's memory, to read.
+/// A slot's memory, for reading.
 pub(crate) struct View<'a> {
     pub bytes: &'a [u8; SLOT_BYTES],
     pub digests: &'a [u64; SLOT_PAGES],
 }
 
-/// A slot's memory, to write.
+/// A slot's memory, for writing.
 pub(crate) struct ViewMut<'a> {
     pub bytes: &'a mut [u8; SLOT_BYTES],
     pub digests: &'a mut [u64; SLOT_PAGES],
@@ -73,9 +73,9 @@ pub(crate) struct Arena {
 }
 
 struct FreeSlots {
-    /// The slot freed last; its first digest is the number of the one freed before it, or 0.
+    /// The slot freed last; its first digest is the number of the slot freed before it, or 0.
     last: Option<Slot>,
-    /// Slots never used so far: from this number (from 0) up to the end.
+    /// The first slot, from 0, that was never used.
     fresh: u32,
 }
 
@@ -86,10 +86,10 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Maps `lent_bytes` (rounded down to whole slots), keeps them out of core dumps and children, and locks them.
+    /// Maps `lent_bytes`, rounded down to whole slots, excludes them from core dumps and child processes, and locks them.
     ///
     /// Memory is locked as it is faulted in ([`Arena::fault_in`], or the first use). Where a limit forbids that,
-    /// [`Arena::locked`] is false, and it is for the program to warn.
+    /// [`Arena::locked`] is false, and the program should warn.
     pub fn new(lent_bytes: u64) -> io::Result<Self> {
         if !(LENT_BYTES_MIN..=LENT_BYTES_MAX).contains(&lent_bytes) {
             let (min, max, asked) = (Size(LENT_BYTES_MIN), Size(LENT_BYTES_MAX), Size(lent_bytes));
@@ -97,7 +97,7 @@ impl Arena {
         }
         let bytes = usize::try_from(lent_bytes).map_err(io::Error::other)? / SLOT_BYTES * SLOT_BYTES;
         let slots = u32::try_from(slots_in(bytes)).map_err(io::Error::other)?;
-        // Room to start at a multiple of a huge page.
+        // Room to align the start to a huge page.
         let mapping_bytes = bytes + HUGE_PAGE_BYTES;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice affects no other memory.
@@ -148,18 +148,18 @@ impl Arena {
         self.bytes as u64
     }
 
-    /// Slots there are.
+    /// The number of slots.
     pub fn slots(&self) -> u64 {
         self.slots.into()
     }
 
-    /// Bytes faulted in ahead of use so far.
+    /// Bytes faulted in ahead of use.
     pub fn ready_bytes(&self) -> u64 {
         self.ready_bytes.load(Ordering::Relaxed)
     }
 
-    /// Faults in `len` bytes from `offset` (multiples of a page), so that their first use waits for nothing. May
-    /// run beside any use of the memory.
+    /// Faults in `len` bytes from `offset`, both multiples of a page, so that their first use is fast. Safe beside any use
+    /// of the memory.
     pub fn fault_in(&self, offset: usize, len: usize) -> io::Result<()> {
         if offset >= self.bytes {
             return Ok(());
@@ -178,7 +178,7 @@ impl Arena {
         Ok(())
     }
 
-    /// A slot, all zero; none if all are in use.
+    /// Allocates a slot, all zero; `None` if all are in use.
     pub fn allocate(&self) -> Option<Slot> {
         let mut free = self.free.lock();
         if let Some(mut slot) = free.last.take() {
@@ -193,14 +193,14 @@ impl Arena {
         NonZeroU32::new(free.fresh).map(Slot)
     }
 
-    /// Takes a slot back and wipes it. False if it did not read back as zero, which is broken memory: the slot is
-    /// then never used again.
+    /// Wipes a slot and frees it. False if it did not read back as zero: the memory is defective, and the slot is not used
+    /// again.
     #[must_use]
     pub fn free(&self, mut slot: Slot) -> bool {
         let view = self.view_mut(&mut slot);
         view.bytes.fill(0);
         view.digests.fill(0);
-        // Opaque to the compiler, or it would conclude from the lines above what has to be seen in memory.
+        // Opaque to the compiler, which would otherwise infer the result from the writes above instead of reading memory.
         let seen = std::hint::black_box(self.view(&slot));
         if !is_zero(seen.bytes) || seen.digests.iter().any(|digest| *digest != 0) {
             tracing::error!(slot = slot.0, "memory did not read back as zero after it was wiped: broken memory?");
@@ -212,7 +212,7 @@ impl Arena {
         true
     }
 
-    /// A slot's memory.
+    /// Returns a slot's memory.
     pub fn view<'a>(&'a self, slot: &'a Slot) -> View<'a> {
         let (bytes, digests) = self.place(slot);
         // SAFETY: `place` gives pointers into the mapping, aligned, each slot its own; the memory is initialised (an
@@ -221,7 +221,7 @@ impl Arena {
         unsafe { View { bytes: &*bytes, digests: &*digests } }
     }
 
-    /// A slot's memory, to write.
+    /// A slot's memory, for writing.
     pub fn view_mut<'a>(&'a self, slot: &'a mut Slot) -> ViewMut<'a> {
         let (bytes, digests) = self.place(slot);
         // SAFETY: as in `view`; that the slot is borrowed mutably makes this the only access.
@@ -252,7 +252,7 @@ impl Drop for Arena {
     }
 }
 
-/// Slots that fit in a mapping of `bytes`, heads of pieces set aside.
+/// The number of slots in a mapping of `bytes`, excluding the heads of pieces.
 fn slots_in(bytes: usize) -> usize {
     let rest = (bytes % PIECE_BYTES).saturating_sub(HEAD_BYTES);
     bytes / PIECE_BYTES * PIECE_SLOTS + rest / SLOT_BYTES

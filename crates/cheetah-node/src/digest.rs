@@ -1,8 +1,7 @@
-//! The digest of a page: CRC-64/NVME, less that of a page of zeros.
+//! The digest of a page: its CRC-64/NVME, XORed with that of a page of zeros.
 //!
-//! Taking the zero page's digest off makes that of a zero page 0, so fresh memory has its right digests without
-//! anybody having written them. A CRC finds every burst of up to 64 bits, and anything else but once in 2^64; it is
-//! there against broken memory and software, not against forgers.
+//! So the digest of a zero page is 0, and fresh memory has valid digests. The CRC detects every error burst of up to 64 bits,
+//! and misses other errors with probability 2^-64. It protects against defective memory and software, not against forgery.
 
 use crate::arena::PAGE_BYTES;
 

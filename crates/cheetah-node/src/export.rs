@@ -1,4 +1,4 @@
-//! An export: a device over slots of the lent memory.
+//! An export: a device in slots of the lent memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,18 +18,18 @@ use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
 const CHUNK_BYTES: u64 = SLOT_BYTES as u64;
 static ZERO_CHUNK: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
 
-/// What is lent at once: more would keep writers waiting, and not stay in the processor's cache on its way.
+/// The most bytes lent at once: more would delay writers, and fall out of the processor's cache before they are sent.
 const LENT_BYTES_MAX: u64 = 1 << 20;
 const LENT_GROUPS_MAX: usize = (LENT_BYTES_MAX / (GROUP_CHUNKS as u64 * CHUNK_BYTES)) as usize + 1;
 
-/// Wiping more than this is worth threads.
+/// Exports larger than this are wiped by several threads.
 const WIPE_ALONE_BYTES: u64 = 256 << 20;
 const WIPE_THREADS_MAX: usize = 4;
 
-/// An export of a node: a writable device in memory. Every operation finishes at once ([`Io::Done`]).
+/// An export of a node: a writable device in memory. Every operation completes at once ([`Io::Done`]).
 ///
-/// A chunk of zeros is a hole and takes no memory: from the start, and again once zeros are written over all of it,
-/// or it is zeroed or trimmed. Once deleted, every operation fails with [`Error::Lost`].
+/// A chunk of zeros is a hole and takes no memory: initially, and again once zeros are written over all of it, or it is zeroed
+/// or trimmed. After deletion, every operation fails with [`Error::Lost`].
 pub struct Export {
     store: Arc<Store>,
     name: Arc<str>,
@@ -43,7 +43,7 @@ pub struct Export {
     counters: Counters,
 }
 
-/// What was asked of an export so far.
+/// An export's counters.
 #[derive(Debug, Default)]
 struct Counters {
     reads: AtomicU64,
@@ -53,18 +53,18 @@ struct Counters {
     digest_errors: AtomicU64,
 }
 
-/// What was asked of an export so far.
+/// An export's counters.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ExportStats {
     /// Reads.
     pub reads: u64,
-    /// Bytes read well.
+    /// Bytes read successfully.
     pub read_bytes: u64,
-    /// Writes; zeroing and trimming count, their bytes do not.
+    /// Writes, including zeroing and trimming.
     pub writes: u64,
-    /// Bytes that arrived to be written.
+    /// Bytes of payload received for writes.
     pub written_bytes: u64,
-    /// Pages that did not match their digest when they were read, or written in part.
+    /// Pages that did not match their digest when read, or written in part.
     pub digest_errors: u64,
 }
 
@@ -99,12 +99,12 @@ impl Export {
         &self.name
     }
 
-    /// Memory its content takes, in bytes.
+    /// Memory used by its content, in bytes.
     pub fn used_bytes(&self) -> u64 {
         self.used_slots.load(Ordering::Relaxed) * CHUNK_BYTES
     }
 
-    /// Whether its whole size is set aside for it.
+    /// Whether its whole size is reserved.
     pub fn reserved(&self) -> bool {
         self.reserved
     }
@@ -114,7 +114,7 @@ impl Export {
         self.digests
     }
 
-    /// What was asked of it so far.
+    /// Its counters.
     pub fn stats(&self) -> ExportStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ExportStats {
@@ -126,14 +126,14 @@ impl Export {
         }
     }
 
-    /// Ends the export: wipes its memory, reads it back and returns it to the store. Whoever still has it open gets
-    /// errors from now on. Deleting again finds nothing left to wipe.
+    /// Deletes the export: wipes its memory, reads it back, and returns it to the store. Clients that have it open get errors
+    /// from then on. Deleting it again wipes nothing.
     pub fn delete(&self) -> Receipt {
         let mut receipt = Receipt { export: self.name.to_string(), wiped_bytes: 0, verified_zero: true };
         if self.deleted.swap(true, Ordering::AcqRel) {
             return receipt;
         }
-        // An operation that got hold of a chunk before is waited for by `drain`; one that does later sees the flag.
+        // `drain` waits for an operation that already holds a chunk; a later operation sees the flag.
         self.table.close();
         let threads = match self.used_bytes() {
             0..WIPE_ALONE_BYTES => 1,
@@ -146,7 +146,7 @@ impl Export {
             let start = |from| (from, thread::Builder::new().spawn_scoped(scope, move || wipe(from)));
             let others: Vec<_> = (1..threads).map(start).collect();
             others.into_iter().fold(wipe(0), |(slots, clean), (from, other)| {
-                // Without a thread to be had, this one does it.
+                // If no thread can be started, this one does the work.
                 let (more, also) = other.map_or_else(|_| wipe(from), |other| other.join().unwrap_or((0, false)));
                 (slots + more, clean & also)
             })
@@ -160,7 +160,7 @@ impl Export {
         receipt
     }
 
-    /// Flips the lowest bit of the byte at `offset` in memory, behind the digests' back. False in a hole.
+    /// Flips the lowest bit of the byte at `offset` in memory, without updating its digest. False in a hole.
     #[doc(hidden)]
     pub fn corrupt(&self, offset: u64) -> bool {
         let Some(place) = self.table.place(offset / CHUNK_BYTES) else { return false };
@@ -189,8 +189,8 @@ impl Export {
         self.checked(range)?;
         let (mut out, mut run) = (Data::new(), Vec::new());
         for piece in range.split_at_multiples(CHUNK_BYTES) {
-            // Before any lock is held: the forecast takes the same locks, and a writer waiting for one of them would
-            // keep the second reader out, which is us.
+            // Before any lock is held: the forecast takes the same locks, and a writer that waits for one would block the
+            // second reader, which is this thread.
             let room = if run.is_empty() { self.run_len(piece, range.end()) } else { 0 };
             let place = self.table.place(piece.offset / CHUNK_BYTES);
             let slots = place.map(|place| (place.group.read(), place.index));
@@ -222,7 +222,7 @@ impl Export {
         if range.len > LENT_BYTES_MAX {
             return None;
         }
-        // Always locked in ascending order, and only to read; whoever writes holds one lock at a time.
+        // Readers lock in ascending order; writers hold one lock at a time.
         let mut groups: SmallVec<[_; LENT_GROUPS_MAX]> = SmallVec::new();
         for piece in range.split_at_multiples(GROUP_CHUNKS as u64 * CHUNK_BYTES) {
             groups.push(self.table.place(piece.offset / CHUNK_BYTES)?.group.read());
@@ -245,8 +245,8 @@ impl Export {
         Some(Ok(()))
     }
 
-    /// Bytes from the start of `piece` to the next hole or `end`, if `piece` is in a slot. Only a forecast: others write
-    /// meanwhile. To be called without holding any chunk.
+    /// Bytes from the start of `piece` to the next hole or `end`, if `piece` is in a slot. A forecast, because of concurrent
+    /// writers. Must be called without holding a chunk.
     fn run_len(&self, piece: ByteRange, end: u64) -> usize {
         let more = ByteRange::between(piece.end(), end).split_at_multiples(CHUNK_BYTES);
         let more = more.take_while(|piece| {
@@ -298,10 +298,10 @@ impl Export {
         written.map_err(|page| self.corrupt_page(piece, &page))
     }
 
-    /// Makes a chunk a hole, and its memory free.
+    /// Makes a chunk a hole, and frees its memory.
     fn punch(&self, piece: ByteRange) -> Result<()> {
         let Some(place) = self.table.place(piece.offset / CHUNK_BYTES) else { return Ok(()) };
-        // Wiped under the lock, so that a deletion's receipt comes after every wipe.
+        // Wiped under the lock, so that a deletion's receipt covers every wipe.
         let mut slots = place.group.write();
         self.live(piece)?;
         if let Some(slot) = slots[place.index].take() {
@@ -310,7 +310,7 @@ impl Export {
         Ok(())
     }
 
-    /// Whether `piece`, a part of one chunk, is all of it. The last chunk may be short.
+    /// Whether `piece` is a whole chunk. The last chunk may be short.
     fn is_whole(&self, piece: ByteRange) -> bool {
         piece.offset.is_multiple_of(CHUNK_BYTES) && (piece.len == CHUNK_BYTES || piece.end() == self.size)
     }
@@ -350,7 +350,7 @@ impl Export {
         }
     }
 
-    /// Counts, logs and reports a page that is not what was written.
+    /// Counts, logs and reports a page that does not match its digest.
     fn corrupt_page(&self, piece: ByteRange, BadPage(page): &BadPage) -> Error {
         let chunk = piece.offset - piece.offset % CHUNK_BYTES;
         let range = ByteRange::new(chunk + (page * PAGE_BYTES) as u64, PAGE_BYTES as u64);
@@ -396,7 +396,7 @@ impl Device for Export {
         Io::done(self.zero_now(range, how.keep_allocated))
     }
 
-    /// The same as zeroing: what is of no use any more need not stay in memory.
+    /// The same as zeroing, which frees the memory.
     fn trim(&self, range: ByteRange) -> Io<'_, ()> {
         self.zero(range, Zeroing::default())
     }

@@ -1,4 +1,4 @@
-//! The exports of a node by name, with their leases, and what an NBD client gets to open.
+//! The exports of a node by name, with their leases, and their opening by NBD clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::api::{ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport,
 use crate::export::{Export, ExportStats};
 use crate::instance::{Instance, random_bits};
 use crate::lease::{BadToken, Lease, Refused, Token};
-use crate::replaced::{Connections, Cut, Turn};
+use crate::replaced::{Connections, Cut, ConnectionNumber};
 use crate::store::Store;
 
-/// Exports a node can have.
+/// The most exports of a node.
 pub const EXPORTS_MAX: usize = 256;
 /// Longest name of an export, in bytes.
 const NAME_BYTES_MAX: usize = 255;
@@ -31,43 +31,43 @@ pub struct Exports {
     store: Arc<Store>,
     instance: Instance,
     by_name: RwLock<BTreeMap<String, Arc<Entry>>>,
-    /// Read while an export is made or deleted, written once to end both.
+    /// Read-locked while an export is created or deleted; write-locked once, to end both.
     open: RwLock<bool>,
 }
 
 struct Entry {
     export: Arc<Export>,
-    /// Held for reading during each write.
+    /// Read-locked during each write.
     lease: RwLock<Lease>,
     named: Connections,
     connections: AtomicUsize,
 }
 
-/// Why something could not be done with an export.
+/// Why an operation on exports failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExportsError {
     /// The name is taken.
     #[error("export '{0}' exists already")]
     Exists(String),
-    /// There is none of this name.
+    /// No export has this name.
     #[error("this node has no export '{0}'")]
     NotFound(String),
-    /// Not a name.
+    /// The name is malformed.
     #[error("'{0}' cannot name an export: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . _ -")]
     BadName(String),
-    /// Not a token.
+    /// The token is malformed.
     #[error(transparent)]
     BadToken(#[from] BadToken),
-    /// Too many.
+    /// The node has the most exports already.
     #[error("this node has {EXPORTS_MAX} exports, and no more fit")]
     TooMany,
     /// The node is about to end.
     #[error("this node is shutting down")]
     Ending,
-    /// The store said no.
+    /// The store refused.
     #[error("{0}")]
     Store(#[from] Error),
-    /// The lease said no.
+    /// The lease refused.
     #[error("{0}")]
     Lease(#[from] Refused),
 }
@@ -75,7 +75,7 @@ pub enum ExportsError {
 type Result<T> = std::result::Result<T, ExportsError>;
 
 impl Exports {
-    /// No exports yet, over the memory of `store`.
+    /// Creates a node's exports, none yet, in the memory of `store`.
     pub fn new(store: Arc<Store>, instance: Instance) -> Arc<Self> {
         Arc::new(Self { store, instance, by_name: RwLock::default(), open: RwLock::new(true) })
     }
@@ -85,7 +85,7 @@ impl Exports {
         &self.store
     }
 
-    /// Makes an export, all holes.
+    /// Creates an export, all holes.
     pub fn create(&self, new: &NewExport) -> Result<ExportStatus> {
         if !is_name(&new.name) {
             return Err(ExportsError::BadName(shown(&new.name)));
@@ -109,22 +109,21 @@ impl Exports {
         Ok(status)
     }
 
-    /// Deletes an export and wipes its memory, which takes about a second for several GiB. While a lease is held,
-    /// only with its token.
+    /// Deletes an export and wipes its memory, which takes about a second for several GiB. A leased export needs the token.
     pub fn delete(&self, name: &str, lease: Option<&str>) -> Result<Receipt> {
         let token = lease.map(str::parse).transpose()?;
         let _wiping = self.open.read();
         let entry = self.entry(name)?;
         {
-            // Held until the name is gone, so that nobody acquires the lease of an export that is about to be.
+            // Held until the name is gone, so that no client acquires the lease of an export that is being deleted.
             let lease = entry.lease.write();
             match lease.check(token, Instant::now()) {
-                // Nobody holds it any more, so there is nobody to protect.
+                // The lease has expired: there is no writer to protect.
                 Err(Refused::Ended) if lease.holder(Instant::now()).is_none() => {}
                 checked => checked?,
             }
             let mut by_name = self.by_name.write();
-            // Deleted by another caller, and perhaps made anew, since it was looked up?
+            // Another caller may have deleted, and recreated, it since the lookup.
             if !by_name.get(name).is_some_and(|found| Arc::ptr_eq(found, &entry)) {
                 return Err(ExportsError::NotFound(shown(name)));
             }
@@ -133,7 +132,7 @@ impl Exports {
         Ok(entry.export.delete())
     }
 
-    /// Deletes every export, whoever holds their leases, once deletions under way are done; no more can be made.
+    /// Deletes every export regardless of leases, after deletions in progress; no more can be created.
     pub fn end(&self) -> Vec<Receipt> {
         *self.open.write() = false;
         let all = std::mem::take(&mut *self.by_name.write());
@@ -142,8 +141,7 @@ impl Exports {
 
     /// Grants the write lease of an export.
     ///
-    /// When this returns, no write of a former holder, or of a client without a lease, is under way, and none can
-    /// follow.
+    /// When it returns, no write of an earlier holder, or of a client without a lease, is in progress or can follow.
     pub fn acquire_lease(&self, name: &str, request: &LeaseRequest) -> Result<LeaseGrant> {
         let token = Token::new(random_bits().map_err(|error| Error::io("random numbers", &error))?);
         let entry = self.entry(name)?;
@@ -152,7 +150,7 @@ impl Exports {
         Ok(LeaseGrant { token: token.to_string(), ttl_s: request.ttl_s })
     }
 
-    /// Makes a lease live for as long again.
+    /// Renews a lease.
     pub fn renew_lease(&self, name: &str, token: &str) -> Result<LeaseGrant> {
         let ttl_s = self.entry(name)?.lease.write().renew(token.parse()?, Instant::now())?;
         Ok(LeaseGrant { token: token.to_owned(), ttl_s })
@@ -166,18 +164,18 @@ impl Exports {
     /// All exports, by name.
     pub fn status(&self) -> Vec<ExportStatus> {
         let now = Instant::now();
-        // Not under the lock: whoever deletes holds a lease's lock while taking this one.
+        // Not under the lock: a deletion holds a lease's lock while it takes this one.
         let entries: Vec<_> = self.by_name.read().values().map(Arc::clone).collect();
         entries.iter().map(|entry| entry.status(now)).collect()
     }
 
-    /// What was asked of each export, by name.
+    /// The counters of each export, by name.
     pub fn stats(&self) -> Vec<(Arc<str>, ExportStats)> {
         let by_name = self.by_name.read();
         by_name.values().map(|entry| (Arc::clone(entry.export.name()), entry.export.stats())).collect()
     }
 
-    /// An export, without regard to leases.
+    /// An export, regardless of leases.
     #[doc(hidden)]
     pub fn export(&self, name: &str) -> Result<Arc<Export>> {
         Ok(Arc::clone(&self.entry(name)?.export))
@@ -189,11 +187,11 @@ impl Exports {
 }
 
 impl Entry {
-    /// Lets a connection in, and makes sure that those it replaces write no more. `None` if it was itself replaced.
-    fn enter(&self, turn: Turn) -> Option<Arc<Cut>> {
-        // Writes hold this lock for reading: of what is replaced, none is under way any more.
+    /// Admits a connection, and fences those it replaces. `None` if it has been replaced itself.
+    fn enter(&self, number: ConnectionNumber) -> Option<Arc<Cut>> {
+        // Writes hold this lock for reading, so none of a replaced connection is in progress.
         let _no_write = self.lease.write();
-        self.named.enter(turn)
+        self.named.enter(number)
     }
 
     fn status(&self, now: Instant) -> ExportStatus {
@@ -232,10 +230,10 @@ impl server::Exports for Exports {
                     token = good;
                     granted.push(query.clone());
                 }
-            } else if let Some(turn) = query.strip_prefix(CONNECTION_CONTEXT)
+            } else if let Some(number) = query.strip_prefix(CONNECTION_CONTEXT)
                 && cut.is_none()
             {
-                cut = turn.parse().ok().and_then(|turn| entry.enter(turn));
+                cut = number.parse().ok().and_then(|number| entry.enter(number));
                 granted.extend(cut.is_some().then(|| query.clone()));
                 left_over = cut.is_none();
             }
@@ -252,24 +250,24 @@ impl server::Exports for Exports {
     }
 }
 
-/// As whom a connection writes.
+/// The identity under which a connection writes.
 #[derive(Debug, Clone, Copy)]
 enum Writer {
     /// The holder of this token.
     Leased(Token),
-    /// A client that knows no leases: it may write while there is none.
+    /// A client without leases: it may write while no lease is held.
     Anybody,
     /// A client that named a lease it does not hold.
     Nobody,
 }
 
-/// One connection's opening of an export: each write asks the lease first.
+/// An export as opened by one connection: each write checks the lease.
 struct Session {
     entry: Arc<Entry>,
     who: Writer,
-    /// Set once another connection takes its place; `None` if the client did not name it.
+    /// Set once another connection replaces this one; `None` if the client does not number its connections.
     cut: Option<Arc<Cut>>,
-    /// What the client was told when it connected.
+    /// Whether the client was told at the handshake that it may write.
     writable: bool,
 }
 
@@ -280,9 +278,8 @@ impl Session {
         Self { entry, who, cut, writable }
     }
 
-    /// Runs `write` if the lease allows it now, and the connection was not replaced. Neither can change meanwhile: an
-    /// export's operations finish before they return, so taking a lease or a connection's place over waits for them
-    /// and is then sure to be alone.
+    /// Runs `write` if the lease allows it and the connection has not been replaced. Neither changes meanwhile: an export's
+    /// operations complete before they return, so a takeover waits for them.
     fn fenced<'a>(&'a self, write: impl FnOnce(&'a Export) -> Io<'a, ()>) -> Io<'a, ()> {
         let lease = self.entry.lease.read();
         let allowed = match self.writable {
@@ -346,7 +343,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// A name from outside, fit for a message: not endless, and nothing that moves a terminal's cursor.
+/// Escapes and shortens a peer's name for a message.
 fn shown(name: &str) -> String {
     name.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,8 +1,7 @@
-//! Faulting the lent memory in ahead of its use.
+//! Faulting in the lent memory ahead of its use.
 //!
-//! First touch is slow, seconds a GiB on a virtual machine. So background threads walk through the memory from the
-//! start, in the order in which slots are handed out, and the node is usable meanwhile: a writer that overtakes them
-//! faults in what it needs itself.
+//! The first touch of memory is slow: seconds a GiB on a virtual machine. So background threads walk the memory in the order
+//! in which slots are allocated. The node is usable meanwhile: a writer that overtakes them faults in its own pages.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,13 +9,13 @@ use std::thread;
 
 use crate::arena::Arena;
 
-/// Bytes faulted in at a time: enough to be worth a call, little enough to stop soon when the node does.
+/// Bytes faulted in by one call: enough to amortise it, few enough to stop soon when the node ends.
 const STEP_BYTES: usize = 16 << 20;
 
-/// Threads at most: two saturate what the kernel's zeroing needs, and leave cores for the clients.
+/// The most threads: two saturate the kernel's zeroing of pages, and leave processors for the clients.
 const THREADS_MAX: usize = 2;
 
-/// Faults `arena` in from background threads, which end with the work or with the arena.
+/// Starts background threads that fault in `arena`. They end when they are done, or with the arena.
 pub(crate) fn start(arena: &Arc<Arena>) -> std::io::Result<()> {
     let next = Arc::new(AtomicUsize::new(0));
     let cores = thread::available_parallelism().map_or(1, usize::from);

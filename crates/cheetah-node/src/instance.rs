@@ -1,14 +1,14 @@
-//! The instance id: which start of which node holds the bytes.
+//! The instance id, which identifies one run of a node.
 
 use std::fmt;
 
-/// 128 random bits, new at each start. A client that wrote to one instance and meets another knows that what it
-/// wrote is gone.
+/// 128 random bits, new at each start. A client that wrote to one instance and finds another knows that its content is
+/// gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instance(u128);
 
 impl Instance {
-    /// A new id.
+    /// Creates a random id.
     pub fn random() -> std::io::Result<Self> {
         random_bits().map(Self)
     }
@@ -25,7 +25,7 @@ impl fmt::Display for Instance {
     }
 }
 
-/// 128 bits nobody can guess.
+/// Returns 128 random bits.
 pub(crate) fn random_bits() -> std::io::Result<u128> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).map_err(std::io::Error::other)?;

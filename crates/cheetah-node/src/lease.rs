@@ -1,29 +1,29 @@
-//! The write lease of an export: a state machine that takes the time as a parameter and does nothing by itself.
+//! The write lease of an export: a state machine without I/O or a clock.
 //!
-//! At most one token may write. A token lives until it is released, not renewed in time, or taken over by force,
-//! and once dead it never lives again: a writer that was cut off and comes back is refused, and cannot mix its old
-//! writes into what a newer one made. While nobody holds the lease, clients that know no leases may write.
+//! At most one token may write. A token is valid until it is released, expires, or is taken over by force, and never becomes
+//! valid again: a writer that was cut off and returns is refused, and cannot mix old writes into newer content. While no
+//! lease is held, clients without leases may write.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Shortest and longest life of a lease between renewals, in seconds.
+/// The shortest and longest time to live of a lease, in seconds.
 pub const TTL_S: std::ops::RangeInclusive<u64> = 5..=300;
 
-/// Longest name of a holder, in bytes.
+/// The longest name of a holder, in bytes.
 const HOLDER_BYTES_MAX: usize = 255;
 
-/// Proof that one holds a lease: 128 random bits, 32 hex digits in text.
+/// The secret of a lease's holder: 128 random bits, 32 hex digits as text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(u128);
 
-/// Not a token: anything but 32 hex digits.
+/// The text is not 32 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a lease token has 32 hex digits")]
 pub struct BadToken;
 
-/// Who may write to one export.
+/// The lease of one export.
 #[derive(Debug, Default)]
 pub struct Lease {
     held: Option<Held>,
@@ -40,28 +40,27 @@ struct Held {
 /// Why a lease, or a write, was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Somebody else has it.
+    /// Another writer holds it.
     #[error("held by {holder} for another {expires_in_s} s")]
     Held {
-        /// Who.
+        /// Its holder.
         holder: String,
         /// Seconds until it ends unless renewed.
         expires_in_s: u64,
     },
-    /// The token is not, or no longer, the one that holds the lease.
+    /// The token does not hold the lease, or no longer does.
     #[error("this lease has ended: it expired, or another writer took it over")]
     Ended,
-    /// A life out of range.
+    /// The time to live is out of range.
     #[error("a lease lives {min} to {max} s between renewals, not {0} s", min = TTL_S.start(), max = TTL_S.end())]
     BadTtl(u64),
-    /// A name out of range.
+    /// The holder's name is out of range.
     #[error("a lease's holder is named in 1 to {HOLDER_BYTES_MAX} bytes, without control characters")]
     BadHolder,
 }
 
 impl Lease {
-    /// Grants the lease to `holder` under `token`, which must be fresh and random. With `force` whoever has it
-    /// loses it.
+    /// Grants the lease to `holder` under `token`, which must be new and random. With `force`, the current holder loses it.
     pub fn acquire(
         &mut self,
         token: Token,
@@ -73,7 +72,7 @@ impl Lease {
         if !TTL_S.contains(&ttl_s) {
             return Err(Refused::BadTtl(ttl_s));
         }
-        // Shown to others, on their terminals.
+        // Shown on other users' terminals.
         if holder.is_empty() || holder.len() > HOLDER_BYTES_MAX || holder.contains(char::is_control) {
             return Err(Refused::BadHolder);
         }
@@ -85,8 +84,8 @@ impl Lease {
         Ok(())
     }
 
-    /// Makes the lease live for as long again as was asked for first, and says how long, in seconds. An expired
-    /// lease cannot be renewed, even if nobody took it: others may have written meanwhile.
+    /// Renews the lease, and returns its time to live in seconds. An expired lease cannot be renewed even if it is free: other
+    /// clients may have written meanwhile.
     pub fn renew(&mut self, token: Token, now: Instant) -> Result<u64, Refused> {
         self.check(Some(token), now)?;
         let Some(held) = &mut self.held else { return Err(Refused::Ended) };
@@ -101,7 +100,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Whether somebody who shows `token`, or none, may write.
+    /// Whether a client with `token`, or without one, may write.
     pub fn check(&self, token: Option<Token>, now: Instant) -> Result<(), Refused> {
         match (self.live(now), token) {
             (Some(held), Some(token)) if held.token == token => Ok(()),
@@ -111,7 +110,7 @@ impl Lease {
         }
     }
 
-    /// Who holds the lease, and the whole seconds, rounded up, it lives unless renewed.
+    /// The holder, and the seconds until the lease expires, rounded up.
     pub fn holder(&self, now: Instant) -> Option<(&str, u64)> {
         self.live(now).map(|held| (held.holder.as_str(), held.left_s(now)))
     }
@@ -133,7 +132,7 @@ impl Held {
 }
 
 impl Token {
-    /// A token from 128 random bits.
+    /// Makes a token of 128 random bits.
     pub fn new(random: u128) -> Self {
         Self(random)
     }
@@ -145,7 +144,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// A token is a secret: it does not belong in a log.
+/// Hides the token, which is a secret, from logs.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn says_who_holds_it_and_for_how_long() {
+    fn the_holder_and_the_remaining_time_are_reported() {
         let (mut lease, now) = (Lease::default(), Instant::now());
         lease.acquire(Token::new(1), "Ada at lab-3", 60, false, now).unwrap();
         let later = now + Duration::from_millis(18_500);
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_what_can_be_asked_for() {
+    fn a_holder_or_time_to_live_out_of_range_is_refused() {
         let (mut lease, now) = (Lease::default(), Instant::now());
         for (holder, ttl_s) in [("a", 4), ("a", 301), ("", 60), ("a\x1b[2J", 60), (&*"x".repeat(256), 60)] {
             assert!(lease.acquire(Token::new(1), holder, ttl_s, true, now).is_err(), "{holder} {ttl_s}");

@@ -2,8 +2,8 @@
 //!
 //! # The memory
 //!
-//! All a node lends is one anonymous mapping (`arena`), mapped at the start, kept out of core dumps and forked
-//! children, and locked, so that no byte of evidence reaches a disk:
+//! The lent memory is one anonymous mapping (`arena`), created at the start, excluded from core dumps and forked children,
+//! and locked, so that no byte of evidence reaches a disk:
 //!
 //! ```text
 //! lent     | piece: 64 MiB                                          | piece | piece | the rest |
@@ -11,21 +11,21 @@
 //! slot     | page 4 KiB | page | … 16 pages                         |
 //! ```
 //!
-//! * Content lives in **slots**, one for each 64 KiB chunk of an export that is not all zero; the others are holes.
-//!   A free slot is always zero: it is wiped, and read back, when it is freed.
-//! * Each **page** has a digest, made when it is written and checked whenever it is read (`pages`, `digest`). They
-//!   lie at the head of the piece, so the process takes what it lends and little more.
-//! * Each export has a **table** from chunk to slot on the heap (`table`): 6 bytes for 64 KiB near content, next to
-//!   nothing for holes. A chunk's lock is in its table, and holds its slot: nobody reaches bytes without it.
-//! * Threads **fault in** the memory from its start while it is used already (`faulting`).
-//! * The **store** promises slots to exports before they get them ([`store`]), so a reserved export cannot run out,
-//!   and the node never beyond what it lends.
+//! * Content is in **slots**, one for each 64 KiB chunk of an export that is not all zero; the other chunks are holes. A free
+//!   slot is always zero: it is wiped, and read back, when it is freed.
+//! * Each **page** has a digest, computed when it is written and checked at every read (`pages`, `digest`). Digests are at the
+//!   head of the piece, so the process uses little more memory than it lends.
+//! * Each export has a **table** from chunk to slot on the heap (`table`): 6 bytes for 64 KiB near content, almost nothing for
+//!   holes. A chunk's lock is in the table and owns its slot: there is no access without the lock.
+//! * Threads **fault in** the memory while it is already in use (`faulting`).
+//! * The **store** reserves slots before it allocates them ([`store`]), so a reserved export cannot run out, and the node
+//!   never uses more than it lends.
 //!
 //! # The rest
 //!
-//! [`export`] is a device over slots; [`lease`] decides who may write; [`exports`] has both by name, and is what the
-//! NBD server opens; [`control`] is the HTTP API over it; [`node`] starts and ends it all, `announce` and `join`
-//! tell others of it; [`spare`] knows how much the machine can lend.
+//! [`export`] is a device in slots; [`lease`] decides which writer is admitted; [`exports`] has both by name, for the NBD
+//! server; [`control`] is the HTTP API; [`node`] starts and ends all of it; `announce` and `join` offer it to others;
+//! [`spare`] computes how much memory the machine can lend.
 
 mod announce;
 mod arena;

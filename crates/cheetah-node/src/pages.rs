@@ -1,18 +1,18 @@
-//! Copying into and out of a slot, page by page, with the digests kept and checked.
+//! Copying into and out of a slot, page by page, updating and checking digests.
 
 use cheetah_device::ByteRange;
 
 use crate::arena::{PAGE_BYTES, View, ViewMut};
 use crate::digest::digest;
 
-/// This page of the slot, from 0, does not match its digest.
+/// The page of the slot, from 0, that does not match its digest.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadPage(pub usize);
 
 /// Appends the range `at` of a slot to `out`.
 ///
-/// With `checked`, what is compared with the digests is the copy, so the bytes handed out are the bytes that were
-/// found right. Checking page by page finds the page still in the cache. After an error `out` is of no use.
+/// With `checked`, it compares the copy with the digests, so the bytes returned are the bytes checked. Checking page by page
+/// finds the page in the processor's cache. After an error, the content of `out` is undefined.
 pub(crate) fn read(view: &View<'_>, at: ByteRange, checked: bool, out: &mut Vec<u8>) -> Result<(), BadPage> {
     if !checked {
         out.extend_from_slice(&view.bytes[indices(at)]);
@@ -35,7 +35,7 @@ pub(crate) fn read(view: &View<'_>, at: ByteRange, checked: bool, out: &mut Vec<
     Ok(())
 }
 
-/// The range `at` of a slot where it lies; with `checked`, once every page it touches was found right.
+/// Returns the range `at` of a slot in place; with `checked`, after checking every page it touches.
 pub(crate) fn show<'a>(view: View<'a>, at: ByteRange, checked: bool) -> Result<&'a [u8], BadPage> {
     if checked {
         for piece in at.split_at_multiples(PAGE_BYTES as u64) {
@@ -48,8 +48,8 @@ pub(crate) fn show<'a>(view: View<'a>, at: ByteRange, checked: bool) -> Result<&
 
 /// Copies `bytes` to the slot from `offset` on.
 ///
-/// With `checked`, a whole page's digest is that of the bytes that arrived, so it covers the copying too; a page
-/// written in part has to be right before, or a bad byte would get a good digest.
+/// With `checked`, the digest of a whole page is computed from `bytes`, so it also covers the copy. A page written in part is
+/// checked first, or a corrupt byte would get a valid digest.
 pub(crate) fn write(view: &mut ViewMut<'_>, offset: u64, bytes: &[u8], checked: bool) -> Result<(), BadPage> {
     let at = ByteRange::new(offset, bytes.len() as u64);
     if !checked {

@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
 
-/// What the machine keeps at least for itself.
+/// The least memory the machine keeps.
 const KEPT_BYTES_MIN: u64 = 256 << 20;
-/// What it keeps of all its memory: one part in this many.
+/// The machine keeps one part in this many of its memory.
 const KEPT_SHARE: u64 = 20;
 
-/// The memory of a machine, or of a control group.
+/// The memory of a machine or a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes there are.
+    /// Its size in bytes.
     pub total_bytes: u64,
-    /// Bytes that could be taken without pushing anything out.
+    /// Bytes available without reclaiming memory in use.
     pub available_bytes: u64,
 }
 
 impl Room {
-    /// Reads `/proc/meminfo`. None if it does not look like one.
+    /// Parses `/proc/meminfo`.
     pub fn from_meminfo(text: &str) -> Option<Self> {
         let field = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -29,13 +29,12 @@ impl Room {
         Some(Self { total_bytes: field("MemTotal")?, available_bytes: field("MemAvailable")? })
     }
 
-    /// Reads a control group's limit and use, as its files give them; `stat` is its `memory.stat`. None if it has
-    /// no limit.
+    /// Parses a control group's limit, usage and `memory.stat`. `None` if it has no limit.
     pub fn from_cgroup(limit: &str, usage: &str, stat: &str) -> Option<Self> {
         // "max" under version 2, a number near 2^63 under version 1.
         let total_bytes = limit.trim().parse().ok().filter(|limit| *limit < 1 << 62)?;
         let used: u64 = usage.trim().parse().ok()?;
-        // Cached files give way; counted as used, they would make a busy group look full.
+        // The page cache can be reclaimed; counted as used, it would make a busy group look full.
         let cached = stat.lines().find_map(|line| {
             let (name, value) = line.split_once(' ')?;
             matches!(name, "inactive_file" | "total_inactive_file").then(|| value.trim().parse::<u64>().ok())?
@@ -44,7 +43,7 @@ impl Room {
         Some(Self { total_bytes, available_bytes: u64::saturating_sub(total_bytes, used) })
     }
 
-    /// The tighter of two.
+    /// The stricter of two.
     #[must_use]
     pub fn within(self, other: Self) -> Self {
         Self {
@@ -53,14 +52,13 @@ impl Room {
         }
     }
 
-    /// Bytes that can be lent: what is available, less 5 % of all there is or 256 MiB, whichever is more.
+    /// Bytes that can be lent: the available bytes less 5 % of the size or 256 MiB, whichever is more.
     pub fn spare_bytes(self) -> u64 {
         self.available_bytes.saturating_sub(KEPT_BYTES_MIN.max(self.total_bytes / KEPT_SHARE))
     }
 }
 
-/// Bytes this machine could lend now, as far as the machine and its control groups tell. None on a machine that
-/// does not tell.
+/// Bytes this machine can lend now, by `/proc/meminfo` and its control groups. `None` if they are not readable.
 pub fn spare_bytes() -> Option<u64> {
     let machine = Room::from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -68,11 +66,11 @@ pub fn spare_bytes() -> Option<u64> {
     Some(room.spare_bytes())
 }
 
-/// Fails with one sentence unless `bytes` can be lent.
+/// Checks that `bytes` can be lent.
 pub fn check(bytes: u64) -> Result<(), String> {
     match spare_bytes() {
         Some(spare) if bytes > spare => {
-            // In whole MiB, so that the number can be typed back.
+            // In whole MiB, so that the user can type the number.
             let offer = Size(spare >> 20 << 20);
             Err(format!("this machine cannot lend {}: it could spare {offer} now", Size(bytes)))
         }
@@ -80,8 +78,8 @@ pub fn check(bytes: u64) -> Result<(), String> {
     }
 }
 
-/// The folders of the control groups a process is in, each group's ancestors included, as `/proc/self/cgroup` names
-/// them. A limit anywhere on the way up binds.
+/// The directories of a process's control groups, from `/proc/self/cgroup`, with all ancestors: a limit of any of them
+/// applies.
 fn cgroup_dirs(own: &str) -> Vec<PathBuf> {
     let groups = own.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -114,7 +112,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn reads_the_machine() {
+    fn meminfo_is_parsed() {
         let text = "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:   12582912 kB\n";
         let room = Room::from_meminfo(text).unwrap();
         assert_eq!(room, Room { total_bytes: 16 * GIB, available_bytes: 12 * GIB });
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_control_groups() {
+    fn control_group_limits_are_parsed() {
         let room = Room::from_cgroup("4294967296\n", "2147483648\n", "anon 5\ninactive_file 1073741824\n");
         assert_eq!(room, Some(Room { total_bytes: 4 * GIB, available_bytes: 3 * GIB }));
         assert_eq!(Room::from_cgroup("max\n", "2147483648\n", ""), None);
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_every_group_up_to_the_root() {
+    fn all_ancestors_of_a_control_group_are_found() {
         let dirs = cgroup_dirs("5:cpu,memory:/a\n4:cpuset:/x\n0::/user.slice/me\n");
         let names: Vec<_> = dirs.iter().map(|dir| dir.to_str().unwrap()).collect();
         let expected = [
@@ -146,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn keeps_something_for_a_small_machine() {
+    fn a_small_machine_keeps_the_minimum() {
         assert_eq!(Room { total_bytes: GIB, available_bytes: GIB / 8 }.spare_bytes(), 0);
     }
 
     #[test]
-    fn refuses_what_no_machine_has() {
+    fn more_than_the_machine_has_is_refused() {
         let error = check(1 << 60).unwrap_err();
         assert!(error.contains("cannot lend 1024PiB") && error.contains("could spare"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! The lent memory and who may have how much of it.
+//! The lent memory, and its reservation and allocation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use crate::export::Export;
 use crate::faulting;
 use crate::table::LEAF_SPAN_BYTES;
 
-/// Bytes the exports of a node may span together, holes included: the roots of their tables then take 12 MiB.
+/// The most bytes of all exports of a node together, holes included: the roots of their tables then take 12 MiB.
 pub const SPAN_BYTES_MAX: u64 = 32 << 40;
 
-/// Leaves of tables that any node may have: 24 MiB, enough for content scattered over 256 GiB.
+/// The leaves of tables that every node may have: 24 MiB, enough for content scattered over 256 GiB.
 const LEAVES_MIN: u64 = 4096;
 
 /// The memory a node lends, shared by its exports.
 ///
-/// Memory is promised before it is handed out: to an export with a reservation all at once when it is made, to
-/// others slot by slot as they are written. So a reservation never fails to be kept.
+/// Memory is reserved before it is allocated: for an export with a reservation all at once when it is created, for others
+/// slot by slot as they are written. So a reserved export never runs out.
 pub struct Store {
     arena: Arc<Arena>,
     slots: Quota,
@@ -33,13 +33,13 @@ pub struct Store {
     digest_errors: AtomicU64,
 }
 
-/// So much of something, and how much of it is promised.
+/// A capacity, and the amount reserved from it.
 struct Quota {
     max: u64,
     promised: AtomicU64,
 }
 
-/// What an export asks to be promised when it is made.
+/// What a new export reserves.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Promise {
     pub slots: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Promise {
 }
 
 impl Store {
-    /// Lends `bytes`. They are faulted in by background threads; the store can be used at once.
+    /// Lends `bytes`. Background threads fault them in; the store is usable at once.
     pub fn new(bytes: u64) -> std::io::Result<Arc<Self>> {
         let arena = Arc::new(Arena::new(bytes)?);
         faulting::start(&arena)?;
@@ -66,15 +66,15 @@ impl Store {
         }))
     }
 
-    /// Makes an export of `size` bytes, all holes.
+    /// Creates an export of `size` bytes, all holes.
     ///
-    /// With `reserve` its whole size is set aside; without, a write fails with [`Error::NoSpace`] once the store is
-    /// full. With `digests`, every page carries a digest that is checked at every read.
+    /// With `reserve`, its whole size is reserved; without, a write fails with [`Error::NoSpace`] once the store is full. With
+    /// `digests`, each page has a digest that every read checks.
     pub fn export(self: &Arc<Self>, name: &str, size: u64, reserve: bool, digests: bool) -> Result<Arc<Export>> {
         Export::new(self, name, size, reserve, digests)
     }
 
-    /// How the memory is used.
+    /// The memory's status.
     pub fn status(&self) -> MemoryStatus {
         let bytes = |slots: u64| slots * SLOT_BYTES as u64;
         MemoryStatus {
@@ -88,12 +88,12 @@ impl Store {
         }
     }
 
-    /// Bytes wiped so far, and whether each was read back as zero.
+    /// Bytes wiped since the start, and whether each was read back as zero.
     pub fn wiped(&self) -> (u64, bool) {
         (self.wiped_bytes.load(Ordering::Relaxed), !self.unclean.load(Ordering::Relaxed))
     }
 
-    /// Pages found not to match their digest so far, in all exports there ever were.
+    /// Pages that did not match their digest since the start, in all exports.
     pub fn digest_errors(&self) -> u64 {
         self.digest_errors.load(Ordering::Relaxed)
     }
@@ -106,7 +106,7 @@ impl Store {
         &self.arena
     }
 
-    /// Sets aside what a new export needs, or says what is missing.
+    /// Reserves what a new export needs, or returns what is missing.
     pub(crate) fn promise(&self, what: Promise) -> Result<()> {
         self.span.take(what.span_bytes).map_err(|free| {
             no_space(format!("exports may span {} together, and {} is left", Size(SPAN_BYTES_MAX), Size(free)))
@@ -128,7 +128,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a promise back.
+    /// Releases a reservation.
     pub(crate) fn release(&self, what: Promise) {
         self.reserved_slots.fetch_sub(what.slots, Ordering::Relaxed);
         self.slots.give_back(what.slots);
@@ -144,14 +144,14 @@ impl Store {
         self.leaves.give_back(leaves);
     }
 
-    /// A slot, all zero; out of a reservation with `reserved`.
+    /// Allocates a slot, all zero; from the reservation if `reserved`.
     pub(crate) fn allocate(&self, reserved: bool) -> Result<Slot> {
         let full = || no_space(format!("all {} lent by this node are in use", Size(self.arena.lent_bytes())));
         if !reserved {
             self.slots.take(1).map_err(|_| full())?;
         }
         let Some(slot) = self.arena.allocate() else {
-            // Only after slots were lost to broken memory.
+            // Only after slots were lost to defective memory.
             self.slots.give_back(u64::from(!reserved));
             return Err(full());
         };
@@ -159,7 +159,7 @@ impl Store {
         Ok(slot)
     }
 
-    /// Wipes a slot and takes it back. Whether it read back as zero.
+    /// Wipes and frees a slot. Returns whether it read back as zero.
     pub(crate) fn free(&self, slot: Slot, reserved: bool) -> bool {
         let clean = self.arena.free(slot);
         if !clean {
@@ -181,7 +181,7 @@ impl Quota {
         self.max.saturating_sub(self.promised.load(Ordering::Acquire))
     }
 
-    /// Promises `count`, or says how many are left.
+    /// Reserves `count`, or returns how many are left.
     fn take(&self, count: u64) -> std::result::Result<(), u64> {
         let more = |promised: u64| promised.checked_add(count).filter(|sum| *sum <= self.max);
         let taken = self.promised.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);

@@ -1,9 +1,8 @@
-//! Which slot holds which chunk of an export.
+//! The mapping from chunks of an export to slots.
 //!
-//! Two levels, so that a large export that is mostly holes costs next to nothing: a leaf covers 64 MiB and is made
-//! by the first write there. In a leaf, every four chunks share a lock, which holds their slots: who wants a
-//! chunk's bytes holds its lock. 24 bytes for 256 KiB, and neighbours written by several connections at a time
-//! seldom meet.
+//! Two levels, so that a large export that is mostly holes takes almost no memory: a leaf covers 64 MiB and is created by the
+//! first write there. In a leaf, every four chunks share a lock that owns their slots: access to a chunk's bytes holds its
+//! lock. That is 24 bytes for 256 KiB, with little contention between connections that write neighbouring chunks.
 
 use std::sync::OnceLock;
 
@@ -19,7 +18,7 @@ const LEAF_CHUNKS: u64 = (GROUP_CHUNKS * LEAF_GROUPS) as u64;
 /// Bytes of an export under one leaf.
 pub(crate) const LEAF_SPAN_BYTES: u64 = LEAF_CHUNKS * SLOT_BYTES as u64;
 
-/// The slots of a few neighbouring chunks, or holes. See [`Place`].
+/// The slots of neighbouring chunks; `None` for holes. See [`Place`].
 pub(crate) type Group = RwLock<[Option<Slot>; GROUP_CHUNKS]>;
 
 type Leaf = Box<[Group]>;
@@ -27,11 +26,11 @@ type Leaf = Box<[Group]>;
 /// The chunks of one export.
 pub(crate) struct Table {
     leaves: Box<[OnceLock<Leaf>]>,
-    /// Whether leaves may still be made.
+    /// Whether leaves may still be created.
     open: Mutex<bool>,
 }
 
-/// Where a chunk's slot is: the lock, and the place under it.
+/// The location of a chunk's slot: the lock, and the index under it.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub group: &'a Group,
@@ -39,20 +38,19 @@ pub(crate) struct Place<'a> {
 }
 
 impl Table {
-    /// A table for an export of `size` bytes, all holes.
+    /// Creates a table for an export of `size` bytes, all holes.
     pub fn new(size: u64) -> Self {
         let leaves = (0..size.div_ceil(LEAF_SPAN_BYTES)).map(|_| OnceLock::new()).collect();
         Self { leaves, open: Mutex::new(true) }
     }
 
-    /// Where `chunk`'s slot is; none where nothing near it was ever written.
+    /// The location of `chunk`'s slot; `None` if its leaf was never written.
     pub fn place(&self, chunk: u64) -> Option<Place<'_>> {
         let leaf = self.leaves.get(usize::try_from(chunk / LEAF_CHUNKS).ok()?)?.get()?;
         Some(place_in(leaf, chunk))
     }
 
-    /// As [`Table::place`], but makes the leaf if `grant` allows; none once the table is closed or `chunk` is
-    /// outside.
+    /// Like [`Table::place`], but creates the leaf if `grant` allows. `None` once the table is closed, or outside of it.
     pub fn place_or_grow<E>(&self, chunk: u64, grant: impl FnOnce() -> Result<(), E>) -> Result<Option<Place<'_>>, E> {
         if let Some(place) = self.place(chunk) {
             return Ok(Some(place));
@@ -70,12 +68,12 @@ impl Table {
         Ok(Some(place_in(cell.get_or_init(new_leaf), chunk)))
     }
 
-    /// Makes no more leaves from now on.
+    /// Closes the table: no more leaves are created.
     pub fn close(&self) {
         *self.open.lock() = false;
     }
 
-    /// Leaves there are.
+    /// The number of leaves.
     pub fn leaves(&self) -> u64 {
         self.leaves.iter().filter(|leaf| leaf.get().is_some()).count() as u64
     }

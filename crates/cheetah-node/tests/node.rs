@@ -38,7 +38,7 @@ fn refusal(error: ControlError) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn exports_come_and_go() {
+async fn exports_are_created_listed_and_deleted() {
     let (node, client) = start();
     let status = client.status().await.unwrap();
     assert_eq!((status.name.as_str(), status.exports.len()), ("desk-7", 0));
@@ -109,7 +109,7 @@ async fn a_lease_fences_the_writer_before() {
 }
 
 #[tokio::test]
-async fn bytes_are_asked_of_the_instance_that_has_them() {
+async fn only_the_requested_instance_grants_its_context() {
     let (node, client) = start();
     client.create_export(&NewExport::thin("e", MIB)).await.unwrap();
     let own = format!("x-cheetah:instance/{}", node.status().instance);
@@ -121,7 +121,7 @@ async fn bytes_are_asked_of_the_instance_that_has_them() {
 }
 
 #[tokio::test]
-async fn limits_the_number_of_exports() {
+async fn the_number_of_exports_is_limited() {
     let (node, client) = start();
     for i in 0..256 {
         node.exports().create(&NewExport::thin(format!("e{i}"), MIB)).unwrap();
@@ -148,7 +148,7 @@ fn post(path: &str, kind: &str, body: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn hostile_callers_get_an_error_and_nothing_else() {
+async fn malformed_requests_get_an_error() {
     let (node, client) = start();
     let json = "application/json";
     let deep = "[".repeat(60_000);
@@ -179,7 +179,7 @@ async fn hostile_callers_get_an_error_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_web_page_whose_name_leads_here_is_refused() {
+async fn a_request_with_a_foreign_host_header_is_refused() {
     let (node, client) = start();
     let ask = async |version: &str, hosts: &str| {
         let request = format!("GET /v1/status {version}\r\n{hosts}connection: close\r\n\r\n");
@@ -205,7 +205,7 @@ async fn a_web_page_whose_name_leads_here_is_refused() {
 }
 
 #[tokio::test]
-async fn callers_that_say_nothing_do_not_keep_others_out() {
+async fn silent_callers_do_not_block_others() {
     let (_node, client) = start();
     let mut idle = Vec::new();
     for _ in 0..200 {
@@ -221,7 +221,7 @@ async fn callers_that_say_nothing_do_not_keep_others_out() {
 }
 
 #[tokio::test]
-async fn metrics_are_what_prometheus_reads() {
+async fn metrics_have_the_prometheus_format() {
     let (node, client) = start();
     client.create_export(&NewExport::thin("e", MIB)).await.unwrap();
     let export = node.exports().open("e", &[]).unwrap();
@@ -243,7 +243,7 @@ async fn metrics_are_what_prometheus_reads() {
 }
 
 #[tokio::test]
-async fn the_end_wipes_and_says_so() {
+async fn shutdown_wipes_the_memory_and_returns_a_receipt() {
     let (node, client) = start();
     let addresses = [node.nbd_address(), node.http_address()];
     client.create_export(&NewExport::thin("a", MIB)).await.unwrap();
@@ -277,7 +277,7 @@ async fn dropping_a_node_ends_it_too() {
 }
 
 #[test]
-fn refuses_with_one_clear_sentence() {
+fn a_node_that_cannot_start_gives_one_clear_error() {
     let holder = TcpListener::bind(loopback(0)).unwrap();
     let error = Node::start(NodeConfig::new(MIB, holder.local_addr().unwrap())).err().unwrap();
     assert!(matches!(error, NodeError::PortTaken { .. }), "{error}");

@@ -39,7 +39,7 @@ fn contexts(node: &Node) -> Vec<String> {
 }
 
 #[test]
-fn a_replaced_connection_reads_but_writes_no_more() {
+fn a_replaced_connection_can_read_but_not_write() {
     let node = start();
     let base = contexts(&node);
     let open = |name: char, count: u64| {
@@ -196,7 +196,7 @@ async fn write_in_the_end(client: &Client) {
 
 // On one thread, so that the first connection is the first to be up, and the one that is used.
 #[tokio::test]
-async fn a_write_that_was_repeated_does_not_come_back() {
+async fn the_old_copy_of_a_repeated_write_is_refused() {
     for connections in [1, 3] {
         let node = start();
         let mut proxy = Proxy::start(node.nbd_address()).await;
@@ -219,7 +219,7 @@ async fn a_write_that_was_repeated_does_not_come_back() {
 
 // On one thread, so that the first connection is the first to be up, and the one that is used.
 #[tokio::test]
-async fn a_write_that_failed_does_not_come_back() {
+async fn the_late_copy_of_a_failed_write_is_refused() {
     for connections in [1, 3] {
         let node = start();
         let mut proxy = Proxy::start(node.nbd_address()).await;
@@ -238,7 +238,7 @@ async fn a_write_that_failed_does_not_come_back() {
 
 // On one thread, as above.
 #[tokio::test]
-async fn a_write_that_was_forgotten_does_not_come_back() {
+async fn the_late_copy_of_an_abandoned_write_is_refused() {
     for connections in [1, 3] {
         let node = start();
         let mut proxy = Proxy::start(node.nbd_address()).await;

@@ -139,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn zeros_cost_nothing() {
+fn zeros_take_no_memory() {
     let store = store(1);
     let export = store.export("zeros", 10 << 30, false, true).unwrap();
     for offset in (0..10 << 30).step_by(128 << 20) {
@@ -153,7 +153,7 @@ fn zeros_cost_nothing() {
 }
 
 #[test]
-fn overwriting_with_zeros_frees() {
+fn overwriting_a_chunk_with_zeros_frees_its_memory() {
     let store = store(2);
     let export = store.export("e", 4 * CHUNK + 100, false, true).unwrap();
     write(&export, 0, vec![7; (4 * CHUNK + 100) as usize]);
@@ -170,7 +170,7 @@ fn overwriting_with_zeros_frees() {
 }
 
 #[test]
-fn a_flipped_bit_fails_the_readers_of_its_page_and_nobody_else() {
+fn a_flipped_bit_fails_reads_of_its_page_only() {
     let store = store(4);
     let export = store.export("case42", MIB, false, true).unwrap();
     write(&export, 0, content(ByteRange::new(0, MIB), 1));
@@ -199,7 +199,7 @@ fn a_flipped_bit_fails_the_readers_of_its_page_and_nobody_else() {
 }
 
 #[test]
-fn without_digests_nothing_is_checked() {
+fn an_export_without_digests_is_not_checked() {
     let store = store(1);
     let export = store.export("fast", CHUNK, false, false).unwrap();
     write(&export, 0, vec![2; 100]);
@@ -208,7 +208,7 @@ fn without_digests_nothing_is_checked() {
 }
 
 #[test]
-fn a_thin_export_runs_out_where_a_reserved_one_cannot() {
+fn a_thin_export_can_run_out_of_memory_and_a_reserved_one_cannot() {
     let store = store(1);
     let free = store.status().free_bytes;
     let reserved = store.export("reserved", free / 2, true, true).unwrap();
@@ -228,7 +228,7 @@ fn a_thin_export_runs_out_where_a_reserved_one_cannot() {
 }
 
 #[test]
-fn what_cannot_fit_is_refused_with_what_could() {
+fn an_export_that_does_not_fit_is_refused_with_the_free_size() {
     let store = store(1);
     let free = store.status().free_bytes;
     let refused = store.export("big", free + 1, true, true).err().unwrap().to_string();
@@ -241,7 +241,7 @@ fn what_cannot_fit_is_refused_with_what_could() {
 }
 
 #[test]
-fn a_deleted_export_fails_whoever_still_has_it() {
+fn operations_on_a_deleted_export_fail() {
     let store = store(1);
     let old = store.export("old", 2 * CHUNK, false, true).unwrap();
     write(&old, 0, vec![1; CHUNK as usize]);
@@ -271,7 +271,7 @@ fn ranges_outside_are_refused() {
 }
 
 #[test]
-fn writers_readers_and_a_deletion_at_once() {
+fn deletion_beside_concurrent_readers_and_writers_wipes_everything() {
     let store = store(8);
     let export = store.export("busy", 4 * MIB, false, true).unwrap();
     std::thread::scope(|scope| {
@@ -299,7 +299,7 @@ fn writers_readers_and_a_deletion_at_once() {
 }
 
 #[test]
-fn a_reader_across_a_hole_and_a_writer_beside_it_do_not_wait_for_each_other() {
+fn a_reader_across_a_hole_and_a_writer_beside_it_do_not_deadlock() {
     let store = store(8);
     let export = store.export("busy", 4 * CHUNK, true, true).unwrap();
     for chunk in [0, 1] {

@@ -1,4 +1,4 @@
-//! The task that keeps one connection: negotiates, receives, notices silence, and connects again.
+//! The task of a connection: negotiates, receives, detects silence, and reconnects.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,19 +21,19 @@ use crate::handshake::client::{Agreement, ClientHandshake, Failure, Step, Wish};
 use crate::proto::{Command, CommandFlags, Request, Violation};
 use crate::uri::Address;
 
-/// A server that takes so long to answer is far.
+/// A server whose round trip takes this long is far.
 const FAR: Duration = Duration::from_millis(2);
-/// The first pause before connecting again; doubled each time.
+/// The first pause before reconnecting; it doubles with each attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// A connection whose negotiation went well.
+/// A connection after its handshake.
 pub(super) struct Opened {
     pub agreement: Agreement,
     reader: ReadHalf,
     writer: WriteHalf,
-    /// Received already.
+    /// Bytes received beyond the handshake.
     input: BytesMut,
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn open(address: &Address, wish: &Wish, limit: Duration) -> Res
     open_with(address, wish, limit, || ()).await
 }
 
-/// The same; `is_far` is called as soon as it shows that the server is [`FAR`].
+/// The same; calls `is_far` as soon as the server turns out to be [`FAR`].
 pub(super) async fn open_with(
     address: &Address,
     wish: &Wish,
@@ -74,7 +74,7 @@ pub(super) async fn open_with(
     timeout(limit, opening).await.unwrap_or(Err(OpenError::TimedOut(limit)))
 }
 
-/// Waits for the first server that calls, however long that takes, and negotiates.
+/// Waits, without a limit, for the first server that calls, and negotiates.
 pub(super) async fn open_first(inbox: &Address, wish: &Wish, limit: Duration) -> Result<Opened, OpenError> {
     loop {
         let dialled = dial(inbox).await?;
@@ -109,14 +109,14 @@ async fn negotiate(dialled: Dialled, wish: &Wish) -> Result<Opened, OpenError> {
 /// Why a connection ended.
 struct Ended {
     why: Arc<str>,
-    /// When the server was last heard of.
+    /// When the server was last heard from.
     since: Instant,
 }
 
-/// A connection that is being opened by a task of its own; given up when it is dropped.
+/// A connection that a task of its own is opening; dropping it gives it up.
 pub(super) type Opening = JoinSet<Result<Opened, OpenError>>;
 
-/// How far a connection has come when its task begins.
+/// The state of a connection when its task starts.
 pub(super) enum Begun {
     Opened(Opened),
     Opening(Opening),
@@ -130,7 +130,7 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, begun: Begun) {
         Begun::Opened(opened) => Some(opened),
         Begun::Opening(mut opening) => match watched(&shared, link, opening.join_next()).await.flatten() {
             Some(Ok(Ok(opened))) if shared.recognise(&opened.agreement).is_ok() => Some(opened),
-            // It is one of more than are needed. Whoever turned it away may have none to spare.
+            // An extra connection: the server may have none to spare.
             _ => return,
         },
         Begun::Not => None,
@@ -160,7 +160,7 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, begun: Begun) {
     }
 }
 
-/// Connects again, however often it takes. `None` once that makes no sense any more.
+/// Reconnects, with as many attempts as it takes. `None` once the client is over.
 async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
     let mut pause = PAUSE_MIN;
     let address = &shared.uri.address;
@@ -168,7 +168,7 @@ async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
     loop {
         let attempt = async {
             let result = open(address, &link.wish(&shared.wish), shared.timeout.max(PAUSE_MAX)).await;
-            // Who calls paces himself.
+            // A server that calls has its own pauses.
             if result.is_err() && !inbound {
                 sleep(pause).await;
             }
@@ -181,7 +181,7 @@ async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
                     return Some(opened);
                 }
                 Err(refused) if inbound => {
-                    // Not ours, but then ours may still call.
+                    // Another server called; the right one may still call.
                     tracing::warn!("{}: hung up on another server: {}", shared.name, refused.why);
                     continue;
                 }
@@ -202,8 +202,8 @@ async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
     }
 }
 
-/// Runs `attempt` while waking, now and then, those who wait for a connection, so that they see when their time is
-/// over. `None` if the client is dropped meanwhile.
+/// Runs `attempt`, and periodically wakes callers that wait for a connection, so that they notice their deadlines. `None`
+/// if the client is dropped meanwhile.
 async fn watched<T>(shared: &Shared, link: &Link, attempt: impl Future<Output = T>) -> Option<T> {
     let mut tick = ticker(shared.timeout);
     let mut attempt = pin!(attempt);
@@ -225,7 +225,7 @@ fn refuse(shared: &Shared, refused: Refused) -> Option<Opened> {
 }
 
 impl Refused {
-    /// Whether there is no point in asking again.
+    /// The refusal, if retrying is pointless.
     fn for_good(failure: &Failure) -> Option<Self> {
         let (fenced, why) = match failure {
             Failure::NotGranted(context) if context.starts_with("x-cheetah:instance/") => {
@@ -241,31 +241,31 @@ impl Refused {
     }
 }
 
-/// How often time is looked at: often enough that nothing outlives its timeout by much.
+/// Ticks often enough that no request outlives its time-out by much.
 fn ticker(timeout: Duration) -> Interval {
     let mut tick = interval(tick_of(timeout));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick
 }
 
-/// The grain of all deadlines.
+/// The granularity of all deadlines.
 pub(super) fn tick_of(timeout: Duration) -> Duration {
     (timeout / 20).clamp(Duration::from_millis(1), Duration::from_millis(500))
 }
 
-/// What happened to a connection.
+/// An event on a connection.
 enum Event {
-    /// Bytes came, into the payload's own buffer or not.
+    /// Bytes were received, into the payload's own buffer or the input.
     Received { len: usize, payload: bool },
-    /// Someone has something to write, or something else changed.
+    /// A caller has queued a request, or the state changed.
     Nudged,
-    /// The socket takes bytes again.
+    /// The socket is writable again.
     Writable,
-    /// Time to look at the time.
+    /// Deadlines are due for a check.
     Tick,
 }
 
-/// Carries one connection until it ends.
+/// Runs a connection until it ends.
 async fn run(shared: &Shared, link: &Link, opened: Opened) -> Ended {
     let mut heard = Instant::now();
     let result = carry(shared, link, opened, &mut heard).await;
@@ -313,7 +313,7 @@ async fn carry(shared: &Shared, link: &Link, opened: Opened, heard: &mut Instant
                 if let Some(error) = link.broken() {
                     return Err(error.into());
                 }
-                // Whoever else is about to make requests does so first; then all leave with one system call.
+                // Lets other ready callers queue their requests, so that one system call sends them all.
                 tokio::task::yield_now().await;
                 blocked = link.flush() == Written::Blocked;
             }
@@ -330,8 +330,8 @@ async fn carry(shared: &Shared, link: &Link, opened: Opened, heard: &mut Instant
                     shared.suspect_all(since);
                     return Ok(shared.silence());
                 }
-                // A write that may still be carried out, some time, holds up all others.
-                if shared.suspected(*heard) || link.is_haunted() {
+                // A change that the server may still carry out holds up all others: reconnect, which fences it.
+                if shared.suspected(*heard) || link.has_unfenced_change() {
                     return Ok(shared.silence());
                 }
             }
@@ -339,7 +339,7 @@ async fn carry(shared: &Shared, link: &Link, opened: Opened, heard: &mut Instant
     }
 }
 
-/// Waits for whatever happens first.
+/// Waits for the next event.
 async fn next(
     link: &Link,
     receiver: &mut Receiver,
@@ -349,7 +349,7 @@ async fn next(
     tick: &mut Interval,
 ) -> io::Result<Event> {
     poll_fn(|cx| {
-        // Time first, or a stream of other replies could hide a request that is never answered.
+        // The tick comes first: a stream of replies must not hide a request that is never answered.
         if Pin::new(&mut *tick).poll_tick(cx).is_ready() {
             return Poll::Ready(Ok(Event::Tick));
         }
@@ -376,7 +376,7 @@ async fn next(
     .await
 }
 
-/// Tells the server that we go. If the socket is full it will find out by itself.
+/// Sends NBD_CMD_DISC, unless the socket is full.
 fn say_goodbye(writer: &WriteHalf) {
     let goodbye = Request { flags: CommandFlags::NONE, command: Command::Disconnect, cookie: 0, offset: 0, len: 0 };
     let mut out = BytesMut::with_capacity(Request::LEN);

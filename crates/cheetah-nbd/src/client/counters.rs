@@ -1,17 +1,17 @@
-//! What a client did so far.
+//! A client's counters.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Numbers since the client was connected.
+/// Counters since the client was connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClientStats {
-    /// Requests made, those made again included.
+    /// Requests sent, retries included.
     pub requests: u64,
-    /// Requests under way.
+    /// In-flight requests.
     pub in_flight: u64,
-    /// Bytes received, headers included: what went over the wire.
+    /// Bytes received, headers included.
     pub received_bytes: u64,
-    /// Bytes of content in the replies to reads, holes included: what came of it.
+    /// Bytes of content read, holes included.
     pub content_bytes: u64,
     /// Bytes sent, headers included.
     pub sent_bytes: u64,
@@ -42,7 +42,7 @@ impl Counters {
         self.content_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A connection is up, which was so before or not.
+    /// Counts a connection that is up, if it replaces an earlier one.
     pub fn reconnected(&self, was_up: bool) {
         self.reconnects.fetch_add(was_up.into(), Relaxed);
     }

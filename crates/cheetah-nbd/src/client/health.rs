@@ -1,4 +1,4 @@
-//! Whether the server can be reached, and what to tell those who ask when it cannot.
+//! Whether the server can be reached, and the error for callers when it cannot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The state of the server as all connections together see it.
+/// The state of the server, from all connections together.
 pub(super) struct Health {
     state: Mutex<State>,
     changed: Notify,
@@ -17,31 +17,31 @@ pub(super) struct Health {
 #[derive(Clone)]
 enum State {
     Up,
-    /// No connection since then; being reconnected.
+    /// No connection since then; reconnecting.
     Down {
         since: Instant,
         why: Arc<str>,
     },
-    /// For good.
+    /// Refused for good.
     Refused(Refused),
 }
 
-/// The server answers, but does not let us have what we had.
+/// Why the server no longer grants what it granted before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// Because our lease is not ours any more, rather than because the bytes are gone.
+    /// The lease was lost, rather than the content.
     pub fenced: bool,
     pub why: Arc<str>,
 }
 
-/// Whether it makes sense to wait for a connection.
+/// Whether to wait for a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outlook {
-    /// There should be one now, or soon.
+    /// There is one, or one is expected.
     Wait,
     /// Down for longer than the timeout.
     Lost(Arc<str>),
-    /// Down for good.
+    /// Refused for good.
     Refused(Refused),
 }
 
@@ -50,7 +50,7 @@ impl Health {
         Self { state: Mutex::new(State::Up), changed: Notify::new(), timeout }
     }
 
-    /// Notified at every change, and now and then while the server is down.
+    /// Notified at each change, and periodically while the server is down.
     pub fn changed(&self) -> &Notify {
         &self.changed
     }
@@ -71,7 +71,7 @@ impl Health {
         }
     }
 
-    /// A connection is there (again).
+    /// Notes that a connection is up.
     pub fn up(&self) {
         let mut state = self.state.lock();
         if matches!(*state, State::Down { .. }) {
@@ -81,7 +81,7 @@ impl Health {
         self.changed.notify_waiters();
     }
 
-    /// The last connection was lost; the server was last heard of at `since`.
+    /// Notes that the last connection was lost; the server was last heard from at `since`.
     pub fn down(&self, since: Instant, why: Arc<str>) {
         let mut state = self.state.lock();
         match &mut *state {
@@ -96,7 +96,7 @@ impl Health {
         self.changed.notify_waiters();
     }
 
-    /// The server turned us away for good.
+    /// Notes that the server refused this client for good.
     pub fn refused(&self, refused: Refused) {
         *self.state.lock() = State::Refused(refused);
         self.changed.notify_waiters();

@@ -1,4 +1,4 @@
-//! Requests under way on one connection, found again by their cookies. No I/O.
+//! The table of a connection's in-flight requests, by cookie. No I/O.
 
 use std::task::{Poll, Waker};
 
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 use crate::proto::packed::Head;
 use crate::proto::{Command, ErrorCode, Violation};
 
-/// Chunks a server may cut a read's reply into, beyond one a sector.
+/// The chunks allowed in a reply to a read, beyond one per sector.
 const CHUNKS_SPARE: u64 = 16;
 const SECTOR: u64 = 512;
 
-/// Wakers of requests that were completed. To be woken when no lock is held.
+/// Wakers of completed requests. Wake them when no lock is held.
 pub type Woken = SmallVec<[Waker; 32]>;
 
-/// A request's name on the wire: its slot in the low half, how often the slot was used before in the high half. So
-/// a reply that comes twice, or was never asked for, is noticed.
+/// A request's id on the wire: its slot in the low half, the slot's generation in the high half, so that a duplicate or
+/// unsolicited reply is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cookie(pub u64);
 
@@ -37,34 +37,34 @@ impl Cookie {
     }
 }
 
-/// What was asked, as far as the reply must match it.
+/// The parts of a request that its reply must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
-    /// What to do.
+    /// The command.
     pub command: Command,
-    /// Bytes concerned.
+    /// The range it concerns.
     pub range: ByteRange,
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug, Clone)]
 pub enum Answer {
     /// Done.
     Done,
-    /// What a read found: exactly the range that was asked for.
+    /// The content of a read: exactly the requested range.
     Data(Data),
-    /// The same, yet to be unpacked.
+    /// The same, to be unpacked.
     Packed(Pieces),
-    /// What a block status request found, from the start of the range; may be shorter or longer than it.
+    /// The extents of a block status request, from the start of the range; they may be shorter or longer than it.
     Extents(Vec<Extent>),
 }
 
-/// What came in a chunk of a read's reply.
+/// The content of one chunk of a reply to a read.
 #[derive(Debug, Clone)]
 pub enum Piece {
-    /// Content as it is.
+    /// Unpacked content.
     Plain(Part),
-    /// Packed content, of which nothing is known yet but where it belongs and how long it is.
+    /// Packed content; only its position and length have been checked.
     Packed(Box<(Head, Bytes)>),
 }
 
@@ -78,17 +78,17 @@ impl Piece {
     }
 }
 
-/// Pieces of a read with their absolute offsets.
+/// The chunks of a read, with their absolute offsets.
 pub type Pieces = SmallVec<[(u64, Piece); 1]>;
 
-/// Why nothing came back.
+/// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failed {
-    /// The server says no.
+    /// The server returned an error.
     Server {
-        /// Why.
+        /// Its code.
         code: ErrorCode,
-        /// The same for people; may be empty.
+        /// Its message; may be empty.
         message: String,
     },
     /// The connection was lost. The request may or may not have been carried out.
@@ -97,12 +97,13 @@ pub enum Failed {
     TimedOut,
 }
 
-/// The table of requests under way.
+/// The table of in-flight requests.
 #[derive(Debug, Default)]
 pub struct Inflight {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    waiting: usize,
+    /// Requests whose reply is outstanding.
+    outstanding: usize,
     reads: u64,
     read_bytes: u64,
 }
@@ -120,22 +121,22 @@ struct Slot {
 #[derive(Debug)]
 enum State {
     Free,
-    /// The caller waits.
+    /// The caller waits for the reply.
     Waiting(Option<Waker>),
-    /// The deadline passed, of which the caller is to be told; the reply is still to come.
+    /// The deadline passed, and the caller has not been told yet; the reply is outstanding.
     Expired,
-    /// The caller is gone or was told that it failed; the reply is still to come.
+    /// The caller is gone, or was told of the failure; the reply is outstanding.
     Abandoned,
-    /// Complete, to be taken by the caller.
+    /// Complete; the caller has not taken the result yet.
     Done(Result<Answer, Failed>),
 }
 
-/// What has come of a reply.
+/// The part of a reply that has been received.
 #[derive(Debug, Default)]
 struct Reply {
-    /// In the order in which they came.
+    /// In order of arrival.
     pieces: Pieces,
-    /// Bytes in them, or that would be if anyone still wanted them.
+    /// Bytes in the chunks, those of abandoned reads included.
     received: u64,
     chunks: u64,
     extents: Option<Vec<Extent>>,
@@ -143,24 +144,24 @@ struct Reply {
 }
 
 impl Inflight {
-    /// Requests whose reply is still to come.
+    /// The number of requests whose reply is outstanding.
     pub fn len(&self) -> usize {
-        self.waiting
+        self.outstanding
     }
 
-    /// Whether there are none.
+    /// Whether no reply is outstanding.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The mean length of the reads under way, in bytes.
+    /// The mean length of the in-flight reads, in bytes.
     pub fn read_len_mean(&self) -> u64 {
         self.read_bytes.checked_div(self.reads).unwrap_or(0)
     }
 
     /// Adds a request.
     pub fn insert(&mut self, ask: Ask, issued: Instant, deadline: Instant) -> Cookie {
-        self.waiting += 1;
+        self.outstanding += 1;
         if ask.command == Command::Read {
             self.reads += 1;
             self.read_bytes += ask.range.len;
@@ -173,13 +174,13 @@ impl Inflight {
             *slot = Slot { generation, state, ask, issued, deadline, reply: Reply::default() };
             return Cookie::new(index, generation);
         }
-        // 2³² requests at once do not fit any memory.
+        // 2³² requests at once do not fit in memory.
         let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         self.slots.push(Slot { generation: 0, state, ask, issued, deadline, reply: Reply::default() });
         Cookie::new(index, 0)
     }
 
-    /// Takes the result of a request, or leaves `waker` to be woken when it is there.
+    /// Takes the result of a request, or registers `waker` for it.
     pub fn poll(&mut self, cookie: Cookie, waker: &Waker) -> Poll<Result<Answer, Failed>> {
         let Some(slot) = self.slots.get_mut(cookie.slot()).filter(|slot| cookie.generation() == slot.generation.into())
         else {
@@ -210,7 +211,7 @@ impl Inflight {
         }
     }
 
-    /// Forgets a request; its reply, when it comes, is dropped.
+    /// Abandons a request; its reply is dropped when it arrives.
     pub fn abandon(&mut self, cookie: Cookie) {
         let Some(slot) = self.slots.get_mut(cookie.slot()).filter(|slot| cookie.generation() == slot.generation.into())
         else {
@@ -229,26 +230,26 @@ impl Inflight {
         }
     }
 
-    /// What was asked under this cookie, if its reply is still to come.
+    /// The request with this cookie, if its reply is outstanding.
     ///
     /// # Errors
     ///
-    /// If nothing was: the server made the reply up.
+    /// If there is none: the reply is unsolicited.
     pub fn ask(&self, cookie: u64) -> Result<Ask, Violation> {
         self.slots.get(Cookie(cookie).slot()).filter(|slot| slot.is(cookie)).map(|slot| slot.ask).ok_or_else(unasked)
     }
 
-    /// Bytes of a read that are still to come.
+    /// The outstanding bytes of a read.
     pub fn missing(&self, cookie: u64) -> u64 {
         let slot = self.slots.get(Cookie(cookie).slot()).filter(|slot| slot.is(cookie));
         slot.map_or(0, |slot| slot.ask.range.len.saturating_sub(slot.reply.received))
     }
 
-    /// Takes a piece of a read.
+    /// Adds a chunk of a read.
     ///
     /// # Errors
     ///
-    /// If it was not asked for, or it comes in absurdly many pieces.
+    /// If it was not requested, or there are too many chunks.
     pub fn add_data(&mut self, cookie: u64, offset: u64, piece: Piece) -> Result<(), Violation> {
         let slot = self.slot(cookie)?;
         let range = ByteRange::new(offset, piece.len());
@@ -267,11 +268,11 @@ impl Inflight {
         Ok(())
     }
 
-    /// Takes the extents of `base:allocation`.
+    /// Adds the extents of `base:allocation`.
     ///
     /// # Errors
     ///
-    /// If they came before.
+    /// If they were received before.
     pub fn add_extents(&mut self, cookie: u64, extents: Vec<Extent>) -> Result<(), Violation> {
         match self.slot(cookie)?.reply.extents.replace(extents) {
             None => Ok(()),
@@ -279,7 +280,7 @@ impl Inflight {
         }
     }
 
-    /// Notes that the request failed; the first reason counts.
+    /// Notes that the request failed; the first error counts.
     ///
     /// # Errors
     ///
@@ -289,11 +290,11 @@ impl Inflight {
         Ok(())
     }
 
-    /// The reply is complete.
+    /// Notes that the reply is complete.
     ///
     /// # Errors
     ///
-    /// If something is missing from it.
+    /// If a part of it is missing.
     pub fn finish(&mut self, cookie: u64, woken: &mut Woken) -> Result<(), Violation> {
         let slot = self.slot(cookie)?;
         let wanted = matches!(slot.state, State::Waiting(_));
@@ -317,7 +318,7 @@ impl Inflight {
         Ok(())
     }
 
-    /// Fails everything under way: the connection is lost. Returns whether that includes changes to the content.
+    /// Fails all in-flight requests because the connection is lost. Returns whether one of them changes the content.
     pub fn fail_all(&mut self, woken: &mut Woken) -> bool {
         let mut changes = false;
         for index in 0..self.slots.len() {
@@ -331,13 +332,13 @@ impl Inflight {
         changes
     }
 
-    /// Whether there are changes under way of whose outcome nobody will be told.
+    /// Whether a change whose caller has gone is in flight.
     pub fn has_abandoned_changes(&self) -> bool {
         self.slots.iter().any(Slot::is_abandoned_change)
     }
 
-    /// Fails what should have been answered by `now`. Its replies may still come. Returns whether that includes
-    /// changes to the content.
+    /// Fails requests whose deadline is before `now`; their replies may still arrive. Returns whether one of them changes
+    /// the content.
     pub fn expire(&mut self, now: Instant, woken: &mut Woken) -> bool {
         let mut changes = false;
         for slot in self.slots.iter_mut().filter(|slot| slot.deadline <= now) {
@@ -352,7 +353,7 @@ impl Inflight {
         changes
     }
 
-    /// When the oldest request was issued whose reply is still to come.
+    /// When the oldest request whose reply is outstanding was issued.
     pub fn oldest(&self) -> Option<Instant> {
         self.slots.iter().filter(|slot| slot.awaits_reply()).map(|slot| slot.issued).min()
     }
@@ -361,7 +362,7 @@ impl Inflight {
         self.slots.get_mut(Cookie(cookie).slot()).filter(|slot| slot.is(cookie)).ok_or_else(unasked)
     }
 
-    /// Hands over a result, or frees the slot where nobody waits for it.
+    /// Stores a result for its caller, or frees the slot if the caller is gone.
     fn complete(&mut self, cookie: Cookie, result: Result<Answer, Failed>, woken: &mut Woken) {
         let Some(slot) = self.slots.get_mut(cookie.slot()) else { return };
         let ask = slot.ask;
@@ -374,10 +375,11 @@ impl Inflight {
             _ => self.release(cookie),
         }
         self.uncount(ask);
+        debug_assert_eq!(self.outstanding, self.slots.iter().filter(|slot| slot.awaits_reply()).count());
     }
 
     fn uncount(&mut self, ask: Ask) {
-        self.waiting -= 1;
+        self.outstanding -= 1;
         if ask.command == Command::Read {
             self.reads -= 1;
             self.read_bytes -= ask.range.len;
@@ -407,7 +409,7 @@ fn unasked() -> Violation {
     Violation::new("a reply to a request that was never made")
 }
 
-/// Joins the pieces of a read, whose lengths add up to the range's, unless they overlap.
+/// Joins the chunks of a read, whose lengths add up to the range's. Fails if they overlap.
 fn assemble(mut pieces: Pieces, range: ByteRange) -> Result<Answer, Violation> {
     if !pieces.is_sorted_by_key(|(offset, _)| *offset) {
         pieces.sort_by_key(|(offset, _)| *offset);

@@ -1,4 +1,4 @@
-//! One of a client's connections, as seen by those who make requests: it may be up or down.
+//! One of a client's connections, as seen by callers that make requests. It may be up or down.
 
 use std::future::Future;
 use std::io;
@@ -22,44 +22,44 @@ use crate::busy;
 use crate::handshake::client::Wish;
 use crate::proto::{CommandFlags, Request, Violation};
 
-/// The reply to a request up to this length, in bytes, comes sooner than it is worth going to sleep for.
+/// The reply to a request of up to this many bytes arrives before going to sleep would pay.
 const SMALL_LEN_MAX: u64 = 64 << 10;
 /// The load of a connection that is down.
 const DOWN: usize = usize::MAX;
 
-/// A connection that comes and goes. Requests are written by whoever makes them where that saves a detour, by the
-/// connection's task otherwise; replies are received by the task.
+/// A connection that is replaced when it is lost. A caller writes its own request where that saves a wake-up of the
+/// connection's task; otherwise the task writes it. The task receives the replies.
 #[derive(Default)]
 pub(super) struct Link {
     state: Mutex<State>,
-    /// Requests under way, or [`DOWN`]; for choosing among connections without a lock.
+    /// In-flight requests, or [`DOWN`]. Read without the lock to choose a connection.
     load: AtomicUsize,
-    /// Mean length of the reads under way, in bytes.
+    /// Mean length of the in-flight reads, in bytes.
     read_len_mean: AtomicU64,
-    /// Names its connections to the server; `None` if the server does not care.
+    /// Numbers the connections for the server; `None` if the server does not fence replaced ones.
     turns: Option<Turns>,
-    /// A change whose outcome is unknown may still be carried out by the server.
-    haunted: AtomicBool,
-    /// So will it, very likely, a change that nobody waits for any more.
-    abandoned: AtomicBool,
-    /// The task should look at what changed.
+    /// The server may still carry out a change that the client has given up.
+    has_unfenced_change: AtomicBool,
+    /// A change is in flight whose caller has stopped waiting.
+    has_abandoned_change: AtomicBool,
+    /// The task has something to look at.
     nudged: AtomicBool,
     task: AtomicWaker,
 }
 
 #[derive(Default)]
 struct State {
-    /// Counts connections, so that what is left over from one is not taken for the next one's.
+    /// Counts connections, so that a late write to one is not taken for a write to the next.
     epoch: u64,
     writer: Option<Arc<WriteHalf>>,
     inflight: Inflight,
     outbox: Outbox,
-    /// Someone is writing, without holding the lock.
+    /// A caller or the task is writing, without holding the lock.
     writing: bool,
     broken: Option<io::Error>,
 }
 
-/// A request as the caller makes it.
+/// A request, as its caller makes it.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub ask: Ask,
@@ -69,7 +69,7 @@ pub(super) struct Call<'a> {
     pub deadline: Instant,
 }
 
-/// How writing went.
+/// The outcome of writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     /// Nothing is left.
@@ -83,30 +83,30 @@ impl Link {
         Self { load: AtomicUsize::new(DOWN), turns, ..Self::default() }
     }
 
-    /// What to wish for with its next connection.
+    /// The request for the handshake of its next connection.
     pub fn wish(&self, wish: &Wish) -> Wish {
         self.turns.as_ref().map_or_else(|| wish.clone(), |turns| turns.next(wish))
     }
 
-    /// Whether the server may still carry out a change that was given up, until it is told by the next connection not
-    /// to. Never where it cannot be told.
-    pub fn is_haunted(&self) -> bool {
-        self.haunted.load(Ordering::Acquire)
+    /// Whether the server may still carry out a change that was given up, until the next connection fences it. Always
+    /// false where the server does not fence.
+    pub fn has_unfenced_change(&self) -> bool {
+        self.has_unfenced_change.load(Ordering::Acquire)
     }
 
-    /// Whether other changes must wait, so that this link's are not carried out after them.
+    /// Whether other changes must wait, so that one of this connection's cannot overtake them.
     pub fn holds_up_changes(&self) -> bool {
-        self.is_haunted() || self.abandoned.load(Ordering::Acquire)
+        self.has_unfenced_change() || self.has_abandoned_change.load(Ordering::Acquire)
     }
 
-    /// To be called before anyone is told that a change was given up.
-    fn haunt(&self, gave_up_changes: bool) {
+    /// Must be called before a caller learns that its change was given up.
+    fn note_given_up(&self, gave_up_changes: bool) {
         if gave_up_changes && self.turns.is_some() {
-            self.haunted.store(true, Ordering::Release);
+            self.has_unfenced_change.store(true, Ordering::Release);
         }
     }
 
-    /// Requests under way; `None` while it is down.
+    /// The number of in-flight requests; `None` while the connection is down.
     pub fn load(&self) -> Option<usize> {
         Some(self.load.load(Ordering::Acquire)).filter(|load| *load != DOWN)
     }
@@ -128,9 +128,9 @@ impl Link {
         state.outbox.request(&request, call.payload);
         self.publish(&state);
         if state.writing {
-            // Whoever writes will see that there is more.
+            // The current writer sees that there is more.
         } else if alone {
-            // Nothing to wait for that could go along: save the detour through the task.
+            // No other request to batch this one with: skip the task.
             state.writing = true;
             let (epoch, batch) = (state.epoch, state.outbox.take());
             drop(state);
@@ -141,14 +141,14 @@ impl Link {
                 self.nudge();
             }
         } else {
-            // Others are likely to follow at once, and then all go out together.
+            // Others are likely to follow at once; the task sends them all in one batch.
             drop(state);
             self.nudge();
         }
         Pending { link: self, cookie: Some(cookie) }
     }
 
-    /// Writes what is queued, unless someone does already. For the task.
+    /// Writes what is queued, unless another writer is at work. For the task.
     pub fn flush(&self) -> Written {
         let mut state = self.state.lock();
         let Some(writer) = state.writer.clone() else { return Written::All };
@@ -161,7 +161,7 @@ impl Link {
         self.write(&writer, epoch, batch)
     }
 
-    /// Writes until nothing is left or the socket is full. `state.writing` must have been set by the caller.
+    /// Writes until nothing is left or the socket is full. The caller has set `state.writing`.
     fn write(&self, writer: &WriteHalf, epoch: u64, mut batch: Batch) -> Written {
         loop {
             let result = loop {
@@ -199,14 +199,14 @@ impl Link {
         }
     }
 
-    /// Wakes the task to look at what changed.
+    /// Wakes the task.
     pub fn nudge(&self) {
         if !self.nudged.swap(true, Ordering::AcqRel) {
             self.task.wake();
         }
     }
 
-    /// For the task: ready once after each [`nudge`](Self::nudge).
+    /// For the task: is ready once after each [`nudge`](Self::nudge).
     pub fn poll_nudged(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.nudged.swap(false, Ordering::AcqRel) {
             return Poll::Ready(());
@@ -215,18 +215,18 @@ impl Link {
         if self.nudged.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Has the task end the connection.
+    /// Makes the task end the connection.
     pub fn abort(&self, why: &'static str) {
         self.state.lock().broken = Some(io::Error::other(why));
         self.nudge();
     }
 
-    /// Why the last attempt to write failed, if it did.
+    /// Takes the error of the last write, if it failed.
     pub fn broken(&self) -> Option<io::Error> {
         self.state.lock().broken.take()
     }
 
-    /// The connection is there.
+    /// Notes that the connection is up.
     pub fn up(&self, writer: Arc<WriteHalf>) {
         let mut state = self.state.lock();
         state.epoch += 1;
@@ -234,13 +234,13 @@ impl Link {
         state.writing = false;
         state.broken = None;
         state.outbox.clear();
-        // Whatever was sent before is refused by now.
-        self.haunted.store(false, Ordering::Release);
-        self.abandoned.store(false, Ordering::Release);
+        // The server has fenced the connections before this one.
+        self.has_unfenced_change.store(false, Ordering::Release);
+        self.has_abandoned_change.store(false, Ordering::Release);
         self.publish(&state);
     }
 
-    /// The connection is gone, and with it what was under way.
+    /// Notes that the connection is down, and fails its in-flight requests.
     pub fn down(&self) {
         let mut woken = Woken::new();
         let mut state = self.state.lock();
@@ -248,28 +248,29 @@ impl Link {
         state.writer = None;
         state.outbox.clear();
         let gave_up_changes = state.inflight.fail_all(&mut woken);
-        self.haunt(gave_up_changes);
+        self.note_given_up(gave_up_changes);
         self.load.store(DOWN, Ordering::Release);
         drop(state);
         wake(woken);
     }
 
-    /// Takes the replies out of `input` and wakes who waits for them. Returns whether it holds up changes no longer.
+    /// Parses the replies in `input` and wakes their callers. Returns whether this connection has just stopped holding up
+    /// changes.
     pub fn receive(&self, receiver: &mut Receiver, input: &mut BytesMut) -> Result<bool, Violation> {
         let mut woken = Woken::new();
         let mut state = self.state.lock();
         let result = receiver.take(input, &mut state.inflight, &mut woken);
         self.publish(&state);
-        let settled = self.abandoned.load(Ordering::Relaxed) && !state.inflight.has_abandoned_changes();
+        let settled = self.has_abandoned_change.load(Ordering::Relaxed) && !state.inflight.has_abandoned_changes();
         if settled {
-            self.abandoned.store(false, Ordering::Release);
+            self.has_abandoned_change.store(false, Ordering::Release);
         }
         drop(state);
         wake(woken);
         result.map(|()| settled)
     }
 
-    /// The mean length of the reads under way, in bytes.
+    /// The mean length of the in-flight reads, in bytes.
     pub fn read_len_mean(&self) -> u64 {
         self.read_len_mean.load(Ordering::Relaxed)
     }
@@ -279,12 +280,12 @@ impl Link {
         self.read_len_mean.store(state.inflight.read_len_mean(), Ordering::Relaxed);
     }
 
-    /// Fails what should have been answered by `now`. Returns when the oldest request was issued that has no reply.
+    /// Fails requests whose deadline is before `now`. Returns when the oldest unanswered request was issued.
     pub fn expire(&self, now: Instant) -> Option<Instant> {
         let mut woken = Woken::new();
         let mut state = self.state.lock();
         let gave_up_changes = state.inflight.expire(now, &mut woken);
-        self.haunt(gave_up_changes);
+        self.note_given_up(gave_up_changes);
         let oldest = state.inflight.oldest();
         drop(state);
         wake(woken);
@@ -296,7 +297,7 @@ fn wake(woken: Woken) {
     woken.into_iter().for_each(std::task::Waker::wake);
 }
 
-/// A request under way. Dropping it forgets the reply.
+/// An in-flight request. Dropping it abandons the reply.
 pub(super) struct Pending<'a> {
     link: &'a Link,
     cookie: Option<Cookie>,
@@ -321,7 +322,7 @@ impl Drop for Pending<'_> {
             let mut state = self.link.state.lock();
             state.inflight.abandon(cookie);
             if self.link.turns.is_some() && state.inflight.has_abandoned_changes() {
-                self.link.abandoned.store(true, Ordering::Release);
+                self.link.has_abandoned_change.store(true, Ordering::Release);
             }
         }
     }

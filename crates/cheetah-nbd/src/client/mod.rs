@@ -1,22 +1,21 @@
 //! An export elsewhere as a [`Device`].
 //!
-//! A [`Client`] keeps one or several connections to one export. Each is a `Link` with a task of its own
-//! (`connection`): the task receives, the callers send. Replies are found by their cookies in a table
-//! ([`inflight`]) that a parser ([`receive`]) fills; neither of them does any I/O, so both are tested, and fuzzed,
-//! without sockets.
+//! A [`Client`] keeps one or several connections to one export. Each is a `ConnectionHandle` with a task of its own
+//! (`connection`): callers send, the task receives. A parser ([`receive`]) enters replies in a table ([`inflight`]) by
+//! their cookies. Neither does any I/O, so both are tested, and fuzzed, without sockets.
 //!
-//! What a request costs decides how this is built:
+//! The design follows from what a request costs:
 //!
 //! * **Alone**, a request is written by the future that makes it, in one system call, and its reply, data
 //!   included, is received by the task in one more. Nothing else happens but one wake-up.
-//! * **Among others**, a request is queued and the task is nudged. The task lets everyone else who is ready make
-//!   their requests first, then writes all of them at once; the server does the same with the replies.
-//! * **Large payloads** are received straight into the memory that is handed to the reader, and are never copied;
-//!   the memory is used again (`pool`).
+//! * **Among others**, a request is queued and the task is woken. The task lets all ready callers queue their requests
+//!   first, then writes all of them at once; the server does the same with the replies.
+//! * **Large payloads** are received straight into the memory that is handed to the reader, and are never copied. The
+//!   memory is reused (`pool`).
 //!
-//! A lost connection is replaced, and what was under way is asked again on the new one (`recover`), if the
-//! server is still the one that has the bytes. Nothing outlives its timeout. Writes wait until the server is sure
-//! to carry out nothing more of what was sent over the lost connection ([`turn`]).
+//! A lost connection is replaced, and its in-flight requests are repeated on the new one (`recover`), if the server is
+//! still the instance that holds the content. No request outlives its time-out. Writes wait until the server can no longer
+//! carry out anything sent over the lost connection (`sequence`).
 
 mod connection;
 mod counters;
@@ -53,10 +52,10 @@ use crate::uri::{Address, NbdUri};
 
 pub use self::counters::ClientStats;
 
-/// The most connections a client makes to one server.
+/// The most connections of a client to one server.
 const CONNECTIONS_MAX: usize = 16;
-/// The least it makes to one that is far. A connection begins with 14 kB a round trip and needs several to find out what the
-/// link carries: several connections together are there much sooner.
+/// The least to a server that is far. TCP slow start begins with 14 kB a round trip; several connections together reach the
+/// link's bandwidth much sooner.
 const CONNECTIONS_FAR: usize = 8;
 
 /// What to connect to, and how.
@@ -64,23 +63,23 @@ const CONNECTIONS_FAR: usize = 8;
 pub struct ClientConfig {
     /// The export.
     pub uri: NbdUri,
-    /// What to call it in errors and logs.
+    /// The name for errors and logs.
     pub name: Arc<str>,
-    /// Metadata contexts that must be granted, now and whenever a connection is replaced.
+    /// Metadata contexts that the server must grant, also when a connection is replaced.
     pub contexts: Vec<String>,
-    /// Whether it is going to be written to.
+    /// Whether the export is opened for writing.
     pub writable: bool,
-    /// Connections to make, if the server allows more than one: 1 to 16. If it is more than one here, and the server is
-    /// far (2 ms), there are at least 8.
+    /// Connections, 1 to 16, if the server allows more than one. With more than one, a server that is far (2 ms) gets at
+    /// least 8.
     pub connections: usize,
-    /// Whether to have content packed on its way here.
+    /// Whether the server packs content.
     pub packing: Packing,
-    /// How long a request may take, with all attempts to make it, before it fails with [`Error::Lost`].
+    /// How long a request may take, retries included, before it fails with [`Error::Lost`].
     pub timeout: Duration,
 }
 
 impl ClientConfig {
-    /// One connection, read-only, with a timeout of 10 s.
+    /// One connection, read-only, with a time-out of 10 s.
     pub fn new(uri: NbdUri) -> Self {
         let name = uri.to_string().into();
         let timeout = Duration::from_secs(10);
@@ -93,7 +92,7 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
-/// What the client and the tasks of its connections share.
+/// The state that the client and its connections' tasks share.
 struct Shared {
     name: Arc<str>,
     uri: NbdUri,
@@ -106,22 +105,22 @@ struct Shared {
     flags: TransmissionFlags,
     block_min: u64,
     block_preferred: u32,
-    /// Most data in one request, in bytes: a multiple of `block_min`.
+    /// The most data in one request, in bytes: a multiple of `block_min`.
     payload_len_max: u64,
     has_status: bool,
-    /// Held exclusively by whoever replaces a part of a block.
+    /// Held exclusively while a part of a block is replaced.
     blocks: tokio::sync::RwLock<()>,
     links: Vec<Link>,
     health: Health,
     counters: Counters,
     closed: AtomicBool,
-    /// The server was found silent since then; connections that heard nothing later are not to be trusted.
+    /// The server was found silent since then; connections that heard nothing later are replaced.
     silent_since: Mutex<Option<Instant>>,
 }
 
 impl Client {
-    /// Connects to the export. The tasks that keep the connections run on the calling runtime. Where the server is to
-    /// call ([`Address::Inbound`]), waits until it does.
+    /// Connects to the export. The connections' tasks run on the calling runtime. With [`Address::Inbound`], waits until
+    /// the server calls.
     ///
     /// # Errors
     ///
@@ -157,8 +156,8 @@ impl Client {
             while all.len() < config.connections.clamp(1, CONNECTIONS_MAX) {
                 let link = new_link(&config, &wish)?;
                 // Over a network the others come up while this one is in use: each takes some round trips, and a server
-                // that calls only calls again when it is in use. On this machine they cost nothing, and a qemu-nbd that is
-                // to end with its last client does not if it was still negotiating with it.
+                // that calls makes the next call when this one is in use. On this machine they cost nothing, and a qemu-nbd
+                // that ends with its last client would not end while another negotiates.
                 let begun = match address {
                     Address::Unix(_) => connection::open(address, &link.wish(&wish), limit).await.map(Begun::Opened),
                     Address::Tcp { .. } | Address::Inbound(_) => Ok(Begun::Not),
@@ -200,24 +199,24 @@ impl Client {
         Self { shared }
     }
 
-    /// Numbers since it was connected.
+    /// Returns the counters since it was connected.
     pub fn stats(&self) -> ClientStats {
         let in_flight = self.shared.links.iter().filter_map(Link::load).sum::<usize>();
         self.shared.counters.stats(in_flight as u64)
     }
 
-    /// How content is packed on its way here; `None` where the server does not, or was not asked to.
+    /// How the server packs content; `None` if it does not.
     pub fn packed(&self) -> Option<Method> {
         self.shared.packed
     }
 
-    /// What the server says of the export (NBD_INFO_DESCRIPTION), if anything. An agent of ours says what it serves,
-    /// as one line of JSON behind [`X_CHEETAH`](crate::proto::X_CHEETAH).
+    /// The server's description of the export (NBD_INFO_DESCRIPTION), if any. A Cheetah agent describes its source, as one
+    /// line of JSON behind [`X_CHEETAH`](crate::proto::X_CHEETAH).
     pub fn description(&self) -> Option<&str> {
         self.shared.description.as_deref()
     }
 
-    /// Connections in use: fewer than configured where the server allows only one.
+    /// The number of connections: one where the server does not allow more.
     pub fn connections(&self) -> usize {
         self.shared.links.len()
     }
@@ -231,15 +230,15 @@ impl Drop for Client {
 }
 
 fn new_link(config: &ClientConfig, wish: &Wish) -> Result<Link> {
-    if !Turns::matter(wish, config.writable) {
+    if !Turns::is_needed(wish, config.writable) {
         return Ok(Link::new(None));
     }
     let turns = Turns::new().map_err(|error| cannot_connect(config, &error.into()))?;
     Ok(Link::new(Some(turns)))
 }
 
-/// Begins the other connections to a server that is far, before it is known whether it allows them: afterwards they
-/// would be there too late to be of use to what is read first.
+/// Opens the other connections to a server that is far before it is known whether it allows them, so that the first reads
+/// can use them.
 fn begin_early(config: &ClientConfig, wish: &Wish) -> Vec<(Link, Begun)> {
     let count = match config.connections {
         0 | 1 => 1,
@@ -255,7 +254,7 @@ fn begin_early(config: &ClientConfig, wish: &Wish) -> Vec<(Link, Begun)> {
     links.map(begin).collect()
 }
 
-/// One sentence for a connection that never was.
+/// The error for a first connection that failed.
 fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
     let context = format!("{}: connecting to {}", config.name, config.uri);
     let errno = match error {
@@ -278,7 +277,7 @@ fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
 }
 
 impl Shared {
-    /// Whether there is nothing left to do for the connections' tasks.
+    /// Whether the connections' tasks are to end.
     fn is_over(&self) -> bool {
         self.closed.load(Ordering::Acquire) || self.health.is_refused()
     }
@@ -287,14 +286,14 @@ impl Shared {
         self.links.iter().for_each(Link::nudge);
     }
 
-    /// Whether a replaced connection leads to the same export as before.
+    /// Checks that a new connection leads to the same export as before.
     fn recognise(&self, agreement: &Agreement) -> std::result::Result<(), Refused> {
         let refuse = |fenced, why: String| Err(Refused { fenced, why: why.into() });
         let flags = self.flags.without(TransmissionFlags::READ_ONLY);
         if agreement.size != self.size {
             return refuse(false, format!("it came back with {} bytes instead of {}", agreement.size, self.size));
         }
-        // What an agent of ours says of its source stays the same as long as the source does.
+        // A Cheetah agent's description changes only with its source.
         let tells = |description: &str| description.starts_with(X_CHEETAH);
         if self.description.as_deref().is_some_and(tells)
             && agreement.description.as_deref() != self.description.as_deref()
@@ -310,19 +309,18 @@ impl Shared {
         Ok(())
     }
 
-    /// The server was found silent since then.
+    /// Notes that the server has been silent since then.
     fn suspect_all(&self, since: Instant) {
         *self.silent_since.lock() = Some(since);
     }
 
-    /// Whether a connection that heard the server last at `heard` is to be given up: because another one waited in
-    /// vain all the while, and this one heard nothing either, or next to nothing. If it was just idle, replacing it
-    /// does no harm.
+    /// Whether to give up a connection that last heard from the server at `heard`: another one waited in vain meanwhile, and
+    /// this one heard nothing, or nearly nothing. If it was merely idle, replacing it does no harm.
     fn suspected(&self, heard: Instant) -> bool {
         self.silent_since.lock().is_some_and(|since| heard <= since + self.timeout / 2)
     }
 
-    /// Checks a range that is to be changed.
+    /// Checks a range that a change concerns.
     fn check_write(&self, range: ByteRange) -> Result<()> {
         if !self.writable {
             return Err(Error::ReadOnly);
@@ -335,7 +333,7 @@ impl Shared {
     }
 }
 
-/// Starts an operation unless it is refused, or has nothing to do.
+/// Starts an operation, unless it is refused or its range is empty.
 macro_rules! start {
     ($check:expr, $empty:expr, $nothing:expr, $work:expr) => {
         match $check {

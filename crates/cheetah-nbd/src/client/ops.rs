@@ -1,5 +1,4 @@
-//! The operations of a device as requests: cut to the sizes the server takes, with what it cannot do replaced by
-//! what it can.
+//! A device's operations as requests: split to the server's limits, with fallbacks for what it does not support.
 
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Error, Extent, Result, Zeroing};
@@ -10,11 +9,11 @@ use super::inflight::Answer;
 use super::recover::Order;
 use crate::proto::{Command, CommandFlags, TransmissionFlags};
 
-/// Requests of one operation under way at once.
+/// The most in-flight requests of one operation.
 const PIECES_AT_ONCE: usize = 4;
-/// The longest range in a request that moves no data. Modest, because some servers then write zeros one by one.
+/// The longest range of a request without a payload. Modest, because some servers then write zeros block by block.
 const BARE_LEN_MAX: u64 = 128 << 20;
-/// Runs of zeros at least this long within a write are sent as such.
+/// Runs of zeros of at least this length within a write become WRITE_ZEROES requests.
 const ZEROS_LEN_MIN: u64 = 64 << 10;
 
 impl Shared {
@@ -65,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// Holds off whoever replaces a part of a block; needed only where blocks are larger than a byte.
+    /// Holds off replacements of parts of blocks; needed only where blocks are larger than a byte.
     async fn shared_blocks(&self) -> Option<tokio::sync::RwLockReadGuard<'_, ()>> {
         if self.block_min > 1 { Some(self.blocks.read().await) } else { None }
     }
@@ -191,7 +190,7 @@ impl Shared {
             let asked = self.widened(here);
             let order = Order { command: Command::BlockStatus, flags: CommandFlags::NONE, range: asked, payload: None };
             let Answer::Extents(found) = self.call(order).await? else { return Err(mismatch()) };
-            // What was asked for may start before, and what was found may end before or after, what is wanted.
+            // The request may start before the range, and the extents may end before or after its end.
             let mut start = asked.offset;
             for extent in found {
                 let known = ByteRange::new(start, extent.len);
@@ -201,7 +200,7 @@ impl Shared {
                 }
                 start = known.end();
             }
-            // Neither standing still nor a deluge of tiny extents.
+            // Refuses replies without progress, and floods of tiny extents.
             if start <= here.offset || extents.len() as u64 > range.len / 512 + 16 {
                 return Err(mismatch());
             }
@@ -209,7 +208,7 @@ impl Shared {
         Ok(extents)
     }
 
-    /// A request that moves no data, in pieces.
+    /// Sends a request without a payload, split to the limit.
     async fn bare(&self, command: Command, flags: CommandFlags, range: ByteRange) -> Result<()> {
         stream::iter(range.split_at_multiples(BARE_LEN_MAX))
             .map(|range| self.call(Order { command, flags, range, payload: None }))
@@ -222,7 +221,7 @@ impl Shared {
         CommandFlags::NONE.with_if(fua && self.offers(TransmissionFlags::SEND_FUA), CommandFlags::FUA)
     }
 
-    /// Does with a flush what the server cannot do with a flag.
+    /// Flushes, if the server does not support FUA.
     async fn flush_for(&self, fua: bool) -> Result<()> {
         if fua && !self.offers(TransmissionFlags::SEND_FUA) { self.flush().await } else { Ok(()) }
     }
@@ -231,21 +230,21 @@ impl Shared {
         self.flags.has(flag)
     }
 
-    /// The whole blocks that contain the range.
+    /// The range, widened to whole blocks.
     fn widened(&self, range: ByteRange) -> ByteRange {
         let wide = range.aligned_to(self.block_min);
         // The last block may be cut short by the end of the export.
         ByteRange::between(wide.offset, wide.end().min(self.size))
     }
 
-    /// The whole blocks within the range.
+    /// The range, narrowed to whole blocks.
     fn narrowed(&self, range: ByteRange) -> ByteRange {
         let end = if range.end() == self.size { self.size } else { range.end() - range.end() % self.block_min };
         ByteRange::between(range.offset.next_multiple_of(self.block_min), end)
     }
 }
 
-/// A part of a write that is one request.
+/// A part of a write that becomes one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
     Data(ByteRange),

@@ -1,4 +1,4 @@
-//! Bytes on their way to the server. No I/O.
+//! Requests queued for the socket. No I/O.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -9,29 +9,29 @@ use cheetah_device::data::Part;
 
 use crate::proto::Request;
 
-/// Payloads up to this are copied behind their header: cheaper than one more entry in the kernel's vector.
+/// Payloads of up to this many bytes are copied behind their header, which is cheaper than another I/O vector entry.
 const INLINE_LEN_MAX: usize = 4 << 10;
-/// Runs written with one system call.
+/// The most runs written with one system call.
 pub(super) const RUNS_MAX: usize = 128;
 /// Zeros are written from here.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A queue of requests that leaves in as few system calls as possible.
+/// A queue of requests, written with as few system calls as possible.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// Sealed runs, oldest first.
+    /// Complete runs, oldest first.
     runs: VecDeque<Bytes>,
-    /// What is being appended to.
+    /// The run that is being appended to.
     open: BytesMut,
 }
 
 impl Outbox {
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.open.is_empty()
     }
 
-    /// Queues a request and what belongs to it.
+    /// Queues a request and its payload.
     pub fn request(&mut self, request: &Request, payload: Option<&Data>) {
         request.encode(&mut self.open);
         for part in payload.map(Data::parts).unwrap_or_default() {
@@ -66,16 +66,16 @@ impl Outbox {
         }
     }
 
-    /// Takes everything out, to be written.
+    /// Takes everything out, for writing.
     pub fn take(&mut self) -> Batch {
         self.seal();
         Batch(std::mem::take(&mut self.runs))
     }
 
-    /// Puts back what could not be written, before what was queued since. `batch` is left empty.
+    /// Puts back what could not be written, ahead of what was queued since.
     pub fn put_back(&mut self, mut batch: Batch) {
         if self.runs.is_empty() {
-            // Either way the emptied queue's memory is used again.
+            // Keeps the queue's allocation.
             std::mem::swap(&mut self.runs, &mut batch.0);
         } else {
             batch.0.append(&mut self.runs);
@@ -83,14 +83,14 @@ impl Outbox {
         }
     }
 
-    /// Throws everything away.
+    /// Drops everything.
     pub fn clear(&mut self) {
         self.runs.clear();
         self.open.clear();
     }
 }
 
-/// What is being written.
+/// Runs that are being written.
 pub(super) struct Batch(VecDeque<Bytes>);
 
 impl Batch {
@@ -109,7 +109,7 @@ impl Batch {
         (slices, used)
     }
 
-    /// So many bytes were written.
+    /// Removes the first `len` bytes, which have been written.
     pub fn advance(&mut self, mut len: usize) {
         while let Some(run) = self.0.front_mut() {
             if len < run.len() {
@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_leave_in_order_however_the_socket_takes_them(
+        fn partial_writes_keep_the_byte_order(
             lens in prop::collection::vec((0usize..9000, 0u64..100_000), 1..9),
             takes in prop::collection::vec(1usize..30_000, 1..9),
         ) {

@@ -1,15 +1,15 @@
-//! Memory for large payloads, used again.
+//! Reused buffers for large payloads.
 //!
 //! Fresh memory costs a page fault every 4 KiB when it is first written, which takes longer than the copy out of
-//! the socket that fills it. So a large buffer whose reader is done with it is kept for the next payload; the last
-//! one in is the first one out, since the processor's cache still knows it.
+//! the socket that fills it. So a large buffer is kept for the next payload when its last reader drops it. The pool is
+//! last in, first out, because the most recent buffer is still in the processor's cache.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
-/// Smaller buffers come and go cheaply.
+/// Smaller buffers are cheap to allocate.
 const BUFFER_LEN_MIN: usize = 64 << 10;
-/// The most memory kept for all clients of this process, in bytes.
+/// The most memory kept, for all clients of this process, in bytes.
 const KEPT_LEN_MAX: usize = 8 << 20;
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), len: 0 });
@@ -19,13 +19,13 @@ struct Kept {
     len: usize,
 }
 
-/// An empty buffer with room for `len` bytes.
+/// Returns an empty buffer with room for `len` bytes.
 pub(super) fn buffer(len: usize) -> BytesMut {
     if len < BUFFER_LEN_MIN {
         return BytesMut::with_capacity(len);
     }
     let mut kept = KEPT.lock();
-    // Not one much too large: a reader that keeps what it read would keep the rest as well.
+    // Not one that is much too large: a reader that keeps its data would pin the rest, too.
     let fits = |buffer: &BytesMut| (len..=len + len / 4).contains(&buffer.capacity());
     match kept.buffers.iter().rposition(fits) {
         Some(index) => {
@@ -37,12 +37,12 @@ pub(super) fn buffer(len: usize) -> BytesMut {
     }
 }
 
-/// Seals a buffer. Its memory comes back when the last reader is done with it.
+/// Makes a buffer shareable. Its memory returns to the pool when the last reader drops it.
 pub(super) fn freeze(buffer: BytesMut) -> Bytes {
     if buffer.capacity() < BUFFER_LEN_MIN { buffer.freeze() } else { Bytes::from_owner(Lent(buffer)) }
 }
 
-/// A buffer that someone reads.
+/// A buffer that readers share.
 struct Lent(BytesMut);
 
 impl AsRef<[u8]> for Lent {
@@ -56,7 +56,7 @@ impl Drop for Lent {
         let mut buffer = std::mem::take(&mut self.0);
         buffer.clear();
         let mut kept = KEPT.lock();
-        // The oldest go first: nobody has asked for their size for longest.
+        // The oldest go first: their size has not been asked for longest.
         while kept.len + buffer.capacity() > KEPT_LEN_MAX && !kept.buffers.is_empty() {
             let oldest = kept.buffers.remove(0);
             kept.len -= oldest.capacity();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_used_again_and_not_kept_without_bound() {
+    fn buffers_are_reused_and_the_pool_is_bounded() {
         let lend = |len| {
             let mut lent = buffer(len);
             lent.extend_from_slice(&[7; 100]);

@@ -1,4 +1,4 @@
-//! Taking replies apart. No I/O.
+//! The parser of replies. No I/O.
 
 use bytes::{Buf, BufMut, BytesMut};
 use cheetah_device::data::Part;
@@ -10,19 +10,18 @@ use crate::proto::packed::{self, Head};
 use crate::proto::reply::{self, ChunkKind, ErrorPayload, Header};
 use crate::proto::{Command, EXTENTS_MAX, ErrorCode, OPTION_LEN_MAX, Violation};
 
-/// Payloads beyond this are received straight into their own memory; smaller ones are cheaper to copy.
+/// Payloads from this size on are received straight into their own buffer; smaller ones are cheaper to copy.
 const DIRECT_LEN_MIN: usize = 16 << 10;
-/// Room behind a payload received directly: the next header then comes with the same system call.
+/// Room behind such a payload, so that the same system call receives the next header.
 const SURPLUS_LEN: usize = 256;
-/// What is received at once while large payloads are expected: enough for a header, so that little is copied.
+/// The most received at once while large payloads are expected: enough for a header, so that little is copied.
 const HEAD_LEN: usize = 4 << 10;
-/// What is received at once otherwise: many small replies.
+/// The most received at once otherwise: many small replies.
 pub const INPUT_LEN: usize = 256 << 10;
 
-/// Turns received bytes into answers in the table of requests.
+/// Parses received bytes into answers in the table of in-flight requests.
 ///
-/// Whatever a server sends, no more memory is taken than for what was asked, plus some 32 MiB for the longest block
-/// status.
+/// No server can make it allocate more than the requests asked for, plus 32 MiB for the longest block status.
 #[derive(Debug)]
 pub struct Receiver {
     structured: bool,
@@ -31,7 +30,7 @@ pub struct Receiver {
     payload: Option<Payload>,
 }
 
-/// A payload of which some bytes are still to come.
+/// A payload that has been received in part.
 #[derive(Debug)]
 struct Payload {
     cookie: u64,
@@ -53,10 +52,10 @@ enum Content {
 impl Payload {
     fn new(cookie: u64, done: bool, content: Content, len: usize) -> Self {
         let capacity = match content {
-            // No more than was asked for.
+            // Not more than the request asked for.
             Content::Data { .. } | Content::Packed(_) if len >= DIRECT_LEN_MIN => len + SURPLUS_LEN,
             Content::Data { .. } | Content::Packed(_) => len,
-            // Whatever the server says: grows as the bytes come.
+            // The length is the server's claim: the buffer grows as bytes arrive.
             _ => len.min(DIRECT_LEN_MIN),
         };
         Self { cookie, done, content, buffer: pool::buffer(capacity), missing: len }
@@ -65,20 +64,20 @@ impl Payload {
 
 /// Where the next bytes are to be received.
 pub enum Target<'a> {
-    /// Into the input, at most so many bytes.
+    /// Into the input, up to this many bytes.
     Input(usize),
-    /// Into this buffer, at most so many bytes; then call [`Receiver::received`].
+    /// Into this buffer, up to this many bytes; then call [`Receiver::received`].
     Payload(&'a mut BytesMut, usize),
 }
 
 impl Receiver {
-    /// For a connection on which this was agreed.
+    /// A parser for a connection with this agreement.
     pub fn new(agreement: &Agreement) -> Self {
         let Agreement { structured, allocation, packed, .. } = *agreement;
         Self { structured, allocation, packed: packed.is_some(), payload: None }
     }
 
-    /// Where the next bytes should go, while reads of `read_len_mean` bytes are under way.
+    /// Where to receive the next bytes, while reads of `read_len_mean` bytes are in flight.
     pub fn target(&mut self, read_len_mean: u64) -> Target<'_> {
         match &mut self.payload {
             Some(Payload { content: Content::Data { .. } | Content::Packed(_), missing, buffer, .. }) => match *missing
@@ -91,7 +90,7 @@ impl Receiver {
         }
     }
 
-    /// `len` bytes were received into the payload's own buffer. What is not the payload's goes to `input`.
+    /// Notes that `len` bytes were received into the payload's own buffer. Moves bytes behind the payload to `input`.
     pub fn received(&mut self, len: usize, input: &mut BytesMut) {
         let Some(payload) = &mut self.payload else { return };
         let surplus = len.saturating_sub(payload.missing);
@@ -101,11 +100,11 @@ impl Receiver {
         payload.buffer.truncate(end);
     }
 
-    /// Takes all it can out of `input`.
+    /// Parses as much of `input` as possible.
     ///
     /// # Errors
     ///
-    /// If the server breaks the protocol; the connection is of no use any more.
+    /// If the server violates the protocol; the connection must be closed.
     pub fn take(&mut self, input: &mut BytesMut, table: &mut Inflight, woken: &mut Woken) -> Result<(), Violation> {
         loop {
             if let Some(payload) = &mut self.payload {
@@ -160,7 +159,7 @@ impl Receiver {
         table.finish(cookie, woken)
     }
 
-    /// Begins a chunk. `false` if more of it is needed first.
+    /// Starts a chunk. `false` if it needs more input first.
     #[expect(clippy::too_many_arguments, reason = "the fields of a header")]
     fn chunk(
         &mut self,
@@ -243,7 +242,7 @@ impl Receiver {
             }
             Content::Status => {
                 let (context, extents) = reply::extents(&buffer)?;
-                // Other contexts are selected only to be granted; what they say of extents means nothing.
+                // Other contexts are negotiated only to be granted; their extents carry no information.
                 if Some(context) == self.allocation {
                     table.add_extents(cookie, extents.collect())?;
                 }

@@ -1,12 +1,12 @@
-//! Making a request until it is answered: choosing a connection, and asking again on another when one is lost.
+//! Retrying: choosing a connection for a request, and another when the connection is lost.
 //!
-//! All requests of NBD can be repeated without harm, so a request whose connection is lost is simply made again,
-//! by the future of the operation itself, as long as its deadline allows. A connection comes back only if the
-//! server still grants what it granted before, so what is repeated goes to the instance that has the bytes.
+//! All NBD requests are idempotent, so the operation's own future repeats a request whose connection is lost, until its
+//! deadline. A connection is replaced only if the server still grants what it granted before, so a retry reaches the
+//! instance that holds the content.
 //!
-//! Changes to the content wait until every connection that was lost with changes under way has been replaced, where
-//! the server cuts what is replaced: from then on, no copy of them is left that could come after a newer one. And
-//! they wait for those that were abandoned, which may be late on another connection.
+//! Where the server fences replaced connections, changes to the content wait until every connection that was lost with
+//! changes in flight has been replaced. From then on, no copy of those can overtake a newer change. Changes also wait
+//! for abandoned ones that are still in flight on another connection.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::inflight::{Answer, Ask, Failed};
 use super::link::{Call, Link};
 use crate::proto::{Command, CommandFlags, ErrorCode, Request};
 
-/// One request, however often it has to be made.
+/// A request, retries included.
 pub(super) struct Order<'a> {
     pub command: Command,
     pub flags: CommandFlags,
@@ -29,7 +29,7 @@ pub(super) struct Order<'a> {
 }
 
 impl Shared {
-    /// Has the request answered, by its deadline.
+    /// Sends a request and returns the answer, retrying until its deadline.
     pub async fn call(&self, order: Order<'_>) -> Result<Answer> {
         let issued = Instant::now();
         let deadline = issued + self.timeout;
@@ -43,10 +43,10 @@ impl Shared {
                 Ok(answer) => return Ok(answer),
                 Err(Failed::TimedOut) => return Err(self.lost(order.range, self.silence())),
                 Err(Failed::Disconnected) => {}
-                // It asks us to go; whoever comes next in its place may answer.
+                // It is shutting down; its replacement may answer.
                 Err(Failed::Server { code: ErrorCode::Shutdown, .. }) if Instant::now() < deadline => {
                     link.abort("the server is shutting down");
-                    // One whose own source is lost goes on saying so, and is not to be asked without a pause.
+                    // A server whose own source is lost keeps answering so: pause between retries.
                     if sent_away {
                         tokio::time::sleep(tick_of(self.timeout)).await;
                     }
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// The connection with the least under way, or the next to come up.
+    /// The connection with the fewest in-flight requests, or the next to come up.
     async fn choose(&self, command: Command, range: ByteRange, deadline: Instant) -> Result<&Link> {
         loop {
             if let Some(link) = self.usable(command) {
@@ -83,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// The connection to make a request on, if it can be made now.
+    /// The connection for a request, if it can be sent now.
     fn usable(&self, command: Command) -> Option<&Link> {
         let held_back = command.modifies() && self.links.iter().any(Link::holds_up_changes);
         if held_back { None } else { self.least_loaded() }
@@ -100,19 +100,19 @@ impl Shared {
         }
     }
 
-    /// The error for bytes that nobody answers for.
+    /// The error for a range whose server is lost.
     pub fn lost(&self, range: ByteRange, why: Arc<str>) -> Error {
         let error = Error::Lost { device: Arc::clone(&self.name), range, why };
         tracing::warn!("{error}");
         error
     }
 
-    /// What to call it when nothing is heard.
+    /// The reason when the server is silent.
     pub fn silence(&self) -> Arc<str> {
         format!("no answer for {:?}", self.timeout).into()
     }
 
-    /// What the server's error means here.
+    /// Translates a server's error.
     fn refusal(&self, order: &Order<'_>, code: ErrorCode, message: &str) -> Error {
         let doing = match order.command {
             Command::Read => "reading",
@@ -128,7 +128,7 @@ impl Shared {
             ErrorCode::Perm if order.command.modifies() => Error::Fenced(format!("{context}: {why}").into()),
             ErrorCode::NoSpc => Error::NoSpace(format!("{context}: {why}").into()),
             ErrorCode::NotSup => Error::Unsupported("the NBD server has no fast way"),
-            // Says something about the server, and nothing about the bytes: they must not be taken for a bad sector.
+            // An error of the server, not of the medium: the range must not be taken for bad sectors.
             ErrorCode::Shutdown => self.lost(order.range, why.into()),
             code => Error::Io { context: context.into(), why: why.into(), errno: code.errno() },
         }

@@ -1,4 +1,4 @@
-//! A socket to a server: TCP or Unix.
+//! A client's socket: TCP or Unix.
 
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
@@ -11,22 +11,22 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use crate::tune::tune;
 use crate::uri::Address;
 
-/// What is read from.
+/// The half that the connection's task reads.
 pub(super) enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
 }
 
-/// What is written to, by whoever has something to write.
+/// The half that callers and the task write.
 pub(super) enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
 }
 
-/// A socket, and what the server said over it already.
+/// A socket, and the bytes received over it already.
 pub(super) type Dialled = (ReadHalf, WriteHalf, BytesMut);
 
-/// Connects to a server, or has it connect.
+/// Connects to a server, or waits for it to call.
 pub(super) async fn dial(address: &Address) -> io::Result<Dialled> {
     let (read, write) = match address {
         Address::Tcp { host, port } => {
@@ -50,15 +50,14 @@ pub(super) async fn dial(address: &Address) -> io::Result<Dialled> {
 }
 
 impl ReadHalf {
-    /// Receives at most `len_max` bytes to the end of `buffer`; 0 if the server closed the connection.
+    /// Receives up to `len_max` bytes at the end of `buffer`; 0 at the end of the connection.
     pub fn poll_receive(
         &mut self,
         buffer: &mut (impl BufMut + Send),
         len_max: usize,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        // Not try_read: poll_read knows that a socket that filled only part of the buffer is empty, and spares the
-        // system call that would find out.
+        // Not try_read: after a partial read, poll_read knows that the socket is empty, which saves a system call.
         pin!(self.read_buf(&mut buffer.limit(len_max))).poll(cx)
     }
 }
@@ -77,7 +76,7 @@ impl AsyncRead for ReadHalf {
 }
 
 impl WriteHalf {
-    /// Writes what the socket takes without waiting.
+    /// Writes as much as the socket accepts without blocking.
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
@@ -85,7 +84,7 @@ impl WriteHalf {
         }
     }
 
-    /// Ready when the socket takes more. Only one task may ask.
+    /// Ready when the socket is writable. Only one task may poll it.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.as_ref().poll_write_ready(cx),
@@ -93,7 +92,7 @@ impl WriteHalf {
         }
     }
 
-    /// Writes everything, waiting as long as it takes.
+    /// Writes everything.
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.try_write_vectored(&[IoSlice::new(bytes)]) {

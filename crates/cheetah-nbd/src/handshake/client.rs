@@ -10,38 +10,38 @@ use crate::proto::{
     STRING_LEN_MAX, TransmissionFlags, Violation, option,
 };
 
-/// The most replies to one option that are listened to.
+/// The most replies accepted to one option.
 const REPLIES_MAX: usize = 10_000;
-/// The most names of exports that are kept to be shown.
+/// The most export names kept for an error message.
 const LISTED_MAX: usize = 32;
 
-/// What a client is after.
+/// What a client requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wish {
     /// The export's name; empty for the server's default.
     pub export: String,
-    /// Contexts that must be granted.
+    /// Metadata contexts that the server must grant.
     pub contexts: Vec<String>,
-    /// Whether to ask for packed reads.
+    /// Whether to request packed reads.
     pub packing: Packing,
 }
 
-/// What was negotiated.
+/// The result of the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
     /// Bytes in the export.
     pub size: u64,
-    /// What it can do.
+    /// The export's transmission flags.
     pub flags: TransmissionFlags,
-    /// Sizes of requests it takes.
+    /// The sizes of requests it accepts.
     pub blocks: BlockSizes,
     /// Whether replies are structured.
     pub structured: bool,
-    /// The number of `base:allocation`, if the server offers block status.
+    /// The id of `base:allocation`, if the server offers block status.
     pub allocation: Option<u32>,
-    /// How the content of reads is packed, if the server grants that.
+    /// How reads are packed, if the server grants that.
     pub packed: Option<Method>,
-    /// What the server says of the export, if anything.
+    /// The server's description of the export, if any.
     pub description: Option<String>,
 }
 
@@ -51,18 +51,18 @@ pub enum Failure {
     /// The server does not have the export.
     #[error("the server has no export '{name}'; {}", listed(.names))]
     UnknownExport {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// Some of the names it does have; empty if it will not say.
+        /// Some of the names it has; empty if it does not list them.
         names: Vec<String>,
     },
-    /// The server did not grant a context that was asked for.
+    /// The server did not grant a required context.
     #[error("the server does not grant {0}")]
     NotGranted(String),
     /// The server refused for another reason.
     #[error("the server refused: {0}")]
     Refused(String),
-    /// The server makes no sense.
+    /// The server violated the protocol.
     #[error(transparent)]
     Violation(#[from] Violation),
 }
@@ -74,27 +74,27 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// What to do next. Whatever lies in the output buffer is to be sent first, in every case.
+/// What to do next, after sending the contents of the output buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Receive more and call again.
     Read,
-    /// The negotiation is over. Bytes left in the input are replies already.
+    /// The handshake is complete. Bytes left in the input are replies.
     Done(Agreement),
 }
 
-/// A negotiation with one server.
+/// A handshake with one server.
 #[derive(Debug)]
 pub struct ClientHandshake {
     wish: Wish,
     state: State,
-    /// Every option was sent with the first, and is answered in its turn: over a slow link, each that is awaited on its own
-    /// is a round trip. Not where a context must be granted, since then there may be nothing to go on to.
+    /// All options are sent at once, which saves a round trip for each. Not where a context is required, because without it
+    /// the handshake ends.
     at_once: bool,
     no_zeroes: bool,
     structured: bool,
     replies: usize,
-    /// Contexts asked for.
+    /// The number of contexts requested.
     asked: usize,
     contexts: Vec<Context>,
     info: Option<(u64, TransmissionFlags)>,
@@ -103,14 +103,14 @@ pub struct ClientHandshake {
     names: Vec<String>,
 }
 
-/// Which answer is awaited.
+/// The awaited message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Greeting,
     StructuredReply,
     Contexts,
     Go,
-    /// The export is unknown; which are there?
+    /// The export is unknown; the server lists those it has.
     List,
     ExportName,
     Over,
@@ -135,7 +135,7 @@ struct OptionReply {
 }
 
 impl OptionReply {
-    /// What an error reply says, for people.
+    /// The message of an error reply.
     fn message(&self) -> String {
         let text = String::from_utf8_lossy(&self.data);
         if !text.trim().is_empty() {
@@ -152,7 +152,7 @@ impl OptionReply {
 }
 
 impl ClientHandshake {
-    /// Starts a negotiation. The server speaks first.
+    /// Starts a handshake. The server speaks first.
     pub fn new(wish: Wish) -> Self {
         Self {
             at_once: wish.contexts.is_empty(),
@@ -170,11 +170,11 @@ impl ClientHandshake {
         }
     }
 
-    /// Takes what it can out of `input`, what was received so far, and puts the answer into `out`.
+    /// Consumes as much of `input` as possible, and appends the answer to `out`.
     ///
     /// # Errors
     ///
-    /// If the server refuses or breaks the protocol; close the connection after sending `out`.
+    /// If the server refuses or violates the protocol; close the connection after sending `out`.
     pub fn advance(&mut self, input: &mut BytesMut, out: &mut BytesMut) -> Result<Step, Failure> {
         let result = loop {
             let advanced = match self.state {
@@ -195,7 +195,7 @@ impl ClientHandshake {
         result
     }
 
-    /// Why the server closed the connection now, as far as can be told.
+    /// The likely reason why the server closed the connection now.
     pub fn closed(&self) -> Failure {
         match self.state {
             // The old way in cannot be refused politely.

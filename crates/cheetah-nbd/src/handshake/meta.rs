@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::proto::{META_QUERIES_MAX, Reader, STRING_LEN_MAX};
 
-/// What a client asks in `NBD_OPT_LIST_META_CONTEXT` or `NBD_OPT_SET_META_CONTEXT`.
+/// The data of `NBD_OPT_LIST_META_CONTEXT` or `NBD_OPT_SET_META_CONTEXT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MetaQuery {
     pub export: String,
@@ -47,7 +47,7 @@ impl MetaQuery {
     }
 }
 
-/// A string as the protocol restricts them: UTF-8, no NUL, at most [`STRING_LEN_MAX`] bytes.
+/// A string within the protocol's limits: UTF-8, no NUL, at most [`STRING_LEN_MAX`] bytes.
 pub(super) fn text(bytes: &[u8]) -> Result<String, BadOption> {
     if bytes.len() > STRING_LEN_MAX {
         return Err(BadOption::TooBig("a name is longer than 4096 bytes"));
@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn queries_read_back_as_they_were_written(
+        fn an_encoded_query_parses_to_itself(
             export in "[^\0]{0,20}", queries in prop::collection::vec("[a-z]{1,3}:[^\0]{0,9}", 0..META_QUERIES_MAX)
         ) {
             let query = MetaQuery { export, queries };

@@ -1,7 +1,7 @@
-//! The negotiation before an export is used: fixed newstyle, both sides. No I/O.
+//! The handshake (fixed newstyle), both sides. No I/O.
 //!
-//! Each side is a state machine that is given the bytes received so far and a buffer for bytes to send, and says
-//! what to do next. The caller moves the bytes; see [`server::ServerHandshake::advance`] and
+//! Each side is a state machine: it gets the bytes received so far and a buffer for bytes to send, and returns what to do
+//! next. The caller does the I/O; see [`server::ServerHandshake::advance`] and
 //! [`client::ClientHandshake::advance`].
 
 pub mod client;
@@ -10,19 +10,19 @@ pub mod server;
 
 use crate::proto::PAYLOAD_LEN_MAX;
 
-/// The sizes of requests an export takes (`NBD_INFO_BLOCK_SIZE`).
+/// The sizes of requests that an export accepts (`NBD_INFO_BLOCK_SIZE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSizes {
     /// Offsets and lengths must be multiples of this: a power of two, at most 64 KiB.
     pub min: u32,
     /// Below this size or alignment requests are inefficient: a power of two, at least 512.
     pub preferred: u32,
-    /// Most data in one read or write, in bytes.
+    /// The most data in one read or write, in bytes.
     pub payload_max: u32,
 }
 
 impl Default for BlockSizes {
-    /// What the specification has both sides assume if nothing is said.
+    /// The specification's defaults.
     fn default() -> Self {
         Self { min: 1, preferred: 4096, payload_max: PAYLOAD_LEN_MAX }
     }

@@ -1,4 +1,4 @@
-//! The server's side of the negotiation.
+//! The server's side of the handshake.
 
 use bytes::{Buf, BufMut, BytesMut};
 
@@ -11,14 +11,14 @@ use crate::proto::{
 
 /// Where a handshake finds the exports.
 pub trait ExportLookup {
-    /// What the caller gets back with the session: a handle of its own.
+    /// The caller's handle of an opened export, returned with the session.
     type Export;
 
-    /// Names a client may be shown.
+    /// The names to list for clients.
     fn list(&self) -> Vec<String>;
 
     /// Opens the export `name`. `contexts` are the client's queries in the `x-cheetah:` namespace. May be called
-    /// several times in one handshake; only the last answer becomes the session's.
+    /// several times in one handshake; only the last result becomes the session's.
     ///
     /// # Errors
     ///
@@ -26,25 +26,24 @@ pub trait ExportLookup {
     fn open(&self, name: &str, contexts: &[String]) -> Result<Offer<Self::Export>, Refusal>;
 }
 
-/// An export as a client is told of it.
+/// An export as offered to a client.
 #[derive(Debug, Clone)]
 pub struct Offer<E> {
     /// The caller's own handle.
     pub export: E,
     /// Bytes in it.
     pub size: u64,
-    /// What it can do. What depends on the rest of the negotiation is put right by the handshake: `HAS_FLAGS` is
-    /// added, `SEND_DF` goes where replies are not structured.
+    /// Its transmission flags. The handshake adds `HAS_FLAGS`, and removes `SEND_DF` where replies are not structured.
     pub flags: TransmissionFlags,
-    /// For people; may be empty.
+    /// The description; may be empty.
     pub description: String,
-    /// Sizes of requests it takes.
+    /// The sizes of requests it accepts.
     pub blocks: BlockSizes,
     /// The contexts granted, of those asked for.
     pub contexts: Vec<String>,
 }
 
-/// Why an export is not to be had.
+/// Why an export cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The option reply's number, such as [`option::ERR_UNKNOWN`].
@@ -74,38 +73,37 @@ impl From<BadOption> for Refusal {
     }
 }
 
-/// What to do next. Whatever lies in the output buffer is to be sent first, in every case.
+/// What to do next, after sending the contents of the output buffer.
 #[derive(Debug)]
 pub enum Step<E> {
     /// Receive more and call again.
     Read,
-    /// Call again: there may be another option in what was received.
+    /// Call again: the input may hold another option.
     Again,
-    /// The negotiation is over. Bytes left in the input are requests already.
+    /// The handshake is complete. Bytes left in the input are requests.
     Enter(Session<E>),
     /// Close the connection, for this reason.
     Close(String),
 }
 
-/// What was negotiated.
+/// The result of the handshake.
 #[derive(Debug)]
 pub struct Session<E> {
-    /// The caller's handle of the export chosen.
+    /// The caller's handle of the export.
     pub export: E,
     /// Bytes in it.
     pub size: u64,
-    /// What the client was told it can do.
+    /// The transmission flags sent to the client.
     pub flags: TransmissionFlags,
-    /// Whether replies are structured; reads then must be answered so.
+    /// Whether replies are structured, which is then required of replies to reads.
     pub structured: bool,
-    /// The contexts selected, ours included. A reply to a block status request needs a chunk for each of them.
+    /// The selected contexts, the `x-cheetah:` ones included. A reply to a block status request has a chunk for each.
     pub contexts: Vec<Context>,
 }
 
-/// A negotiation with one client.
+/// A handshake with one client.
 ///
-/// Whatever a client sends, this neither panics nor keeps more than one option of it (64 KiB), and it ends after
-/// 1024 options.
+/// No input makes it panic or hold more than one option (64 KiB). It ends after 1024 options.
 #[derive(Debug)]
 pub struct ServerHandshake {
     state: State,
@@ -122,7 +120,7 @@ enum State {
     Over,
 }
 
-/// The contexts selected, and the export for which they were.
+/// The selected contexts, and their export.
 #[derive(Debug)]
 struct Selected {
     export: String,
@@ -133,7 +131,7 @@ struct Selected {
 const OPTION_HEADER_LEN: usize = 16;
 
 impl ServerHandshake {
-    /// Starts a negotiation by putting the server's greeting into `out`.
+    /// Starts a handshake by appending the greeting to `out`.
     pub fn new(out: &mut BytesMut) -> Self {
         out.put_u64(MAGIC);
         out.put_u64(OPTION_MAGIC);
@@ -141,7 +139,7 @@ impl ServerHandshake {
         Self { state: State::Flags, options: 0, no_zeroes: false, structured: false, selected: None }
     }
 
-    /// Takes at most one message out of `input`, what was received so far, and puts the answer into `out`.
+    /// Consumes at most one message of `input`, and appends the answer to `out`.
     ///
     /// `input` never needs to hold more than one option: 64 KiB and 16 bytes.
     pub fn advance<L: ExportLookup>(
@@ -233,7 +231,7 @@ impl ServerHandshake {
         Step::Again
     }
 
-    /// `NBD_OPT_EXPORT_NAME`, the old way in: it cannot be refused, only hung up on.
+    /// `NBD_OPT_EXPORT_NAME`, which has no error reply: a refusal closes the connection.
     fn export_name<L: ExportLookup>(&mut self, data: &[u8], exports: &L, out: &mut BytesMut) -> Step<L::Export> {
         let opened = text(data).map_err(Refusal::from).and_then(|name| self.open(&name, exports));
         match opened {
@@ -279,7 +277,7 @@ impl ServerHandshake {
         Ok(session)
     }
 
-    /// Opens an export with the contexts that were selected for it, which it must still grant.
+    /// Opens an export, which must still grant the contexts selected for it.
     fn open<L: ExportLookup>(&self, name: &str, exports: &L) -> Result<(Session<L::Export>, About), Refusal> {
         let selected = self.selected.as_ref().filter(|selected| selected.export == name);
         let queries = selected.map_or(&[][..], |selected| &selected.queries);
@@ -319,7 +317,7 @@ impl ServerHandshake {
         exports: &L,
         replies: &mut Replies<'_>,
     ) -> Result<(), Refusal> {
-        // What was selected before is gone even if this fails.
+        // Earlier selections are void even if this fails.
         self.selected = None;
         if !self.structured {
             return Err(BadOption::Invalid("structured replies must be negotiated first").into());
@@ -339,13 +337,13 @@ impl ServerHandshake {
     }
 }
 
-/// What only `NBD_OPT_INFO` and `NBD_OPT_GO` tell.
+/// The information of `NBD_OPT_INFO` and `NBD_OPT_GO` beyond size and flags.
 struct About {
     description: String,
     blocks: BlockSizes,
 }
 
-/// The queries in our namespace, each once. The wildcard selects nothing.
+/// The queries in the `x-cheetah:` namespace, without duplicates. The wildcard selects nothing.
 fn our_queries(queries: &[String]) -> Vec<String> {
     let mut ours: Vec<String> = Vec::new();
     for query in queries {
@@ -356,7 +354,7 @@ fn our_queries(queries: &[String]) -> Vec<String> {
     ours
 }
 
-/// The name and the information asked for in `NBD_OPT_INFO` or `NBD_OPT_GO`.
+/// The name and the information requests of `NBD_OPT_INFO` or `NBD_OPT_GO`.
 fn parse_info(data: &[u8]) -> Result<(String, Vec<u16>), BadOption> {
     let short = BadOption::Invalid("the option's lengths do not fit its data");
     let mut reader = Reader::new(data);

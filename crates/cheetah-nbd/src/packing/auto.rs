@@ -1,59 +1,58 @@
-//! Which way of packing is fastest, piece by piece. No I/O, no clock.
+//! Choosing the fastest method of packing for each piece of content. No I/O, no clock.
 //!
-//! A piece is packed by one of the processors and then sent; with many pieces under way both go on at once, so all of
-//! it takes as long as the slower of the two. What was packed so far tells how fast each way of packing is, and how far
-//! content shrinks of which a [`Sample`] says so much. The way with the least time wins, if it gains enough over not
-//! packing at all.
+//! One processor packs a piece, then it is sent. With many pieces in flight, packing and sending overlap, so the slower of
+//! the two determines the time. Earlier pieces show the speed of each method, and how its ratio relates to a [`Sample`]'s.
+//! The method with the least time is chosen, if it gains enough over not packing.
 
 use std::time::Duration;
 
 use super::sample::Sample;
 use crate::proto::packed::How;
 
-/// What there is to choose from; the speed of one processor in bytes a second, until something better is known; and what
-/// becomes of a sample's size in the whole. The last differs from content to content, and is corrected for all ways alike:
-/// ways tried on different content must not be ranked by that.
+/// The methods, the initial estimate of one processor's speed in bytes a second, and the ratio of a whole piece to its
+/// sample's. That ratio depends on the content, so it is corrected for all methods alike: methods tried on different content
+/// must not be ranked by it.
 const WAYS: [(How, f64, f64); 5] = [
     (How::Stored, 2e9, 1.0),
     (How::Lz4, 500e6, 0.9),
     (How::Zstd(1), 250e6, 0.75),
     (How::Zstd(3), 130e6, 0.7),
-    // Beyond this level, what is gained in a piece of 1 MiB is not worth the memory its tables take.
+    // Higher levels gain too little on 1 MiB for the memory of their tables.
     (How::Zstd(6), 50e6, 0.67),
 ];
 
-/// What is known is an average over so many pieces, the last ones counting most.
+/// The estimates are exponential averages over this many pieces.
 const MEMORY_PIECES: u32 = 10;
-/// One piece of so many is packed the way next to the best, lest better is never known of it.
+/// One piece of this many tries a method next to the best, to keep its estimate current.
 const TRIAL_EVERY: u32 = 64;
-/// Packing must take less than this of the time that not packing takes.
+/// Packing must take less than this fraction of the time of not packing.
 const GAIN_MIN: f64 = 0.93;
-/// Where a link is so many times slower than the lightest of Zstandard's levels, what a sample says is hopeless is tried
-/// nonetheless: a piece of a disk may hold files of several kinds, and the processors have nothing else to do.
+/// On a link this many times slower than the fastest Zstandard level, even pieces with a hopeless sample are packed: a piece
+/// may hold files of several kinds, and the processors are idle.
 const IDLE_MIN: f64 = 16.0;
 /// The index of that level.
 const LIGHT: usize = 2;
 
-/// What the choice depends on besides the content.
+/// The conditions of a choice, besides the content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conditions {
-    /// Bytes a second that the link takes.
+    /// The link's bandwidth, in bytes a second.
     pub link_rate: f64,
     /// Processors that pack at the same time.
     pub processors: f64,
-    /// Whether other pieces are packed or sent meanwhile. A piece by itself takes the time of packing *and* sending.
+    /// Whether other pieces are packed or sent meanwhile. A lone piece takes the time of packing *and* sending.
     pub overlaps: bool,
 }
 
-/// What is known of each way.
+/// The estimates of all methods.
 #[derive(Debug, Clone)]
 pub struct Auto {
     known: [Known; WAYS.len()],
-    /// What corrects the size of what is packed.
+    /// The correction of the predicted packed size.
     correction: f64,
-    /// Pieces chosen for since the last trial.
+    /// Pieces since the last trial.
     since_trial: u32,
-    /// Whether the next trial is of the way that packs less.
+    /// Whether the next trial is of the faster neighbour.
     try_lighter: bool,
 }
 
@@ -62,13 +61,13 @@ struct Known {
     how: How,
     /// Bytes a second.
     speed: f64,
-    /// Size in the whole to size of the sample.
+    /// The ratio of a whole piece's packed size to its sample's.
     scale: f64,
-    /// Pieces packed this way, as far as it matters.
+    /// Pieces packed by this method, up to the length of the average.
     pieces: u32,
 }
 
-/// What the sample has to say of this way of packing.
+/// The part of a sample that predicts this method.
 fn of_sample(how: How, sample: Sample) -> Option<f64> {
     match how {
         How::Stored => None,
@@ -85,7 +84,7 @@ impl Default for Auto {
 }
 
 impl Auto {
-    /// The way to pack content of which this is a sample.
+    /// Chooses the method for content with this sample.
     pub fn choose(&mut self, sample: Sample, conditions: Conditions) -> How {
         if sample.is_hopeless() {
             let light = &self.known[LIGHT];
@@ -118,7 +117,7 @@ impl Auto {
         if conditions.overlaps { wire.max(work) } else { wire + 1.0 / way.speed }
     }
 
-    /// One processor packed `len` bytes this way into `packed_len`, in this time.
+    /// Records that one processor packed `len` bytes into `packed_len`, in this time.
     pub fn learn(&mut self, how: How, sample: Sample, len: usize, packed_len: usize, took: Duration) {
         let (len, packed_len) = (len as f64, packed_len as f64);
         for known in self.known.iter_mut().filter(|known| known.how == how) {

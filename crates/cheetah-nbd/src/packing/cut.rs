@@ -1,11 +1,11 @@
-//! Cutting content into holes and what is worth packing. No I/O.
+//! Splitting content into holes and data. No I/O.
 
 use cheetah_device::data::{Part, is_zero};
 use cheetah_device::{ByteRange, Data};
 
-/// Zeros are looked for in blocks of this size, aligned on the device.
+/// Zeros are detected in blocks of this size, aligned on the device.
 const BLOCK_LEN: u64 = 4 << 10;
-/// Shorter runs of zeros stay where they are: packed they take next to nothing.
+/// Shorter runs of zeros stay in the data: packed, they take almost nothing.
 const HOLE_LEN_MIN: u64 = 16 << 10;
 
 /// A part of a device's content.
@@ -17,7 +17,7 @@ pub(super) enum Cut {
     Content(u64, Data),
 }
 
-/// Cuts what lies at `offset`.
+/// Splits the content at `offset`.
 pub(super) fn cut(offset: u64, data: &Data) -> Vec<Cut> {
     let whole = ByteRange::new(offset, data.len());
     let mut cuts = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn cut(offset: u64, data: &Data) -> Vec<Cut> {
     cuts
 }
 
-/// Every run of zeros, as far as blocks show them.
+/// Every run of zero blocks.
 fn holes(offset: u64, data: &Data) -> Vec<ByteRange> {
     let mut holes: Vec<ByteRange> = Vec::new();
     let mut add = |found: ByteRange| match holes.last_mut() {

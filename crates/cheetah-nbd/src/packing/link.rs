@@ -1,31 +1,30 @@
-//! How many bytes a second the way to the clients takes. No I/O.
+//! Estimating the bandwidth to the clients. No I/O.
 
 use std::time::Duration;
 
-/// What a link is taken for before anything is known of it: a gigabit Ethernet, in bytes a second.
+/// The initial estimate: gigabit Ethernet, in bytes a second.
 const RATE_INITIAL: f64 = 118e6;
-/// How much that assumption weighs, in seconds of waiting.
+/// The weight of the initial estimate, in seconds of waiting.
 const INITIAL_WEIGHT_S: f64 = 0.005;
-/// An observation counts about a third after so many more bytes.
+/// An observation's weight falls to 1/e after this many bytes.
 const WINDOW_BYTES: f64 = 8e6;
-/// The link is taken for twice as fast after so many bytes without a wait …
+/// The estimate doubles after this many bytes without a wait, before the first wait …
 const FREE_BYTES_UNKNOWN: f64 = 4e6;
-/// … or so many, once there has been one.
+/// … or after this many, once there has been a wait.
 const FREE_BYTES_KNOWN: f64 = 64e6;
-/// But for no faster than so many times what went meanwhile, where that is more than it was taken for at first.
+/// But to no more than this many times the rate of those bytes, or the initial estimate.
 const FREE_FACTOR_MAX: f64 = 4.0;
-/// Nobody asks for anything meanwhile if nothing goes for longer.
+/// Longer gaps between sends count as idle time.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// Faster than this makes no difference.
+/// The highest estimate.
 const RATE_MAX: f64 = 100e9;
 
 /// An estimate of a link's rate.
 ///
-/// A socket takes bytes at the speed of memory until its buffer is full; only while it makes us wait do bytes leave at
-/// the link's own rate. So what counts is how many bytes went while waiting, and for how long. Where there is nothing
-/// to wait for, we do not know how fast the link is, except that it is faster than what we send: the estimate then
-/// grows, carefully, so that what depends on it tries to send more. But not where little is sent: who asks for little at
-/// a time, over several connections, never fills the buffer of any, however slow the link.
+/// A socket accepts bytes at the speed of memory until its buffer is full; only while a writer waits do bytes leave at the
+/// link's rate. So the estimate is the number of bytes sent while waiting, over the time waited. Without waits, the link is
+/// only known to be faster than the sender: the estimate then grows slowly, so that its users send more. It does not grow
+/// while little is sent: small requests over several connections never fill a buffer, however slow the link.
 #[derive(Debug, Clone)]
 pub struct LinkRate {
     bytes: f64,
@@ -43,7 +42,7 @@ impl Default for LinkRate {
 }
 
 impl LinkRate {
-    /// `bytes` went after all connections together had waited this much longer.
+    /// Records `bytes` sent after all connections together had waited this long.
     pub fn drained(&mut self, bytes: usize, waited: Duration) {
         let fresh = bytes as f64;
         let keep = (-fresh / WINDOW_BYTES).exp();
@@ -53,7 +52,7 @@ impl LinkRate {
         self.known |= self.waited_s > 4.0 * INITIAL_WEIGHT_S;
     }
 
-    /// `bytes` went at once, so long after the last that went.
+    /// Records `bytes` sent without waiting, this long after the previous send.
     pub fn flowed(&mut self, bytes: usize, since: Duration) {
         self.free_bytes += bytes as f64;
         self.free_s += since.min(PAUSE_MAX).as_secs_f64();

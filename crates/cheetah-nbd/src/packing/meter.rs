@@ -1,4 +1,4 @@
-//! What the sockets of all connections say of the link they share.
+//! Measuring the link that all connections share, from their sockets.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,28 +7,28 @@ use parking_lot::Mutex;
 
 use super::link::LinkRate;
 
-/// Watches how sockets take what is sent.
+/// Records how fast the sockets accept bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     link: LinkRate,
-    /// Sockets that take no more.
+    /// The number of sockets that are full.
     full: usize,
-    /// Until when waiting has been accounted for.
+    /// The time up to which waiting is accounted for.
     since: Option<Instant>,
-    /// When bytes last went.
+    /// When bytes were last sent.
     went: Option<Instant>,
 }
 
 impl Meter {
-    /// Bytes a second that the link takes.
+    /// The link's bandwidth, in bytes a second.
     pub fn rate(&self) -> f64 {
         self.0.lock().link.rate()
     }
 
-    /// Whether some socket takes no more.
+    /// Whether a socket is full.
     pub fn is_full(&self) -> bool {
         self.0.lock().full > 0
     }
@@ -46,7 +46,7 @@ impl Gauge {
         Self { meter, full: false }
     }
 
-    /// The socket takes no more.
+    /// Notes that the socket is full.
     pub fn blocked(&mut self) {
         if !std::mem::replace(&mut self.full, true) {
             let mut state = self.meter.0.lock();
@@ -57,7 +57,7 @@ impl Gauge {
         }
     }
 
-    /// The socket took so many bytes.
+    /// Notes that the socket accepted this many bytes.
     pub fn sent(&mut self, bytes: usize) {
         let mut state = self.meter.0.lock();
         let now = Instant::now();

@@ -1,14 +1,13 @@
-//! Packed reads: content compressed and digested where it is read, on its way to one of our own clients.
+//! Packed reads: content is compressed and digested at the source, for Cheetah's own clients.
 //!
-//! A client that wants this asks for the metadata context `x-cheetah:packed/METHOD`. Where it is granted, replies to
-//! reads come in the chunks of [`proto::packed`](crate::proto::packed); everything else stays as it is. Other servers
-//! ignore the context and other clients never ask for it.
+//! A client requests the metadata context `x-cheetah:packed/METHOD`. If it is granted, replies to reads consist of the chunks
+//! of [`proto::packed`](crate::proto::packed); the rest of the protocol is unchanged. Other servers ignore the context, and
+//! other clients never request it.
 
 //!
-//! On the server's side a [`Packer`] does the work, on threads of its own: it looks for zeros (`cut`), and packs what is
-//! left as the client asked. Asked for [`Method::Auto`], it takes a [`sample`] of each piece, knows from the sockets
-//! what the link carries ([`link`]) and from experience what the processors can do, and picks what is fastest
-//! ([`auto`]).
+//! In the server, a [`Packer`] does the work on threads of its own: it finds zeros (`cut`), and packs the rest by the client's
+//! method. For [`Method::Auto`], it takes a [`sample`] of each piece, and chooses the fastest method ([`auto`]) from the
+//! link's bandwidth as seen at the sockets ([`link`]) and the speed of earlier pieces.
 
 pub mod auto;
 mod cut;
@@ -22,7 +21,7 @@ use std::str::FromStr;
 
 pub use packer::{Chunk, Packer, PackerConfig};
 
-/// The context that asks for packed reads, without the method.
+/// The prefix of the context for packed reads; the method follows.
 pub const PACKED_CONTEXT: &str = "x-cheetah:packed/";
 
 /// How content is packed.
@@ -34,7 +33,7 @@ pub enum Method {
     Lz4,
     /// Zstandard: more of both.
     Zstd,
-    /// Whatever is fastest as far as link and processors can be seen to bear, chosen for each piece.
+    /// The fastest for the link and the processors, chosen for each piece.
     Auto,
 }
 
@@ -52,12 +51,12 @@ impl Method {
         }
     }
 
-    /// The context that asks for it.
+    /// The context that requests it.
     pub fn context(self) -> String {
         format!("{PACKED_CONTEXT}{self}")
     }
 
-    /// The method a context asks for, if it is one of [`PACKED_CONTEXT`] that we know.
+    /// The method that a context requests; `None` for other contexts.
     pub fn of_context(context: &str) -> Option<Self> {
         context.strip_prefix(PACKED_CONTEXT)?.parse().ok()
     }
@@ -82,7 +81,7 @@ impl FromStr for Method {
     }
 }
 
-/// Whether a client asks for packed reads.
+/// Whether a client requests packed reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Packing {
     /// No: plain NBD.

@@ -1,4 +1,4 @@
-//! Threads that pack.
+//! The threads that pack.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,28 +19,28 @@ use super::meter::Meter;
 use super::sample::Sample;
 use crate::proto::packed::{Head, How, Press};
 
-/// Less than this is packed where it was read: a thread could not be woken up in the same time.
+/// Less than this is packed in place: waking a thread would take longer.
 const INLINE_LEN_MAX: u64 = 16 << 10;
-/// Each takes up to 8 MiB; more pack faster than any link carries.
+/// The most threads. Each takes up to 8 MiB.
 const THREADS_MAX: usize = 64;
-/// The level that `zstd` stands for.
+/// The level of the method `zstd`.
 const ZSTD_LEVEL: u8 = 3;
 
-/// How much of the machine a [`Packer`] may take.
+/// How much of the machine a [`Packer`] may use.
 #[derive(Debug, Clone, Copy)]
 pub struct PackerConfig {
     /// Threads, 1 to 64. Each takes up to 8 MiB.
     pub threads: NonZeroUsize,
-    /// How much of its time each of them may work: above 0, at most 1.
+    /// The fraction of time that each thread may work: above 0, at most 1.
     pub share: f64,
-    /// Whether they work only when nobody else wants the processor.
+    /// Whether they run only on otherwise idle processors.
     pub nice: bool,
-    /// The most that may be sent, in bytes a second, if there is such a limit.
+    /// The limit to sending, in bytes a second, if any.
     pub rate_max: Option<u64>,
 }
 
 impl Default for PackerConfig {
-    /// All of every processor, as far as threads go.
+    /// All processors, up to the most threads.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         Self { threads, share: 1.0, nice: false, rate_max: None }
@@ -57,7 +57,7 @@ pub enum Chunk {
 }
 
 impl Chunk {
-    /// Bytes of content it stands for.
+    /// The length of its content.
     pub fn content_len(&self) -> u64 {
         match self {
             Self::Hole(range) => range.len,
@@ -82,10 +82,10 @@ struct Job {
 struct Shared {
     auto: Mutex<Auto>,
     meter: Arc<Meter>,
-    /// Processors there are for packing.
+    /// Processors available for packing.
     processors: f64,
     rate_max: Option<u64>,
-    /// Pieces waiting or being packed.
+    /// Pieces queued or being packed.
     under_way: AtomicUsize,
 }
 
@@ -114,11 +114,11 @@ impl Packer {
         Ok(Arc::new(Self { jobs, shared }))
     }
 
-    /// Packs what lies at `offset`, at most 1 MiB.
+    /// Packs the content at `offset`, at most 1 MiB.
     ///
     /// # Errors
     ///
-    /// If a thread died over it.
+    /// If a thread ended without a result.
     pub async fn pack(&self, method: Method, offset: u64, data: Data) -> Result<Vec<Chunk>> {
         thread_local! {
             static PRESS: RefCell<Press> = RefCell::default();
@@ -133,13 +133,13 @@ impl Packer {
         packed.await.map_err(|_| failed())
     }
 
-    /// What is to be told how the clients' sockets take what is sent.
+    /// The meter that clients' sockets report to.
     pub(crate) fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.shared.meter)
     }
 }
 
-/// One more under way while it lives.
+/// Counts a piece as in flight until dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -199,7 +199,7 @@ impl Shared {
     fn choose_and_pack(&self, press: &mut Press, offset: u64, content: &Bytes) -> (Head, Bytes) {
         let sample = Sample::of(content);
         let link_rate = self.meter.rate().min(self.rate_max.map_or(f64::INFINITY, |max| max as f64));
-        // While sockets are full, what is packed now has the time until they are not.
+        // While a socket is full, packing overlaps with sending.
         let waits = self.meter.is_full() || self.rate_max.is_some();
         let overlaps = waits || self.under_way.load(Ordering::Relaxed) > 1;
         let conditions = Conditions { link_rate, processors: self.processors, overlaps };

@@ -1,21 +1,21 @@
-//! A guess at how far content can be packed, from a little of it. No I/O.
+//! Predicting how far content can be packed, from small samples of it. No I/O.
 
 /// Bytes of each sample.
 const SAMPLE_LEN: usize = 4 << 10;
-/// Content that shrinks no further than this is not worth the time.
+/// Content whose ratio is above this is not worth packing.
 const HOPELESS: f64 = 0.97;
 
-/// What a sample of content says of all of it.
+/// The prediction from a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// Packed by LZ4: bytes after to bytes before, at most 1. Finds what repeats.
+    /// LZ4's ratio, at most 1: detects repetition.
     pub lz4: f64,
-    /// What the best code for single bytes makes of it, at most 1. Finds what only Zstandard shrinks, such as Base64.
+    /// The ratio of an ideal order-0 code, at most 1: detects content that only Zstandard shrinks, such as Base64.
     pub entropy: f64,
 }
 
 impl Sample {
-    /// Looks at two places, a quarter from either end.
+    /// Samples two places, a quarter from either end.
     pub fn of(content: &[u8]) -> Self {
         let parts = if content.len() <= 2 * SAMPLE_LEN {
             [content, &[]]
@@ -34,13 +34,13 @@ impl Sample {
         Self { lz4: (packed as f64 / len).min(1.0), entropy: entropy(&counts, len) }
     }
 
-    /// Whether there is no point in trying.
+    /// Whether packing is pointless.
     pub fn is_hopeless(&self) -> bool {
         self.lz4.min(self.entropy) >= HOPELESS
     }
 }
 
-/// Bits a byte takes, of eight.
+/// The order-0 entropy of a byte, as a fraction of eight bits.
 fn entropy(counts: &[u32; 256], len: f64) -> f64 {
     let bits: f64 = counts
         .iter()
