@@ -14,7 +14,7 @@ use crate::api::{ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport,
 use crate::export::{Export, ExportStats};
 use crate::instance::{Instance, random_bits};
 use crate::lease::{BadToken, Lease, Refused, Token};
-use crate::replaced::{Connections, Cut, ConnectionNumber};
+use crate::replaced::{ConnectionNumber, Connections, Cut};
 use crate::store::Store;
 
 /// The most exports of a node.

@@ -71,7 +71,7 @@ impl fmt::Display for Failure {
 pub fn defect(why: String, command: Option<Failure>) -> Failure {
     const REPORT: &str = "this is a defect of cheetah: please report it, with the lines above";
     match command {
-        Some(Failure { code, message }) => Failure { code, message: format!("{message}: {why}; {REPORT}") },
+        Some(failure) => Failure { message: format!("{}: {why}; {REPORT}", failure.message), ..failure },
         None => Failure::failed(format!("{why}; {REPORT}")),
     }
 }

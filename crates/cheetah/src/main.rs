@@ -32,7 +32,8 @@ fn main() -> ExitCode {
         .and_then(|runtime| {
             // A panic of the command itself: the hook has reported it.
             let command = AssertUnwindSafe(|| runtime.block_on(run(cli.command, &ui)));
-            let result = catch_unwind(command).unwrap_or_else(|_| Err(failure::Failure::failed("the command broke off")));
+            let result =
+                catch_unwind(command).unwrap_or_else(|_| Err(failure::Failure::failed("the command broke off")));
             // Reads that will never be answered must not keep a finished command from exiting.
             runtime.shutdown_background();
             result

@@ -212,7 +212,9 @@ mod tests {
         assert!(!connections[2].try_hold(FREE_BYTES + 1));
         assert!(!connections[0].give_back(0));
         assert!(connections[2].try_hold(2 * MIB));
-        connections.iter_mut().for_each(|connection| drop(connection.give_back(0)));
+        for connection in &mut connections {
+            connection.give_back(0);
+        }
         assert!(memory.is_free());
     }
 
