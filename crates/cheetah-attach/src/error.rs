@@ -1,23 +1,23 @@
-//! Why a device could not be attached.
+//! Errors of attaching a device.
 
 use std::path::PathBuf;
 
-/// The result of attaching something.
+/// The result of attaching or detaching a device.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a device could not be attached, or be detached again; each says what to do next.
+/// An error of attaching or detaching a device; each says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name cannot be a file's.
+    /// The name is not valid as a file name.
     #[error("'{0}' cannot be a file name: take one without '/', from 1 to 200 bytes long")]
     BadName(String),
-    /// There is nothing to mount on.
+    /// The directory does not exist.
     #[error("{dir} does not exist; make the directory first: mkdir -p {dir}", dir = .0.display())]
     NoDirectory(PathBuf),
-    /// Something else is there.
+    /// The path is not a directory.
     #[error("{dir} is not a directory; a mount needs an empty one", dir = .0.display())]
     NotADirectory(PathBuf),
-    /// A mount would hide what is in it.
+    /// The directory is not empty: a mount would hide its content.
     #[error("{dir} is not empty, and mounting over it would hide what it holds; take an empty directory", dir = .0.display())]
     NotEmpty(PathBuf),
     /// The process that served the mount there is gone.
@@ -45,18 +45,18 @@ pub enum Error {
     Broken {
         /// The directory.
         dir: PathBuf,
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// The kernel's side of FUSE is missing or not for us.
+    /// `/dev/fuse` is missing or not accessible.
     #[error("/dev/fuse cannot be opened ({0}); load the module (modprobe fuse), or in a container pass the device in")]
     NoFuse(std::io::Error),
-    /// The kernel or fusermount said no.
+    /// The kernel or fusermount refused to mount.
     #[error("mounting on {dir} was refused: {why}", dir = .dir.display())]
     Refused {
         /// The directory.
         dir: PathBuf,
-        /// What was said.
+        /// The error.
         why: String,
     },
     /// Unmounting failed.
@@ -64,16 +64,16 @@ pub enum Error {
     Unmount {
         /// The directory.
         dir: PathBuf,
-        /// What was said.
+        /// The error.
         why: String,
     },
-    /// What was written could not be brought to stable storage.
+    /// Flushing failed: written data may not be on stable storage.
     #[error("what was written may not have arrived: {0}")]
     Flush(cheetah_device::Error),
     /// The operating system reported an error.
     #[error("{context}: {error}")]
     Io {
-        /// What was being done, to what.
+        /// The operation and its object.
         context: String,
         /// The error.
         error: std::io::Error,

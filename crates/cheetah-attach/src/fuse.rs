@@ -1,8 +1,8 @@
 //! A device as files, through FUSE.
 //!
-//! The kernel's requests are read by a few threads of fuser's, started as far as they go on that thread
-//! (`task`), and finished on the runtime the mount was made on, which must have threads of its own: work on the
-//! files from a thread of that runtime's would otherwise wait for itself.
+//! A few threads of fuser's read the kernel's requests. A request runs on that thread until it has to wait (`task`), and is
+//! then finished on the runtime on which the mount was made. That runtime must be multi-threaded: a thread of its own that
+//! used the files would wait for itself.
 
 mod filesystem;
 mod kernel;
@@ -27,49 +27,49 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use self::filesystem::{Files, REQUEST_BYTES_MAX};
-use self::kernel::{Unmounted, Wish};
+use self::kernel::{MountRequest, Unmounted};
 use self::task::Alarm;
 pub use self::unmount::unmount;
 use self::view::View;
 use crate::{Error, Result};
 
-/// How long to wait for whoever has a file open before the mount is detached under them.
+/// How often, and at which interval, to try unmounting while files are open.
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// How long the kernel may take to end a connection nobody uses any more. If it does not, somebody has a copy of
-/// the mount: namespaces made while it was mounted have one.
+/// How long the kernel may take to end the connection after unmounting. If it does not, another mount namespace has a copy
+/// of the mount: those created while it was mounted have one.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// A file name may have 255 bytes, and `.p256.raw` and the like come after the name.
+/// The maximum length of a name: a file name has at most 255 bytes, and suffixes such as `.p256.raw` are added.
 const NAME_BYTES_MAX: usize = 200;
-/// Requests are read by no more threads than this; they do not wait, so a few go a long way.
+/// The maximum number of threads that read requests; they do not wait, so a few suffice.
 const THREADS_MAX: usize = 4;
 
 /// How to mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// The files are called `NAME.raw` and `NAME.pN.raw`.
+    /// The name of the files: `NAME.raw` and `NAME.pN.raw`.
     pub name: String,
-    /// Whether the files can be written; also needs a device that can be.
+    /// Whether the files can be written; the device must be writable, too.
     pub writable: bool,
-    /// Whether other users may use the files, where this one may decide that: root may, and others if
-    /// `user_allow_other` is in `/etc/fuse.conf`. Where not, only this user can, which is logged.
+    /// Whether other users may use the files. Root may allow that, and other users if `user_allow_other` is in
+    /// `/etc/fuse.conf`; otherwise only this user can use the files, which is logged.
     pub allow_other: bool,
-    /// Threads that read the kernel's requests; 0: as many as there are processors, up to 4.
+    /// The number of threads that read the kernel's requests; 0 for one per processor, up to 4.
     pub threads: usize,
-    /// How far the kernel is to read ahead of readers, in bytes, up to 1 MiB. More than its 128 KiB takes root. It does so
-    /// of everything that looks a little like a sequence, and a reader waits for what comes in one request with his own:
-    /// little is lost by that where the device is near, and much where it is far.
+    /// The kernel's read-ahead in bytes, up to 1 MiB; more than 128 KiB needs root. The kernel reads ahead even of reads that
+    /// are only roughly sequential, and a reader waits for the whole request. That costs little if the device is local, and
+    /// much if it is remote.
     pub read_ahead_bytes: u32,
 }
 
 impl MountOptions {
-    /// A mount to read, for all users.
+    /// A read-only mount for all users.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), writable: false, allow_other: true, threads: 0, read_ahead_bytes: REQUEST_BYTES_MAX }
     }
 }
 
-/// A device that is mounted. Dropping it unmounts, but only [`unmount`](Mount::unmount) waits and tells.
+/// A mounted device. Dropping it unmounts; only [`unmount`](Mount::unmount) waits and reports errors.
 pub struct Mount {
     dir: PathBuf,
     number: u64,
@@ -80,10 +80,10 @@ pub struct Mount {
     alarm: Alarm,
 }
 
-/// Shows `device` as files in `dir`, an empty directory: all of it as `NAME.raw`, and each partition as
-/// `NAME.pN.raw`. The partition table is read now, once.
+/// Mounts `device` on `dir`, an empty directory: the whole device is `NAME.raw`, and each partition `NAME.pN.raw`. The
+/// partition table is read once, now.
 ///
-/// Requests are carried out on the runtime this is called on, which must be one with threads of its own.
+/// Requests run on the current runtime, which must be multi-threaded.
 pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Result<Mount> {
     check_name(&options.name)?;
     let dir = dir.to_owned();
@@ -118,7 +118,7 @@ async fn views(device: &DynDevice, name: &str) -> Result<Vec<View>> {
     Ok(views)
 }
 
-/// Mounts and starts to serve. Blocks.
+/// Mounts, and starts serving requests. Blocks.
 fn start(
     filesystem: Files,
     dir: &Path,
@@ -129,14 +129,14 @@ fn start(
     if options.allow_other && !allow_other {
         tracing::info!("only this user can use the mount; 'user_allow_other' in /etc/fuse.conf would change that");
     }
-    let wish = Wish { source: &options.name, writable, allow_other };
-    let connection = kernel::mount(dir, &wish)?;
+    let request = MountRequest { source: &options.name, writable, allow_other };
+    let connection = kernel::mount(dir, &request)?;
     let served = serve(filesystem, connection, threads(options.threads)).and_then(|ended| {
-        // Asks our own threads, which are up by now.
+        // Our own threads answer this; they are running by now.
         Ok((kernel::number(dir)?, ended))
     });
     let (number, ended) = served.map_err(|error| {
-        // Nothing answers there any more, or will soon: what is mounted is surely ours.
+        // The mount is ours, and nothing serves it.
         let _ = rustix::mount::unmount(dir, rustix::mount::UnmountFlags::DETACH);
         Error::Io { context: format!("serving {}", dir.display()), error }
     })?;
@@ -153,13 +153,13 @@ fn threads(wanted: usize) -> usize {
     }
 }
 
-/// Answers the kernel's requests in threads of their own. The receiver is told when the mount has ended.
+/// Starts threads that serve the kernel's requests. The receiver is set when the mount has ended.
 fn serve(filesystem: Files, connection: OwnedFd, threads: usize) -> std::io::Result<watch::Receiver<bool>> {
     let mut config = Config::default();
     config.n_threads = Some(threads);
-    // A queue of replies for each thread.
+    // One queue of replies per thread.
     config.clone_fd = threads > 1;
-    // The kernel lets in whom it was told to.
+    // The kernel checks access, according to the mount options.
     let (pages, alarm) = (filesystem.pages(), filesystem.alarm().clone());
     let session = Session::from_fd(filesystem, connection, SessionACL::All, config)?;
     if let Some(pages) = pages.filter(|_| threads > 1) {
@@ -167,7 +167,7 @@ fn serve(filesystem: Files, connection: OwnedFd, threads: usize) -> std::io::Res
     }
     let (sender, ended) = watch::channel(false);
     std::thread::Builder::new().name("cheetah-fuse".to_owned()).spawn(move || {
-        // The mount must be told in any case, or it would wait for ever.
+        // The receiver must be set in any case, or the mount would wait for ever.
         match catch_unwind(AssertUnwindSafe(|| session.run())) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => alarm.raise(&format!("the connection to the kernel broke: {error}")),
@@ -193,8 +193,7 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// If it cannot be served any longer because of a panic or a broken connection to the kernel. It should be
-    /// unmounted then.
+    /// If it can no longer be served because of a panic or a broken connection to the kernel. Unmount it then.
     pub async fn wait(&self) -> Result<()> {
         tokio::select! {
             biased;
@@ -205,14 +204,14 @@ impl Mount {
 
     /// Waits until the kernel's requests are no longer served.
     async fn ended(&self) {
-        // An error means that the serving thread is gone, and so is the mount.
+        // An error means that the serving thread has ended, and with it the mount.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 
-    /// Unmounts, and finishes when what was written is on stable storage.
+    /// Unmounts, and returns when all written data is on stable storage.
     ///
-    /// If files are still open after two seconds, the mount vanishes from the tree but goes on serving them,
-    /// until they are closed or this process ends; a warning says so.
+    /// If files are still open after two seconds, the mount is detached from the tree, with a warning. It serves these files
+    /// until they are closed or this process ends.
     pub async fn unmount(self) -> Result<()> {
         self.detach().await?;
         if self.writable {
@@ -245,7 +244,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A mount that broke is still in the tree, although nobody serves it.
+        // A broken mount is still in the tree, although nothing serves it.
         if *self.ended.borrow() && !self.alarm.is_raised() {
             return;
         }
@@ -259,7 +258,7 @@ impl Drop for Mount {
     }
 }
 
-/// Runs what may block where it may.
+/// Runs blocking work on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
         let error = std::io::Error::other("cut short by the end of the runtime");

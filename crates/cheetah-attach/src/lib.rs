@@ -1,8 +1,7 @@
 //! Attaching a device to this machine.
 //!
-//! [`mount`] shows a device as files ([`fuse`]): the whole of it as `NAME.raw`, and each partition in its
-//! partition table ([`cheetah_volume::partition`]) as `NAME.pN.raw`. Any tool that reads a raw image can work on them, and so
-//! can loop devices.
+//! [`mount`] shows a device as files ([`fuse`]): the whole device as `NAME.raw`, and each partition in its partition table
+//! ([`cheetah_volume::partition`]) as `NAME.pN.raw`. Tools that read raw images, and loop devices, can use them.
 
 #![forbid(unsafe_code)]
 

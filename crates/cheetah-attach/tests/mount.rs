@@ -91,7 +91,7 @@ fn the_whole_and_its_partitions_read_as_files() {
 }
 
 #[test]
-fn what_is_written_through_one_file_is_read_through_the_other() {
+fn writes_through_one_file_are_read_through_the_other() {
     with_fuse(async |dir| {
         let mut expected = partitioned();
         let memory = memory(expected.clone());
@@ -170,7 +170,7 @@ impl Device for Patchy {
 }
 
 #[test]
-fn a_range_that_is_lost_is_an_error_and_no_other_is() {
+fn only_lost_ranges_fail_to_read() {
     with_fuse(async |dir| {
         let bytes = pattern(4 * MIB);
         let lost = ByteRange::new(MIB + 8192, 4096);
@@ -246,7 +246,7 @@ fn a_dropped_mount_is_unmounted_and_one_in_use_is_detached() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_refused_in_a_sentence() {
+fn an_unsuitable_directory_is_refused_in_a_sentence() {
     with_fuse(async |dir| {
         let refusal = async |at: &Path, name: &str| {
             let refused = mount(memory(vec![1; 5000]), at, MountOptions::new(name)).await;
@@ -265,7 +265,7 @@ fn what_cannot_be_mounted_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_file_system_on_top() {
+fn a_file_system_works_on_a_mounted_drive() {
     if !rustix::process::geteuid().is_root() || Command::new("mkfs.ext4").arg("-V").output().is_err() {
         return eprintln!("SKIPPED: needs root and mkfs.ext4");
     }

@@ -1,11 +1,10 @@
-//! The file system the kernel sees: one directory, and one file a view.
+//! The file system: one directory, with one file per view.
 //!
-//! **Caching.** Where nothing can change what the files hold (a mount to read, or one with a single file), the
-//! kernel keeps their pages, across opening and closing. On a writable mount with partitions the same bytes are
-//! in two files, and pages kept for one would be stale after a write to the other; there every file is opened
-//! with direct I/O, and each read and write comes here. That serves loop devices well, which have a cache of
-//! their own; only a shared `mmap` is not possible then. In any case a reader sees what another machine writes
-//! to the device only after mounting anew.
+//! **Caching.** On a read-only mount, or one with a single file, the kernel caches pages across opening and closing. On a
+//! writable mount with partitions, the same bytes are in two files, and a write to one would leave stale pages of the
+//! other. Files are then opened with direct I/O, so that every read and write is a request. Loop devices, which have their
+//! own cache, work well with that; only a shared `mmap` is impossible. In any case, writes by another machine become visible
+//! only after mounting again.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -22,18 +21,17 @@ use fuser::{
 use tokio::runtime::Handle;
 
 use super::pages::Pages;
+use super::table::PID_ATTRIBUTE;
 use super::task::{self, Alarm};
-use super::unmount::PID_ATTRIBUTE;
 use super::view::{Seek, View, in_one_piece};
 
-/// The largest request. Also the largest the kernel makes unless told to allow more.
+/// The maximum size of a request, which is also the kernel's default.
 pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Requests of read-ahead and asynchronous I/O the kernel may have under way at once: with 1 MiB each, also a
-/// limit on memory.
+/// The maximum number of read-ahead and asynchronous requests in flight; at 1 MiB each, this also limits memory.
 const BACKGROUND_REQUESTS_MAX: u16 = 32;
 /// Names and attributes never change.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
-/// The inode of the first file; the directory's is 1.
+/// The inode number of the first file; the directory has 1.
 const FIRST_FILE: u64 = 2;
 const BLOCK_BYTES: u32 = 4096;
 const READ_HANDLE: FileHandle = FileHandle(0);
@@ -57,7 +55,7 @@ impl Files {
         Self { views, writable, pages, read_ahead_bytes, runtime, alarm, mounted: SystemTime::now() }
     }
 
-    /// The kernel's pages, where they may be filled: what is written must not be overtaken by what was read before.
+    /// The kernel's page cache, if the mount is read-only: a store must not overwrite pages that were written meanwhile.
     pub(super) fn pages(&self) -> Option<Arc<Pages>> {
         (!self.writable).then(|| Arc::clone(&self.pages))
     }
@@ -101,7 +99,7 @@ impl Files {
         })
     }
 
-    /// How the kernel is to treat an open file: see the module's text.
+    /// The flags of an open file; see the module documentation.
     fn open_flags(&self, for_writing: bool) -> FopenFlags {
         let caching = if self.writable && self.views.len() > 1 {
             FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
@@ -111,7 +109,7 @@ impl Files {
         if for_writing { caching } else { caching | FopenFlags::FOPEN_NOFLUSH }
     }
 
-    /// Runs `operation` on a view and replies whether it went well.
+    /// Runs `operation` on a view, and replies with its result.
     fn run<F: Future<Output = Result<(), Errno>> + Send + 'static>(
         &self,
         ino: INodeNo,
@@ -131,13 +129,13 @@ impl Files {
 
 impl Filesystem for Files {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Each of these answers an error with the nearest value it takes.
+        // On an error, each of these returns the nearest valid value.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         if let Err(largest) = config.set_max_readahead(self.read_ahead_bytes) {
             let _ = config.set_max_readahead(largest);
         }
         let _ = config.set_max_background(BACKGROUND_REQUESTS_MAX);
-        // Reads of one file at once, also with direct I/O.
+        // Concurrent reads of one file, also with direct I/O.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         Ok(())
     }
@@ -175,7 +173,7 @@ impl Filesystem for Files {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // New times are accepted and forgotten; tools set them without being asked. A device has one size.
+        // New times are accepted and ignored, since many tools set them. The size of a device is fixed.
         match self.attributes(ino) {
             None => reply.error(Errno::ENOENT),
             Some(now) if size.is_some_and(|size| size != now.size) => reply.error(Errno::EPERM),
@@ -213,7 +211,7 @@ impl Filesystem for Files {
             let range = view.clip(offset, size.into());
             match view.read(range).await {
                 Ok(data) => {
-                    // Not on the runtime, whose threads must not wait.
+                    // Only on this thread: the runtime's threads must not block.
                     if std::thread::current().id() == thread {
                         pages.store_after(range, ino, &view);
                     }
@@ -239,10 +237,10 @@ impl Filesystem for Files {
         let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
         let range = view.clip(offset, data.len() as u64);
         if range.is_empty() && !data.is_empty() {
-            // As a block device answers writes beyond its end.
+            // As block devices do for writes beyond their end.
             return reply.error(Errno::ENOSPC);
         }
-        // Not more than came in.
+        // At most the size of the request.
         let Ok(len) = u32::try_from(range.len) else { return reply.error(Errno::EINVAL) };
         let data = Data::from(Bytes::copy_from_slice(&data[..len as usize]));
         let fua = flags.0 & libc::O_DSYNC != 0;
@@ -304,7 +302,7 @@ impl Filesystem for Files {
         }
         let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name));
         let files = self.numbered().map(|(ino, view)| (ino, FileType::RegularFile, view.name.as_str()));
-        // An entry's offset is where the next listing is to go on.
+        // The offset of an entry is where the next call continues.
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
         for (next, (ino, kind, name)) in (1..).zip(dots.into_iter().chain(files)).skip(skipped) {
             if reply.add(ino, next, kind, name) {
@@ -320,7 +318,7 @@ impl Filesystem for Files {
         reply.statfs(blocks, 0, 0, self.views.len() as u64, 0, BLOCK_BYTES, 255, BLOCK_BYTES);
     }
 
-    // What follows is asked of every file system and has a short answer here.
+    // The rest is required of every file system, and trivial here.
 
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
         reply.ok();

@@ -1,7 +1,7 @@
-//! Mounting and unmounting: the calls to the kernel, or to `fusermount3` where only root may make them.
+//! Mounting and unmounting: system calls, or `fusermount3` for users who are not root.
 //!
-//! fuser could do this too, but not tell a busy mount from one that is gone, and it would unmount whatever is
-//! mounted on the directory by then.
+//! fuser can do this too, but cannot distinguish a busy mount from one that is gone, and would unmount any other mount that
+//! is on the directory by then.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -21,18 +21,18 @@ use super::filesystem::REQUEST_BYTES_MAX;
 use super::table;
 use crate::{Error, Result};
 
-/// The helpers that mount for users who are not root, as they are called.
+/// The names of the helper that mounts for users who are not root.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
 /// How to mount.
-pub(super) struct Wish<'a> {
-    /// What the list of mounts is to show as the source.
+pub(super) struct MountRequest<'a> {
+    /// The source to show in the table of mounts.
     pub(super) source: &'a str,
     pub(super) writable: bool,
     pub(super) allow_other: bool,
 }
 
-/// The directory to mount on, without symbolic links; fails unless it is there, empty and alive.
+/// Checks that a directory exists, is empty, and has no mount of ours; returns its path without symbolic links.
 pub(super) fn check_directory(dir: &Path) -> Result<PathBuf> {
     let io = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => Error::NoDirectory(dir.to_owned()),
@@ -48,7 +48,7 @@ pub(super) fn check_directory(dir: &Path) -> Result<PathBuf> {
     if entries.next().is_some() { Err(Error::NotEmpty(dir.to_owned())) } else { Ok(path) }
 }
 
-/// Whether this user may let others use what is mounted.
+/// Whether this user may allow others to use a mount.
 pub(super) fn may_allow_other() -> bool {
     let permitted = || {
         let config = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
@@ -57,12 +57,12 @@ pub(super) fn may_allow_other() -> bool {
     rustix::process::geteuid().is_root() || permitted()
 }
 
-/// Mounts on `dir`; the kernel's requests come from the file.
-pub(super) fn mount(dir: &Path, wish: &Wish<'_>) -> Result<OwnedFd> {
+/// Mounts on `dir`; returns the file from which to read the kernel's requests.
+pub(super) fn mount(dir: &Path, request: &MountRequest<'_>) -> Result<OwnedFd> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::NoFuse)?;
-    match mount_directly(dir, &device, wish) {
+    match mount_directly(dir, &device, request) {
         Ok(()) => Ok(device.into()),
-        Err(Errno::PERM) => mount_by_helper(dir, wish),
+        Err(Errno::PERM) => mount_by_helper(dir, request),
         Err(errno) => Err(refused(dir, io::Error::from(errno).to_string())),
     }
 }
@@ -71,32 +71,32 @@ fn refused(dir: &Path, why: String) -> Error {
     Error::Refused { dir: dir.to_owned(), why }
 }
 
-fn mount_directly(dir: &Path, device: &File, wish: &Wish<'_>) -> std::result::Result<(), Errno> {
+fn mount_directly(dir: &Path, device: &File, request: &MountRequest<'_>) -> std::result::Result<(), Errno> {
     const S_IFDIR: u32 = 0o40_000;
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let mut options = format!("fd={},rootmode={S_IFDIR:o},user_id={uid},group_id={gid}", device.as_raw_fd());
     options.push_str(",default_permissions");
-    if wish.allow_other {
+    if request.allow_other {
         options.push_str(",allow_other");
     }
     let mut flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NOATIME;
-    if !wish.writable {
+    if !request.writable {
         flags |= MountFlags::RDONLY;
     }
     let options = CString::new(options).map_err(|_| Errno::INVAL)?;
-    rustix::mount::mount(wish.source, dir, "fuse.cheetah", flags, Some(options.as_c_str()))
+    rustix::mount::mount(request.source, dir, "fuse.cheetah", flags, Some(options.as_c_str()))
 }
 
-fn mount_by_helper(dir: &Path, wish: &Wish<'_>) -> Result<OwnedFd> {
+fn mount_by_helper(dir: &Path, request: &MountRequest<'_>) -> Result<OwnedFd> {
     let io = |error: io::Error| refused(dir, format!("no connection to fusermount3: {error}"));
     let (ours, theirs) = UnixStream::pair().map_err(io)?;
-    // The helper is told the number of a socket it inherits, and sends the open device through it.
+    // The helper inherits a socket, through which it sends the open device.
     fcntl_setfd(&theirs, FdFlags::empty()).map_err(|errno| io(errno.into()))?;
     // A comma would end the option.
-    let source = wish.source.replace([',', '\\'], "_");
+    let source = request.source.replace([',', '\\'], "_");
     let mut options = format!("fsname={source},subtype=cheetah,default_permissions,nodev,nosuid,noexec,noatime");
-    options.push_str(if wish.writable { ",rw" } else { ",ro" });
-    if wish.allow_other {
+    options.push_str(if request.writable { ",rw" } else { ",ro" });
+    if request.allow_other {
         options.push_str(",allow_other");
     }
     let number = theirs.as_raw_fd().to_string();
@@ -111,7 +111,7 @@ fn mount_by_helper(dir: &Path, wish: &Wish<'_>) -> Result<OwnedFd> {
     receive_file(&ours).map_err(io)?.ok_or_else(|| refused(dir, "fusermount3 sent no file".to_owned()))
 }
 
-/// Runs whichever helper there is, to its end.
+/// Runs the first helper that exists, and waits for it.
 fn run_helper(prepare: impl Fn(&mut Command)) -> std::result::Result<std::process::Output, String> {
     for helper in HELPERS {
         let mut command = Command::new(helper);
@@ -136,20 +136,20 @@ fn receive_file(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     Ok(files.next())
 }
 
-/// What came of an attempt to unmount.
+/// The result of an attempt to unmount.
 pub(super) enum Unmounted {
-    /// It is gone, perhaps before we came.
+    /// It is unmounted, perhaps by another process.
     Yes,
-    /// Somebody has a file open there.
+    /// Files on it are open.
     Busy,
 }
 
-/// The number of the file system mounted on `dir`. Asks that file system.
+/// The device number of the file system mounted on `dir`. Sends a request to that file system.
 pub(super) fn number(dir: &Path) -> io::Result<u64> {
     dir.metadata().map(|metadata| metadata.dev())
 }
 
-/// Unmounts `dir` if the file system of that number is still on it; `lazily` even while it is in use.
+/// Unmounts `dir` if the file system with that number is still mounted on it; with `lazily`, even if it is in use.
 pub(super) fn unmount(dir: &Path, of_number: u64, lazily: bool) -> Result<Unmounted> {
     match number(dir) {
         Ok(found) if found != of_number => return Ok(Unmounted::Yes),
@@ -178,11 +178,10 @@ fn unmount_by_helper(dir: &Path, lazily: bool) -> Result<Unmounted> {
     if why.contains("busy") { Ok(Unmounted::Busy) } else { Err(Error::Unmount { dir: dir.to_owned(), why }) }
 }
 
-/// How far the kernel reads ahead if nobody says otherwise.
+/// The kernel's default read-ahead in bytes.
 pub(super) const READ_AHEAD_BYTES: u32 = 128 << 10;
 
-/// Lets the kernel read further ahead than its 128 KiB, if it lets us say so (as root). Without it, a
-/// sequential reader gets requests of 128 KiB.
+/// Raises the kernel's read-ahead, if permitted (for root). Otherwise the requests of a sequential reader have 128 KiB.
 pub(super) fn raise_read_ahead(number: u64, bytes: u32) {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");

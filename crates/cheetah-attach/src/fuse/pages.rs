@@ -1,11 +1,11 @@
-//! Putting what will be read next into the kernel's page cache.
+//! Storing prefetched data in the kernel's page cache.
 //!
-//! The kernel reads ahead of a reader that goes forward, not of one that goes backward or in strides: there, each record
-//! of 4 KiB is a request of its own, two changes of thread for what the prefetcher has long had in memory. Storing a
-//! few hundred KiB at once (`FUSE_NOTIFY_STORE`) saves nearly all of them.
+//! The kernel reads ahead of sequential readers, not of those that read backward or in strides. Each 4 KiB record is then a
+//! request of its own, with two thread switches, for data that the prefetcher already holds. Storing a few hundred KiB at
+//! once (`FUSE_NOTIFY_STORE`) saves nearly all of these requests.
 //!
-//! A page somebody else is waiting for is locked until that request is answered, and storing waits for the lock. So
-//! only one thread stores at a time, and only where there is another to answer requests meanwhile.
+//! A page that another reader waits for is locked until its request is answered, and storing waits for the lock. So only
+//! one thread stores at a time, and only if another one answers requests meanwhile.
 
 use std::sync::OnceLock;
 
@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 
 use super::view::{View, in_one_piece};
 
-/// The kernel's page cache, as far as it may be filled unasked.
+/// The kernel's page cache, for storing pages that were not requested.
 pub(super) struct Pages {
-    /// Unset before the mount is served, and for good where nothing may be stored.
+    /// Unset until the mount is served, and if nothing may be stored.
     notifier: OnceLock<Notifier>,
     storing: Mutex<()>,
 }
@@ -28,16 +28,16 @@ impl Pages {
         Self { notifier: OnceLock::new(), storing: Mutex::new(()) }
     }
 
-    /// Allows storing: there are several threads, and nobody writes to the files.
+    /// Allows storing: there are several threads, and the files are read-only.
     pub(super) fn open(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
     }
 
-    /// Stores what will be read after `read`, as far as it is at hand. To be called before that read is answered, while
-    /// its reader cannot ask for more.
+    /// Stores data predicted to be read after `read`, as far as it is in memory. Call it before that read is answered, while
+    /// its reader cannot send further requests.
     pub(super) fn store_after(&self, read: ByteRange, ino: INodeNo, view: &View) {
         let (Some(notifier), Some(_storing)) = (self.notifier.get(), self.storing.try_lock()) else { return };
-        // Its own pages are locked until it is answered, which is up to this very thread.
+        // The pages of this read are locked until this thread answers it.
         let page = rustix::param::page_size() as u64;
         let locked = read.aligned_to(page);
         for (offset, data) in view.device.take_prefetched(read) {
@@ -46,7 +46,7 @@ impl Pages {
             }
             let stored = in_one_piece(&data, |bytes| notifier.store(ino, offset, bytes));
             if let Err(error) = stored {
-                // It will be asked for, then.
+                // The kernel will request it, then.
                 return tracing::debug!("storing pages at {offset}: {error}");
             }
         }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
+/// The extended attribute of a mount's directory with the id of the process that serves it.
+pub(super) const PID_ATTRIBUTE: &str = "user.cheetah.pid";
 /// The file system type of our mounts in the table.
 const TYPE: &[u8] = b"fuse.cheetah";
 

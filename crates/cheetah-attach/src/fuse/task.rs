@@ -1,4 +1,4 @@
-//! Running a request to its end without blocking the thread it came in on.
+//! Running requests without blocking the thread that received them.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Tells that a mount can no longer be served, because a request panicked or the session broke.
+/// An alarm that is raised when a mount can no longer be served: a request panicked, or the session broke.
 #[derive(Clone)]
 pub(super) struct Alarm(Arc<watch::Sender<Option<Arc<str>>>>);
 
@@ -32,29 +32,29 @@ impl Alarm {
         });
     }
 
-    /// Raises it with the message of a panic.
+    /// Raises the alarm with the message of a panic.
     pub(super) fn raise_panic(&self, panic: &(dyn Any + Send)) {
         let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref().map(String::as_str));
         self.raise(&format!("a request panicked ({})", message.unwrap_or("without a message")));
     }
 
-    /// Whether it is raised.
+    /// Whether the alarm is raised.
     pub(super) fn is_raised(&self) -> bool {
         self.0.borrow().is_some()
     }
 
-    /// Waits until it is raised; returns why.
+    /// Waits until the alarm is raised; returns the reason.
     pub(super) async fn raised(&self) -> Arc<str> {
         let mut changes = self.0.subscribe();
         match changes.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) {
             Some(why) => why,
-            // The sender is ours, so it cannot be gone.
+            // Unreachable: the sender is ours.
             None => std::future::pending().await,
         }
     }
 }
 
-/// A request that raises the alarm when it panics. It is then finished: its reply, dropped, is an error.
+/// A request that raises the alarm if it panics. It is finished then; dropping its reply sends an error.
 struct Guarded {
     request: Option<Request>,
     alarm: Alarm,
@@ -76,11 +76,11 @@ impl Future for Guarded {
     }
 }
 
-/// Runs `request` here as far as it goes without waiting, and the rest, if any, on `runtime`.
+/// Runs `request` on this thread until it has to wait, and the rest on `runtime`.
 ///
-/// So a request that is answered from memory costs no change of thread. One that waits is not handed to the
-/// runtime until it can go on: a `spawn` right away would wake one of the runtime's threads just to find that
-/// there is nothing to do yet, and waking an idle processor takes longer than many a read.
+/// So a request that is answered from memory needs no thread switch. A request that waits is handed to the runtime only when
+/// it can continue: spawning it at once would wake a thread of the runtime for nothing, and waking an idle processor takes
+/// longer than many a read.
 pub(super) fn run(runtime: &Handle, alarm: &Alarm, request: impl Future<Output = ()> + Send + 'static) {
     let task = Arc::new(Task { runtime: runtime.clone(), state: Mutex::new(State::Polled) });
     let waker = Waker::from(Arc::clone(&task));
@@ -112,15 +112,15 @@ struct Task {
 enum State {
     /// Being polled for the first time.
     Polled,
-    /// Waits to be woken.
+    /// Waiting to be woken.
     Waiting(Guarded),
-    /// Was woken; the runtime has it, or gets it when its first poll ends.
+    /// Woken: the runtime has it, or gets it when its first poll ends.
     Woken,
 }
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        // The lock is let go before the runtime gets the request, which it may drop if it is shutting down.
+        // The lock is released first: a runtime that is shutting down may drop the request at once.
         let before = std::mem::replace(&mut *self.state.lock(), State::Woken);
         if let State::Waiting(request) = before {
             drop(self.runtime.spawn(request));
@@ -134,7 +134,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[test]
-    fn what_need_not_wait_is_done_on_return() {
+    fn a_request_that_need_not_wait_is_done_on_return() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (sender, mut receiver) = oneshot::channel();
         run(runtime.handle(), &Alarm::default(), async { sender.send(7).unwrap() });
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_goes_on_when_woken_before_or_after() {
+    fn a_waiting_request_resumes_when_woken() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         for turns in [1, 3] {
             let (go, gone) = oneshot::channel::<()>();

@@ -14,8 +14,6 @@ use super::kernel::{self, Unmounted};
 use super::{BUSY_PAUSE, BUSY_RETRIES, blocking, table};
 use crate::{Error, Result};
 
-/// The extended attribute of a mount's directory with the id of the process that serves it.
-pub(super) const PID_ATTRIBUTE: &str = "user.cheetah.pid";
 /// How long the serving process may take to write back and to release what it holds.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -60,7 +58,7 @@ fn is_stale(error: &io::Error) -> bool {
 /// The process that serves the mount on `dir`, if it can be found: it may be gone, or in another container.
 fn server(dir: &Path) -> Option<OwnedFd> {
     let mut text = [0; 16];
-    let len = rustix::fs::getxattr(dir, PID_ATTRIBUTE, &mut text).ok()?;
+    let len = rustix::fs::getxattr(dir, table::PID_ATTRIBUTE, &mut text).ok()?;
     let pid = std::str::from_utf8(text.get(..len)?).ok()?.parse().ok()?;
     pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }

@@ -1,4 +1,4 @@
-//! One file of a mount: a device, or a partition of it.
+//! A file of a mount: a device, or a partition of it.
 
 use std::cell::RefCell;
 
@@ -7,10 +7,9 @@ use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Zeroing};
 use fuser::Errno;
 use parking_lot::Mutex;
 
-/// How much is asked about at a time when looking for data or holes.
+/// The range searched at a time for data or holes, in bytes.
 const SEEK_BYTES: u64 = 1 << 30;
-/// One line in the log for failures this near each other: a kernel that got no answer for 1 MiB asks again page
-/// by page.
+/// Failures this close together are logged once: after a failed request of 1 MiB, the kernel reads page by page.
 const FAILURES_APART_BYTES: u64 = 1 << 20;
 
 /// A device shown as a file.
@@ -19,13 +18,13 @@ pub(super) struct View {
     pub(super) name: String,
     /// Its content.
     pub(super) device: DynDevice,
-    /// Bytes in it, which never changes.
+    /// Its size in bytes, which never changes.
     pub(super) size: u64,
     /// The last failure that was logged.
     failed: Mutex<Option<ByteRange>>,
 }
 
-/// What `lseek` is to look for.
+/// The target of an `lseek`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seek {
     Data,
@@ -38,16 +37,16 @@ impl View {
         Self { name, device, size, failed: Mutex::new(None) }
     }
 
-    /// The part of a request that is within the file; empty beyond its end.
+    /// Clips a request to the file; the result is empty beyond its end.
     pub(super) fn clip(&self, offset: u64, len: u64) -> ByteRange {
         ByteRange::new(offset, len).intersection(ByteRange::new(0, self.size)).unwrap_or(ByteRange::new(offset, 0))
     }
 
-    /// Reads `range` and hands it to `sent` in one piece.
+    /// Reads `range`; a short read is an error.
     pub(super) async fn read(&self, range: ByteRange) -> Result<Data, Errno> {
         let data = self.device.read(range).await.map_err(|error| self.failure("read", range, &error))?;
         if data.len() != range.len {
-            // The kernel would take a short answer for the end of the file and fill up with zeros.
+            // The kernel takes a short reply for the end of the file, and appends zeros.
             let error = Error::Invalid(format!("{} bytes came back", data.len()).into());
             return Err(self.failure("read", range, &error));
         }
@@ -68,7 +67,7 @@ impl View {
         self.device.flush().await.map_err(|error| self.failure("flush", ByteRange::new(0, self.size), &error))
     }
 
-    /// The next byte from `offset` on that is data, or that is in a hole; the end of the file counts as a hole.
+    /// Finds the next byte from `offset` on that is data, or that is in a hole. The end of the file counts as a hole.
     pub(super) async fn seek(&self, offset: u64, what: Seek) -> Result<u64, Errno> {
         let mut at = offset;
         while at < self.size {
@@ -86,7 +85,7 @@ impl View {
         if what == Seek::Hole && offset < self.size { Ok(self.size) } else { Err(Errno::ENXIO) }
     }
 
-    /// Logs a failure, unless one beside it just was, and says what to tell the kernel.
+    /// Logs a failure, unless a neighbouring one was just logged, and returns its errno.
     fn failure(&self, doing: &str, range: ByteRange, error: &Error) -> Errno {
         let known = self.failed.lock().is_some_and(|last| last.contains(range));
         if known {
@@ -102,12 +101,12 @@ impl View {
 }
 
 thread_local! {
-    /// Where data in several parts is put together; fuser takes a reply in one piece only. Kept, because fresh
-    /// memory would cost page faults at every reply. At most as long as the largest read, 1 MiB.
+    /// A buffer for joining data in several parts, since fuser takes a reply in one piece only. It is reused, because fresh
+    /// memory costs page faults at every reply. At most as long as the largest read, 1 MiB.
     static JOINED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `use_bytes` with all of `data` in one piece; copies only what is in several.
+/// Calls `use_bytes` with all of `data` in one piece; copies only data in several parts.
 pub(super) fn in_one_piece<T>(data: &Data, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
     if let [Part::Bytes(bytes)] = data.parts() {
         return use_bytes(bytes);

@@ -1,4 +1,4 @@
-//! `cheetah mount`: a drive or an image as files.
+//! `cheetah mount`: shows a drive or an image as files.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -16,14 +16,14 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `mount` is told.
+/// The options of `mount`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Show a drive or an image as files in a directory")]
 #[command(long_about = "Shows a drive or an image as files in a directory, until it is unmounted or stopped.
 
-case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw: any tool that reads raw images \
-can work on them. Read-only, unless --writable. For tools that insist on writing, --overlay keeps what they write \
-apart, and the drive stays as it is. A drive created with --lazy is filled from its source while it is mounted.
+case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw, for any tool that reads raw images. \
+The files are read-only, unless --writable. For tools that insist on writing, --overlay keeps their writes apart, and \
+the drive stays as it is. A drive created with --lazy fills while it is mounted.
 
   cheetah mount case42.drive /mnt/case42
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     background: bool,
 
-    /// This is the process in the background.
+    /// Run as the process in the background.
     #[arg(long, hide = true, conflicts_with = "background")]
     detached: bool,
 
@@ -47,14 +47,14 @@ pub struct Args {
     access: AccessArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if args.background {
         return in_background(ui);
     }
     let mut stop = Stop::catch()?;
     if args.detached {
-        // Not the terminal's any more: closing it must not end the mount.
+        // Leaves the terminal, so that closing it does not end the mount.
         rustix::process::setsid().context("cannot leave the terminal")?;
     }
     let access = args.access.get(&args.source, ui).await?;
@@ -65,7 +65,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let as_usual = MountOptions::new(opened.name.clone());
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),
-        // What is foreseen is there when it is asked for: just that, and nothing that happens to lie behind it.
+        // Foresight prefetches what will be read; the kernel's read-ahead would only fetch what happens to follow it.
         read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },
         ..as_usual
     };
@@ -94,7 +94,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             mount.unmount().await.map_err(Failure::failed)
         }
     };
-    // Both, whatever the first says: the lease must be given back.
+    // The lease must be released even if unmounting failed.
     unmounted.and(opened.close().await.map_err(Failure::from))
 }
 
@@ -110,7 +110,7 @@ fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {
     ui.answer(format_args!("{source}, {size}{filling} is mounted:\n  {}", names.join("\n  ")), &value);
 }
 
-/// Whoever reads our stderr is waiting for its end, and the mount may last for days.
+/// Closes stderr: its reader may be waiting for its end, and the mount may last for days.
 fn leave_stderr() -> Result<()> {
     let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
     crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
@@ -146,6 +146,6 @@ fn in_background(ui: Ui) -> Result<()> {
         Some(3) => Failure::evidence(message),
         _ => Failure::failed(message),
     };
-    // The child has written it to stderr, which is this process's too.
+    // The child has written it to stderr, which both processes share.
     Err(failure.already_shown())
 }
