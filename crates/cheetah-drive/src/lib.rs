@@ -1,15 +1,30 @@
 //! Drive files, and assembling the stack of layers they describe.
 //!
-//! A *drive* is one virtual disk over the memory of many nodes. Everything needed to find its bytes again is in its
-//! *drive file*; no daemon owns it. Who has the file and can reach the nodes can open the drive: one writer at a
-//! time, any number of readers.
+//! A *drive* is one virtual disk over the memory of many nodes. Its *drive file* holds everything needed to find its bytes
+//! again; no daemon owns it. With the file, and access to the nodes, a drive can be opened: by one writer at a time, and any
+//! number of readers.
 //!
-//! # What one does with a drive
+//! # Rooms, from the ground up
+//!
+//! | module | content |
+//! |---|---|
+//! | `file` | drive files, and the files beside them: chunk digests, coverage map |
+//! | `node` | finding nodes, their health, connecting to them |
+//! | `lease` | the write lease, and the fence that stops a writer that lost it |
+//! | `layout` | sharing a drive out over nodes; stacking their devices |
+//! | `open` | opening a drive: the layers over its nodes |
+//! | `copy` | the copy engine, reading around lost ranges, sparse files |
+//! | `fill` | lazy drives: read while they are filled |
+//! | `image` | loading, saving and verifying an image |
+//! | `status` | the state of a drive |
+//! | `lifecycle` | creating, enlarging and destroying drives |
+//!
+//! # Functions
 //!
 //! | function | what it does |
 //! |---|---|
-//! | [`find::find`]`(&[NodeSpec], &FindOptions) -> Vec<Found>` | ask named, announced and foreign nodes what they have |
-//! | [`gather::Gather::listen`]`(addr, wanted, insecure)`, `.next() -> Option<Found>` | wait for nodes that join by themselves |
+//! | [`find::find`]`(&[NodeSpec], &FindOptions) -> Vec<AvailableNode>` | ask named, announced and foreign nodes for their free memory |
+//! | [`gather::Gather::listen`]`(addr, wanted, insecure)`, `.next() -> Option<AvailableNode>` | wait for nodes that join by themselves |
 //! | [`plan::plan`]`(Wanted, Layout, &[Free]) -> Vec<u64>` | how much of each node a drive will take |
 //! | [`create::create`]`(CreateRequest) -> DriveFile` | allocate, and write the drive file; all or nothing |
 //! | [`create::enlarge`]`(&mut DriveFile, EnlargeRequest)` | append a set of further nodes |
@@ -23,46 +38,36 @@
 //! | [`verify::verify`]`(&DriveFile, VerifyOptions, progress) -> VerifyReport` | read everything back and compare |
 //! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
 //! | [`save::copy`]`(DynDevice, DynDevice, HashChoice, progress) -> Saved` | copy a device to another |
-//! | [`status::status`]`(&DriveFile, timeout) -> DriveStatus` | ask every node how the drive is |
+//! | [`status::status`]`(&DriveFile, timeout) -> DriveStatus` | ask every node for its state |
 //!
-//! Every function wants a tokio runtime. `progress` is any `FnMut(Progress)`, called from the task that copies.
+//! Every function needs a tokio runtime. `progress` is any `FnMut(Progress)`, called from the task that copies.
 //!
 //! # What a drive does not protect against
 //!
-//! A foreign NBD server knows neither instances nor leases: that it restarted empty, or that somebody else writes to
-//! its export, shows only when the drive is verified.
+//! A foreign NBD server knows neither instances nor leases. That it restarted empty, or that another client writes to its
+//! export, is detected only when the drive is verified.
 
 #![forbid(unsafe_code)]
 
-mod browse;
-mod connect;
 pub mod copy;
-pub mod create;
-pub mod destroy;
-pub mod digests;
-mod export;
-mod fence;
 pub mod file;
 pub mod fill;
-pub mod find;
-pub mod gather;
+mod image;
+mod layout;
 mod lease;
-pub mod load;
-mod lost;
+mod lifecycle;
+mod node;
 pub mod open;
-pub mod partial;
-pub mod plan;
-mod rescue;
-pub mod save;
-pub mod sparse;
 pub mod status;
-mod usage;
-pub mod verify;
 
 pub use cheetah_device::placement::Layout;
 pub use cheetah_image::{Error, HashChoice, HashKind, Hashes, Result};
-pub use copy::Progress;
-pub use file::{DriveFile, Image, ImageState};
-pub use find::{Found, NodeSpec};
+pub use copy::{Progress, sparse_file};
+pub use file::{DriveFile, Image, ImageState, digests};
+pub use image::{load, partial, save, verify};
+pub use layout::plan::{self, Wanted};
+pub use lease::user_name;
+pub use lifecycle::{create, destroy};
+pub use node::find::{AvailableNode, NodeSpec};
+pub use node::{find, gather};
 pub use open::{Drive, OpenOptions};
-pub use plan::Wanted;

@@ -3,36 +3,32 @@
 //! ```text
 //!  gaps                          if parts of its image could not be read
 //!  prefetch                      if it has a budget
-//!  fence | read-only             writable | not
+//!  fence | read-only             if writable | if not
 //!  window                        the drive's exact size
 //!  linear                        over the sets, if there are several
-//!  stripe | linear … a set       over its nodes
-//!  window … a node               its share of the export
-//!  NBD client | lost             connected | gone, and that is allowed
+//!  stripe | linear               a set, over its nodes
+//!  window                        a node's share of its export
+//!  NBD client | lost             if connected | if lost, and that is allowed
 //! ```
 //!
-//! A drive that is still being filled is opened by [`fill`](crate::fill) only.
+//! Only [`fill`](crate::fill) opens a drive that is still being filled.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::gaps::Gaps;
-use cheetah_device::linear::Linear;
-use cheetah_device::placement::Layout;
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
 use cheetah_device::readonly::ReadOnly;
-use cheetah_device::stripe::Stripe;
-use cheetah_device::window::Window;
-use cheetah_device::{ByteRange, Coverage, Device as _, DynDevice, Size};
+use cheetah_device::{Coverage, DynDevice};
 use futures::future::join_all;
 
-use crate::connect::{Connect, connect};
-use crate::fence::Fenced;
-use crate::file::{DriveFile, ImageState, Set, SetNode};
-use crate::fill::{self, being_filled};
-use crate::lease::Leases;
-use crate::lost::Lost;
-use crate::status::{NodeState, node_status, node_statuses};
+use crate::file::coverage;
+use crate::file::{DriveFile, ImageState};
+use crate::layout::lost::Lost;
+use crate::layout::stack::stack;
+use crate::lease::{Fenced, Leases};
+use crate::node::health::node_statuses;
+use crate::node::open::{NodeAccess, open_node};
 use cheetah_image::error::{Error, Result};
 
 /// How to open a drive.
@@ -40,17 +36,17 @@ use cheetah_image::error::{Error, Result};
 pub struct OpenOptions {
     /// Open for writing: takes the write lease, and marks a loaded image as modified.
     pub writable: bool,
-    /// Take the write lease from whoever holds it.
+    /// Take the write lease from its holder.
     pub force_lease: bool,
-    /// Open although nodes are lost; their ranges fail to read. Not together with `writable`.
+    /// Open even if nodes are lost; reads of their ranges fail. Not together with `writable`.
     pub allow_lost: bool,
-    /// Open to read although the load of its image never finished: what is missing reads as zeros.
+    /// Open for reading even if the load of the image never finished: missing ranges read as zeros.
     pub half_loaded: bool,
-    /// How long a node may be silent before its bytes count as lost.
+    /// How long a node may take to answer before it counts as lost.
     pub timeout: Duration,
     /// Bytes of memory for read-ahead; 0 for none.
     pub prefetch_budget: u64,
-    /// NBD connections to each node.
+    /// The number of NBD connections to each node.
     pub connections: usize,
 }
 
@@ -68,7 +64,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// An open drive. [`Drive::close`] it: dropped, it gives its lease back only if the runtime goes on, and flushes nothing.
+/// An open drive. Call [`Drive::close`]: a dropped drive is not flushed, and its lease is released only if the runtime
+/// keeps running.
 pub struct Drive {
     device: DynDevice,
     prefetch: Option<Arc<Prefetch>>,
@@ -77,8 +74,8 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Connects to the drive's nodes, takes the write lease if asked to, and assembles the device. Every node that
-    /// cannot be used is named in the error.
+    /// Connects to the drive's nodes, takes the write lease if asked to, and assembles the device. The error names every
+    /// node that cannot be used.
     pub async fn open(file: &DriveFile, options: OpenOptions) -> Result<Self> {
         let gaps = gaps(file, &options).await?;
         let mut drive = Self::open_unmarked(file, options).await?;
@@ -101,7 +98,7 @@ impl Drive {
         }
     }
 
-    /// The same without marking a loaded image as modified: for the loader, which keeps the record itself.
+    /// The same, but without marking a loaded image as modified: callers that write keep the record themselves.
     pub(crate) async fn open_unmarked(file: &DriveFile, options: OpenOptions) -> Result<Self> {
         if options.writable && options.allow_lost {
             return Err(Error::misuse("a drive that has lost nodes can only be read; open it without --writable"));
@@ -136,28 +133,29 @@ impl Drive {
         self.leases.as_ref().is_some_and(|leases| leases.fence().is_up())
     }
 
-    /// What is lost, a sentence for each node; empty unless opened with `allow_lost`.
+    /// The lost nodes, a sentence each; empty unless opened with `allow_lost`.
     pub fn lost(&self) -> &[String] {
         &self.lost
     }
 
-    /// What read-ahead has done; `None` if there is none.
+    /// Statistics of the read-ahead, if there is one.
     pub fn prefetch_stats(&self) -> Option<PrefetchStats> {
         self.prefetch.as_ref().map(|prefetch| prefetch.stats())
     }
 
-    /// Flushes what was written, and releases the lease, which happens even where flushing fails.
+    /// Flushes, and releases the lease even if flushing fails.
     pub async fn close(self) -> Result<()> {
         let Some(leases) = self.leases else { return Ok(()) };
         let flushed = self.device.flush().await.map_err(Error::device("flushing the drive"));
-        // Before the lease goes: no request of ours may be under way when the next writer starts.
+        // Before the lease is released: none of our requests may be in flight when the next writer starts.
         drop((self.device, self.prefetch));
         leases.release().await;
         flushed
     }
 }
 
-/// What must not be read of the drive's image, if anything; refuses a drive that cannot be opened so.
+/// The coverage of an incomplete image, whose unreadable ranges must not be read. Refuses a drive that cannot be opened with
+/// these options.
 async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage>> {
     let name = &file.name;
     if file.fill.is_some() {
@@ -172,20 +170,36 @@ async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage
             image.source
         )));
     }
-    let covered = fill::covered(file)?;
+    let covered = coverage::recorded(file)?;
     if covered.is_some() && options.writable {
         return Err(Error::misuse(format!(
             "parts of {name} could not be read from its source, so it can only be read; let tools write to an overlay"
         )));
     }
-    Ok(covered.map(|covered| covered.coverage))
+    Ok(covered)
+}
+
+/// The error message for opening a drive that is being filled; `by` is the process that fills it.
+pub(crate) fn being_filled(name: &str, by: Option<&str>) -> String {
+    match by {
+        Some(process) => format!(
+            "{name} is being filled by {process}, and can be read through that process only: share it from there with \
+             `cheetah export`, or take the fill over with --force-lease"
+        ),
+        None => format!(
+            "{name} is not filled yet, and can be read only while it is being filled: mount or export it, which fills it, or \
+             fill it now with `cheetah load {name}.drive`"
+        ),
+    }
 }
 
 type Assembled = (DynDevice, Option<Arc<Prefetch>>, Vec<String>);
 
 async fn assemble(file: &DriveFile, options: &OpenOptions, leases: Option<&Leases>) -> Result<Assembled> {
     let token = |index| leases.and_then(|leases| leases.token(index));
-    let opened = join_all(file.nodes().enumerate().map(|(index, node)| open_node(node, token(index), options))).await;
+    let access =
+        NodeAccess { writable: options.writable, connections: options.connections.max(1), timeout: options.timeout };
+    let opened = join_all(file.nodes().enumerate().map(|(index, node)| open_node(node, token(index), &access))).await;
     let mut lost = Vec::new();
     let mut devices = Vec::new();
     for (node, opened) in file.nodes().zip(opened) {
@@ -214,70 +228,4 @@ async fn assemble(file: &DriveFile, options: &OpenOptions, leases: Option<&Lease
     let config = PrefetchConfig { budget_bytes: options.prefetch_budget, ..PrefetchConfig::default() };
     let prefetch = Prefetch::new(device, config);
     Ok((prefetch.clone(), Some(prefetch), lost))
-}
-
-/// The sets over their nodes' devices (in file order), one after the other, cut to the drive's size.
-fn stack(file: &DriveFile, devices: Vec<DynDevice>) -> cheetah_device::Result<DynDevice> {
-    let mut devices = devices.into_iter();
-    let mut over = |set: &Set| -> cheetah_device::Result<DynDevice> {
-        let nodes = devices.by_ref().take(set.nodes.len()).collect();
-        Ok(match set.layout() {
-            Layout::Linear => Arc::new(Linear::new(nodes)?),
-            Layout::Stripe { unit } => Arc::new(Stripe::new(unit, nodes)?),
-        })
-    };
-    let mut sets = file.sets.iter().map(&mut over).collect::<cheetah_device::Result<Vec<_>>>()?;
-    let whole: DynDevice = match sets.len() {
-        1 => sets.remove(0),
-        _ => Arc::new(Linear::new(sets)?),
-    };
-    if whole.geometry().size == file.size {
-        return Ok(whole);
-    }
-    Ok(Arc::new(Window::new(whole, ByteRange::new(0, file.size))?))
-}
-
-/// Connects to one node: only to the instance that was given the bytes, and to write only under our lease.
-async fn open_node(node: &SetNode, token: Option<&str>, options: &OpenOptions) -> Result<DynDevice> {
-    let uri = node.uri().ok_or_else(|| Error::failed(format!("node {}: '{}' is no NBD URI", node.name, node.nbd)))?;
-    let instance = node.instance.iter().map(|instance| format!("x-cheetah:instance/{instance}"));
-    let lease = token.map(|token| format!("x-cheetah:lease/{token}"));
-    let wanted = Connect {
-        name: node.name.clone(),
-        uri,
-        contexts: instance.chain(lease).collect(),
-        writable: options.writable,
-        connections: options.connections.max(1),
-        timeout: options.timeout,
-    };
-    let client = match connect(wanted).await {
-        Ok(client) => client,
-        Err(error) => return Err(explain(node, error, options.timeout).await),
-    };
-    let size = client.geometry().size;
-    if size < node.size {
-        return Err(Error::failed(format!(
-            "node {}: its export has {} where the drive needs {}; is it the export the drive was made with?",
-            node.name,
-            Size(size),
-            Size(node.size)
-        )));
-    }
-    if size == node.size {
-        return Ok(client);
-    }
-    let share = Window::new(client, ByteRange::new(0, node.size));
-    share.map(|share| Arc::new(share) as DynDevice).map_err(Error::device(format!("node {}", node.name)))
-}
-
-/// Why a node did not let us in: the node's control API knows it better than the handshake that failed.
-async fn explain(node: &SetNode, error: Error, timeout: Duration) -> Error {
-    if node.http.is_none() {
-        return error;
-    }
-    let status = node_status(0, node, timeout).await;
-    match (status.state, status.problem) {
-        (NodeState::Empty, Some(problem)) => Error::failed(problem),
-        _ => error,
-    }
 }

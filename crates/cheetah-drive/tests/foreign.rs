@@ -15,7 +15,7 @@ use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
-use cheetah_drive::{Found, Layout, NodeSpec, Wanted};
+use cheetah_drive::{AvailableNode, Layout, NodeSpec, Wanted};
 use common::*;
 
 /// A server that ends with the test.
@@ -50,7 +50,7 @@ fn start(program: &str, args: &[&str], socket: &Path) -> Option<Server> {
     Some(server)
 }
 
-async fn found(socket: &Path) -> Vec<Found> {
+async fn found(socket: &Path) -> Vec<AvailableNode> {
     let spec: NodeSpec = format!("nbd+unix:///?socket={}", socket.display()).parse().unwrap();
     find(&[spec], &FindOptions { timeout: TIMEOUT, ..FindOptions::default() }).await.unwrap()
 }
@@ -75,7 +75,7 @@ async fn drive_over(socket: &Path, layout: Layout) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nbdkit_is_a_node() {
+async fn nbdkit_can_be_a_node() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
     let args = ["--foreground", "--unix", socket.to_str().unwrap(), "memory", "size=8M"];
@@ -84,7 +84,7 @@ async fn nbdkit_is_a_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn qemu_nbd_is_a_node() {
+async fn qemu_nbd_can_be_a_node() {
     let dir = tempfile::tempdir().unwrap();
     let (socket, disk) = (dir.path().join("socket"), dir.path().join("disk.raw"));
     std::fs::File::create(&disk).unwrap().set_len(8 << 20).unwrap();

@@ -14,13 +14,13 @@ use cheetah_drive::load::load;
 use cheetah_drive::save::{SaveOptions, copy, save};
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::Compared;
-use cheetah_drive::{Drive, DriveFile, Found, HashChoice, ImageState, Layout, NodeSpec, OpenOptions, Wanted};
+use cheetah_drive::{AvailableNode, Drive, DriveFile, HashChoice, ImageState, Layout, NodeSpec, OpenOptions, Wanted};
 use cheetah_image::RawFile;
 use cheetah_node::{Node, NodeConfig};
 use common::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_goes_in_is_verified_and_comes_out_again() {
+async fn a_loaded_image_is_verified_and_saved_unchanged() {
     let lab = Lab::new(&[4 * MIB, 12 * MIB, 8 * MIB]);
     let bytes = image(9 * MIB + 777);
     let raw = lab.dir.path().join("image.raw");
@@ -67,7 +67,7 @@ async fn an_image_goes_in_is_verified_and_comes_out_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drive_is_enlarged_only_while_nobody_uses_it() {
+async fn a_drive_in_use_is_not_enlarged() {
     let mut lab = Lab::new(&[4 * MIB]);
     let bytes = image(2 * MIB + 5);
     let mut file = lab.loaded(STRIPE, &bytes).await;
@@ -99,7 +99,7 @@ async fn a_drive_is_enlarged_only_while_nobody_uses_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changed_behind_the_drives_back_is_neither_verified_nor_saved() {
+async fn content_changed_at_a_node_fails_verification_and_is_not_saved() {
     let lab = Lab::new(&[8 * MIB, 8 * MIB]);
     let bytes = image(4 * MIB - 9);
     let intact = lab.loaded(STRIPE, &bytes).await;
@@ -130,7 +130,7 @@ async fn what_changed_behind_the_drives_back_is_neither_verified_nor_saved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_the_nodes_have_becomes_the_drive() {
+async fn size_all_takes_all_memory_of_the_nodes() {
     let lab = Lab::new(&[4 * MIB, 8 * MIB]);
     let request = lab.request(STRIPE, Wanted::All).await;
     let free: u64 = request.nodes.iter().map(|node| node.free_bytes / UNIT * UNIT).sum();
@@ -140,7 +140,7 @@ async fn everything_the_nodes_have_becomes_the_drive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_drive_is_copied_to_another() {
+async fn a_drive_is_copied_to_another() {
     let lab = Lab::new(&[8 * MIB, 8 * MIB]);
     let bytes = image(3 * MIB);
     let one = lab.loaded(STRIPE, &bytes).await;
@@ -158,7 +158,7 @@ async fn one_drive_is_copied_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn loading_again_leaves_nothing_of_what_was_there() {
+async fn a_second_load_leaves_nothing_of_the_first() {
     let lab = Lab::new(&[8 * MIB]);
     let first = vec![0xff; 4 << 20];
     let mut file = lab.loaded(Layout::Linear, &first).await;
@@ -172,7 +172,7 @@ async fn loading_again_leaves_nothing_of_what_was_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_join_in_their_order_and_once() {
+async fn nodes_join_in_order_and_once() {
     let mut gather = Gather::listen("127.0.0.1:0".parse().unwrap(), 2, false).await.unwrap();
     let examiner = gather.address().to_string();
     let join = |name: &str| {
@@ -207,7 +207,7 @@ async fn nodes_join_in_their_order_and_once() {
 
 /// Depends on the machine: it wants an interface that carries multicast.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_announces_itself_is_found() {
+async fn an_announced_node_is_found() {
     if !multicast() {
         eprintln!("SKIPPED: multicast does not come back on this machine's loopback");
         return;
@@ -217,7 +217,8 @@ async fn a_node_that_announces_itself_is_found() {
     let node = Node::start(config).unwrap();
     let options = FindOptions { timeout: TIMEOUT, browse: std::time::Duration::from_secs(3) };
     let instance = node.status().instance;
-    let is_it = |found: &Found| matches!(&found.place, Place::Node { instance: other, .. } if *other == instance);
+    let is_it =
+        |found: &AvailableNode| matches!(&found.place, Place::Node { instance: other, .. } if *other == instance);
     // Who stalls while nodes are looked for finds none.
     let mut found = Vec::new();
     for _ in 0..10 {
@@ -246,14 +247,14 @@ fn multicast() -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn joining_from_beyond_loopback_wants_a_word() {
+async fn listening_for_joins_beyond_loopback_needs_insecure() {
     let error = Gather::listen("0.0.0.0:0".parse().unwrap(), 1, false).await.err().unwrap();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("--insecure"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_named_twice_and_one_that_is_not_there_are_told() {
+async fn duplicate_and_missing_nodes_are_errors() {
     let lab = Lab::new(&[2 * MIB]);
     let port = lab.nodes[0].nbd_address().port();
     let options = FindOptions { timeout: TIMEOUT, ..FindOptions::default() };

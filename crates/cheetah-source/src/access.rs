@@ -1,14 +1,19 @@
 //! How a source is to be opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::Size;
 use cheetah_device::cache::CachePlace;
 use cheetah_device::size::BadSize;
+use cheetah_drive::fill::FillObserver;
 
 use crate::link::LinkUse;
+
+/// Returns the observer that records the fill of the drive whose file is at a path.
+pub type FillObserverOf = fn(&Path) -> Arc<dyn FillObserver>;
 
 /// How to open a source.
 #[derive(Debug, Clone)]
@@ -27,8 +32,9 @@ pub struct Access {
     pub foresight: bool,
     /// Take the write lease from whoever holds it; or the right to fill a drive that is not full yet.
     pub force_lease: bool,
-    /// Fill a drive that is not full yet, while it is read. Otherwise such a drive is refused.
-    pub fill: bool,
+    /// Fill a drive that is not full yet, while it is read, and record the fill with this observer. Otherwise such a drive
+    /// is refused.
+    pub fill: Option<FillObserverOf>,
     /// Open a drive although nodes are lost.
     pub allow_lost: bool,
     /// Open a drive although the load of its image never finished.
@@ -40,7 +46,7 @@ pub struct Access {
 impl Access {
     /// To be read once, from start to end.
     pub fn read_once(timeout: Duration) -> Self {
-        let (writable, force_lease, fill, allow_lost, half_loaded) = (false, false, false, false, false);
+        let (writable, force_lease, allow_lost, half_loaded) = (false, false, false, false);
         Self {
             writable,
             overlay: None,
@@ -49,7 +55,7 @@ impl Access {
             cache: None,
             foresight: false,
             force_lease,
-            fill,
+            fill: None,
             allow_lost,
             half_loaded,
             timeout,

@@ -18,7 +18,7 @@ mod opened;
 mod remote;
 mod stats;
 
-pub use access::{Access, CacheWish, OverlayPlace};
+pub use access::{Access, CacheWish, FillObserverOf, OverlayPlace};
 pub use cheetah_image::{Error, Result};
 pub use identified::{identified, opener};
 pub use kind::is_drive;

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cheetah_acquire::custody::FillLog;
 use cheetah_device::overlay::Overlay;
 use cheetah_device::{Device, DynDevice, Size};
-use cheetah_drive::fill::{FillOptions, Filling, Stage};
+use cheetah_drive::fill::{FillObserver, FillOptions, Filling, Stage};
 use cheetah_drive::{Drive, DriveFile, OpenOptions};
 use cheetah_image::Identity;
 use tokio::sync::watch;
@@ -60,8 +59,8 @@ impl Opened {
 
     async fn some_drive(path: &Path, access: &Access) -> Result<Self> {
         let mut file = DriveFile::load(path)?;
-        if file.fill.is_some() && access.fill {
-            if let Some(opened) = Self::filling(&file, access).await? {
+        if let (Some(_), Some(observer_of)) = (&file.fill, access.fill) {
+            if let Some(opened) = Self::filling(&file, access, observer_of(&file.path)).await? {
                 return Ok(opened);
             }
             // Somebody else has finished it.
@@ -71,7 +70,7 @@ impl Opened {
     }
 
     /// A drive that is not full yet; `None` if it turns out to be.
-    async fn filling(file: &DriveFile, access: &Access) -> Result<Option<Self>> {
+    async fn filling(file: &DriveFile, access: &Access, observer: Arc<dyn FillObserver>) -> Result<Option<Self>> {
         if access.writable {
             return Err(Error::misuse(format!(
                 "{} is still being filled and can only be read; let tools write with --overlay memory, or finish it \
@@ -84,7 +83,7 @@ impl Opened {
             without_source: true,
             timeout: access.timeout,
             prefetch_budget: access.prefetch_bytes,
-            witness: Some(Arc::new(FillLog::beside(&file.path))),
+            observer: Some(observer),
         };
         let Some(filling) = Filling::open(file, opener(access.link, access.timeout), options).await? else {
             return Ok(None);

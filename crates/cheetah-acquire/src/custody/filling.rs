@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_drive::fill::{Happened, Witness};
+use cheetah_drive::fill::{FillEvent, FillObserver};
 use cheetah_drive::{HashChoice, Image};
 use cheetah_image::{Identity, Result};
 use parking_lot::Mutex;
@@ -67,29 +67,29 @@ impl FillLog {
     }
 }
 
-impl Witness for FillLog {
-    fn tell(&self, event: Happened) -> Result<()> {
+impl FillObserver for FillLog {
+    fn observe(&self, event: FillEvent) -> Result<()> {
         match event {
-            Happened::Opened { source: Some(found), read } => {
+            FillEvent::Opened { source: Some(found), read } => {
                 self.append(Event::Resumed { at: read, source: source(&found)?, changed: Vec::new() })
             }
-            Happened::Opened { source: None, .. } => {
+            FillEvent::Opened { source: None, .. } => {
                 self.append(Event::Error { range: None, what: "the source does not answer".into() })
             }
-            Happened::Lost { why } => self.append(Event::Error { range: None, what: why }),
-            Happened::Back { source: found } => {
+            FillEvent::Lost { why } => self.append(Event::Error { range: None, what: why }),
+            FillEvent::Back { source: found } => {
                 self.append(Event::Reconnected { source: source(&found)?, changed: Vec::new() })
             }
-            Happened::Changed { what } => self.append(Event::SourceChanged { what }),
-            Happened::Complete { image, unreadable } => {
+            FillEvent::Changed { what } => self.append(Event::SourceChanged { what }),
+            FillEvent::Complete { image, unreadable } => {
                 for range in unreadable.iter().take(UNREADABLE_LOGGED_MAX) {
                     let why = "the source could not read it".to_owned();
                     self.append(Event::Unreadable { range: Span::from(*range), why })?;
                 }
                 self.finished(&image, unreadable.iter().map(|range| range.len).sum())
             }
-            Happened::Failed { why } => self.append(Event::Error { range: None, what: why }),
-            Happened::Stopped { read } => {
+            FillEvent::Failed { why } => self.append(Event::Error { range: None, what: why }),
+            FillEvent::Stopped { read } => {
                 self.append(Event::Stopped { why: format!("the filling was ended with {read} bytes there") })
             }
         }

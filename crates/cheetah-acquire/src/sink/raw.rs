@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cheetah_device::{Device as _, DynDevice};
 use cheetah_drive::copy::Writer;
-use cheetah_drive::sparse::SparseFile;
+use cheetah_drive::sparse_file::SparseFile;
 use cheetah_image::{Error, RawFile, Result};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -1,24 +1,24 @@
-//! Whether what a drive file says makes sense.
+//! Checks of a drive file's content.
 
 use cheetah_nbd::uri::NbdUri;
 
 use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode};
-use crate::digests::CHUNK_BYTES;
+use crate::file::digests::CHUNK_BYTES;
 use cheetah_image::hash::{HashChoice, is_hex};
 
-/// Nodes in all sets together.
+/// The maximum number of nodes in all sets together.
 pub const NODES_MAX: usize = 1024;
-/// Sets in a drive.
+/// The maximum number of sets in a drive.
 pub const SETS_MAX: usize = 256;
-/// Bytes in a drive: what TOML's and NBD's signed integers hold, with room to add.
+/// The maximum size of a drive, in bytes: fits the signed integers of TOML and NBD, with room to add.
 pub const SIZE_BYTES_MAX: u64 = 1 << 60;
-/// Bytes in a name, an address or a URI.
+/// The maximum length of a name, an address or a URI, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
 type Check = Result<(), String>;
 
 impl DriveFile {
-    /// Checks sizes, units, ids, addresses and limits. The error is a clause: what is wrong, not where.
+    /// Checks sizes, units, ids, addresses and limits. The error is a clause without the path.
     pub(crate) fn check(&self) -> Check {
         ensure(!self.name.is_empty() && self.name.len() <= 255, || "the drive's name is empty or too long".into())?;
         ensure(is_hex(&self.id, 32), || format!("the drive's id '{}' is not 32 hexadecimal digits", self.id))?;
@@ -113,7 +113,7 @@ impl MapRef {
     }
 }
 
-/// Whether it names a file in the drive file's own directory.
+/// Whether a name is that of a file in the drive file's directory.
 fn is_plain(file: &str) -> bool {
     !file.is_empty() && !file.contains(['/', '\0']) && file != ".."
 }

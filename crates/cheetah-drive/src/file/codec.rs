@@ -1,7 +1,7 @@
 //! A drive file as text: canonical TOML under a seal.
 //!
-//! The seal is over the canonical form, not over the text, so a file that was copied through a system with other
-//! line ends still opens; one whose meaning changed in any way does not.
+//! The seal covers the canonical form, not the text: a file with converted line ends still opens, one with any change of
+//! content does not.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use toml::{Table, Value};
 use super::{DriveFile, VERSION};
 use cheetah_image::error::{Error, Result};
 
-/// The most a drive file may weigh: bytes. 256 sets of 1024 nodes do not come near it.
+/// The maximum size of a drive file, in bytes: far more than 256 sets and 1024 nodes take.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
 const HEADER: &str = "# A Cheetah drive. Do not edit: the seal would no longer match, and the drive would not open.\n";
 
-/// The file's text.
+/// Encodes a drive file as text.
 pub fn encode(file: &DriveFile) -> Result<String> {
     let body = canonical(file)?;
     Ok(format!("{HEADER}seal = \"{}\"\n{body}", seal(&body)))
 }
 
-/// Reads the file's text, and checks it. `path` becomes the file's, and is named in errors.
+/// Decodes and checks the text of the drive file at `path`.
 pub fn decode(text: &str, path: &Path) -> Result<DriveFile> {
     let refuse = |why: &str| {
         Error::failed(format!("{}: {why}; use an untouched copy of the file, or create the drive anew", path.display()))
@@ -44,7 +44,7 @@ pub fn decode(text: &str, path: &Path) -> Result<DriveFile> {
     Ok(file)
 }
 
-/// Before anything else, so that a newer file is told from a damaged one.
+/// Checks the version before anything else, to distinguish a newer file from a damaged one.
 fn check_version(table: &Table, path: &Path) -> Result<()> {
     match table.get("version").and_then(Value::as_integer) {
         Some(version) if version == i64::from(VERSION) => Ok(()),
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// The example, its image still on its way.
+    /// The example, with its image being filled.
     fn filling() -> DriveFile {
         let mut file = example();
         let image = file.image.as_mut().unwrap();
@@ -104,7 +104,7 @@ mod tests {
         super::decode(text, Path::new(PATH))
     }
 
-    /// The example, changed and sealed anew: what a mistaken program would write.
+    /// The example, changed and sealed again, as by a faulty program.
     fn sealed(change: impl FnOnce(&mut DriveFile)) -> String {
         let mut file = example();
         change(&mut file);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_writes() {
+    fn a_file_is_decoded_as_it_was_encoded() {
         let text = encode(&example()).unwrap();
         assert_eq!(decode(&text).unwrap(), example());
         assert_eq!(decode(&text.replace('\n', "\r\n")).unwrap(), example());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_newer_files_are_told_apart() {
+    fn foreign_and_newer_files_get_different_errors() {
         for text in ["", "[package]\nname = \"x\"\n", "version = \"1\"", "version = -1"] {
             assert!(refusal(text).contains("not a Cheetah drive file"), "{text}");
         }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_even_under_a_good_seal() {
+    fn inconsistent_content_is_refused_even_under_a_valid_seal() {
         type Change = fn(&mut DriveFile);
         let cases: [(&str, Change); 15] = [
             ("do not add up", |file| file.size = 1),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limits_is_refused() {
+    fn content_beyond_the_limits_is_refused() {
         let many = |file: &mut DriveFile, count: usize| {
             file.sets[1].nodes = vec![file.sets[1].nodes[0].clone(); count];
             file.sets[1] = Set::new(crate::Layout::Linear, file.sets[1].nodes.clone());
@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_damage_goes_unnoticed_or_panics(at in 0usize..2000, byte in any::<u8>(), cut in any::<bool>()) {
+        fn damage_is_detected_and_never_panics(at in 0usize..2000, byte in any::<u8>(), cut in any::<bool>()) {
             let text = encode(&example()).unwrap();
             let at = at % text.len();
             let mut bytes = text.clone().into_bytes();
@@ -202,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in "(version = 1\n)?(\\[\\[set\\]\\]\n|\\[image\\]\n|size = [0-9]{1,20}\n|[a-z]{1,8} = .{0,20}\n|.{0,40}){0,8}") {
+        fn arbitrary_text_never_panics(text in "(version = 1\n)?(\\[\\[set\\]\\]\n|\\[image\\]\n|size = [0-9]{1,20}\n|[a-z]{1,8} = .{0,20}\n|.{0,40}){0,8}") {
             prop_assert!(decode(&text).is_err());
         }
     }

@@ -1,4 +1,4 @@
-//! Drive files on disk: read within limits, written whole or not at all.
+//! Drive files on disk: read within limits, written atomically.
 
 use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -12,8 +12,8 @@ use super::codec::{self, FILE_BYTES_MAX};
 use cheetah_image::error::{Error, Result};
 
 impl DriveFile {
-    /// Reads and checks the drive file at `path`. Refuses, in one sentence, one that is missing, damaged, edited,
-    /// foreign or newer than this program.
+    /// Reads and checks the drive file at `path`. The error says whether it is missing, damaged, edited, foreign, or newer
+    /// than this program.
     pub fn load(path: &Path) -> Result<Self> {
         let reading = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => {
@@ -49,7 +49,7 @@ impl DriveFile {
     }
 }
 
-/// Writes `bytes` to a temporary file beside `path`, and gives it that name once it is on stable storage.
+/// Writes `bytes` to a temporary file beside `path`, and renames it once it is on stable storage.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<()> {
     let failed = |error: &std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => Error::failed(format!(
@@ -66,7 +66,7 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8], replace: bool) -> Resu
     sync_directory(dir).map_err(|error| failed(&error))
 }
 
-/// A temporary file that, once it gets a name, may be read by whom the umask allows.
+/// Makes a temporary file whose permissions, once it is renamed, are those that the umask allows.
 pub(crate) fn temporary_in(dir: &Path) -> std::io::Result<NamedTempFile> {
     let permissions = Permissions::from_mode(0o666);
     tempfile::Builder::new().prefix(".cheetah-partial-").permissions(permissions).tempfile_in(dir)
@@ -77,7 +77,7 @@ pub(crate) fn sync_directory(dir: &Path) -> std::io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The directory `path` lies in.
+/// The directory that contains `path`.
 pub(crate) fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -91,7 +91,7 @@ mod tests {
     use crate::file::tests::example;
 
     #[test]
-    fn a_file_is_written_whole_and_never_over_another() {
+    fn a_file_is_written_atomically_and_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = example();
         file.path = dir.path().join("case42.drive");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_in_a_sentence() {
+    fn unreadable_files_are_refused_in_a_sentence() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("case42.drive");
         let refusal = || DriveFile::load(&path).unwrap_err().to_string();

@@ -14,28 +14,31 @@
 //! size = 1048576                 # bytes: the sum of its nodes
 //!
 //! [[set.node]]
-//! name = "lab-7"                 # as the user knows it
+//! name = "lab-7"                 # as the user wrote it
 //! nbd = "nbd://10.0.0.7:10809/case42-0123abcd-0"
-//! http = "10.0.0.7:10810"        # absent for a foreign server, as is `instance`
-//! instance = "…"                 # which start of the node holds the bytes
+//! http = "10.0.0.7:10810"        # absent for a foreign server, like `instance`
+//! instance = "…"                 # the instance of the node that holds the bytes
 //! size = 1048576                 # bytes of its export that belong to the drive
 //!
 //! [image]                        # once one has been loaded
 //! …
 //!
-//! [fill]                         # while the image is on its way, and the drive is read meanwhile
+//! [fill]                         # while the image is being filled
 //! …
 //!
-//! [map]                          # once it is known that parts of the image cannot be read
+//! [map]                          # if parts of the image could not be read
 //! …
 //! ```
 //!
 //! * [`codec`]: text to file and back, the seal and the limits.
-//! * [`check`]: whether what it says makes sense.
+//! * [`check`]: checks of its content.
 //! * [`disk`]: reading it, and writing it atomically.
+//! * [`digests`] and `coverage`: the files beside it.
 
 pub mod check;
 pub mod codec;
+pub(crate) mod coverage;
+pub mod digests;
 pub mod disk;
 
 use std::path::{Path, PathBuf};
@@ -47,68 +50,68 @@ use serde::{Deserialize, Serialize};
 
 use cheetah_image::hash::Hashes;
 
-/// The schema's version; a file with another one is refused.
+/// The version of the schema; a file with another one is refused.
 pub const VERSION: u32 = 1;
-/// The stripe unit unless told otherwise: bytes.
+/// The default stripe unit in bytes.
 pub const UNIT_BYTES_DEFAULT: u64 = 64 << 10;
 
-/// A drive file's content, and where it lies.
+/// The content of a drive file, and its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveFile {
-    /// Where the file is. Not part of its content.
+    /// The path of the file; not part of its content.
     #[serde(skip)]
     pub path: PathBuf,
     /// [`VERSION`].
     pub version: u32,
-    /// What the user calls it.
+    /// The drive's name.
     pub name: String,
-    /// 32 hexadecimal digits, never used for another drive.
+    /// The drive's id: 32 hexadecimal digits, never used for another drive.
     pub id: String,
-    /// Bytes in the drive. At most what the sets hold, and more than all but the last of them hold.
+    /// The drive's size in bytes. At most what the sets hold, and more than all but the last of them hold.
     pub size: u64,
     /// The sets, one after the other; at least one.
     #[serde(rename = "set")]
     pub sets: Vec<Set>,
-    /// The image that was loaded, if one was.
+    /// The image, if one was loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
-    /// Where the image is on its way from; only while it is [`ImageState::Filling`].
+    /// The source of a fill; only while the image is [`ImageState::Filling`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
-    /// Which parts of the image could not be read; only where it is [`ImageState::Incomplete`].
+    /// The map of an image that is [`ImageState::Incomplete`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<MapRef>,
 }
 
-/// Nodes that came to the drive together, and how it lies over them.
+/// A set: nodes that joined the drive together, and the layout over them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Set {
-    /// `linear` or `stripe`.
+    /// The layout: `linear` or `stripe`.
     pub layout: LayoutName,
     /// Stripe unit in bytes; absent for linear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<u64>,
-    /// Bytes: the sum of its nodes' sizes.
+    /// The size in bytes: the sum of its nodes' sizes.
     pub size: u64,
-    /// In order; at least one.
+    /// The nodes, in order; at least one.
     #[serde(rename = "node")]
     pub nodes: Vec<SetNode>,
 }
 
-/// A node's part in a set.
+/// A node's part of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetNode {
-    /// What the user calls the node.
+    /// The node's name, as the user wrote it.
     pub name: String,
-    /// NBD URI of the export.
+    /// The NBD URI of the export.
     pub nbd: String,
-    /// `host:port` of the control API; absent for a foreign server.
+    /// The address of the control API, as `host:port`; absent for a foreign server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
-    /// Which start of the node holds the bytes, 32 hexadecimal digits; absent for a foreign server.
+    /// The instance of the node that holds the bytes, 32 hexadecimal digits; absent for a foreign server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// Bytes of the export that belong to the drive, from its start.
@@ -118,7 +121,7 @@ pub struct SetNode {
     pub receipt: Option<WipeReceipt>,
 }
 
-/// What a node said when it had wiped its part of a drive.
+/// A node's receipt for wiping its part of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WipeReceipt {
@@ -128,17 +131,17 @@ pub struct WipeReceipt {
     pub verified_zero: bool,
 }
 
-/// What was loaded into the drive.
+/// The image on a drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// Where it came from, as the user wrote it.
+    /// Its source, as the user wrote it.
     pub source: String,
-    /// Bytes of the drive it takes, from the start.
+    /// Its size in bytes; it begins at the drive's start.
     pub size: u64,
-    /// Whether the drive still holds it.
+    /// Its state.
     pub state: ImageState,
-    /// The digest of every chunk; absent until the load has finished.
+    /// The file of chunk digests; absent until the load has finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digests: Option<DigestsRef>,
     /// Hashes of the whole; empty until the load has finished.
@@ -146,81 +149,81 @@ pub struct Image {
     pub hashes: Hashes,
 }
 
-/// Whether the drive still holds what was loaded.
+/// The state of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageState {
-    /// A load was begun and has not finished: the drive holds part of the image.
+    /// A load has not finished: the drive holds part of the image.
     Loading,
-    /// Loaded whole, and not opened for writing since.
+    /// Loaded in full, and not opened for writing since.
     Intact,
-    /// Opened for writing since it was loaded; there is nothing to verify it against.
+    /// Opened for writing since it was loaded.
     Modified,
-    /// On its way: what is not there yet is read from the source. A map beside the drive file says what is there.
+    /// Being filled: missing ranges are read from the source. A map beside the drive file lists the ranges that are there.
     Filling,
-    /// Loaded, but for ranges that the source could not read; not opened for writing since.
+    /// Loaded, except for ranges that the source could not read; not opened for writing since.
     Incomplete,
 }
 
 impl ImageState {
-    /// Whether all that could be read of the image is there, so that there are digests of it.
+    /// Whether the load or fill has finished, so that there are digests.
     pub const fn is_loaded(self) -> bool {
         !matches!(self, Self::Loading | Self::Filling)
     }
 }
 
-/// Where an image is on its way from, so that the source is known again.
+/// The source of a fill, with what is needed to recognise it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fill {
-    /// What the source is: `raw`, `e01`, `nbd` …
+    /// The kind of source: `raw`, `e01`, `nbd` …
     pub kind: String,
-    /// Its path, absolute, or its URI.
+    /// Its absolute path, or its URI.
     pub location: String,
-    /// Bytes in it.
+    /// Its size in bytes.
     pub size: u64,
-    /// Bytes in a sector of it, where that is known.
+    /// Its sector size in bytes, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sector_size: Option<u32>,
-    /// Maker and model of the disk, where they are known.
+    /// The disk's manufacturer and model, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Its serial number, where it has one.
+    /// The disk's serial number, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// When its (first) file was modified last: nanoseconds since 1970, of files only.
+    /// The modification time of its (first) file, in nanoseconds since 1970; of files only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_ns: Option<i64>,
-    /// Hashes to be made once it is complete, as [`HashChoice`](cheetah_image::HashChoice) prints them.
+    /// The hashes to compute once it is complete, as [`HashChoice`](cheetah_image::HashChoice) prints them.
     pub hashes: String,
-    /// What the source claims its hashes are.
+    /// The hashes that the source itself stores.
     #[serde(default)]
     pub claimed: Hashes,
 }
 
-/// The map of what could be read of an image, beside the drive file; in the format of GNU ddrescue.
+/// A reference to the coverage map beside the drive file, in the format of GNU ddrescue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MapRef {
-    /// File name, in the drive file's directory.
+    /// The file name, in the drive file's directory.
     pub file: String,
     /// BLAKE3 of the file.
     pub blake3: String,
 }
 
-/// The file of chunk digests beside the drive file.
+/// A reference to the file of chunk digests beside the drive file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DigestsRef {
-    /// File name, in the drive file's directory.
+    /// The file name, in the drive file's directory.
     pub file: String,
-    /// Bytes a digest covers; the last covers what remains.
+    /// Bytes covered by a digest; the last one covers the rest.
     pub chunk: u64,
     /// BLAKE3 of the file of digests.
     pub blake3: String,
 }
 
-/// A layout's name in the drive file.
+/// The name of a layout in the drive file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayoutName {
@@ -231,14 +234,14 @@ pub enum LayoutName {
 }
 
 impl SetNode {
-    /// Its export as a URI; `None` only if the entry was never checked.
+    /// The URI of its export; `None` only if the entry was never checked.
     pub fn uri(&self) -> Option<NbdUri> {
         self.nbd.parse().ok()
     }
 }
 
 impl Set {
-    /// A set of these nodes; its size is their sum.
+    /// Makes a set of these nodes; its size is their sum.
     pub fn new(layout: Layout, nodes: Vec<SetNode>) -> Self {
         let (layout, unit) = match layout {
             Layout::Linear => (LayoutName::Linear, None),
@@ -248,7 +251,7 @@ impl Set {
         Self { layout, unit, size, nodes }
     }
 
-    /// How it lies over its nodes.
+    /// The layout over its nodes.
     pub fn layout(&self) -> Layout {
         match self.layout {
             LayoutName::Linear => Layout::Linear,
@@ -256,7 +259,7 @@ impl Set {
         }
     }
 
-    /// Its layout in words: `stripe of 64KiB over 3 nodes`.
+    /// Describes the layout in words: `stripe of 64KiB over 3 nodes`.
     pub fn describe(&self) -> String {
         let layout = match self.layout() {
             Layout::Linear => "linear".to_owned(),
@@ -268,29 +271,29 @@ impl Set {
 }
 
 impl DriveFile {
-    /// Every node entry, in file order.
+    /// The node entries, in file order.
     pub fn nodes(&self) -> impl Iterator<Item = &SetNode> {
         self.sets.iter().flat_map(|set| &set.nodes)
     }
 
-    /// Bytes all sets hold; at least [`DriveFile::size`].
+    /// The bytes that all sets hold; at least [`DriveFile::size`].
     pub fn capacity(&self) -> u64 {
         self.sets.iter().fold(0, |sum, set| sum.saturating_add(set.size))
     }
 
-    /// Where the file of chunk digests is, or would be.
+    /// The path of the file of chunk digests.
     pub fn digests_path(&self) -> PathBuf {
         let recorded = self.image.as_ref().and_then(|image| image.digests.as_ref()).map(|digests| digests.file.clone());
         self.path.with_file_name(recorded.unwrap_or_else(|| digests_name(&self.path)))
     }
 }
 
-/// `case42.drive.digests` for `dir/case42.drive`.
+/// Returns `case42.drive.digests` for `dir/case42.drive`.
 pub(crate) fn digests_name(path: &Path) -> String {
     name_beside(path, "digests")
 }
 
-/// `case42.drive.EXTENSION` for `dir/case42.drive`.
+/// Returns `case42.drive.EXTENSION` for `dir/case42.drive`.
 pub(crate) fn name_beside(path: &Path, extension: &str) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     format!("{name}.{extension}")

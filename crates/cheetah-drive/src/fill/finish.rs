@@ -1,5 +1,5 @@
-//! The end of a fill: the drive is read in order, compared with what came from the source, hashed, and recorded as any
-//! loaded image is.
+//! The end of a fill: reads the drive back, compares it with the source's digests, hashes it, and records the image as a
+//! load does.
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, DynDevice, Size};
@@ -7,31 +7,31 @@ use cheetah_image::hash::Hashing;
 use cheetah_image::{Error, HashChoice, Hashes, Result};
 use futures::StreamExt as _;
 
-use super::account::Account;
-use super::remove_files;
+use super::files::remove_files;
+use super::record::FillRecord;
 use crate::copy::{Chunk, Progress, chunks};
-use crate::digests::{CHUNK_BYTES, Digests};
+use crate::file::digests::{CHUNK_BYTES, Digests};
 use crate::file::{DriveFile, Image, ImageState};
 
-/// Everything that finishing takes.
+/// Finishes a fill.
 pub(super) struct Finish<'a> {
-    /// The drive file, whose image is being filled.
+    /// The drive file; its image is being filled.
     pub file: DriveFile,
     /// The drive, to be read.
     pub drive: DynDevice,
-    /// What came from the source.
-    pub account: &'a Account,
-    /// What the drive has: nothing in it is unread.
+    /// The digests of what the source sent.
+    pub record: &'a FillRecord,
+    /// The coverage of the drive; no range is unread.
     pub coverage: Coverage,
-    /// Told at once of what is not what came: from then on nobody is to be given it.
+    /// Called at once with each range that differs from what the source sent, so that it is no longer served.
     pub forget: &'a (dyn Fn(ByteRange) + Sync),
 }
 
 impl Finish<'_> {
-    /// Reads everything, and records the image; returns the drive file as it was written.
+    /// Reads everything back and records the image; returns the drive file as it was written.
     ///
-    /// What differs from what came from the source is forgotten, so that it is read again by whoever fills next, and
-    /// is an error that says where.
+    /// Ranges that differ from what the source sent are an error. They are unread again, so that the next fill fetches
+    /// them.
     pub(super) async fn run(self, progress: impl FnMut(Progress) + Send) -> Result<DriveFile> {
         let Some(image) = self.file.image.clone() else {
             return Err(Error::failed(format!("{} has no image to finish", self.file.name)));
@@ -39,17 +39,17 @@ impl Finish<'_> {
         let whole = self.coverage.is_whole();
         let hashes = match &self.file.fill {
             Some(fill) if whole => fill.hashes.parse()?,
-            // Hashes of the whole mean nothing where parts of it are unknown.
+            // Without some ranges, a hash of the whole means nothing.
             _ => HashChoice::NONE,
         };
         let (digests, hashes) = self.compare(image.size, hashes, progress).await?;
-        let Self { mut file, account, coverage, .. } = self;
+        let Self { mut file, record, coverage, .. } = self;
         let digests = digests.save(&file.path)?;
         let state = if whole { ImageState::Intact } else { ImageState::Incomplete };
-        file.map = if whole { None } else { Some(account.save(&coverage)?) };
+        file.map = if whole { None } else { Some(record.save(&coverage)?) };
         file.image = Some(Image { state, digests: Some(digests), hashes, ..image });
         file.fill = None;
-        // Last, when everything is where it belongs: from now on the image counts as loaded.
+        // Last: from now on the image counts as loaded.
         file.save()?;
         remove_files(&file)?;
         Ok(file)
@@ -68,8 +68,8 @@ impl Finish<'_> {
         while let Some(Chunk { range, read }) = reads.next().await {
             let (data, digest) = read.map_err(Error::device(format!("reading {} back", self.file.name)))?;
             hashing.push(&data).await?;
-            // Some hundred bytes of a file that is in memory, as likely as not.
-            let known = self.account.grains().digest(range.offset)?;
+            // Reads some hundred bytes, most likely from the page cache.
+            let known = self.record.grains().digest(range.offset)?;
             match (known, digest) {
                 _ if !self.is_read(range) => {}
                 (Some(known), Some(digest)) if known != digest => {
@@ -92,7 +92,7 @@ impl Finish<'_> {
         Ok((digests, hashing.finish().await?))
     }
 
-    /// Whether all of a chunk was read.
+    /// Whether a chunk was read from the source in full.
     fn is_read(&self, range: ByteRange) -> bool {
         self.coverage.runs(range).all(|(_, state)| state == State::Read)
     }
@@ -101,11 +101,11 @@ impl Finish<'_> {
         let Some(first) = differing.first() else { return Ok(()) };
         let mut coverage = self.coverage.clone();
         differing.iter().for_each(|range| coverage.set(*range, State::Unread));
-        // Whoever fetches these again meanwhile may have recorded more: then it is fetched once more, no worse.
-        self.account.save(&coverage)?;
+        // A concurrent fetch may have recorded some of these as read; fetching them once more does no harm.
+        self.record.save(&coverage)?;
         Err(Error::Evidence(format!(
-            "{}: {} chunks of {} are not what the source sent, the first at {first}; they are unread again, and no \
-             longer given to anybody: finish the drive with `cheetah load`, and have the nodes' memory tested",
+            "{}: {} chunks of {} are not what the source sent, the first at {first}; they are unread again, and no longer \
+             served: finish the drive with `cheetah load`, and have the nodes' memory tested",
             self.file.name,
             differing.len(),
             Size(CHUNK_BYTES)

@@ -1,13 +1,13 @@
-//! Digests of the source's bytes, made as they pass, in whatever order they come.
+//! Digests of the source's bytes, computed as they arrive, in any order.
 //!
-//! A drive's digests are BLAKE3 of whole chunks of 1 MiB, but a chunk may come in pieces, with hours and a restart
-//! between them. BLAKE3 is a tree: the *chaining value* of each aligned 64 KiB grain can be made by itself, and a
-//! chunk's digest is those of its grains, merged ("BLAKE3", section 2.1, and `blake3::hazmat`). So what was recorded
-//! of a grain when it came from the source is in the end part of the chunk's digest, and what the drive reads back is
-//! compared with that: from the source's connection to the last read, end to end.
+//! A drive's digests are BLAKE3 of whole chunks of 1 MiB, but a chunk may arrive in parts, hours and a restart apart.
+//! BLAKE3 is a tree: the *chaining value* of each aligned 64 KiB grain can be computed by itself, and merging those of
+//! its grains gives a chunk's digest ("BLAKE3", section 2.1, and `blake3::hazmat`). So the value recorded when a grain
+//! arrived is part of the chunk's digest, with which the drive is compared in the end: the check is end to end, from
+//! the source's connection to the last read.
 //!
-//! The file beside the drive file is 32 bytes a grain, in order, written in place before a map says that the grain is
-//! there; it is sparse until then. A grain that came in smaller pieces, around a bad sector, has none: zeros.
+//! The file beside the drive file has 32 bytes for each grain, in order. It is sparse; an entry is written before the map
+//! records the grain as read. A grain that arrived in smaller pieces, around a bad sector, has no entry (zeros).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,12 +21,12 @@ use cheetah_image::hash::feed;
 use cheetah_image::{Error, Result};
 use parking_lot::Mutex;
 
-use crate::digests::{CHUNK_BYTES, ChunkDigest};
+use crate::file::digests::{CHUNK_BYTES, ChunkDigest};
 use crate::file::{DriveFile, name_beside};
 
 /// Bytes of one entry.
 const ENTRY_BYTES: usize = 32;
-/// What stands for an entry that was never made.
+/// The entry of a grain without a value.
 const NONE: ChainingValue = [0; ENTRY_BYTES];
 
 /// The chaining values of an image's grains.
@@ -34,17 +34,17 @@ pub(super) struct Grains {
     file: File,
     path: PathBuf,
     size: u64,
-    /// Those made since the last [`Grains::sync`].
+    /// Values added since the last [`Grains::sync`].
     fresh: Mutex<BTreeMap<u64, ChainingValue>>,
 }
 
-/// Where a drive's file of grains is, or would be.
+/// The path of a drive's file of grains.
 pub(super) fn path(file: &DriveFile) -> PathBuf {
     file.path.with_file_name(name_beside(&file.path, "grains"))
 }
 
 impl Grains {
-    /// Opens the file at `path`, or makes it, for an image of `size` bytes.
+    /// Opens the file at `path`, or creates it, for an image of `size` bytes.
     pub(super) fn open(path: &Path, size: u64) -> Result<Self> {
         let failed = |error| Error::io(format_args!("opening {}", path.display()), &error);
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
@@ -52,7 +52,7 @@ impl Grains {
         Ok(Self { file, path: path.to_owned(), size, fresh: Mutex::default() })
     }
 
-    /// Notes what came from the source. Only whole grains count.
+    /// Adds the values of the whole grains in data from the source.
     pub(super) fn note(&self, range: ByteRange, data: &Data) {
         for grain in range.split_at_multiples(GRAIN).filter(|grain| self.is_whole(*grain)) {
             let content = data.slice(grain.offset - range.offset, grain.len);
@@ -65,13 +65,13 @@ impl Grains {
         grain.offset.is_multiple_of(GRAIN) && (grain.len == GRAIN || grain.end() == self.size)
     }
 
-    /// The chunk that a byte is in.
+    /// The chunk that contains a byte.
     fn chunk(&self, offset: u64) -> ByteRange {
         let start = offset - offset % CHUNK_BYTES;
         ByteRange::between(start, (start + CHUNK_BYTES).min(self.size))
     }
 
-    /// What is noted of a whole grain with this content.
+    /// The value of a whole grain with this content.
     pub(super) fn value(&self, grain: ByteRange, content: &Data) -> ChainingValue {
         let chunk = self.chunk(grain.offset);
         let mut hasher = blake3::Hasher::new();
@@ -79,11 +79,11 @@ impl Grains {
         feed(content, |bytes| {
             hasher.update(bytes);
         });
-        // A chunk of a single grain is its own root.
+        // A chunk with a single grain is the root of its tree.
         if chunk.len == grain.len { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }
     }
 
-    /// What came from the source of a whole grain; `None` if that was not noted. Of what was synced. Blocks.
+    /// The recorded value of a whole grain, if it has one and was synced. Blocks.
     pub(super) fn known(&self, grain: ByteRange) -> Result<Option<ChainingValue>> {
         let mut value = NONE;
         self.file
@@ -92,7 +92,7 @@ impl Grains {
         Ok((value != NONE).then_some(value))
     }
 
-    /// Puts on stable storage what has been noted. Blocks.
+    /// Puts the values that were added on stable storage. Blocks.
     pub(super) fn sync(&self) -> Result<()> {
         let fresh = std::mem::take(&mut *self.fresh.lock());
         let written = fresh
@@ -108,12 +108,12 @@ impl Grains {
         })
     }
 
-    /// The digest of the chunk that starts at `offset`, of the source's bytes; `None` if not all of its grains were
-    /// noted. Of what was synced. Blocks.
+    /// The digest of the source's chunk that starts at `offset`, if all of its grains have values that were synced.
+    /// Blocks.
     pub(super) fn digest(&self, offset: u64) -> Result<Option<ChunkDigest>> {
         let chunk = self.chunk(offset);
         let mut values = [NONE; (CHUNK_BYTES / GRAIN) as usize];
-        // At most sixteen.
+        // At most 16 grains.
         let values = &mut values[..chunk.len.div_ceil(GRAIN) as usize];
         self.file
             .read_exact_at(values.as_flattened_mut(), chunk.offset / GRAIN * ENTRY_BYTES as u64)
@@ -122,7 +122,7 @@ impl Grains {
     }
 }
 
-/// The digest of a chunk out of its grains' values.
+/// Merges the values of a chunk's grains into the chunk's digest.
 fn merged(values: &[ChainingValue]) -> ChunkDigest {
     match values {
         [only] => *only,
@@ -143,7 +143,7 @@ fn subtree(values: &[ChainingValue]) -> ChainingValue {
     }
 }
 
-/// A subtree's left half is the largest power of two that leaves something for the right.
+/// Merges a subtree. Its left half is the largest power of two that leaves something for the right.
 fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().next_power_of_two() / 2)
 }
@@ -151,13 +151,13 @@ fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digests::digest;
+    use crate::file::digests::digest;
     use proptest::prelude::*;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn grains_in_any_order_make_the_digests_of_the_chunks(
+        fn grains_in_any_order_merge_into_chunk_digests(
             size in prop_oneof![1u64..2000, (1u64 << 20) - 3..(1 << 20) + 70_000, 1u64..3 << 20],
             order in any::<u64>(),
         ) {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grain_in_pieces_leaves_its_chunk_without_a_digest() {
+    fn a_grain_read_in_pieces_leaves_its_chunk_without_a_digest() {
         let dir = tempfile::tempdir().unwrap();
         let grains = Grains::open(&dir.path().join("grains"), 3 * GRAIN).unwrap();
         grains.note(ByteRange::new(0, GRAIN), &Data::zeros(GRAIN));

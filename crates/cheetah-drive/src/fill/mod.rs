@@ -1,31 +1,28 @@
-//! Drives that can be used before they are full: created from a source in a second, read at once, filled meanwhile.
+//! Lazy drives: created from a source at once, readable at once, and filled in the background.
 //!
 //! ```text
 //!  prefetch                      if it has a budget
-//!  copy-on-read ─── source       what is not there yet; opened again when it comes back
-//!  sparse                        zeros are not stored
-//!  fence … as any drive's        see `open`
+//!  copy-on-read ─── source       for ranges not copied yet; reopened when it comes back
+//!  sparse writes                 zeros are not stored
+//!  fence …                       as for any drive, see `open`
 //! ```
 //!
-//! [`begin`] marks a new drive as filling, with what is needed to know the source again. Whoever opens it then with
-//! [`Filling::open`] takes the write lease, and so is the only one who fills it: another is told who it is. Nobody else
-//! may open such a drive, since what is not there yet reads as zeros at the nodes. What has been copied is kept beside
-//! the drive file, in a map (`map`), with digests of what the source sent (`grains`), so that whoever is next goes on
-//! from there, also after a power cut. When everything is there, the drive is read back, compared with those digests,
-//! and recorded (`finish`) as any loaded image.
+//! [`begin`] marks a new drive as filling, and records what is needed to recognise the source (`origin`). [`Filling::open`]
+//! takes the write lease, so only one process fills a drive; others are told which one. No other process may open the drive
+//! meanwhile, since ranges not copied yet read as zeros at the nodes. A coverage map and digests of what the source sent
+//! (`grains`) are kept beside the drive file, so that a fill can be resumed, also after a power cut. At the end, the
+//! drive is read back, compared with those digests, and recorded as a load does (`finish`).
 
-mod account;
+mod event;
+pub(crate) mod files;
 mod finish;
 mod grains;
-pub(crate) mod map;
 mod origin;
-
+mod record;
 mod samples;
 mod source;
-mod sparse;
-mod witness;
+mod sparse_writes;
 
-use std::io::ErrorKind;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -37,56 +34,49 @@ use cheetah_image::{Error, HashChoice, Hashes, Identity, Result};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::account::Account;
+use self::event::Reporter;
+pub use self::event::{FillEvent, FillObserver};
+use self::files::remove_files;
 use self::finish::Finish;
+use self::record::FillRecord;
 pub use self::source::OpenSource;
-use self::source::Returning;
-use self::sparse::Sparse;
-use self::witness::Told;
-pub use self::witness::{Happened, Witness};
+use self::source::ReopeningSource;
+use self::sparse_writes::SparseWrites;
 use crate::copy::Progress;
+use crate::file::coverage;
 use crate::file::{DriveFile, Fill, Image, ImageState};
-use crate::open::{Drive, OpenOptions};
-use crate::status::node_statuses;
+use crate::node::health::node_statuses;
+use crate::open::{Drive, OpenOptions, being_filled};
 
 /// How to open a drive that is being filled.
 #[derive(Clone)]
 pub struct FillOptions {
-    /// Take the right to fill from whoever has it.
+    /// Take the right to fill from the process that holds it.
     pub force_lease: bool,
-    /// Open although the source cannot be reached just now: what is there can be read.
+    /// Open even if the source cannot be reached now; ranges that were copied can be read.
     pub without_source: bool,
-    /// How long the source, or a node, may be silent.
+    /// How long the source or a node may take to answer.
     pub timeout: Duration,
     /// Bytes of memory for read-ahead; 0 for none.
     pub prefetch_budget: u64,
-    /// Puts on record what happens to the evidence.
-    pub witness: Option<Arc<dyn Witness>>,
+    /// Records the events of the fill.
+    pub observer: Option<Arc<dyn FillObserver>>,
 }
 
-/// How far a fill has come.
+/// The stage of a fill.
 #[derive(Debug, Clone)]
 pub enum Stage {
     /// The source is being copied.
     Copying(copy_on_read::Progress),
-    /// Everything is there; it is being read back and compared.
+    /// Everything is copied; it is being read back and compared.
     Checking(Progress),
-    /// It is as if it had been loaded plainly, but for ranges that could not be read.
+    /// The drive is as after a load, except for ranges that could not be read.
     Complete(Image),
-    /// It will not get any further in this process.
+    /// The fill does not go on in this process.
     Failed(Error),
 }
 
-/// What is known of a fill without taking part in it.
-#[derive(Debug, Clone)]
-pub struct Covered {
-    /// Where the image comes from.
-    pub source: String,
-    /// What the drive has, as last recorded.
-    pub coverage: Coverage,
-}
-
-/// Marks a new drive as filling from what was opened as `spec`. Nothing is read yet.
+/// Marks a new drive as filling from the source that was opened as `spec`. Nothing is read yet.
 pub fn begin(file: &mut DriveFile, spec: &str, identity: &Identity, hashes: HashChoice) -> Result<()> {
     let mut filling = file.clone();
     filling.fill = Some(origin::remember(spec, identity, hashes)?);
@@ -97,44 +87,14 @@ pub fn begin(file: &mut DriveFile, spec: &str, identity: &Identity, hashes: Hash
         digests: None,
         hashes: Hashes::default(),
     });
-    // What another drive of this name may have left.
+    // Files that another drive of this name may have left.
     remove_files(&filling)?;
     filling.save()?;
     *file = filling;
     Ok(())
 }
 
-/// What the drive has of its image; `None` unless it is being filled, or was and is incomplete.
-pub fn covered(file: &DriveFile) -> Result<Option<Covered>> {
-    let Some(image) = &file.image else { return Ok(None) };
-    let coverage = match (&file.fill, &file.map) {
-        (Some(_), _) => map::load(file, image.size)?,
-        (None, Some(recorded)) => map::load_recorded(file, recorded, image.size)?,
-        (None, None) => return Ok(None),
-    };
-    Ok(Some(Covered { source: image.source.clone(), coverage }))
-}
-
-/// Removes what a fill keeps beside the drive file, and the drive file does not record.
-pub(crate) fn remove_files(file: &DriveFile) -> Result<()> {
-    let map = file.map.is_none().then(|| map::path(file));
-    for path in map.into_iter().chain([grains::path(file)]) {
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(Error::io(format_args!("removing {}", path.display()), &error));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Removes everything that is kept beside the drive file of how its image came: the drive is no more.
-pub(crate) fn remove_all(file: &DriveFile) -> Result<()> {
-    remove_files(&DriveFile { map: None, ..file.clone() })
-}
-
-/// A drive that is being filled, open. [`Filling::close`] it: dropped, it stops, and records nothing more.
+/// An open drive that is being filled. Call [`Filling::close`]: dropping it stops the fill without recording it.
 pub struct Filling {
     device: DynDevice,
     prefetch: Option<Arc<Prefetch>>,
@@ -142,12 +102,12 @@ pub struct Filling {
     drive: Drive,
     stage: watch::Receiver<Stage>,
     follower: JoinHandle<()>,
-    told: Told,
+    reporter: Reporter,
 }
 
 impl Filling {
-    /// Takes the write lease of the drive that `file` describes, and fills it. `None` if it is not being filled any
-    /// more once the lease is there: then its file has changed, and it is opened as any other.
+    /// Takes the write lease of the drive that `file` describes, and fills the drive. `None` if another process has
+    /// finished the fill meanwhile: read the drive file again, and open the drive as any other.
     pub async fn open(file: &DriveFile, open: OpenSource, options: FillOptions) -> Result<Option<Self>> {
         let drive = match Drive::open_unmarked(file, drive_options(&options)).await {
             Ok(drive) => drive,
@@ -162,33 +122,33 @@ impl Filling {
         }
     }
 
-    /// The drive as a device, read-only: what is not there yet comes from the source.
+    /// The drive as a read-only device; ranges not copied yet come from the source.
     pub fn device(&self) -> DynDevice {
         self.device.clone()
     }
 
-    /// How far it has come, now and as it goes on.
+    /// The stage of the fill, and its changes.
     pub fn stage(&self) -> watch::Receiver<Stage> {
         self.stage.clone()
     }
 
-    /// What the drive has now.
+    /// The ranges that the drive has now.
     pub fn coverage(&self) -> Coverage {
         self.copy.coverage()
     }
 
-    /// What read-ahead has done; `None` if there is none.
+    /// Statistics of the read-ahead, if there is one.
     pub fn prefetch_stats(&self) -> Option<PrefetchStats> {
         self.prefetch.as_ref().map(|prefetch| prefetch.stats())
     }
 
-    /// Stops, waits for what is being written, records how far it came, and gives the lease back.
+    /// Stops the fill: waits for writes in flight, records the coverage, and releases the lease.
     pub async fn close(self) -> Result<()> {
         self.follower.abort();
         let recorded = self.copy.close().await.map_err(Error::device("recording what has been copied"));
         if !matches!(&*self.stage.borrow(), Stage::Complete(_)) {
             let read = self.copy.progress().borrow().read;
-            self.told.tell_the_end(Happened::Stopped { read }).await;
+            self.reporter.report_or_warn(FillEvent::Stopped { read }).await;
         }
         drop((self.device, self.prefetch, self.copy));
         let closed = self.drive.close().await;
@@ -206,7 +166,7 @@ fn drive_options(options: &FillOptions) -> OpenOptions {
     }
 }
 
-/// Says who fills the drive, if it is because of that that it could not be opened.
+/// Replaces the error by one that names the process filling the drive, if there is one.
 async fn taken(file: &DriveFile, error: Error, timeout: Duration) -> Error {
     let nodes = node_statuses(file, timeout).await;
     match nodes.into_iter().find_map(|node| node.writer) {
@@ -215,39 +175,25 @@ async fn taken(file: &DriveFile, error: Error, timeout: Duration) -> Error {
     }
 }
 
-/// Why a drive that is being filled cannot be opened as others are.
-pub(crate) fn being_filled(name: &str, by: Option<&str>) -> String {
-    match by {
-        Some(who) => format!(
-            "{name} is being filled by {who}, and what is not there yet can be read there only: share it from there \
-             with `cheetah export`, or take the filling over with --force-lease"
-        ),
-        None => format!(
-            "{name} is not full yet, and what is not there can be read by whoever fills it only: mount or export it, \
-             which fills it, or finish it with `cheetah load {name}.drive`"
-        ),
-    }
-}
-
-/// What a fill is made of, besides the drive.
+/// The parts of a fill, besides the drive.
 struct Parts {
     file: DriveFile,
     fill: Fill,
-    source: Returning,
-    account: Arc<Account>,
+    source: ReopeningSource,
+    record: Arc<FillRecord>,
     coverage: Coverage,
-    told: Told,
+    reporter: Reporter,
 }
 
 impl Parts {
-    /// Reads the drive file and the map again: the lease is ours, and nobody changes them from now on.
+    /// Reads the drive file and the map again: with the lease held, no other process changes them.
     async fn find(file: &DriveFile, open: OpenSource, options: &FillOptions) -> Result<Option<Self>> {
         let file = DriveFile::load(&file.path)?;
         let Some((fill, image)) = file.fill.clone().zip(file.image.as_ref()) else { return Ok(None) };
-        let coverage = map::load(&file, image.size)?;
-        let account = Arc::new(Account::open(&file, coverage.clone())?);
-        let told = Told::new(options.witness.clone());
-        let source = Returning::new(open, fill.clone(), account.clone(), told.clone(), options.timeout);
+        let coverage = coverage::load(&file, image.size)?;
+        let record = Arc::new(FillRecord::open(&file, coverage.clone())?);
+        let reporter = Reporter::new(options.observer.clone());
+        let source = ReopeningSource::new(open, fill.clone(), record.clone(), reporter.clone(), options.timeout);
         let found = match source.connect().await {
             Err(error) if options.without_source && error.exit_code() != 3 => {
                 tracing::warn!("{error}; what is there can be read, and filling goes on once the source is back");
@@ -256,18 +202,18 @@ impl Parts {
             connected => Some(connected?),
         };
         let read = coverage.in_state(State::Read).map(|range| range.len).sum();
-        told.tell(Happened::Opened { source: found, read }).await?;
-        Ok(Some(Self { file, fill, source, account, coverage, told }))
+        reporter.report(FillEvent::Opened { source: found, read }).await?;
+        Ok(Some(Self { file, fill, source, record, coverage, reporter }))
     }
 
     fn start(self, drive: Drive, options: &FillOptions) -> Result<Filling> {
-        let Self { file, fill, source, account, coverage, told } = self;
+        let Self { file, fill, source, record, coverage, reporter } = self;
         let config = CopyOnReadConfig {
             sector_bytes: fill.sector_size.map_or(512, u64::from).min(copy_on_read::GRAIN),
             ..CopyOnReadConfig::new(fill.location.as_str())
         };
-        let target = Arc::new(Sparse::new(drive.device()));
-        let started = CopyOnRead::start(Arc::new(source), target, coverage, account.clone(), config);
+        let target = Arc::new(SparseWrites::new(drive.device()));
+        let started = CopyOnRead::start(Arc::new(source), target, coverage, record.clone(), config);
         let copy = started.map_err(Error::device(format!("filling {}", file.name)))?;
         let (device, prefetch): (DynDevice, _) = match options.prefetch_budget {
             0 => (copy.clone(), None),
@@ -279,19 +225,20 @@ impl Parts {
         };
         let (stages, stage) = watch::channel(Stage::Copying(copy.progress().borrow().clone()));
         let ahead = prefetch.as_ref().map(Arc::downgrade);
-        let follower = tokio::spawn(follow(file, copy.clone(), ahead, drive.device(), account, told.clone(), stages));
-        Ok(Filling { device, prefetch, copy, drive, stage, follower, told })
+        let follower =
+            tokio::spawn(follow(file, copy.clone(), ahead, drive.device(), record, reporter.clone(), stages));
+        Ok(Filling { device, prefetch, copy, drive, stage, follower, reporter })
     }
 }
 
-/// Waits for the copy to end, then finishes; tells how far it is meanwhile.
+/// Waits for the copy to end, then finishes the fill; publishes the stage meanwhile.
 async fn follow(
     file: DriveFile,
     copy: Arc<CopyOnRead>,
     ahead: Option<Weak<Prefetch>>,
     drive: DynDevice,
-    account: Arc<Account>,
-    told: Told,
+    record: Arc<FillRecord>,
+    reporter: Reporter,
     stages: watch::Sender<Stage>,
 ) {
     let mut progress = copy.progress();
@@ -308,21 +255,22 @@ async fn follow(
     }
     let forget = |range| {
         copy.forget(&[range]);
-        // After what it is read from.
+        // After the layer that it reads from.
         if let Some(ahead) = ahead.as_ref().and_then(Weak::upgrade) {
             ahead.forget(range);
         }
     };
     let coverage = copy.coverage();
     let unreadable = coverage.in_state(State::Unreadable).collect();
-    let finish = Finish { file, drive, account: &account, coverage, forget: &forget };
+    let finish = Finish { file, drive, record: &record, coverage, forget: &forget };
     let finished = finish.run(|progress| drop(stages.send_replace(Stage::Checking(progress)))).await;
-    told.tell_the_end(match &finished {
-        Ok(DriveFile { image: Some(image), .. }) => Happened::Complete { image: image.clone(), unreadable },
-        Ok(_) => Happened::Failed { why: "a drive was finished without its image; this is a bug".into() },
-        Err(error) => Happened::Failed { why: error.to_string() },
-    })
-    .await;
+    reporter
+        .report_or_warn(match &finished {
+            Ok(DriveFile { image: Some(image), .. }) => FillEvent::Complete { image: image.clone(), unreadable },
+            Ok(_) => FillEvent::Failed { why: "a drive was finished without its image; this is a bug".into() },
+            Err(error) => FillEvent::Failed { why: error.to_string() },
+        })
+        .await;
     stages.send_replace(match finished.map(|file| file.image) {
         Ok(Some(image)) => Stage::Complete(image),
         Ok(None) => Stage::Failed(Error::failed("a drive was finished without its image; this is a bug")),
@@ -357,17 +305,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_found_to_be_wrong_in_the_end_is_not_served_any_more() {
+    async fn a_chunk_that_differs_at_the_end_is_no_longer_served() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = DriveFile { path: dir.path().join("case.drive"), ..example() };
         begin(&mut file, "nbd://h", &Identity::new(Kind::Nbd, "nbd://h", SIZE), HashChoice::NONE).unwrap();
         let content: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();
         let source = Arc::new(Pulled(Memory::new(content.clone()), AtomicBool::new(false)));
         let drive = Arc::new(Memory::new(vec![0; SIZE as usize]));
-        let account = Arc::new(Account::open(&file, Coverage::new(SIZE)).unwrap());
+        let record = Arc::new(FillRecord::open(&file, Coverage::new(SIZE)).unwrap());
         let config = CopyOnReadConfig::new("disk");
         let copy =
-            CopyOnRead::start(source.clone(), drive.clone(), Coverage::new(SIZE), account.clone(), config).unwrap();
+            CopyOnRead::start(source.clone(), drive.clone(), Coverage::new(SIZE), record.clone(), config).unwrap();
         copy.progress().wait_for(copy_on_read::Progress::is_done).await.unwrap();
         let ahead = Prefetch::new(copy.clone(), PrefetchConfig::default());
 
@@ -375,10 +323,11 @@ mod tests {
         let wrong = ByteRange::new(1 << 20, 1 << 20);
         drive.write(wrong.offset + 5, vec![0xff; 9].into(), false).await.unwrap();
         let (stages, stage) = watch::channel(Stage::Copying(copy.progress().borrow().clone()));
-        follow(file.clone(), copy.clone(), Some(Arc::downgrade(&ahead)), drive, account, Told::default(), stages).await;
+        follow(file.clone(), copy.clone(), Some(Arc::downgrade(&ahead)), drive, record, Reporter::default(), stages)
+            .await;
         let Stage::Failed(error) = stage.borrow().clone() else { panic!("{:?}", stage.borrow()) };
         assert!(error.exit_code() == 3 && error.to_string().contains("not what the source sent"), "{error}");
-        let recorded = map::load(&file, SIZE).unwrap();
+        let recorded = coverage::load(&file, SIZE).unwrap();
         assert!(recorded.in_state(State::Unread).eq([wrong]));
 
         assert!(ahead.read(ByteRange::new(wrong.end() - 1, 1)).await.is_err(), "the source is not there");

@@ -1,4 +1,4 @@
-//! Knowing a source again: what a drive file remembers of it, and whether it is still the same.
+//! Recognising a source: what a drive file records about it, and whether it is still the same.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -9,7 +9,7 @@ use cheetah_image::{Error, HashChoice, Hashes, Identity, Result};
 
 use crate::file::Fill;
 
-/// What is to be remembered of a source that was opened as `spec`.
+/// The record of a source that was opened as `spec`.
 pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> Result<Fill> {
     let location = if spec.contains("://") {
         spec.to_owned()
@@ -32,7 +32,7 @@ pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> R
     })
 }
 
-/// The error that says that a source is another one now, and how that shows.
+/// The error for a source that has changed; `how` says what differs.
 pub(super) fn changed(location: &str, how: impl Display) -> Error {
     Error::Evidence(format!(
         "{location} is not what the drive is being filled from: {how}; bring the source back as it was, or create the \
@@ -40,7 +40,7 @@ pub(super) fn changed(location: &str, how: impl Display) -> Error {
     ))
 }
 
-/// Fails unless what was opened at the remembered place is what was there before.
+/// Fails unless `identity` is that of the recorded source.
 pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
     let differs = |what: &str, then: &str, now: &str| {
         Err(changed(&fill.location, format_args!("its {what} was {then} and is {now}")))
@@ -75,7 +75,7 @@ pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
     Ok(())
 }
 
-/// When the regular file at `path` was modified; `None` for anything else.
+/// The modification time of the regular file at `path`; `None` for anything else.
 fn modified_ns(path: &Path) -> Option<i64> {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     let since = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -88,7 +88,7 @@ mod tests {
     use cheetah_image::Kind;
 
     #[test]
-    fn a_changed_source_is_another() {
+    fn a_changed_source_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk.raw");
         std::fs::write(&path, [1; 1000]).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uri_is_remembered_as_it_is_and_a_path_from_the_root() {
+    fn uris_are_recorded_verbatim_and_paths_absolute() {
         let identity = Identity::new(Kind::Nbd, "nbd://h/x", 1);
         assert_eq!(remember("nbd://h/x", &identity, HashChoice::NONE).unwrap().location, "nbd://h/x");
         let fill = remember("disk.raw", &identity, HashChoice::NONE).unwrap();

@@ -1,8 +1,8 @@
-//! Whether a source still says what it said: a little of what came from it is read once more.
+//! Comparing a source with samples of what it sent before.
 //!
-//! Size, model and serial number do not tell a disk from one that was written to meanwhile, nor one export of an NBD
-//! server from another. So whenever the source is opened, some of what is recorded as read is compared with the
-//! digests made when it came. This finds another disk; it does not prove that no byte has changed.
+//! Size, model and serial number do not distinguish a disk from the same disk after a write, nor one export of an NBD
+//! server from another. So whenever the source is opened, some grains that were read before are read again and compared
+//! with their recorded digests. This detects another disk; it does not prove that no byte has changed.
 
 use std::time::Duration;
 
@@ -14,27 +14,27 @@ use cheetah_image::{Error, Result};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
-use super::account::Account;
 use super::grains::Grains;
 use super::origin::changed;
-use crate::digests::CHUNK_BYTES;
+use super::record::FillRecord;
+use crate::file::digests::CHUNK_BYTES;
 
-/// Grains read anew each time: half a MiB.
+/// Grains read again each time: half a MiB.
 const SAMPLES: u64 = 8;
-/// Grains looked up for each of them, since zeros are worth little: every disk has some.
+/// Grains considered for each sample: zeros make poor samples, since every disk has some.
 const CANDIDATES: u64 = 64;
 
-/// What is known of a grain of the source.
+/// A grain of the source, and its recorded value.
 type Sample = (ByteRange, ChainingValue);
 
-/// Compares `source`, which errors call `name`, with what came from it before. Whatever it answers within `patience`
-/// counts; a sample that has become a bad sector meanwhile says nothing.
+/// Compares `source`, which errors call `name`, with what it sent before. Only answers within `patience` count; a sample
+/// that has become a bad sector is skipped.
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if it is not what it was; others if it cannot be read.
-pub(super) async fn compare(account: &Account, source: &DynDevice, name: &str, patience: Duration) -> Result<()> {
-    let samples = choose(&account.recorded(), account.grains())?;
+/// [`Error::Evidence`] if a sample differs; others if the source cannot be read.
+pub(super) async fn compare(record: &FillRecord, source: &DynDevice, name: &str, patience: Duration) -> Result<()> {
+    let samples = choose(&record.recorded(), record.grains())?;
     let count = samples.len();
     let read = |(grain, known): Sample| async move { (grain, known, source.read(grain).await) };
     let reads: FuturesUnordered<_> = samples.into_iter().map(read).collect();
@@ -43,7 +43,7 @@ pub(super) async fn compare(account: &Account, source: &DynDevice, name: &str, p
     while let Some((grain, known, read)) = reads.next().await {
         answered += 1;
         match read {
-            Ok(data) if data.len() == grain.len && account.grains().value(grain, &data) == known => {}
+            Ok(data) if data.len() == grain.len && record.grains().value(grain, &data) == known => {}
             Ok(_) => return Err(changed(name, format_args!("{grain} was read before, and is different now"))),
             Err(error) if error.is_bad_sector() => {
                 tracing::warn!("{name}: {grain} was read before, and cannot be read any more: {error}");
@@ -57,7 +57,7 @@ pub(super) async fn compare(account: &Account, source: &DynDevice, name: &str, p
     }
 }
 
-/// Up to [`SAMPLES`] grains that were read and noted, from all over what was; without zeros where there are such.
+/// Chooses up to [`SAMPLES`] grains with recorded values, spread over the ranges that were read, preferably not zeros.
 fn choose(coverage: &Coverage, grains: &Grains) -> Result<Vec<Sample>> {
     let runs = whole_grains(coverage);
     let total: u64 = runs.iter().map(|(_, count)| count).sum();
@@ -84,12 +84,12 @@ fn choose(coverage: &Coverage, grains: &Grains) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// Where a part begins of so many grains.
+/// The first grain of one of [`SAMPLES`] equal parts of `total` grains.
 fn part_start(part: u64, total: u64) -> u64 {
     total / SAMPLES * part + total % SAMPLES * part / SAMPLES
 }
 
-/// The grains that were read as a whole, by their numbers: the first of a run, and how many.
+/// The runs of grains that were read in full: the number of the first, and their count.
 fn whole_grains(coverage: &Coverage) -> Vec<(u64, u64)> {
     let whole = |run: ByteRange| {
         let end = if run.end() == coverage.size() { run.end().div_ceil(GRAIN) } else { run.end() / GRAIN };
@@ -99,7 +99,7 @@ fn whole_grains(coverage: &Coverage) -> Vec<(u64, u64)> {
     coverage.in_state(State::Read).map(whole).filter(|(_, count)| *count > 0).collect()
 }
 
-/// One of them.
+/// The grain with this index in the runs.
 fn nth(runs: &[(u64, u64)], mut index: u64, size: u64) -> Option<ByteRange> {
     for (first, count) in runs {
         if index < *count {
@@ -111,7 +111,7 @@ fn nth(runs: &[(u64, u64)], mut index: u64, size: u64) -> Option<ByteRange> {
     None
 }
 
-/// What is noted of a grain of zeros, at each place within a chunk.
+/// The values of a grain of zeros at each place in a chunk.
 fn of_zeros() -> Vec<ChainingValue> {
     let zeros = vec![0; GRAIN as usize];
     let at = |offset| blake3::Hasher::new().set_input_offset(offset).update(&zeros).finalize_non_root();
@@ -128,22 +128,22 @@ mod tests {
     use cheetah_device::{Data, Device as _};
     use std::sync::Arc;
 
-    /// Sixty-four grains and a bit.
+    /// 64 grains and 100 bytes.
     const SIZE: u64 = 64 * GRAIN + 100;
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// What came of a source of which the ranges were read.
-    async fn account(dir: &tempfile::TempDir, content: &[u8], read: &[ByteRange]) -> Account {
+    /// The record of a fill that has read these ranges.
+    async fn record(dir: &tempfile::TempDir, content: &[u8], read: &[ByteRange]) -> FillRecord {
         let file = DriveFile { path: dir.path().join("case.drive"), ..example() };
         let mut coverage = Coverage::new(SIZE);
-        let account = Account::open(&file, coverage.clone()).unwrap();
+        let record = FillRecord::open(&file, coverage.clone()).unwrap();
         let content = Data::from(content.to_vec());
         for range in read {
-            account.passed(*range, &content.slice(range.offset, range.len));
+            record.passed(*range, &content.slice(range.offset, range.len));
             coverage.set(*range, State::Read);
         }
-        account.record(coverage).await.unwrap();
-        account
+        record.record(coverage).await.unwrap();
+        record
     }
 
     fn content() -> Vec<u8> {
@@ -151,40 +151,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_disk_with_another_content_is_found_out() {
+    async fn a_disk_with_other_content_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let (front, back) = (ByteRange::new(0, 20 * GRAIN), ByteRange::between(40 * GRAIN, SIZE));
-        let account = account(&dir, &content(), &[front, back]).await;
+        let record = record(&dir, &content(), &[front, back]).await;
         let memory = Arc::new(Memory::new(content()));
         let source: DynDevice = memory.clone();
-        compare(&account, &source, "nbd://h", PATIENCE).await.unwrap();
-        // What was not read yet may be anything.
+        compare(&record, &source, "nbd://h", PATIENCE).await.unwrap();
+        // Ranges that were not read yet may have changed.
         memory.write(20 * GRAIN, Data::zeros(20 * GRAIN), false).await.unwrap();
-        compare(&account, &source, "nbd://h", PATIENCE).await.unwrap();
+        compare(&record, &source, "nbd://h", PATIENCE).await.unwrap();
         memory.write(40 * GRAIN, Data::zeros(20 * GRAIN), false).await.unwrap();
-        let error = compare(&account, &source, "nbd://h", PATIENCE).await.unwrap_err();
+        let error = compare(&record, &source, "nbd://h", PATIENCE).await.unwrap_err();
         assert!(error.exit_code() == 3 && error.to_string().contains("nbd://h is not what"), "{error}");
     }
 
     #[tokio::test]
-    async fn samples_are_few_and_from_all_over_and_zeros_only_where_there_is_nothing_else() {
+    async fn samples_are_spread_and_avoid_zeros() {
         let dir = tempfile::tempdir().unwrap();
         let mut content = content();
         content[..30 * GRAIN as usize].fill(0);
         content[5 * GRAIN as usize] = 1;
-        let account = account(&dir, &content, &[ByteRange::new(0, SIZE)]).await;
-        let chosen = choose(&account.recorded(), account.grains()).unwrap();
+        let record = record(&dir, &content, &[ByteRange::new(0, SIZE)]).await;
+        let chosen = choose(&record.recorded(), record.grains()).unwrap();
         let chosen: Vec<_> = chosen.into_iter().map(|(grain, _)| grain.offset / GRAIN).collect();
         assert_eq!(chosen, [5, 8, 16, 30, 32, 40, 48, 56]);
     }
 
     #[tokio::test]
-    async fn little_or_nothing_that_was_read_is_no_reason_to_refuse() {
+    async fn a_source_of_which_little_was_read_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
         let source: DynDevice = Arc::new(Memory::new(content()));
-        let nothing = account(&dir, &content(), &[]).await;
+        let nothing = record(&dir, &content(), &[]).await;
         compare(&nothing, &source, "disk", PATIENCE).await.unwrap();
-        let tail = account(&dir, &content(), &[ByteRange::between(64 * GRAIN - 5, SIZE)]).await;
+        let tail = record(&dir, &content(), &[ByteRange::between(64 * GRAIN - 5, SIZE)]).await;
         compare(&tail, &source, "disk", PATIENCE).await.unwrap();
         assert_eq!(choose(&tail.recorded(), tail.grains()).unwrap().len(), 1, "the last grain is a whole one");
     }

@@ -1,4 +1,4 @@
-//! A source that may go away and come back: opened again when it has failed, and used only if it is the same.
+//! A source that may go away and come back: it is reopened after a failure, and used only if it is still the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::account::Account;
+use super::event::{FillEvent, Reporter};
 use super::origin::recognise;
+use super::record::FillRecord;
 use super::samples;
-use super::witness::{Happened, Told};
 use crate::file::Fill;
 
-/// Opens whatever a path or a URI stands for.
+/// Opens the source at a path or a URI.
 pub type OpenSource = Arc<dyn Fn(String) -> BoxFuture<'static, Result<Source>> + Send + Sync>;
 
-/// Requests that fail together ask for the source to be opened once: so long what came of it holds for all of them.
+/// How long the result of reopening the source holds, so that requests that fail together cause one attempt.
 const ATTEMPT_HOLDS: Duration = Duration::from_millis(500);
 
-/// The source of a drive that is being filled, as often as it must be opened.
-pub(super) struct Returning {
+/// The source of a drive that is being filled; reopened as often as necessary.
+pub(super) struct ReopeningSource {
     open: OpenSource,
     fill: Fill,
-    /// What came from it so far.
-    account: Arc<Account>,
+    /// The digests of what it has sent so far.
+    record: Arc<FillRecord>,
     name: Arc<str>,
-    told: Told,
-    /// How long a read may take to find the source again.
+    reporter: Reporter,
+    /// How long a read may wait for the source to come back.
     patience: Duration,
     state: Mutex<State>,
 }
@@ -38,18 +38,24 @@ pub(super) struct Returning {
 #[derive(Default)]
 struct State {
     open: Option<DynDevice>,
-    /// The last attempt that failed, and why.
+    /// The last failed attempt, and its error.
     failed: Option<(Instant, Arc<str>)>,
 }
 
-impl Returning {
+impl ReopeningSource {
     /// The source that `fill` describes, not open yet.
-    pub(super) fn new(open: OpenSource, fill: Fill, account: Arc<Account>, told: Told, patience: Duration) -> Self {
+    pub(super) fn new(
+        open: OpenSource,
+        fill: Fill,
+        record: Arc<FillRecord>,
+        reporter: Reporter,
+        patience: Duration,
+    ) -> Self {
         let name = fill.location.as_str().into();
-        Self { open, fill, account, name, told, patience, state: Mutex::default() }
+        Self { open, fill, record, name, reporter, patience, state: Mutex::default() }
     }
 
-    /// Opens it now, and says what it is. An error that is evidence (exit code 3) says that it is not the same any more.
+    /// Opens the source, and returns its identity. An evidence error (exit code 3) means that the source has changed.
     pub(super) async fn connect(&self) -> Result<Identity> {
         let mut state = self.state.lock().await;
         match self.open_again().await {
@@ -58,27 +64,27 @@ impl Returning {
                 Ok(source.identity)
             }
             Err(error) => {
-                self.tell_if_changed(&error).await;
+                self.report_if_changed(&error).await;
                 Err(error)
             }
         }
     }
 
-    async fn tell_if_changed(&self, error: &Error) {
+    async fn report_if_changed(&self, error: &Error) {
         if matches!(error, Error::Evidence(_)) {
-            self.told.tell_the_end(Happened::Changed { what: error.to_string() }).await;
+            self.reporter.report_or_warn(FillEvent::Changed { what: error.to_string() }).await;
         }
     }
 
-    /// Opens it, and makes sure that it is what it was.
+    /// Opens the source, and compares its identity and samples of its content.
     async fn open_again(&self) -> Result<Source> {
         let source = self.open_alike().await?;
-        // So that there is time for it within the patience of whoever waits.
-        samples::compare(&self.account, &source.device, &self.name, self.patience / 2).await?;
+        // Half, so that a waiting read still has time to read.
+        samples::compare(&self.record, &source.device, &self.name, self.patience / 2).await?;
         Ok(source)
     }
 
-    /// Opens what looks the same without reading it.
+    /// Opens the source, and compares its identity only.
     async fn open_alike(&self) -> Result<Source> {
         let opening = timeout(self.patience, (self.open)(self.fill.location.clone()));
         let silent = |_| Error::failed(format!("{}: no answer for {:?}", self.name, self.patience));
@@ -87,7 +93,7 @@ impl Returning {
         Ok(source)
     }
 
-    /// It as it is open now; opened again if it is not.
+    /// The open source; reopens it if necessary.
     async fn device(&self) -> std::result::Result<DynDevice, Arc<str>> {
         let mut state = self.state.lock().await;
         if let Some(device) = &state.open {
@@ -107,7 +113,7 @@ impl Returning {
             Err(error) => {
                 let why: Arc<str> = error.to_string().into();
                 if state.failed.as_ref().is_none_or(|(_, before)| *before != why) {
-                    self.tell_if_changed(&error).await;
+                    self.report_if_changed(&error).await;
                 }
                 state.failed = Some((Instant::now(), why.clone()));
                 Err(why)
@@ -115,10 +121,10 @@ impl Returning {
         }
     }
 
-    /// Opens it again, on record.
+    /// Reopens the source, and reports that it is back.
     async fn come_back(&self) -> Result<DynDevice> {
         let Source { device, identity, .. } = self.open_again().await?;
-        self.told.tell(Happened::Back { source: identity }).await?;
+        self.reporter.report(FillEvent::Back { source: identity }).await?;
         Ok(device)
     }
 
@@ -134,18 +140,18 @@ impl Returning {
         };
         if !error.is_bad_sector() {
             let mut state = self.state.lock().await;
-            // Unless somebody else has opened it again already.
+            // Another request may have reopened it already.
             if state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, &device)) {
                 tracing::warn!("{}: the source failed, and is opened anew: {error}", self.name);
                 state.open = None;
-                self.told.tell_the_end(Happened::Lost { why: error.to_string() }).await;
+                self.reporter.report_or_warn(FillEvent::Lost { why: error.to_string() }).await;
             }
         }
         Err(error)
     }
 
-    /// A disk that was pulled out fails every read just as a bad sector does. The two are told apart by opening it
-    /// once more: a whole disk must not be called unreadable because of a cable.
+    /// Distinguishes a bad sector from a disk that was disconnected, which fails every read in the same way, by opening the
+    /// disk again: a loose cable must not mark a whole disk as unreadable.
     async fn diagnose(&self, range: ByteRange, error: DeviceError) -> DeviceError {
         if !matches!(error, DeviceError::Io { errno: EIO, .. }) {
             return error;
@@ -157,7 +163,7 @@ impl Returning {
     }
 }
 
-impl Device for Returning {
+impl Device for ReopeningSource {
     fn geometry(&self) -> Geometry {
         Geometry { size: self.fill.size, writable: false, block_preferred: 4096 }
     }
@@ -198,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_opened_again_after_it_failed_and_only_if_it_is_the_same() {
+    async fn a_failed_source_is_reopened_only_if_it_is_the_same() {
         let (opened, size) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(100)));
         let open: OpenSource = {
             let (opened, size) = (opened.clone(), size.clone());
@@ -213,8 +219,8 @@ mod tests {
         let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let file = DriveFile { path: dir.path().join("case.drive"), ..example() };
-        let account = Arc::new(Account::open(&file, Coverage::new(100)).unwrap());
-        let source = Returning::new(open, fill, account, Told::default(), Duration::from_secs(1));
+        let record = Arc::new(FillRecord::open(&file, Coverage::new(100)).unwrap());
+        let source = ReopeningSource::new(open, fill, record, Reporter::default(), Duration::from_secs(1));
         let read = || source.read(ByteRange::new(0, 10));
         assert!(read().await.unwrap() == [7; 10][..]);
         assert!(read().await.unwrap_err().to_string().contains("pulled"));
@@ -226,7 +232,7 @@ mod tests {
         let refusal = read().await.unwrap_err().to_string();
         assert!(refusal.contains("its size was 100B and is 200B"), "{refusal}");
         assert_eq!(read().await.unwrap_err().to_string(), refusal);
-        assert_eq!(opened.load(Ordering::Relaxed), 3, "who asks at once is told the same");
+        assert_eq!(opened.load(Ordering::Relaxed), 3, "an attempt that failed just now is not repeated");
         size.store(100, Ordering::Relaxed);
         tokio::time::advance(ATTEMPT_HOLDS).await;
         assert!(read().await.is_ok());
@@ -236,12 +242,12 @@ mod tests {
     async fn another_disk_of_the_same_size_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let file = DriveFile { path: dir.path().join("case.drive"), ..example() };
-        let account = Arc::new(Account::open(&file, Coverage::new(100)).unwrap());
+        let record = Arc::new(FillRecord::open(&file, Coverage::new(100)).unwrap());
         let whole = ByteRange::new(0, 100);
         let mut coverage = Coverage::new(100);
         coverage.set(whole, cheetah_device::coverage::State::Read);
-        account.passed(whole, &vec![7; 100].into());
-        account.record(coverage).await.unwrap();
+        record.passed(whole, &vec![7; 100].into());
+        record.record(coverage).await.unwrap();
         let of = |byte| -> OpenSource {
             Arc::new(move |spec| {
                 let identity = Identity::new(Kind::Nbd, spec, 100);
@@ -251,8 +257,9 @@ mod tests {
         };
         let identity = Identity::new(Kind::Nbd, "nbd://h", 100);
         let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
-        let source =
-            |byte| Returning::new(of(byte), fill.clone(), account.clone(), Told::default(), Duration::from_secs(60));
+        let source = |byte| {
+            ReopeningSource::new(of(byte), fill.clone(), record.clone(), Reporter::default(), Duration::from_secs(60))
+        };
         source(7).connect().await.unwrap();
         let refusal = source(8).connect().await.unwrap_err();
         assert!(refusal.exit_code() == 3 && refusal.to_string().contains("is different now"), "{refusal}");

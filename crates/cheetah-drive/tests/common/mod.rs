@@ -13,7 +13,7 @@ use cheetah_drive::create::{CreateRequest, create};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::{LoadOptions, load};
 use cheetah_drive::verify::{VerifyOptions, VerifyReport, verify};
-use cheetah_drive::{DriveFile, Found, HashChoice, Layout, NodeSpec, OpenOptions, Wanted};
+use cheetah_drive::{AvailableNode, DriveFile, HashChoice, Layout, NodeSpec, OpenOptions, Wanted};
 use cheetah_node::{Node, NodeConfig};
 
 pub const MIB: u64 = 1 << 20;
@@ -102,7 +102,7 @@ impl Lab {
         names
     }
 
-    pub async fn found(&self) -> Vec<Found> {
+    pub async fn found(&self) -> Vec<AvailableNode> {
         let specs: Vec<_> = self.nodes.iter().map(spec).collect();
         find(&specs, &FindOptions { timeout: TIMEOUT, ..FindOptions::default() }).await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! `cheetah create`: a drive out of the memory of nodes, perhaps with an image in it at once.
+//! `cheetah create`: makes a drive from the memory of nodes, and may load an image.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
 use cheetah_drive::fill;
-use cheetah_drive::{DriveFile, Found, HashChoice, Wanted};
+use cheetah_drive::{AvailableNode, DriveFile, HashChoice, Wanted};
 use cheetah_image::Identity;
 use cheetah_source::{LinkUse, identified};
 use serde_json::json;
@@ -20,20 +20,20 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `create` is told.
+/// The options of `create`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Make a drive from the memory of nodes")]
 #[command(long_about = "Makes a drive from the memory of nodes.
 
-The drive is described by the file written here; whoever has that file, and can reach the nodes, can open it. \
-The memory is reserved, unless --thin. With --from, an image is loaded at once, and the drive is as large as it. \
-With --lazy too, the drive is there at once, and filled by whoever mounts or exports it: what is not there yet is \
-read from the source.
+The drive file describes the drive: anyone with the file and access to the nodes can open it. The memory is reserved, \
+unless --thin. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the drive \
+can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
 
   cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw
-  cheetah create case42.drive --nodes lab1,lab2,lab3 --from nbd://10.0.0.7/sda --lazy
+  cheetah create case42.drive --nodes lab1,lab2 --from nbd://10.0.0.7/sda --lazy
   cheetah create scratch.drive --nodes auto --size 20GiB
-  cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --insecure --from disk.raw")]
+  cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --insecure \\\
+      --from disk.raw")]
 pub struct Args {
     /// The drive file to write; must not exist
     drive: PathBuf,
@@ -41,28 +41,27 @@ pub struct Args {
     #[command(flatten)]
     nodes: NodeArgs,
 
-    /// How large: a size, or 'all' that the nodes have
+    /// Size of the drive, or 'all' for all free memory of the nodes
     #[arg(long, value_name = "SIZE|all", conflicts_with = "from")]
     size: Option<SizeOrAll>,
 
-    /// Load this: an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or
+    /// Source to load: an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or
     /// another drive
     #[arg(long, value_name = "SOURCE")]
     from: Option<String>,
 
-    /// Load nothing now: the drive is filled while it is used
+    /// Load nothing now; fill the drive while it is used
     #[arg(long, requires = "from")]
     lazy: bool,
 
     #[command(flatten)]
     layout: LayoutArgs,
 
-    /// Reserve nothing: nodes lend memory as it is written, and may run out. The drive may be larger than their free
-    /// memory
+    /// Reserve no memory: the drive may be larger than the nodes' free memory, and writes fail once they are full
     #[arg(long)]
     thin: bool,
 
-    /// Hashes to make of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
+    /// Hashes to compute of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
     #[arg(long, default_value_t, requires = "from")]
     hash: HashChoice,
 
@@ -73,12 +72,12 @@ pub struct Args {
     timeout: TimeoutArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
-    // Opened first: without the image there is no point in asking anybody for memory.
+    // Opened first: without the image, no memory is needed.
     let link = match &args.from {
         Some(source) => args.tune.link(source, ui).await?,
         None => LinkUse::default(),
@@ -124,8 +123,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     Ok(())
 }
 
-/// Says that the nodes may run out of memory.
-fn warn_of_overcommitment(size: Wanted, nodes: &[Found], thin: bool, ui: Ui) {
+/// Warns that the nodes may run out of memory.
+fn warn_of_overcommitment(size: Wanted, nodes: &[AvailableNode], thin: bool, ui: Ui) {
     let free: u64 = nodes.iter().map(|node| node.free_bytes).sum();
     if let Wanted::Bytes(bytes) = size
         && thin
@@ -139,21 +138,21 @@ fn warn_of_overcommitment(size: Wanted, nodes: &[Found], thin: bool, ui: Ui) {
     }
 }
 
-/// Has the drive filled from now on, on record.
+/// Marks the drive as filling, and records that.
 fn begin(file: &mut DriveFile, spec: &str, source: &Identity, hashes: HashChoice) -> Result<()> {
     fill::begin(file, spec, source, hashes)?;
     Ok(FillLog::beside(&file.path).started(source, &file.path, hashes, true)?)
 }
 
-/// What is to be in the drive.
+/// The source of a new drive's image.
 enum From {
-    /// This, now.
+    /// To be loaded now.
     Loading(Source),
-    /// This, while it is used.
+    /// To be filled from while the drive is used.
     Filling(Identity),
 }
 
-/// Nothing half-made is left behind.
+/// Destroys the drive after a failed load.
 async fn undo(file: &DriveFile, args: &Args, ui: Ui) {
     let options = DestroyOptions { force: true, timeout: args.timeout.get() };
     if let Err(error) = destroy(file, options).await {

@@ -1,4 +1,4 @@
-//! `cheetah destroy`: the nodes get their memory back, wiped.
+//! `cheetah destroy`: wipes a drive's memory, and gives it back to the nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -11,20 +11,22 @@ use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
-/// What `destroy` is told.
+/// The options of `destroy`.
 #[derive(Debug, clap::Args)]
-#[command(about = "Give a drive's memory back, wiped")]
-#[command(long_about = "Gives a drive's memory back to its nodes, which wipe it, and removes the drive file, \
-which is kept if a node cannot be reached, unless --force.
+#[command(about = "Wipe a drive's memory and give it back")]
+#[command(
+    long_about = "Gives a drive's memory back to its nodes, which wipe it and read it back, and removes the drive file.
 
-Each node reads back what it wiped and says so; the drive's custody log keeps that, and stays. Refused while somebody uses the drive, unless --force.
+If a node cannot be reached, the drive file is kept to try again, unless --force. The nodes' receipts are recorded in \
+the drive's custody log, which stays. Refused while the drive is in use, unless --force.
 
-  cheetah destroy case42.drive")]
+  cheetah destroy case42.drive"
+)]
 pub struct Args {
     /// The drive file
     drive: PathBuf,
 
-    /// Even while somebody uses it, and remove the drive file even if a node cannot be reached
+    /// Destroy a drive in use, and remove the drive file even if a node cannot be reached
     #[arg(long)]
     force: bool,
 
@@ -32,7 +34,7 @@ pub struct Args {
     timeout: TimeoutArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
@@ -56,8 +58,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     )))
 }
 
-/// Puts the receipts on record, where there is a record of what the drive held. The memory is wiped by now, so that
-/// failing to say so cannot undo it.
+/// Records the receipts in the drive's custody log, if there is one. A failure is only a warning, since the memory is
+/// wiped already.
 fn note(drive: &Path, lines: &[String], ui: Ui) {
     let path = CustodyLog::path_for(drive);
     if !path.exists() {

@@ -1,4 +1,4 @@
-//! `cheetah enlarge`: further nodes for a drive.
+//! `cheetah enlarge`: adds nodes to a drive.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ use crate::failure::Result;
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `enlarge` is told.
+/// The options of `enlarge`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Add nodes to a drive")]
-#[command(long_about = "Adds nodes to a drive, while nobody uses it.
+#[command(long_about = "Adds nodes to a drive that is not in use.
 
-What the drive holds stays where it is; the new space comes after it.
+The drive's content stays where it is; the new space is appended.
 
   cheetah enlarge case42.drive --nodes lab4,lab5
   cheetah enlarge case42.drive --wait 1 --size 8GiB")]
@@ -28,14 +28,14 @@ pub struct Args {
     #[command(flatten)]
     nodes: NodeArgs,
 
-    /// How much to add: a size, or all that the new nodes have
+    /// Size to add, or 'all' for all free memory of the new nodes
     #[arg(long, value_name = "SIZE|all", default_value = "all")]
     size: SizeOrAll,
 
     #[command(flatten)]
     layout: LayoutArgs,
 
-    /// Reserve nothing: nodes lend memory as it is written, and may run out
+    /// Reserve no memory: writes fail once the nodes are full
     #[arg(long)]
     thin: bool,
 
@@ -43,7 +43,7 @@ pub struct Args {
     timeout: TimeoutArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut file = DriveFile::load(&args.drive)?;
     let before = file.size;
@@ -53,7 +53,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         SizeOrAll::All => Wanted::All,
     };
     let nodes = args.nodes.find(timeout, ui).await?;
-    // From here on it takes no longer than the nodes' timeout, and is not left half-done: no signal ends it.
+    // No signal ends it from here on, so that nothing is left half-done. It takes no longer than the nodes' time-out.
     let _caught = Stop::catch()?;
     enlarge(&mut file, EnlargeRequest { nodes, layout: args.layout.get(), size, thin: args.thin, timeout }).await?;
     ui.answer(

@@ -1,4 +1,4 @@
-//! `cheetah export`: a drive or an image for any NBD client.
+//! `cheetah export`: serves a drive or an image over NBD.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `export` is told.
+/// The options of `export`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Serve a drive or an image over NBD")]
 #[command(long_about = "Serves a drive or an image over NBD, until it is stopped.
 
-Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. It is exported by the drive's name, and by \
-no name. Read-only, unless --writable; --overlay keeps what clients write apart. A drive created with --lazy is \
-filled from its source while it is exported.
+Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. The name of the export is the drive's name, and \
+it is also the default export. It is read-only, unless --writable; --overlay keeps the clients' writes apart. A drive \
+created with --lazy fills while it is exported.
 
   cheetah export case42.drive --unix /run/case42.sock
   cheetah export case42.drive --listen 127.0.0.1:10900
@@ -32,15 +32,15 @@ pub struct Args {
     /// A drive file, an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or iscsi:// URI
     source: String,
 
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
 
-    /// A Unix socket to make
+    /// Unix socket to create
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
 
-    /// Listen beyond loopback, although nothing is encrypted yet: whoever reaches the port can read
+    /// Listen beyond loopback, although connections are not encrypted: anyone who reaches the port can read
     #[arg(long)]
     insecure: bool,
 
@@ -48,7 +48,7 @@ pub struct Args {
     access: AccessArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let opened = Opened::open(&args.source, &args.access.get(&args.source, ui).await?).await?;
@@ -56,7 +56,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         ui.warn(lost);
     }
     let served = offer(&args, &opened, &mut stop, ui).await;
-    // Both, whatever the first says: the lease must be given back.
+    // The lease must be released even if serving failed.
     served.and(opened.close().await.map_err(Failure::from))
 }
 
@@ -68,8 +68,8 @@ async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<
         "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
     });
     ui.answer(format_args!("{}, {size}, is served at {uri}", args.source), &value);
-    // For all clients together: with what is read ahead it is what the export takes. Clients on links that need more are
-    // few, and one that waits for its turn loses nothing but time.
+    // The limit for all clients together, besides the read-ahead. Few links need more, and a client that waits for memory
+    // loses only time.
     let config = ServerConfig { memory_bytes_max: MEMORY_BYTES_USUAL, ..ServerConfig::default() };
     tokio::select! {
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},

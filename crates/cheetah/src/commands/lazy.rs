@@ -1,4 +1,4 @@
-//! Drives that are filled while they are used: what `create --lazy`, `load`, `mount` and `export` share.
+//! Lazy drives: code shared by `load`, `mount` and `export`.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// `cheetah load` without an image: fills the drive to the end.
+/// Fills a drive to the end: `cheetah load` without an image.
 pub async fn fill_up(
     file: &DriveFile,
     force_lease: bool,
@@ -27,10 +27,10 @@ pub async fn fill_up(
     ui: Ui,
 ) -> Result<()> {
     let name = file.path.display();
-    let witness = Some(Arc::new(FillLog::beside(&file.path)) as _);
-    let options = FillOptions { force_lease, without_source: false, timeout, prefetch_budget: 0, witness };
+    let observer = Some(Arc::new(FillLog::beside(&file.path)) as _);
+    let options = FillOptions { force_lease, without_source: false, timeout, prefetch_budget: 0, observer };
     let Some(filling) = Filling::open(file, opener(link, timeout), options).await? else {
-        return Err(Failure::misused(format!("{name} is complete by now: somebody else has finished it meanwhile")));
+        return Err(Failure::misused(format!("{name} is complete: another process has finished it meanwhile")));
     };
     let outcome = tokio::select! {
         outcome = finished(&filling, ui) => outcome,
@@ -50,7 +50,7 @@ pub async fn fill_up(
     }
 }
 
-/// Follows a fill to its end, on a progress bar.
+/// Waits for a fill to end, with a progress bar.
 async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
     let mut stages = filling.stage();
     let mut shown: Option<(bool, crate::ui::Progress)> = None;
@@ -86,7 +86,7 @@ async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
     }
 }
 
-/// Says when the drive at `path` is complete, or that it will not be; while it is mounted or exported.
+/// Reports when the drive at `path` is complete, or that its fill has failed, while it is mounted or exported.
 pub async fn tell(stages: Option<watch::Receiver<Stage>>, path: &str, ui: Ui) -> Infallible {
     if let Some(mut stages) = stages {
         let over = |stage: &Stage| matches!(stage, Stage::Complete(_) | Stage::Failed(_));

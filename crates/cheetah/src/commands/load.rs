@@ -1,4 +1,4 @@
-//! `cheetah load`: an image into a drive.
+//! `cheetah load`: loads an image into a drive.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `load` is told.
+/// The options of `load`.
 #[derive(Debug, clap::Args)]
-#[command(about = "Bring an image into a drive")]
-#[command(long_about = "Brings an image into a drive, from the drive's start, hashed on the way.
+#[command(about = "Load an image into a drive")]
+#[command(long_about = "Loads an image into a drive, at the drive's start, and hashes it in the same pass.
 
-The source is only read. A digest of every chunk is kept beside the drive file, so that verify can tell later \
-what has changed. Done means that every node has its part.
+The source is only read. Digests of all chunks are stored beside the drive file, so that verify can find changes later. \
+The command returns when all nodes have flushed.
 
-Without a source, a drive that was created with --lazy is filled to the end; a load that is stopped goes on from \
-where it was. Exits with 3 if parts of the source could not be read.
+Without a source, a drive that was created with --lazy is filled to the end. If that is stopped, the same command \
+resumes it. Exits with 3 if parts of the source could not be read.
 
 A drive that holds an image already is overwritten only with --force.
 
@@ -38,10 +38,10 @@ pub struct Args {
     drive: PathBuf,
 
     /// An image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or another drive;
-    /// nothing to finish a drive created with --lazy
+    /// omit it to finish a drive created with --lazy
     source: Option<String>,
 
-    /// Hashes to make of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
+    /// Hashes to compute of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
     #[arg(long, default_value_t, requires = "source")]
     hash: HashChoice,
 
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, requires = "source")]
     force: bool,
 
-    /// Take the right to write away from whoever holds it
+    /// Take the write lease from its holder
     #[arg(long)]
     force_lease: bool,
 
@@ -60,7 +60,7 @@ pub struct Args {
     timeout: TimeoutArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
@@ -102,19 +102,19 @@ fn may_overwrite(file: &DriveFile, force: bool) -> Result<()> {
     }
 }
 
-/// An image about to be loaded.
+/// An open image that is to be loaded.
 pub struct Source {
     source: cheetah_image::Source,
     named: String,
 }
 
 impl Source {
-    /// Opens what the user calls `text`.
+    /// Opens the image that the user named `text`.
     pub async fn open(text: &str, link: LinkUse, timeout: Duration) -> Result<Self> {
         Ok(Self { source: identified(text, link, timeout).await?, named: text.to_owned() })
     }
 
-    /// Bytes in it.
+    /// Its size in bytes.
     pub fn size(&self) -> u64 {
         self.source.identity.size
     }
@@ -123,16 +123,16 @@ impl Source {
 /// How to load it.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
-    /// Hashes to make of the whole.
+    /// The hashes to compute of the whole.
     pub hashes: HashChoice,
-    /// Take the write lease from whoever holds it.
+    /// Take the write lease from its holder.
     pub force_lease: bool,
-    /// How long a node may be silent.
+    /// How long a node may take to answer.
     pub timeout: Duration,
 }
 
-/// Loads `source` into the drive, on record, showing how far it has come. `left` is added to what is said when it is
-/// stopped: what that leaves behind.
+/// Loads `source` into the drive, with progress and a custody record. If it is stopped, `left` is appended to the error: it
+/// says what is left behind.
 pub async fn load(
     file: &mut DriveFile,
     source: Source,
@@ -162,7 +162,7 @@ async fn pass(file: &mut DriveFile, source: &Source, how: How, ui: Ui) -> Result
     Ok(cheetah_drive::load::load(file, source.source.device.clone(), options, shown).await?)
 }
 
-/// Says what nodes that are not Cheetah's cannot promise, if the drive has such nodes.
+/// Warns of the limits of foreign nodes, if the drive has any.
 pub fn warn_of_foreign(file: &DriveFile, ui: Ui) {
     let foreign: Vec<_> = file.nodes().filter(|node| node.instance.is_none()).map(|node| node.name.as_str()).collect();
     if !foreign.is_empty() {
@@ -173,7 +173,7 @@ pub fn warn_of_foreign(file: &DriveFile, ui: Ui) {
     }
 }
 
-/// What was loaded, for people.
+/// Describes a loaded image.
 pub fn describe(image: &Image) -> String {
     let mut text = format!("loaded {} from {}", Size(image.size), image.source);
     for (kind, digest) in image.hashes.iter() {

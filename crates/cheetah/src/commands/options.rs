@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::size::BadSize;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::gather::Gather;
-use cheetah_drive::{Found, Layout, NodeSpec};
+use cheetah_drive::{AvailableNode, Layout, NodeSpec};
 use cheetah_source::{Access, CacheWish, OverlayPlace};
 use clap::ValueEnum;
 
@@ -70,7 +72,7 @@ pub struct NodeArgs {
 
 impl NodeArgs {
     /// Finds them, or waits for them.
-    pub async fn find(&self, timeout: Duration, ui: Ui) -> Result<Vec<Found>> {
+    pub async fn find(&self, timeout: Duration, ui: Ui) -> Result<Vec<AvailableNode>> {
         let Some(wanted) = self.wait.map(usize::from) else {
             let specs = self.nodes.iter().map(|text| NodeSpec::from_str(text)).collect::<Result<Vec<_>, _>>()?;
             return Ok(find(&specs, &FindOptions { timeout, browse: BROWSE }).await?);
@@ -188,7 +190,7 @@ impl AccessArgs {
             },
             foresight: self.foresight == Switch::On,
             force_lease: self.force_lease,
-            fill: true,
+            fill: Some(|drive| Arc::new(FillLog::beside(drive))),
             allow_lost: self.allow_lost,
             timeout: self.timeout.get(),
         })

@@ -1,4 +1,4 @@
-//! `cheetah save`: a drive into an image file.
+//! `cheetah save`: writes a drive to an image file.
 
 use std::path::{Path, PathBuf};
 
@@ -17,17 +17,17 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `save` is told.
+/// The options of `save`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Write a drive to an image file")]
-#[command(long_about = "Writes what a drive holds to a raw image file, hashed on the way.
+#[command(long_about = "Writes a drive to a raw, sparse image file, and hashes it in the same pass.
 
-Every chunk is compared with its digest made at load, unless the drive was opened for writing since: that is said. \
-If one differs, nothing is saved. The file gets its name only once it is whole and on stable storage. Zeros take no \
-room in it.
+Every chunk is compared with its digest made at load; if one differs, nothing is saved. If the drive was opened for \
+writing since, nothing is compared, with a warning. The file gets its name only once it is complete and on stable \
+storage.
 
-With --partial, everything that can still be read of a drive that has lost nodes, or is not filled yet, is saved. The \
-rest is holes, and IMAGE.map, a GNU ddrescue map, says where they are. Exits with 3 if anything is missing.
+With --partial, every range that can be read is saved, of a drive with lost nodes or one that is not filled yet. The \
+rest is holes, and IMAGE.map, a GNU ddrescue mapfile, lists them. Exits with 3 if anything is missing.
 
   cheetah save case42.drive copy.raw
   cheetah save case42.drive rest.raw --partial
@@ -43,15 +43,15 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Save what can be read: holes where it is missing, and IMAGE.map says where. Exits with 3 if anything is
+    /// Save all ranges that can be read, and list the others in IMAGE.map. Exits with 3 if there are any
     #[arg(long, conflicts_with_all = ["whole", "hash"])]
     partial: bool,
 
-    /// The whole drive, not only the part that its image takes
+    /// Save the whole drive, not only its image
     #[arg(long)]
     whole: bool,
 
-    /// Hashes to make of what is written: md5, sha1, sha256, blake3, separated by commas; or all, or none
+    /// Hashes to compute of the written bytes: md5, sha1, sha256, blake3, separated by commas; or all, or none
     #[arg(long, default_value_t)]
     hash: HashChoice,
 
@@ -59,7 +59,7 @@ pub struct Args {
     timeout: TimeoutArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let file = DriveFile::load(&args.drive)?;
@@ -84,7 +84,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let access = Access { half_loaded: args.whole, ..Access::read_once(args.timeout.get()) };
     let source = Opened::open(&args.drive.to_string_lossy(), &access).await?;
     let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
-    // What is still as it was loaded must have the digests and hashes it was loaded with.
+    // An unchanged image must have the digests and hashes made at load.
     let intact = file.image.as_ref().filter(|image| image.state == ImageState::Intact);
     let recorded = intact.and_then(|image| image.digests.as_ref().map(|digests| (digests, image.size)));
     let digests = recorded.map(|(digests, size)| Digests::load(&file, digests, size)).transpose()?;
@@ -114,7 +114,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
-/// Saves what can be read.
+/// Saves the ranges that can be read.
 async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
     let progress = ui.progress(format!("saving {}", args.image.display()), file.size);
     let shown = |so_far: Progress| progress.set(so_far.done);

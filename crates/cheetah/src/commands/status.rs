@@ -1,4 +1,4 @@
-//! `cheetah status`: a drive and its nodes.
+//! `cheetah status`: shows a drive and its nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 use crate::ui::table::table;
 
-/// What `status` is told.
+/// The options of `status`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Show a drive and the state of its nodes")]
-#[command(long_about = "Shows a drive, and what each of its nodes says.
+#[command(long_about = "Shows a drive, its image, and the state of each of its nodes.
 
 Exits with 3 if part of the drive is lost.
 
@@ -30,7 +30,7 @@ pub struct Args {
     timeout: TimeoutArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let found = status(&file, args.timeout.get()).await?;
@@ -99,7 +99,7 @@ fn describe_nodes(nodes: &[NodeStatus]) -> Table {
 
 fn describe_covered(covered: &CoveredStatus, image: &ImageStatus, drive: &Path) -> Vec<String> {
     let share = |bytes: u64| {
-        // In tenths of a percent, rounded down: what is nearly whole is not whole.
+        // In tenths of a percent, rounded down, so that 100.0% means everything.
         let tenths = u128::from(bytes) * 1000 / u128::from(image.size.max(1));
         format!("{} ({}.{}%)", Size(bytes), tenths / 10, tenths % 10)
     };

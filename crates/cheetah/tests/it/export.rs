@@ -20,7 +20,7 @@ fn export(source: &str, more: &[&str]) -> Exported {
 const TCP: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
 #[test]
-fn nbdinfo_and_nbdcopy() {
+fn nbdinfo_and_nbdcopy_read_an_export() {
     if !need::programs(&["nbdinfo", "nbdcopy"]) {
         return;
     }
@@ -55,7 +55,7 @@ fn nbdinfo_and_nbdcopy() {
 }
 
 #[test]
-fn holes_are_seen_as_holes() {
+fn an_export_reports_holes() {
     if !need::programs(&["nbdinfo"]) {
         return;
     }
@@ -75,7 +75,7 @@ fn holes_are_seen_as_holes() {
 }
 
 #[test]
-fn qemu_converts_compares_and_writes() {
+fn qemu_converts_compares_and_writes_an_export() {
     if !need::programs(&["qemu-img", "qemu-io"]) {
         return;
     }
@@ -114,7 +114,7 @@ fn qemu_converts_compares_and_writes() {
 }
 
 #[test]
-fn fio_verifies_what_it_wrote() {
+fn fio_verifies_its_writes_to_an_export() {
     if !need::programs(&["fio"]) {
         return;
     }
@@ -143,7 +143,7 @@ fn fio_verifies_what_it_wrote() {
 }
 
 #[test]
-fn an_overlay_export_and_an_image_export() {
+fn an_export_with_an_overlay_leaves_its_source_alone() {
     if !need::programs(&["nbdcopy", "qemu-io"]) {
         return;
     }
@@ -155,7 +155,7 @@ fn an_overlay_export_and_an_image_export() {
 }
 
 #[test]
-fn a_drive_through_an_export_is_a_source() {
+fn an_exported_drive_can_be_a_source() {
     let desk = Desk::new();
     let [first, second, third] = three("16MiB");
     let (image, content) = desk.image("disk.raw", 3 * MIB);
@@ -168,7 +168,7 @@ fn a_drive_through_an_export_is_a_source() {
 }
 
 #[test]
-fn a_taken_port_or_socket() {
+fn a_port_or_socket_in_use_is_an_error() {
     let desk = Desk::new();
     let node = Node::start("8MiB");
     let (image, _) = desk.image("disk.raw", MIB);

@@ -122,7 +122,7 @@ fn a_partial_save_holds_everything_but_the_lost_nodes_ranges() {
 }
 
 #[test]
-fn a_lost_node_is_shown_in_80_columns_and_its_drive_never_as_intact() {
+fn a_drive_with_a_lost_node_is_shown_in_80_columns_and_never_as_intact() {
     let desk = Desk::new();
     let [first, second, third] = three("16MiB");
     let (image, _) = desk.image("disk.raw", 24 * MIB);
@@ -186,7 +186,7 @@ fn a_node_that_hangs_is_an_error_until_it_goes_on() {
 }
 
 #[test]
-fn a_short_hang_is_not_even_noticed() {
+fn a_short_hang_causes_no_error() {
     if !need::fuse() {
         return;
     }
@@ -276,7 +276,7 @@ fn killed_at_random_while_every_byte_is_compared() {
 }
 
 #[test]
-fn two_writers_one_of_them_fenced() {
+fn two_writers_of_which_the_first_is_fenced() {
     if !need::fuse() {
         return;
     }

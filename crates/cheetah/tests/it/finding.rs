@@ -37,7 +37,7 @@ fn a_drive_waits_for_nodes_that_join_in_their_order() {
 }
 
 #[test]
-fn waiting_can_be_broken_off() {
+fn waiting_for_nodes_can_be_interrupted() {
     let desk = Desk::new();
     let drive = desk.arg("a.drive");
     let create =
@@ -48,7 +48,7 @@ fn waiting_can_be_broken_off() {
 }
 
 #[test]
-fn nodes_that_announce_themselves_are_found() {
+fn announced_nodes_are_found() {
     let desk = Desk::new();
     let drive = desk.arg("auto.drive");
     let first = Node::start_with("16MiB", "127.0.0.1:0", &["--announce", "--name", "cheetah-test-one"]);

@@ -21,7 +21,7 @@ fn round_trip(desk: &Desk, nodes: &str, layout: &str) {
 }
 
 #[test]
-fn nbdkit_memory_beside_a_node() {
+fn a_drive_spans_nbdkit_and_a_node() {
     if !need::programs(&["nbdkit"]) {
         return;
     }
@@ -36,7 +36,7 @@ fn nbdkit_memory_beside_a_node() {
 }
 
 #[test]
-fn qemu_nbd_alone() {
+fn a_drive_works_on_qemu_nbd_alone() {
     if !need::programs(&["qemu-nbd"]) {
         return;
     }
@@ -48,7 +48,7 @@ fn qemu_nbd_alone() {
 }
 
 #[test]
-fn a_read_only_server_is_no_node() {
+fn a_read_only_server_is_refused_as_a_node() {
     if !need::programs(&["nbdkit"]) {
         return;
     }

@@ -127,7 +127,7 @@ fn names(desk: &Desk) -> Vec<String> {
 }
 
 #[test]
-fn used_at_once_filled_once_and_in_the_end_as_loaded() {
+fn a_lazy_drive_reads_every_byte_once_and_ends_as_loaded() {
     if !need::programs(&["nbdkit", "md5sum"]) {
         return;
     }
@@ -178,7 +178,7 @@ fn used_at_once_filled_once_and_in_the_end_as_loaded() {
 }
 
 #[test]
-fn read_in_any_order_while_it_fills() {
+fn a_lazy_drive_is_read_correctly_while_it_fills() {
     if !need::fuse() || !need::programs(&["nbdkit", "mmls", "fls", "mke2fs"]) {
         return;
     }
@@ -217,7 +217,7 @@ fn read_in_any_order_while_it_fills() {
 }
 
 #[test]
-fn killed_it_goes_on_from_what_was_recorded() {
+fn a_killed_fill_resumes_from_its_record() {
     if !need::programs(&["nbdkit", "md5sum"]) {
         return;
     }
@@ -280,7 +280,7 @@ fn killed_it_goes_on_from_what_was_recorded() {
 }
 
 #[test]
-fn a_source_that_goes_away_and_comes_back() {
+fn a_fill_survives_a_source_that_goes_away_and_comes_back() {
     if !need::fuse() || !need::programs(&["nbdkit", "md5sum"]) {
         return;
     }
@@ -320,7 +320,7 @@ fn a_source_that_goes_away_and_comes_back() {
 }
 
 #[test]
-fn bad_sectors_are_errors_for_ever_and_never_zeros() {
+fn bad_sectors_stay_errors_and_are_never_zeros() {
     if !need::programs(&["nbdkit", "nbdinfo"]) {
         return;
     }
@@ -385,7 +385,7 @@ fn bad_sectors_are_errors_for_ever_and_never_zeros() {
 }
 
 #[test]
-fn a_source_that_is_not_the_same_any_more() {
+fn a_changed_source_of_a_lazy_drive_is_refused() {
     let desk = Desk::new();
     let nodes = three("16MiB");
     let (image, _) = desk.image("disk.raw", 3 * MIB);

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use crate::support::{Desk, KIB, MIB, Node, cheetah, node, number, text, three};
 
 #[test]
-fn a_drive_from_an_image_and_back() {
+fn an_image_is_loaded_verified_saved_and_destroyed_in_every_layout() {
     let desk = Desk::new();
     let nodes = three("32MiB");
     let (image, content) = desk.image("disk.raw", 20 * MIB + 512);
@@ -42,7 +42,7 @@ fn a_drive_from_an_image_and_back() {
 }
 
 #[test]
-fn hashes_are_those_everyone_computes() {
+fn hashes_match_published_test_vectors() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let image = desk.file("abc.raw", b"abc");
@@ -55,7 +55,7 @@ fn hashes_are_those_everyone_computes() {
 }
 
 #[test]
-fn only_the_hashes_asked_for() {
+fn only_requested_hashes_are_computed() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let (image, _) = desk.image("a.raw", MIB);
@@ -66,7 +66,7 @@ fn only_the_hashes_asked_for() {
 }
 
 #[test]
-fn an_empty_drive_is_loaded_later() {
+fn an_empty_drive_can_be_loaded_later() {
     let desk = Desk::new();
     let nodes = [Node::start("16MiB"), Node::start("48MiB")];
     let drive = desk.arg("later.drive");
@@ -122,7 +122,7 @@ fn a_thin_drive_may_be_larger_than_the_memory_of_its_nodes() {
 }
 
 #[test]
-fn a_drive_grows_by_further_nodes() {
+fn a_drive_is_enlarged_by_another_node() {
     let desk = Desk::new();
     let [first, second, third] = three("16MiB");
     let (image, content) = desk.image("a.raw", 4 * MIB);
@@ -139,7 +139,7 @@ fn a_drive_grows_by_further_nodes() {
 }
 
 #[test]
-fn zeros_cost_no_memory() {
+fn zeros_take_no_memory_at_the_nodes() {
     let desk = Desk::new();
     let node = Node::start("128MiB");
     let image = desk.arg("sparse.raw");
@@ -187,7 +187,7 @@ fn several_drives_share_a_node() {
 }
 
 #[test]
-fn metrics_are_there_for_prometheus() {
+fn a_node_serves_prometheus_metrics() {
     let node = Node::start("16MiB");
     let text = node::http_get(&node.http, "/metrics");
     assert!(text.contains("cheetah_"), "{text}");

@@ -47,7 +47,7 @@ fn a_drive_shows_its_image_and_its_partitions() {
 }
 
 #[test]
-fn an_image_is_mounted_without_any_node() {
+fn an_image_is_mounted_without_a_node() {
     if !need::fuse() {
         return;
     }
@@ -60,7 +60,7 @@ fn an_image_is_mounted_without_any_node() {
 }
 
 #[test]
-fn what_is_written_is_there_for_the_next_reader() {
+fn written_bytes_are_read_after_mounting_again() {
     if !need::fuse() {
         return;
     }
@@ -120,7 +120,7 @@ fn an_overlay_takes_writes_and_leaves_the_drive_alone() {
 }
 
 #[test]
-fn a_mount_unmounted_by_somebody_else_ends_well() {
+fn a_mount_unmounted_from_outside_exits_with_0() {
     if !need::fuse() || !need::programs(&["fusermount3"]) {
         return;
     }
@@ -188,7 +188,7 @@ fn a_mount_whose_process_was_killed_can_be_unmounted() {
 }
 
 #[test]
-fn a_directory_with_a_mount_is_refused_by_the_name_of_what_is_mounted() {
+fn mounting_over_a_mount_names_the_mounted_image() {
     if !need::fuse() {
         return;
     }
@@ -213,7 +213,7 @@ fn an_error_of_a_mount_in_the_background_is_shown_once() {
 }
 
 #[test]
-fn sleuthkit_sees_the_same() {
+fn sleuthkit_reads_a_mounted_drive_as_it_reads_the_image() {
     if !need::fuse() || !need::programs(&["mmls", "fls", "mkfs.ext4"]) {
         return;
     }

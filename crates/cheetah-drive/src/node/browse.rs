@@ -2,31 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use cheetah_node::control::{ControlClient, api::MDNS_SERVICE};
 use futures::future::join_all;
 use mdns_sd::{ResolvedService, ServiceDaemon, ServiceEvent};
 use tokio::time::{Instant, timeout_at};
 
-use crate::find::{FindOptions, Found, host_port};
-use crate::gather::shown_name;
+use super::spec::{AvailableNode, host_port, shown_name};
 use cheetah_image::error::{Error, Result};
 
-/// Announcements taken in one browse.
+/// The maximum number of announcements considered.
 const NODES_MAX: usize = 1024;
-/// Addresses tried of one node.
+/// The maximum number of addresses tried for one node.
 const ADDRESSES_MAX: usize = 8;
 
-/// Listens for announcements, and asks who announced itself. Those that do not answer are left out: an announcement
-/// outlives its node. The order is by name, so that it is the same each time.
-pub(crate) async fn browse(options: &FindOptions) -> Result<Vec<Found>> {
-    let seconds = options.browse.as_secs_f32();
+/// Listens for announcements, and asks each announced node for its status. Nodes that do not answer are left out, since an
+/// announcement outlives its node. The order is by name, so that it is the same each time.
+pub(crate) async fn browse(duration: Duration, timeout: Duration) -> Result<Vec<AvailableNode>> {
+    let seconds = duration.as_secs_f32();
     let failed = |error: mdns_sd::Error| {
         Error::failed(format!("looking for nodes by mDNS: {error}; name the nodes instead of `auto`"))
     };
     let daemon = ServiceDaemon::new().map_err(failed)?;
     let events = daemon.browse(MDNS_SERVICE).map_err(failed)?;
-    let until = Instant::now() + options.browse;
+    let until = Instant::now() + duration;
     let mut announced: BTreeMap<String, Box<ResolvedService>> = BTreeMap::new();
     while let Ok(Ok(event)) = timeout_at(until, events.recv_async()).await {
         match event {
@@ -37,9 +37,9 @@ pub(crate) async fn browse(options: &FindOptions) -> Result<Vec<Found>> {
             _ => {}
         }
     }
-    // Whatever it answers: the daemon's thread ends with the process at the latest.
+    // The result does not matter: the daemon's thread ends with the process at the latest.
     let _ = daemon.shutdown();
-    let answers = join_all(announced.values().map(|service| ask(service, options))).await;
+    let answers = join_all(announced.values().map(|service| ask(service, timeout))).await;
     let found: Vec<_> = answers.into_iter().flatten().collect();
     if found.is_empty() {
         return Err(Error::failed(format!(
@@ -49,18 +49,23 @@ pub(crate) async fn browse(options: &FindOptions) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// The node behind an announcement, by the first of its addresses that answers as the instance announced.
-async fn ask(service: &ResolvedService, options: &FindOptions) -> Option<Found> {
+/// Finds the node behind an announcement, at the first of its addresses that answers as the announced instance.
+async fn ask(service: &ResolvedService, timeout: Duration) -> Option<AvailableNode> {
     let http_port: u16 = service.txt_properties.get_property_val_str("http")?.parse().ok()?;
     let instance = service.txt_properties.get_property_val_str("instance")?;
     let mut addresses: Vec<IpAddr> = service.get_addresses().iter().map(mdns_sd::ScopedIp::to_ip_addr).collect();
     addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6(), *address));
     for address in addresses.into_iter().take(ADDRESSES_MAX) {
         let host = address.to_string();
-        let client = ControlClient::new(host_port(&host, http_port)).with_timeout(options.timeout);
+        let client = ControlClient::new(host_port(&host, http_port)).with_timeout(timeout);
         match client.status().await {
             Ok(status) if status.instance == instance => {
-                return Some(Found::node(shown_name(&status.name, &host, status.nbd_port), &host, http_port, &status));
+                return Some(AvailableNode::node(
+                    shown_name(&status.name, &host, status.nbd_port),
+                    &host,
+                    http_port,
+                    &status,
+                ));
             }
             Ok(_) => tracing::debug!("{host}: another node than the one announced as {}", service.get_fullname()),
             Err(error) => tracing::debug!("{} was announced: {error}", service.get_fullname()),

@@ -1,7 +1,7 @@
-//! The digest of every chunk of an image, in a file beside the drive file.
+//! The digests of an image's chunks, in a file beside the drive file.
 //!
-//! The file is nothing but the BLAKE3 digests, 32 bytes a chunk, in order; the digest of the file itself is in the
-//! drive file, under its seal. So whoever has an untouched drive file can tell which chunk of the image changed.
+//! The file consists of BLAKE3 digests, 32 bytes for each chunk, in order. Its own digest is in the drive file, under the
+//! seal. So an untouched drive file suffices to tell which chunks of the image have changed.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,12 +9,12 @@ use std::path::Path;
 
 use cheetah_device::{ByteRange, Data};
 
-use crate::file::disk::write_atomically;
-use crate::file::{DigestsRef, DriveFile, digests_name};
+use super::disk::write_atomically;
+use super::{DigestsRef, DriveFile, digests_name};
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::feed;
 
-/// Bytes a digest covers; the last covers what remains.
+/// Bytes covered by a digest; the last one covers the rest.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
 /// The digest of one chunk.
@@ -37,7 +37,7 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// Room for an image of `size` bytes; all zeros until [`Digests::set`].
+    /// Makes digests for an image of `size` bytes, all zeros until [`Digests::set`].
     pub fn new(size: u64) -> Result<Self> {
         let count = usize::try_from(size.div_ceil(CHUNK_BYTES));
         count
@@ -45,12 +45,12 @@ impl Digests {
             .map_err(|_| Error::failed("the image is too large"))
     }
 
-    /// Bytes of the image.
+    /// The size of the image in bytes.
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// The ranges whose digest is not the one that `other` has: whole chunks, neighbours merged, in order.
+    /// The ranges of chunks whose digests differ from those of `other`, in order, neighbours merged.
     pub fn differing(&self, other: &Self) -> Vec<ByteRange> {
         let mut ranges: Vec<ByteRange> = Vec::new();
         for chunk in ByteRange::new(0, self.size.max(other.size)).split_at_multiples(CHUNK_BYTES) {
@@ -75,7 +75,7 @@ impl Digests {
         usize::try_from(offset / CHUNK_BYTES).ok().and_then(|index| self.chunks.get(index))
     }
 
-    /// Writes the file beside the drive file at `drive`; returns what the drive file records of it.
+    /// Writes the file beside the drive file at `drive`; returns the reference to store in the drive file.
     pub fn save(&self, drive: &Path) -> Result<DigestsRef> {
         let file = digests_name(drive);
         let bytes = self.chunks.as_flattened();
@@ -83,7 +83,7 @@ impl Digests {
         Ok(DigestsRef { file, chunk: CHUNK_BYTES, blake3: blake3::hash(bytes).to_hex().to_string() })
     }
 
-    /// Reads the file that `drive` records, for an image of `size` bytes; refuses one that is not the recorded one.
+    /// Reads the file that `drive` refers to, for an image of `size` bytes. Refuses another file than the recorded one.
     pub fn load(drive: &DriveFile, recorded: &DigestsRef, size: u64) -> Result<Self> {
         let path = drive.path.with_file_name(&recorded.file);
         let path_text = path.display();

@@ -1,36 +1,36 @@
-//! How much of each node a drive takes: in proportion to what the nodes have. Pure arithmetic.
+//! How much memory a drive takes from each node: in proportion to what the nodes have. Does no I/O.
 
 use cheetah_device::Size;
 use cheetah_device::placement::Layout;
 
 use cheetah_image::error::{Error, Result, list};
 
-/// Shares are multiples of this many bytes: nodes hold memory in chunks of it.
+/// The granularity of shares, in bytes: nodes hold memory in chunks of this size.
 pub const GRANULE_BYTES: u64 = 64 << 10;
 
-/// How large a drive is wanted.
+/// The wanted size of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// At least this many bytes.
     Bytes(u64),
-    /// All that the nodes have.
+    /// All free memory of the nodes.
     All,
 }
 
-/// What a node has to offer.
+/// The memory that a node offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Free {
-    /// The node, as the user knows it.
+    /// The node's name, as the user wrote it.
     pub name: String,
-    /// Bytes it could lend.
+    /// Bytes that it can lend.
     pub bytes: u64,
-    /// Whether it may promise more than that: it then lends memory as it is written, and may run out.
+    /// Whether its share may be larger: the node then lends memory as it is written, and may run out.
     pub overcommits: bool,
 }
 
-/// The bytes to take from each node, in the same order: multiples of the granule, in proportion to what the nodes
-/// have, never more than one has unless it overcommits. They add up to the wanted size rounded up to the granule. A node
-/// may get 0.
+/// Returns the bytes to take from each node, in the same order: multiples of the granule, in proportion to what the nodes
+/// have, never more than a node has unless it overcommits. They add up to the wanted size rounded up to the granule. A
+/// share may be 0.
 pub fn plan(wanted: Wanted, layout: Layout, nodes: &[Free]) -> Result<Vec<u64>> {
     layout.check().map_err(|error| Error::misuse(error.to_string()))?;
     let granule = match layout {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn overcommitted_nodes_share_what_the_others_cannot_hold() {
+    fn overcommitting_nodes_share_the_excess() {
         let mut nodes = free(&[1 << 20, 2 << 20, 4 << 20]);
         assert!(plan(Wanted::Bytes(32 << 20), Layout::Linear, &nodes).is_err());
         nodes[0].overcommits = true;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn unequal_nodes_fill_at_the_same_rate() {
+    fn unequal_nodes_get_proportional_shares() {
         let nodes = free(&[1 << 30, 2 << 30, 3 << 30]);
         let shares = plan(Wanted::Bytes(3 << 30), Layout::Stripe { unit: 64 << 10 }, &nodes).unwrap();
         assert_eq!(shares, [1 << 29, 1 << 30, 3 << 29]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_memory_is_told_with_what_everyone_has() {
+    fn too_little_memory_is_an_error_that_lists_every_node() {
         let error = plan(Wanted::Bytes(4 << 20), Layout::Linear, &free(&[1 << 20, 2 << 20])).unwrap_err();
         let text = error.to_string();
         for part in ["4MiB wanted", "1MiB missing", "n0 has 1MiB and n1 has 2MiB"] {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_unit_is_misuse() {
+    fn an_invalid_unit_is_misuse() {
         for unit in [0, 1, 2048, 12288, 8 << 20] {
             let error = plan(Wanted::All, Layout::Stripe { unit }, &free(&[1 << 30])).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{unit}");
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_add_up_and_fit(
+        fn shares_add_up_and_fit_their_nodes(
             sizes in prop::collection::vec(0u64..1 << 44, 1..9),
             wanted in 1u64..1 << 46,
             unit in prop_oneof![Just(None), (12u32..=22).prop_map(|bits| Some(1u64 << bits))],

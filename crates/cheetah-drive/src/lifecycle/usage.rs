@@ -1,19 +1,19 @@
-//! Whether anyone uses a drive: what must not be before it is enlarged or destroyed.
+//! Checking that a drive is not in use, before it is enlarged or destroyed.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use crate::file::DriveFile;
-use crate::status::{NodeStatus, node_statuses};
+use crate::node::health::{NodeStatus, node_statuses};
 use cheetah_image::error::{Error, Result, list};
 
-/// A reader that has just closed may still be counted: so long a node has to notice.
+/// How long a node may still count a connection that was closed.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often to look meanwhile.
+/// The interval of asking the nodes meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How the drive's nodes are, once nobody uses it; an error that says who does, if that does not change soon.
+/// Waits a little for the drive to be unused, and returns the state of its nodes. The error names the users.
 pub(crate) async fn unused(file: &DriveFile, timeout: Duration) -> Result<Vec<NodeStatus>> {
     let until = Instant::now() + GRACE;
     loop {

@@ -1,13 +1,29 @@
-//! A layer that stops writing once the write lease is lost.
+//! The fence: no writes once the write lease is lost.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{DynDevice, Error, Result};
 
-use crate::lease::Fence;
+/// A flag that is raised when the write lease is lost.
+#[derive(Debug, Default)]
+pub(crate) struct Fence {
+    up: AtomicBool,
+}
 
-/// Passes everything through while the lease holds; reads for ever.
+impl Fence {
+    /// Whether the lease is lost to another writer.
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    pub(super) fn raise(&self) {
+        self.up.store(true, Ordering::Release);
+    }
+}
+
+/// A layer that refuses writes once the fence is up. Reads always pass.
 pub(crate) struct Fenced {
     inner: DynDevice,
     fence: Arc<Fence>,
@@ -15,7 +31,7 @@ pub(crate) struct Fenced {
 }
 
 impl Fenced {
-    /// `inner` behind `fence`; `drive` is what errors call it.
+    /// Puts `inner` behind `fence`; errors call it `drive`.
     pub fn new(inner: DynDevice, fence: Arc<Fence>, drive: impl Into<Arc<str>>) -> Self {
         Self { inner, fence, drive: drive.into() }
     }

@@ -1,10 +1,10 @@
-//! A device whose bytes are gone.
+//! The placeholder for a lost node.
 
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 
-/// Stands where a node's export stood: has its size, and fails every read with the reason it is gone.
+/// A device in place of a lost node's export: it has the export's size, and fails every read with the reason.
 pub(crate) struct Lost {
     device: Arc<str>,
     size: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// `size` bytes of `device` that are lost because of `why`.
+    /// A placeholder for `size` bytes of `device`, which is lost because of `why`.
     pub fn new(device: impl Into<Arc<str>>, size: u64, why: impl Into<Arc<str>>) -> Self {
         Self { device: device.into(), size, why: why.into() }
     }

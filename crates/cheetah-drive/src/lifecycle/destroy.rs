@@ -1,4 +1,4 @@
-//! Giving the nodes their memory back.
+//! Destroying drives: the nodes wipe their memory and take it back.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,74 +8,75 @@ use cheetah_node::control::ControlError;
 use futures::future::join_all;
 use serde::Serialize;
 
-use crate::export::Export;
+use super::usage::unused;
 use crate::file::{DriveFile, SetNode, WipeReceipt};
-use crate::fill;
+use crate::fill::files;
 use crate::lease::Leases;
-use crate::status::{NodeState, NodeStatus, node_statuses};
-use crate::usage::unused;
+use crate::node::export::Export;
+use crate::node::health::{NodeState, NodeStatus, node_statuses};
 use cheetah_image::error::{Error, Result};
 
 /// How to destroy a drive.
 #[derive(Debug, Clone)]
 pub struct DestroyOptions {
-    /// Even while someone else uses it.
+    /// Destroy it even if it is in use.
     pub force: bool,
     /// How long a node may take to answer.
     pub timeout: Duration,
 }
 
-/// What became of a drive's memory.
+/// The result of destroying a drive.
 #[derive(Debug, Clone, Serialize)]
 pub struct Destroyed {
-    /// For each node entry, in file order.
+    /// The outcomes, by node entry, in file order.
     pub nodes: Vec<NodeOutcome>,
     /// Whether the drive file and its digests were removed. They are kept for another try if a node refused or,
     /// unless forced, could not be reached. The file then holds the receipts of the nodes that were wiped.
     pub file_removed: bool,
 }
 
-/// What became of the memory on one node.
+/// The outcome on one node.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeOutcome {
-    /// The node, as the user knows it.
+    /// The node's name, as the user wrote it.
     pub node: String,
-    /// Bytes of the drive it held.
+    /// Bytes of the drive that it held.
     pub size_bytes: u64,
-    /// What happened there.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What became of one export.
+/// The outcome of freeing one export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
-    /// Freed and wiped; from the node's receipt.
+    /// Freed and wiped, according to the node's receipt.
     Wiped {
         /// Bytes overwritten.
         wiped_bytes: u64,
         /// Whether the node read them back as zeros.
         verified_zero: bool,
     },
-    /// The node restarted since, and its memory went back to the system without a receipt; or it was freed before.
+    /// Gone already: the node has restarted, so that its memory went back to the system without a receipt, or the export was
+    /// freed before.
     Gone,
     /// The node did not answer; its memory may still hold the bytes.
     Unreachable {
-        /// What was tried.
+        /// The error.
         why: String,
     },
     /// The node answered, and did not free it.
     Refused {
-        /// Its words.
+        /// The node's error.
         why: String,
     },
-    /// A foreign server: its bytes are as they were.
+    /// A foreign server, whose bytes are untouched.
     Foreign,
 }
 
 impl Destroyed {
-    /// Whether no node may still hold any of the drive, foreign servers aside.
+    /// Whether no Cheetah node can still hold any of the drive.
     pub fn is_clean(&self) -> bool {
         self.nodes.iter().all(|node| match &node.outcome {
             Outcome::Wiped { verified_zero, .. } => *verified_zero,
@@ -85,9 +86,8 @@ impl Destroyed {
     }
 }
 
-/// Frees the drive's exports and removes its file and digests. Nodes that cannot be reached are reported, not fatal,
-/// but without force the file stays, to free them later.
-/// Refused while others hold its lease or are connected, unless forced.
+/// Frees the drive's exports, and removes its file and digests. A node that cannot be reached is reported; the file is then
+/// kept to try again, unless forced. Refused while the drive is in use, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
     let now = match options.force {
         true => node_statuses(file, options.timeout).await,
@@ -112,7 +112,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     });
     if file_removed {
         remove(&file.digests_path())?;
-        fill::remove_all(file)?;
+        files::remove_all(file)?;
         remove(&file.path)?;
     } else if let Err(error) = keep_receipts(file, &nodes) {
         tracing::warn!("the receipts of the nodes that were wiped are not in the drive file: {error}");

@@ -1,8 +1,8 @@
-//! The map file beside a drive file: which parts of the image the drive has.
+//! The coverage map beside a drive file: which parts of the image the drive has.
 //!
 //! It is a ddrescue mapfile, with the drive's id in a comment: a map left behind by another drive of the same name
-//! says nothing of this one. What it calls read has been flushed by the nodes; so the worst a lost or an old map can
-//! do is to have something read from the source once more.
+//! says nothing about this one. Ranges that it calls read have been flushed by the nodes, so a lost or an old map can at
+//! worst cause ranges to be read from the source again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -11,18 +11,28 @@ use std::path::{Path, PathBuf};
 use cheetah_device::Coverage;
 use cheetah_image::{Error, Result};
 
-use crate::file::disk::write_atomically;
-use crate::file::{DriveFile, MapRef, name_beside};
+use super::disk::write_atomically;
+use super::{DriveFile, MapRef, name_beside};
 
-/// The most a map file may weigh, in bytes: millions of runs.
+/// The maximum size of a map file, in bytes: millions of runs.
 const MAP_BYTES_MAX: u64 = 256 << 20;
 
-/// Where the map of a drive is, or would be.
+/// The path of a drive's map.
 pub(crate) fn path(file: &DriveFile) -> PathBuf {
     file.path.with_file_name(name_beside(&file.path, "map"))
 }
 
-/// The map of a drive whose image has `size` bytes; of nothing read, where there is none.
+/// The ranges of its image that a drive has; `None` unless it is being filled, or was and is incomplete.
+pub(crate) fn recorded(file: &DriveFile) -> Result<Option<Coverage>> {
+    let Some(image) = &file.image else { return Ok(None) };
+    match (&file.fill, &file.map) {
+        (Some(_), _) => load(file, image.size).map(Some),
+        (None, Some(recorded)) => load_recorded(file, recorded, image.size).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Reads the map of a drive whose image has `size` bytes; without a map, everything is unread.
 pub(crate) fn load(file: &DriveFile, size: u64) -> Result<Coverage> {
     let path = path(file);
     let Some(text) = read(&path)? else { return Ok(Coverage::new(size)) };
@@ -36,7 +46,7 @@ pub(crate) fn load(file: &DriveFile, size: u64) -> Result<Coverage> {
     parse(&path, &text, size)
 }
 
-/// The map that the drive file records, unchanged.
+/// Reads the map that the drive file refers to, and checks its digest.
 pub(crate) fn load_recorded(file: &DriveFile, recorded: &MapRef, size: u64) -> Result<Coverage> {
     let path = file.path.with_file_name(&recorded.file);
     let text = read(&path)?.filter(|text| blake3::hash(text.as_bytes()).to_hex().as_str() == recorded.blake3);
@@ -96,7 +106,7 @@ mod tests {
     use cheetah_device::coverage::State;
 
     #[test]
-    fn a_map_is_of_one_drive_and_of_no_other() {
+    fn a_map_of_another_drive_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let file = DriveFile { path: dir.path().join("case42.drive"), ..example() };
         let mut coverage = Coverage::new(1 << 20);

@@ -1,4 +1,4 @@
-//! Copying a drive out: to a sparse file, or to another device.
+//! Saving a drive: to a sparse file, or to another device.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use cheetah_device::{ByteRange, DynDevice, Size};
 use serde::Serialize;
 
+use crate::copy::sparse_file::SparseFile;
 use crate::copy::{Copy, Progress};
-use crate::digests::Digests;
+use crate::file::digests::Digests;
 use crate::file::disk::{directory, sync_directory, temporary_in};
-use crate::sparse::SparseFile;
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 
-/// Differing ranges named in an error; verify lists them all.
+/// The maximum number of differing ranges named in an error; verify lists them all.
 const RANGES_SHOWN_MAX: usize = 8;
 
 /// How to save.
@@ -21,26 +21,26 @@ const RANGES_SHOWN_MAX: usize = 8;
 pub struct SaveOptions {
     /// Replace the file if it exists.
     pub force: bool,
-    /// Hashes to compute of what was saved.
+    /// The hashes to compute of the saved bytes.
     pub hashes: HashChoice,
-    /// Save only this many bytes from the start (an image's size); all if `None`.
+    /// Save only this many bytes from the start (the image's size); all if `None`.
     pub size: Option<u64>,
-    /// What the hashes should be; if one differs, nothing is saved. Only those also in `hashes` are compared.
+    /// The expected hashes; if one differs, nothing is saved. Only those also in `hashes` are compared.
     pub expected: Hashes,
-    /// What the chunks of the image, at the start of what is saved, should be; if one differs, nothing is saved.
+    /// The expected digests of the image's chunks; if one differs, nothing is saved.
     pub digests: Option<Digests>,
 }
 
 /// What was saved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Saved {
-    /// Bytes.
+    /// The number of bytes saved.
     pub size: u64,
-    /// Hashes of them.
+    /// Their hashes.
     pub hashes: Hashes,
 }
 
-/// Copies `device` to a sparse file at `path`, which has its name only once it is whole and on stable storage.
+/// Copies `device` to a sparse file, which gets the name `path` only once it is whole and on stable storage.
 pub async fn save(
     device: DynDevice,
     path: &Path,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_saved_drive_is_whole_sparse_and_never_overwrites() {
+    async fn a_saved_file_is_complete_sparse_and_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.raw");
         let saved = save(device(), &path, SaveOptions::default(), |_| {}).await.unwrap();
@@ -154,9 +154,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn chunks_are_compared_whatever_hashes_are_made() {
+    async fn chunks_are_compared_even_without_hashes() {
         let dir = tempfile::tempdir().unwrap();
-        // The image ends within a chunk, and the drive goes on behind it.
+        // The image ends within a chunk, and the drive is longer.
         let image = 3 << 20 | 5;
         let path = dir.path().join("out.raw");
         let copied = |digests: Digests| {
@@ -165,7 +165,7 @@ mod tests {
         };
         let mut digests = Digests::new(image).unwrap();
         for chunk in ByteRange::new(0, image).split_at_multiples(1 << 20) {
-            digests.set(chunk.offset, crate::digests::digest(&device().read(chunk).await.unwrap()));
+            digests.set(chunk.offset, crate::file::digests::digest(&device().read(chunk).await.unwrap()));
         }
         let mut changed = digests.clone();
         changed.set(1 << 20, [1; 32]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_drive_that_is_not_what_was_loaded_is_not_saved() {
+    async fn a_changed_drive_is_not_saved() {
         let dir = tempfile::tempdir().unwrap();
         let expected = Hashes { md5: Some("0".repeat(32)), ..Hashes::default() };
         let options = SaveOptions { expected, ..Default::default() };

@@ -1,12 +1,13 @@
 //! The write lease: one writer at a time, on all of a drive's nodes or on none.
 //!
-//! Leases are taken in file order, so that of two writers who start at once one gets the first node and the other
-//! gets nothing. They are renewed in the background; a renewal that is refused means that somebody took the drive
-//! over, and raises the [`Fence`]. The nodes refuse a fenced writer anyway; the fence stops it on the nodes that
-//! have not been told yet, and makes every layer above see it at once.
+//! Leases are taken in file order, so that of two writers that start at once, one gets the first node and the other gets
+//! nothing. They are renewed in the background. A refused renewal means that another writer took the drive over, and raises
+//! the [`Fence`]. The nodes refuse a fenced writer anyway; the fence also stops its writes to nodes that have not been
+//! taken over yet, and makes every layer above fail at once.
+
+mod fence;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cheetah_node::control::ControlError;
@@ -15,35 +16,19 @@ use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::export::Export;
+pub(crate) use self::fence::{Fence, Fenced};
 use crate::file::{DriveFile, SetNode};
-use crate::status::node_status;
+use crate::node::export::Export;
+use crate::node::health::node_status;
 use cheetah_image::error::{Error, Result};
 
-/// How long a lease lives unless renewed: seconds. A writer that dies blocks others for so long.
+/// The lifetime of a lease unless renewed, in seconds: for this long, a writer that died blocks others.
 const TTL_S: u64 = 30;
-/// How often it is renewed: three times in its life, so that one lost packet loses no drive.
+/// The interval of renewals: a third of the lifetime, so that one lost packet loses no drive.
 const RENEWAL_S: u64 = TTL_S / 3;
 
-/// Whether the drive may still be written.
-#[derive(Debug, Default)]
-pub(crate) struct Fence {
-    up: AtomicBool,
-}
-
-impl Fence {
-    /// Whether somebody else took the drive over.
-    pub fn is_up(&self) -> bool {
-        self.up.load(Ordering::Acquire)
-    }
-
-    fn raise(&self) {
-        self.up.store(true, Ordering::Release);
-    }
-}
-
-/// The leases on all nodes of a drive. [`Leases::release`] them: dropped, they are given back only if the runtime goes
-/// on, and otherwise expire by themselves.
+/// The leases on all nodes of a drive. Call [`Leases::release`]: dropped leases are released only if the runtime keeps
+/// running, and expire otherwise.
 pub(crate) struct Leases {
     held: Arc<Vec<Held>>,
     fence: Arc<Fence>,
@@ -52,14 +37,14 @@ pub(crate) struct Leases {
 
 /// The lease on one export.
 struct Held {
-    /// Index of the node's entry in the drive file.
+    /// The index of the node's entry in the drive file.
     node: usize,
     export: Export,
     token: String,
 }
 
 impl Leases {
-    /// Takes the lease of every node for which `take` holds, or of none. `force` takes them from whoever has them.
+    /// Takes the leases of all nodes for which `take` holds, or of none. `force` takes them from other holders.
     pub async fn take(file: &DriveFile, force: bool, timeout: Duration, take: impl Fn(usize) -> bool) -> Result<Self> {
         let held = Arc::new(acquire(file, force, timeout, take).await?);
         let fence = Arc::new(Fence::default());
@@ -71,12 +56,12 @@ impl Leases {
         self.held.iter().find(|held| held.node == node).map(|held| held.token.as_str())
     }
 
-    /// Whether they still hold.
+    /// The fence, which is raised when a lease is lost.
     pub fn fence(&self) -> Arc<Fence> {
         self.fence.clone()
     }
 
-    /// Gives all of them back.
+    /// Releases all leases.
     pub async fn release(mut self) {
         self.renewal.abort();
         release(&std::mem::take(&mut self.held)).await;
@@ -116,7 +101,7 @@ async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Dur
              with --force-lease"
         ));
     }
-    // A node that does not know the export may be one that restarted, which is what the user should hear.
+    // A node without the export has probably restarted; the user should be told that.
     let problem = match error {
         ControlError::Unreachable { .. } => None,
         _ => node_status(0, node, timeout).await.problem,
@@ -125,7 +110,7 @@ async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Dur
     Error::failed(format!("{drive} cannot be opened for writing: {why}"))
 }
 
-/// Gives back what can be; a node that does not answer will let its lease expire.
+/// Releases leases. At a node that does not answer, the lease expires.
 async fn release(held: &[Held]) {
     let releases = held.iter().map(|held| held.export.control.release_lease(&held.export.name, &held.token));
     for (held, result) in held.iter().zip(join_all(releases).await) {
@@ -135,7 +120,7 @@ async fn release(held: &[Held]) {
     }
 }
 
-/// Renews until one is lost for good. A node that does not answer may come back, and its lease with it.
+/// Renews the leases until one is lost. A node that does not answer may come back, with its lease.
 async fn renew(held: Arc<Vec<Held>>, fence: Arc<Fence>, every: Duration) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -165,8 +150,8 @@ async fn renew(held: Arc<Vec<Held>>, fence: Arc<Fence>, every: Duration) {
 fn holder() -> String {
     let user = user_name();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let who: String = format!("{user}@{host}").chars().filter(|c| !c.is_control()).take(64).collect();
-    format!("{who}, process {}", std::process::id())
+    let owner: String = format!("{user}@{host}").chars().filter(|c| !c.is_control()).take(64).collect();
+    format!("{owner}, process {}", std::process::id())
 }
 
 /// The name of the user this process runs as, from `/etc/passwd`: `$USER` may be unset, or another user's.
@@ -219,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_renewal_that_is_refused_raises_the_fence() {
+    async fn a_refused_renewal_raises_the_fence() {
         let (file, _nodes) = drive().await;
         let first = Arc::new(acquire(&file, false, TIMEOUT, |_| true).await.unwrap());
         let fence = Arc::new(Fence::default());
@@ -238,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn all_leases_or_none() {
+    async fn either_all_leases_are_taken_or_none() {
         let (file, nodes) = drive().await;
         let other = Leases::take(&file, false, TIMEOUT, |node| node == 1).await.unwrap();
         assert!(other.token(0).is_none() && other.token(1).is_some());

@@ -3,7 +3,7 @@
 use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError};
 use futures::future::join_all;
 
-use crate::copy::read_exactly;
+use super::read_exactly;
 use crate::file::DriveFile;
 
 /// The largest piece that a failed range is read again in, in bytes.
@@ -71,7 +71,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_lost_nodes_name_stands_once_in_the_cause() {
+    fn the_cause_names_a_lost_node_once() {
         let lost = |why: &str| {
             let range = ByteRange::new(0, 1);
             cause(&DeviceError::Lost { device: "lab-7".into(), range, why: Arc::from(why) })

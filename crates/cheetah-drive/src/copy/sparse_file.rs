@@ -1,4 +1,4 @@
-//! A sparse file as a device to write to.
+//! A sparse file as a write-only device.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Zeroing};
 
-/// A file that is all hole where it is going to be written: what is zeroed stays a hole. Each range is written at most
-/// once. It cannot be read.
+/// A write-only file that is a hole wherever it is going to be written: zeroed ranges stay holes. Each range is written at
+/// most once.
 pub struct SparseFile {
     file: Arc<File>,
     name: Arc<str>,
@@ -17,7 +17,7 @@ pub struct SparseFile {
 }
 
 impl SparseFile {
-    /// A device of `size` bytes over `file`, which is as long; errors call it `name`.
+    /// Makes a device of `file`, which is `size` bytes long; errors call it `name`.
     pub fn new(file: File, name: impl Into<Arc<str>>, size: u64) -> Self {
         Self { file: Arc::new(file), name: name.into(), size }
     }

@@ -1,4 +1,4 @@
-//! Reading everything back, and comparing it with what was loaded.
+//! Verifying a drive: reading everything back and comparing it with what was loaded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,47 +7,47 @@ use cheetah_device::{ByteRange, Data, DynDevice};
 use futures::StreamExt as _;
 use serde::Serialize;
 
+use crate::copy::rescue::Rescue;
 use crate::copy::{Chunk, Progress, chunks};
-use crate::digests::{ChunkDigest, Digests, digest};
+use crate::file::digests::{ChunkDigest, Digests, digest};
 use crate::file::{DriveFile, ImageState};
 use crate::open::{Drive, OpenOptions};
-use crate::rescue::Rescue;
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 
 /// How to verify.
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
-    /// Hashes of the whole to recompute, of those that were recorded at load. Chunk digests are always compared.
+    /// The hashes to recompute, of those recorded at load. Chunk digests are always compared.
     pub hashes: HashChoice,
     /// How long a node may take to answer.
     pub timeout: Duration,
 }
 
-/// What was found. Every byte looked at is ok, mismatched, unreadable or not compared, and only one of these.
+/// The result of a verification. Every byte is exactly one of ok, mismatched, unreadable, or not compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// Bytes looked at: the drive's.
+    /// The size of the drive, all of which was read, in bytes.
     pub size: u64,
-    /// Bytes of them, from the start, that are the image's and were compared; 0 where there is none.
+    /// The size of the image, which was compared, in bytes; 0 if there is none.
     pub image_size: u64,
-    /// What they were compared with.
+    /// The reference for the comparison.
     pub compared: Compared,
-    /// Bytes that are as they were loaded; or merely readable, behind the image or where there is none.
+    /// Bytes that are as they were loaded. Outside of an image, bytes that are readable.
     pub ok_bytes: u64,
-    /// Bytes that could be read, but not compared, because another part of their chunk could not be read.
+    /// Readable bytes that could not be compared, because another part of their chunk is unreadable.
     pub uncompared_bytes: u64,
-    /// Ranges that differ from what was loaded: whole chunks. In order.
-    pub mismatched: Vec<Found>,
-    /// Ranges that could not be read. In order.
-    pub unreadable: Vec<Found>,
-    /// Hashes recomputed; only if the whole image could be read.
+    /// Chunks that differ from what was loaded, in order.
+    pub mismatched: Vec<BadRange>,
+    /// Ranges that could not be read, in order.
+    pub unreadable: Vec<BadRange>,
+    /// The recomputed hashes; empty if part of the image could not be read.
     pub hashes: Hashes,
     /// The recomputed hashes that differ from those recorded.
     pub hashes_differing: Vec<String>,
 }
 
-/// What the drive's content was compared with.
+/// The reference for a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compared {
@@ -55,35 +55,35 @@ pub enum Compared {
     Digests,
     /// Nothing: no image was loaded.
     Empty,
-    /// The digests made when the image was loaded; but the drive was opened for writing since.
+    /// The digests made when the image was loaded; the drive was opened for writing since.
     Modified,
     /// Nothing: the load never finished.
     Loading,
 }
 
-/// A bad range and what is known of it.
+/// A range that differs or cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Found {
-    /// First byte.
+pub struct BadRange {
+    /// The offset of its first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Its length in bytes.
     pub len: u64,
-    /// What is wrong with it.
+    /// The problem.
     pub why: Arc<str>,
 }
 
-impl Found {
-    /// Where it is.
+impl BadRange {
+    /// Its offset and length.
     pub const fn range(&self) -> ByteRange {
         ByteRange::new(self.offset, self.len)
     }
 
-    /// Appends to `list`, merging with its last where they touch and have the same cause.
+    /// Appends a range to `list`, merging it with the last one if they touch and have the same cause.
     fn push(range: ByteRange, why: &str, list: &mut Vec<Self>) {
         match list.last_mut() {
             Some(last) if last.range().end() == range.offset && &*last.why == why => last.len += range.len,
             last => {
-                // A dead node is behind many ranges; its epitaph is stored once.
+                // One lost node causes many ranges; its error is stored once.
                 let same = last.filter(|last| &*last.why == why).map(|last| last.why.clone());
                 list.push(Self { offset: range.offset, len: range.len, why: same.unwrap_or_else(|| why.into()) });
             }
@@ -101,7 +101,7 @@ impl VerifyReport {
     }
 }
 
-/// Reads the drive and compares it with the digests made at load. Lost nodes make unreadable ranges, not an error.
+/// Reads the drive and compares it with the digests made at load. Ranges on lost nodes are reported as unreadable.
 pub async fn verify(
     file: &DriveFile,
     options: VerifyOptions,
@@ -133,7 +133,7 @@ pub async fn verify(
     Ok(report)
 }
 
-/// What to compare the drive with.
+/// The reference to compare the drive with.
 fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
     let Some(image) = &file.image else { return Ok((Compared::Empty, None)) };
     let compared = match image.state {
@@ -145,7 +145,7 @@ fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
                  `cheetah load` without an image finishes it"
             )));
         }
-        // Whoever opened it for writing need not have written.
+        // It was opened for writing, but may not have been written.
         ImageState::Modified => Compared::Modified,
         ImageState::Loading => return Ok((Compared::Loading, None)),
     };
@@ -153,12 +153,12 @@ fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
     Ok((compared, Some(Digests::load(file, recorded, image.size)?)))
 }
 
-/// A reading of everything.
+/// A pass over the whole drive.
 struct Scrub {
     device: DynDevice,
     rescue: Rescue,
     size: u64,
-    /// Bytes from the start that are compared and hashed.
+    /// The size of the image, which is compared and hashed, in bytes.
     image: u64,
     expected: Option<Digests>,
     hashes: HashChoice,
@@ -191,7 +191,7 @@ impl Scrub {
                     }
                     self.compare(range, || known.unwrap_or_else(|| digest(&data)), &mut report);
                 }
-                // Hashes of the whole mean nothing without this part.
+                // Without this part, a hash of the whole means nothing.
                 None if self.is_image(range) => hashing = None,
                 None => {}
             }
@@ -203,7 +203,7 @@ impl Scrub {
         Ok(report)
     }
 
-    /// Whether a chunk is the image's; none is so in part.
+    /// Whether a chunk belongs to the image. No chunk belongs to it in part.
     const fn is_image(&self, range: ByteRange) -> bool {
         range.end() <= self.image
     }
@@ -211,14 +211,14 @@ impl Scrub {
     fn compare(&self, range: ByteRange, digest: impl FnOnce() -> ChunkDigest, report: &mut VerifyReport) {
         match &self.expected {
             Some(expected) if self.is_image(range) && expected.get(range.offset) != Some(&digest()) => {
-                Found::push(range, "differs from what was loaded", &mut report.mismatched);
+                BadRange::push(range, "differs from what was loaded", &mut report.mismatched);
             }
             _ => report.ok_bytes += range.len,
         }
     }
 
-    /// Reads a chunk that could not be read in one go. Its bytes, if it can be now; otherwise what cannot be read
-    /// goes into the report.
+    /// Reads a chunk again, in pieces, after it could not be read as a whole. Returns its bytes if all pieces can be read;
+    /// otherwise reports the unreadable ranges.
     async fn read_in_pieces(&self, range: ByteRange, report: &mut VerifyReport) -> Option<Data> {
         let mut whole = Data::new();
         let mut unreadable = 0;
@@ -227,7 +227,7 @@ impl Scrub {
                 Ok(data) => whole.append(data),
                 Err(why) => {
                     unreadable += part.len;
-                    Found::push(part, &why, &mut report.unreadable);
+                    BadRange::push(part, &why, &mut report.unreadable);
                 }
             }
         }

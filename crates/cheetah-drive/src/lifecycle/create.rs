@@ -1,4 +1,4 @@
-//! Making a drive out of nodes, and making it larger.
+//! Creating and enlarging drives.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use cheetah_node::control::ControlClient;
 use cheetah_node::control::api::NewExport;
 use futures::future::{Either, join_all, select};
 
-use crate::destroy::{DestroyOptions, destroy};
-use crate::export::Export;
+use super::destroy::{DestroyOptions, destroy};
+use super::usage::unused;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
-use crate::find::{Found, Place};
+use crate::layout::plan::{Free, Wanted, plan};
 use crate::lease::Leases;
-use crate::plan::{Free, Wanted, plan};
-use crate::usage::unused;
+use crate::node::export::Export;
+use crate::node::find::{AvailableNode, Place};
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::hex;
 
-/// What drive to make.
+/// A drive to create.
 #[derive(Debug, Clone)]
 pub struct CreateRequest {
-    /// Where its file goes; must not exist. The drive is named after it.
+    /// The path of the drive file, which must not exist. The drive is named after it.
     pub path: PathBuf,
-    /// The nodes, in the order they are used.
-    pub nodes: Vec<Found>,
-    /// How it lies over them.
+    /// The nodes, in order.
+    pub nodes: Vec<AvailableNode>,
+    /// The layout over the nodes.
     pub layout: Layout,
-    /// How large it is. The drive has exactly this size; the nodes round up.
+    /// The size. The drive has exactly this size; the nodes round up.
     pub size: Wanted,
     /// Do not reserve the memory: nodes lend it as it is written, and may run out.
     pub thin: bool,
@@ -38,14 +38,14 @@ pub struct CreateRequest {
     pub timeout: Duration,
 }
 
-/// What to add to a drive.
+/// A set of nodes to add to a drive.
 #[derive(Debug, Clone)]
 pub struct EnlargeRequest {
     /// The nodes of the new set, in order.
-    pub nodes: Vec<Found>,
-    /// How the new set lies over them.
+    pub nodes: Vec<AvailableNode>,
+    /// The layout over the nodes.
     pub layout: Layout,
-    /// Bytes to add; the new set starts where the nodes of the last one end.
+    /// The size to add. The new set starts where the nodes of the last one end.
     pub size: Wanted,
     /// Do not reserve the memory.
     pub thin: bool,
@@ -53,8 +53,8 @@ pub struct EnlargeRequest {
     pub timeout: Duration,
 }
 
-/// Allocates the drive on its nodes and writes its file. If anything fails, everything made is undone. A node whose
-/// share would be nothing takes no part.
+/// Allocates the drive on its nodes and writes its file. If anything fails, everything is undone. Nodes whose share would
+/// be 0 are left out.
 pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     let path = request.path;
     if path.symlink_metadata().is_ok() {
@@ -86,8 +86,8 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     }
 }
 
-/// The same, unless `stop` is ready before it is done: then nothing is left either, and the error names what `stop` gave
-/// as the reason. To drop [`create`] half-way would leave behind what the nodes were about to allocate.
+/// Creates a drive unless `stop` is ready first: then everything is undone, and the error names the reason that `stop`
+/// returned. Dropping [`create`] instead would leave allocations behind at the nodes.
 pub async fn create_unless(request: CreateRequest, stop: impl Future<Output = impl Display>) -> Result<DriveFile> {
     let timeout = request.timeout;
     let mut making = pin!(create(request));
@@ -108,8 +108,8 @@ fn exists(path: &Path) -> Error {
     Error::misuse(format!("{path} exists already; choose another name, or `cheetah destroy {path}` first"))
 }
 
-/// Appends a set of further nodes to the drive; its file is replaced. Refused while anyone uses the drive, and while
-/// any of its nodes cannot tell.
+/// Appends a set of nodes to the drive, and replaces its file. Refused while the drive is in use, or if one of its nodes
+/// does not answer.
 pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()> {
     if let Some(fill) = &file.fill {
         let (name, from) = (&file.name, &fill.location);
@@ -120,7 +120,7 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
     if let Some(problem) = nodes.into_iter().find_map(|node| node.problem) {
         return Err(Error::failed(format!("{} is not whole, so it is not enlarged: {problem}", file.name)));
     }
-    // From here on no writer can come in between.
+    // From here on no other writer can open the drive.
     let leases = Leases::take(file, false, request.timeout, |_| true).await?;
     let enlarged = append(file, &request, &shares).await;
     leases.release().await;
@@ -142,24 +142,24 @@ async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> R
     }
 }
 
-/// What was allocated for a set, and how to free it again.
+/// The allocations of a set.
 struct Made {
     set: Set,
     exports: Vec<Export>,
 }
 
 impl Made {
-    /// Frees everything; `why` is handed back, with what could not be freed.
+    /// Frees everything. Returns `why`, extended by what could not be freed.
     async fn undo(self, why: Error) -> Error {
         free_exports(&self.exports, why).await
     }
 }
 
-/// Allocates `shares` on the nodes at once; all or nothing.
+/// Allocates `shares` on the nodes concurrently; all or nothing.
 async fn allocate(
     file: &DriveFile,
     layout: Layout,
-    nodes: &[Found],
+    nodes: &[AvailableNode],
     shares: &[u64],
     thin: bool,
     timeout: Duration,
@@ -187,7 +187,7 @@ async fn allocate(
 }
 
 async fn allocate_one(
-    node: &Found,
+    node: &AvailableNode,
     size: u64,
     name: &str,
     thin: bool,
@@ -216,7 +216,7 @@ async fn allocate_one(
     }
 }
 
-/// Frees exports that were made in vain.
+/// Frees exports. Returns `why`, extended by what could not be freed.
 async fn free_exports(exports: &[Export], why: Error) -> Error {
     let freed = join_all(exports.iter().map(|export| export.control.delete_export(&export.name, None))).await;
     let stuck: Vec<_> = freed.into_iter().filter_map(|result| result.err().map(|error| error.to_string())).collect();
@@ -226,15 +226,19 @@ async fn free_exports(exports: &[Export], why: Error) -> Error {
     Error::failed(format!("{why}; and what had been allocated could not be freed: {}", stuck.join("; ")))
 }
 
-/// What the nodes have to offer. A foreign server's export has a size that it cannot exceed.
-fn free(nodes: &[Found], thin: bool) -> Vec<Free> {
+/// The memory that the nodes offer. A foreign server's export cannot exceed its size.
+fn free(nodes: &[AvailableNode], thin: bool) -> Vec<Free> {
     let overcommits = |place: &Place| thin && matches!(place, Place::Node { .. });
-    let free =
-        |node: &Found| Free { name: node.name.clone(), bytes: node.free_bytes, overcommits: overcommits(&node.place) };
+    let free = |node: &AvailableNode| Free {
+        name: node.name.clone(),
+        bytes: node.free_bytes,
+        overcommits: overcommits(&node.place),
+    };
     nodes.iter().map(free).collect()
 }
 
-/// `case42-0123abcd-0`: the drive's name in what an export's may hold, the start of its id, the entry's index.
+/// The name of an export, such as `case42-0123abcd-0`: the drive's name in permitted characters, the start of its id, and
+/// the index of the node entry.
 fn export_name(file: &DriveFile, index: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' };
     let name: String = file.name.chars().map(plain).collect();
@@ -253,7 +257,7 @@ mod tests {
     use crate::file::tests::example;
 
     #[test]
-    fn export_names_are_fit_for_a_uri_and_for_a_node() {
+    fn export_names_have_permitted_characters_only() {
         let file = DriveFile { name: "Fall 42/ä".into(), ..example() };
         assert_eq!(export_name(&file, 3), "Fall_42__-01234567-3");
     }

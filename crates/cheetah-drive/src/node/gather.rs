@@ -1,7 +1,7 @@
 //! Waiting for nodes that join by themselves (`cheetah node --join`).
 //!
-//! A node is accepted once it answers, at the address it called from, as the instance it says it is: so a drive
-//! never starts with a node that cannot be reached back.
+//! A node is accepted only if it answers at the address it called from, as the instance it claims to be. So a drive never
+//! starts with a node that cannot be reached.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,34 +12,31 @@ use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use cheetah_nbd::uri::PORT;
 use cheetah_node::control::ControlClient;
 use cheetah_node::control::api::{BODY_BYTES_MAX, ErrorBody, Join};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
-use crate::find::{Found, host_port};
+use super::spec::{AvailableNode, host_port, shown_name};
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::is_hex;
 
-/// How long a joining node may take to answer when it is asked back.
+/// How long a joining node may take to answer.
 const ASK_BACK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Nodes asked back at once.
+/// The maximum number of nodes asked concurrently.
 const ASKING_MAX: usize = 64;
-/// Characters of a node's own name that are shown.
-const NAME_CHARS_MAX: usize = 64;
 
-/// A listener that nodes join, in the order in which they do.
+/// A listener that nodes join. They are taken in the order in which they join.
 pub struct Gather {
     address: SocketAddr,
-    joined: mpsc::Receiver<Found>,
+    joined: mpsc::Receiver<AvailableNode>,
     left: usize,
-    /// Dropped with this, which ends the server once it has answered everyone.
+    /// Dropping it ends the server once it has answered all requests.
     _stop: oneshot::Sender<()>,
 }
 
 impl Gather {
-    /// Listens on `address` for `wanted` nodes. Anything but loopback is refused unless `insecure`.
+    /// Listens on `address` for `wanted` nodes. An address beyond loopback is refused unless `insecure`.
     pub async fn listen(address: SocketAddr, wanted: usize, insecure: bool) -> Result<Self> {
         if !address.ip().is_loopback() && !insecure {
             return Err(Error::misuse(format!(
@@ -62,20 +59,20 @@ impl Gather {
             Router::new().route("/v1/join", post(join)).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(gate);
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let server = axum::serve(listener, service).with_graceful_shutdown(async move {
-            // Never sent, only dropped.
+            // Nothing is ever sent.
             let _ = stopped.await;
         });
         tokio::spawn(async move { server.await });
         Ok(Self { address, joined, left: wanted, _stop: stop })
     }
 
-    /// Where it listens: what to pass to `cheetah node --join`.
+    /// The address it listens on, for `cheetah node --join`.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next node to join; `None` when all wanted have.
-    pub async fn next(&mut self) -> Option<Found> {
+    /// Waits for the next node to join; `None` when all wanted nodes have joined.
+    pub async fn next(&mut self) -> Option<AvailableNode> {
         if self.left == 0 {
             return None;
         }
@@ -84,11 +81,11 @@ impl Gather {
     }
 }
 
-/// Lets in as many nodes as are wanted, each instance once.
+/// Accepts as many nodes as are wanted, each instance once.
 struct Gate {
     wanted: usize,
     instances: Mutex<Vec<String>>,
-    joined: mpsc::Sender<Found>,
+    joined: mpsc::Sender<AvailableNode>,
     asking: Semaphore,
 }
 
@@ -128,19 +125,11 @@ async fn join(State(gate): State<Arc<Gate>>, ConnectInfo(peer): ConnectInfo<Sock
             format!("the drive has the {} nodes it waits for", gate.wanted),
         );
     }
-    let found = Found::node(shown_name(&join.name, &host, status.nbd_port), &host, join.http_port, &status);
-    // The channel has room for all that are wanted.
+    let found = AvailableNode::node(shown_name(&join.name, &host, status.nbd_port), &host, join.http_port, &status);
+    // The channel has room for all wanted nodes.
     if gate.joined.try_send(found).is_err() {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "the drive waits no longer".into());
     }
     instances.push(join.instance);
     welcome
-}
-
-/// What a node calls itself, made fit to print, and told from others on the same machine; its address if it has no
-/// name.
-pub(crate) fn shown_name(name: &str, host: &str, port: u16) -> String {
-    let name: String = name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
-    let name = if name.trim().is_empty() { host } else { name.trim() };
-    if port == PORT { name.to_owned() } else { host_port(name, port) }
 }

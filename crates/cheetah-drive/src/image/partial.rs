@@ -8,14 +8,14 @@ use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, Data, DynDevice};
 use futures::StreamExt as _;
 
+use crate::copy::rescue::Rescue;
+use crate::copy::sparse_file::SparseFile;
 use crate::copy::{Chunk, Progress, Writer, chunks_of};
-use crate::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
+use crate::file::coverage;
+use crate::file::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
 use crate::file::disk::{directory, sync_directory, temporary_in, write_atomically};
 use crate::file::{DriveFile, ImageState, name_beside};
-use crate::fill::covered;
 use crate::open::{Drive, OpenOptions};
-use crate::rescue::Rescue;
-use crate::sparse::SparseFile;
 use cheetah_image::error::{Error, Result};
 
 /// How to save a part.
@@ -96,8 +96,8 @@ fn present(file: &DriveFile) -> Result<Coverage> {
             file.name, image.source
         )));
     }
-    if let Some(covered) = covered(file)? {
-        return Ok(covered.coverage);
+    if let Some(coverage) = coverage::recorded(file)? {
+        return Ok(coverage);
     }
     let size = file.image.as_ref().map_or(file.size, |image| image.size);
     let mut whole = Coverage::new(size);

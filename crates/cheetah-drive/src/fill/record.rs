@@ -1,4 +1,4 @@
-//! What is written down of a fill as it goes on.
+//! The persistent record of a fill: its coverage map, and the digests of what the source sent.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use cheetah_image::Result;
 use parking_lot::Mutex;
 
 use super::grains::{self, Grains};
-use super::map;
+use crate::file::coverage;
 use crate::file::{DriveFile, MapRef};
 
-/// The files beside the drive file: first the digests of what came, then the map that says it is there.
-pub(super) struct Account {
+/// The files beside the drive file. Digests are written first, then the map that records their ranges as read.
+pub(super) struct FillRecord {
     inner: Arc<Inner>,
 }
 
@@ -21,24 +21,24 @@ struct Inner {
     id: String,
     map: PathBuf,
     grains: Grains,
-    /// What the map says.
+    /// The content of the map.
     recorded: Mutex<Coverage>,
 }
 
-impl Account {
-    /// Of a drive whose map says this.
+impl FillRecord {
+    /// Opens the record of a drive; `recorded` is the content of its map.
     pub(super) fn open(file: &DriveFile, recorded: Coverage) -> Result<Self> {
         let grains = Grains::open(&grains::path(file), recorded.size())?;
-        let (id, map, recorded) = (file.id.clone(), map::path(file), Mutex::new(recorded));
+        let (id, map, recorded) = (file.id.clone(), coverage::path(file), Mutex::new(recorded));
         Ok(Self { inner: Arc::new(Inner { id, map, grains, recorded }) })
     }
 
-    /// What was recorded last.
+    /// The coverage recorded last.
     pub(super) fn recorded(&self) -> Coverage {
         self.inner.recorded.lock().clone()
     }
 
-    /// The digests of what came.
+    /// The digests of what the source sent.
     pub(super) fn grains(&self) -> &Grains {
         &self.inner.grains
     }
@@ -52,13 +52,13 @@ impl Account {
 impl Inner {
     fn save(&self, coverage: &Coverage) -> Result<MapRef> {
         self.grains.sync()?;
-        let saved = map::save(&self.map, &self.id, coverage)?;
+        let saved = coverage::save(&self.map, &self.id, coverage)?;
         self.recorded.lock().clone_from(coverage);
         Ok(saved)
     }
 }
 
-impl Ledger for Account {
+impl Ledger for FillRecord {
     fn passed(&self, range: ByteRange, data: &Data) {
         self.inner.grains.note(range, data);
     }

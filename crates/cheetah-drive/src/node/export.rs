@@ -1,4 +1,4 @@
-//! An export on a node of ours.
+//! An export on a Cheetah node.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use cheetah_node::control::ControlClient;
 
 use crate::file::SetNode;
 
-/// An export on a node of ours, and how to speak to that node.
+/// An export on a Cheetah node, and the node's control API.
 pub(crate) struct Export {
-    /// The node, as the user knows it.
+    /// The node's name, as the user wrote it.
     pub node: String,
-    /// Its name there.
+    /// The export's name.
     pub name: String,
     /// The node's control API.
     pub control: ControlClient,
 }
 
 impl Export {
-    /// The export that holds an entry's bytes; `None` for a foreign server.
+    /// The export of a node entry; `None` for a foreign server.
     pub fn of(node: &SetNode, timeout: Duration) -> Option<Self> {
         let control = ControlClient::new(node.http.as_ref()?).with_timeout(timeout);
         Some(Self { node: node.name.clone(), name: node.uri()?.export, control })

@@ -8,24 +8,24 @@ use cheetah_nbd::uri::{Address, NbdUri};
 
 use cheetah_image::error::{Error, Result};
 
-/// What to connect to, and how.
+/// A connection to make.
 pub(crate) struct Connect {
-    /// The node, as the user knows it.
+    /// The node's name, as the user wrote it.
     pub name: String,
-    /// The export.
+    /// The export's URI.
     pub uri: NbdUri,
-    /// Meta contexts the server must grant.
+    /// Meta contexts that the server must grant.
     pub contexts: Vec<String>,
-    /// Whether to write.
+    /// Whether to open the export for writing.
     pub writable: bool,
-    /// NBD connections.
+    /// The number of NBD connections.
     pub connections: usize,
-    /// How long the server may be silent.
+    /// How long the server may take to answer.
     pub timeout: Duration,
 }
 
 impl Connect {
-    /// One connection to read over, of any instance; the URI is still to be given.
+    /// A single read-only connection to any instance; the URI is still to be set.
     pub fn reading(name: String) -> Self {
         Self {
             name,
@@ -38,7 +38,7 @@ impl Connect {
     }
 }
 
-/// Connects, or says which node and why not.
+/// Connects to an export. The error names the node.
 pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
     let Connect { name, uri, contexts, writable, connections, timeout } = wanted;
     let name = name.as_str().into();

@@ -6,16 +6,16 @@ use futures::future::try_join_all;
 
 use crate::copy::zero_runs;
 
-/// A device to which runs of zeros are not written, but zeroed: a node then has nothing to keep.
-pub(super) struct Sparse(DynDevice);
+/// A layer that turns writes of zeros into zeroing, for which a node needs no memory.
+pub(super) struct SparseWrites(DynDevice);
 
-impl Sparse {
+impl SparseWrites {
     pub(super) fn new(inner: DynDevice) -> Self {
         Self(inner)
     }
 }
 
-impl Layer for Sparse {
+impl Layer for SparseWrites {
     type Below = DynDevice;
     const READS: Reads = Reads::PassThrough;
     const WRITES: Writes = Writes::Handled;
@@ -58,6 +58,6 @@ mod tests {
 
     #[tokio::test]
     async fn everything_is_handed_on() {
-        assert_hands_on(|below| Arc::new(Sparse::new(below)), &[]).await;
+        assert_hands_on(|below| Arc::new(SparseWrites::new(below)), &[]).await;
     }
 }

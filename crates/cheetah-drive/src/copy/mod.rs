@@ -1,10 +1,13 @@
-//! Moving bytes from device to device: read ahead, hashed in order, written behind, zeros left out.
+//! The copy engine: reads ahead, hashes in order, writes behind, and skips zeros.
 //!
 //! ```text
-//!  source ──a task a chunk: read, digest──▶ chunks in order ──▶ a thread a hash
-//!                                                   └──▶ a task a chunk: find zeros, write
+//!  source ──task per chunk: read, digest──▶ chunks in order ──▶ thread per hash
+//!                                                    └──▶ task per chunk: find zeros, write
 //! ```
-//! Every stage is bounded, so a copy takes some 24 MiB however large the devices are.
+//! Every stage is bounded: a copy uses about 24 MiB, however large the devices are.
+
+pub(crate) mod rescue;
+pub mod sparse_file;
 
 use std::sync::Arc;
 
@@ -13,44 +16,44 @@ use futures::future::try_join_all;
 use futures::{Stream, StreamExt as _, stream};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
+use crate::file::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes, Hashing};
 
-/// Chunks being read at once: enough for a link of 1 Gbit/s and 60 ms.
+/// Reads in flight, in chunks: enough for a link of 1 Gbit/s and 60 ms.
 const READ_AHEAD: usize = 8;
-/// Chunks being written at once.
+/// Writes in flight, in chunks.
 const WRITE_BEHIND: usize = 8;
-/// Zeros are found in runs of this many bytes: what a node stores, or does not, as one.
+/// The granularity of finding zeros, in bytes: a node stores memory in chunks of this size.
 const ZERO_RUN_BYTES: u64 = 64 << 10;
 
-/// How far a copy, a verification or a save has come.
+/// The progress of a copy, a verification or a save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes dealt with.
+    /// Bytes done.
     pub done: u64,
-    /// Bytes in all.
+    /// Bytes in total.
     pub total: u64,
 }
 
-/// A copy to be made.
+/// A copy from one device to another.
 pub(crate) struct Copy {
-    /// Where from.
+    /// The device to copy from.
     pub from: DynDevice,
-    /// How errors name it.
+    /// Its name in errors.
     pub from_name: Arc<str>,
-    /// Where to; must be writable and large enough.
+    /// The device to copy to; must be writable and large enough.
     pub to: DynDevice,
-    /// How errors name it.
+    /// Its name in errors.
     pub to_name: Arc<str>,
-    /// Bytes from the start.
+    /// The number of bytes to copy, from the start.
     pub size: u64,
-    /// Hashes of the whole.
+    /// The hashes to compute of the whole.
     pub hashes: HashChoice,
 }
 
 impl Copy {
-    /// Copies, then flushes. The digests of the chunks are recorded in `digests`, if they are wanted.
+    /// Copies, then flushes. Records the digests of the chunks in `digests`, if there is one.
     pub async fn run(
         &self,
         mut digests: Option<&mut Digests>,
@@ -76,7 +79,7 @@ impl Copy {
     }
 }
 
-/// Writes behind: several chunks at once, each in a task of its own, zeros found and left out.
+/// Writes several chunks concurrently, each in a task of its own, and skips zeros.
 pub struct Writer {
     to: DynDevice,
     name: Arc<str>,
@@ -90,8 +93,8 @@ impl Writer {
         Self { to, name: name.into(), tasks: JoinSet::new(), written: 0 }
     }
 
-    /// Begins to write `data` at the start of `range`, which is as long; waits first while too much is under way.
-    /// An error may be that of an earlier write. Ranges must not overlap until [`Writer::wait`].
+    /// Starts writing `data` to `range`, which is as long; waits first while too many writes are in flight. The error may be
+    /// that of an earlier write. Ranges must not overlap until [`Writer::wait`].
     pub async fn write(&mut self, range: ByteRange, data: Data) -> Result<()> {
         while self.tasks.len() >= WRITE_BEHIND {
             self.next().await?;
@@ -100,7 +103,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Finishes when everything has been written. It is not flushed then.
+    /// Waits until everything has been written. Does not flush.
     pub async fn wait(&mut self) -> Result<()> {
         while !self.tasks.is_empty() {
             self.next().await?;
@@ -108,7 +111,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Bytes whose writing has finished.
+    /// Bytes written so far.
     pub const fn written(&self) -> u64 {
         self.written
     }
@@ -121,24 +124,24 @@ impl Writer {
     }
 }
 
-/// A piece of a device that has been read, or not.
+/// A chunk of a device that has been read, or that failed.
 pub(crate) struct Chunk {
-    /// Where it is.
+    /// Its range.
     pub range: ByteRange,
-    /// Its content, and its digest if that was wanted.
+    /// Its content, and its digest if one was wanted.
     pub read: cheetah_device::Result<(Data, Option<ChunkDigest>)>,
 }
 
-/// The chunks of the first `size` bytes of `device`, in order, read ahead in tasks of their own. Those of the first
-/// `digested` bytes are digested there as well; what lies behind begins with a chunk of its own.
+/// Reads the chunks of the first `size` bytes of `device` ahead, in tasks of their own, and returns them in order. Chunks
+/// of the first `digested` bytes are digested as well; the rest starts with a new chunk.
 pub(crate) fn chunks(device: DynDevice, size: u64, digested: u64) -> impl Stream<Item = Chunk> + Send {
     let digested = digested.min(size);
     let parts = [ByteRange::new(0, digested), ByteRange::between(digested, size)];
     chunks_of(device, parts, move |chunk| chunk.end() <= digested)
 }
 
-/// The chunks of `ranges` of `device`, in order, read ahead in tasks of their own. Those for which `digested` holds are
-/// digested there as well.
+/// Reads the chunks of `ranges` of `device` ahead, in tasks of their own, and returns them in order. Chunks for which
+/// `digested` holds are digested as well.
 pub(crate) fn chunks_of<R>(
     device: DynDevice,
     ranges: R,
@@ -164,7 +167,7 @@ where
     stream::iter(chunks).map(read).buffered(READ_AHEAD)
 }
 
-/// Reads `range`; an answer of any other length is an error.
+/// Reads `range`; a reply of another length is an error.
 pub async fn read_exactly(device: &DynDevice, range: ByteRange) -> cheetah_device::Result<Data> {
     let data = device.read(range).await?;
     if data.len() == range.len {
@@ -187,7 +190,7 @@ async fn write(to: DynDevice, name: Arc<str>, range: ByteRange, data: Data) -> R
     Ok(range.len)
 }
 
-/// The data as runs that alternate between zeros and not, cut at multiples of [`ZERO_RUN_BYTES`].
+/// Splits the data into runs of zeros and of other bytes, cut at multiples of [`ZERO_RUN_BYTES`].
 pub(crate) fn zero_runs(data: &Data) -> Vec<(ByteRange, bool)> {
     let mut runs: Vec<(ByteRange, bool)> = Vec::new();
     for piece in ByteRange::new(0, data.len()).split_at_multiples(ZERO_RUN_BYTES) {
@@ -209,7 +212,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn a_copy_is_the_same_bytes(size in 0u64..5 << 20, runs in prop::collection::vec((0u64..5 << 20, 1u64..1 << 18), 0..8)) {
+        fn a_copy_equals_its_source(size in 0u64..5 << 20, runs in prop::collection::vec((0u64..5 << 20, 1u64..1 << 18), 0..8)) {
             let mut bytes = vec![0u8; usize::try_from(size).unwrap()];
             for (n, (from, len)) in runs.iter().enumerate() {
                 let from = usize::try_from(*from).unwrap().min(bytes.len());

@@ -1,36 +1,37 @@
-//! Copying an image into a drive: one pass, hashed on the way.
+//! Loading an image into a drive: one pass, hashed on the way.
 
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Coverage, DynDevice, Size, Zeroing};
 
 use crate::copy::{Copy, Progress};
-use crate::digests::Digests;
+use crate::file::coverage;
+use crate::file::digests::Digests;
 use crate::file::{DriveFile, Image, ImageState};
-use crate::fill;
+use crate::fill::files;
 use crate::open::{Drive, OpenOptions};
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 
-/// What is left of the drive behind an image is zeroed in pieces of this many bytes.
+/// The rest of a drive, behind its image, is zeroed in pieces of this many bytes.
 const ZERO_BYTES: u64 = 1 << 30;
 
 /// How to load an image.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// Where the image comes from, as the user wrote it: for the record.
+    /// The image's source, as the user wrote it: for the record.
     pub source_name: String,
-    /// Hashes of the whole to compute.
+    /// The hashes to compute of the whole.
     pub hashes: HashChoice,
-    /// Take the write lease from whoever holds it.
+    /// Take the write lease from its holder.
     pub force_lease: bool,
     /// How long a node may take to answer.
     pub timeout: Duration,
 }
 
-/// Copies `source` into the drive from its start, zeroes the rest of the drive, and records the image's digests in
-/// and beside the drive file. Returns when every node has it. While it runs, and if it fails, the drive file says
-/// `loading`, so that part of an image is never taken for the whole.
+/// Copies `source` to the start of the drive, zeroes the rest of the drive, and records the image's digests in and beside
+/// the drive file. Returns when every node has flushed. While it runs, and if it fails, the drive file says `loading`, so
+/// that part of an image is never taken for the whole.
 pub async fn load(
     file: &mut DriveFile,
     source: DynDevice,
@@ -59,7 +60,7 @@ pub async fn load(
     file.image.clone().ok_or_else(|| Error::failed("the image was loaded and not recorded; this is a bug"))
 }
 
-/// An image on its way into a drive. Until [`Loader::finish`], the drive file says `loading`.
+/// A load in progress. Until [`Loader::finish`], the drive file says `loading`.
 pub struct Loader {
     file: DriveFile,
     drive: Drive,
@@ -67,7 +68,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Opens the drive for an image of `size` bytes, marks it as loading, and zeroes what it has behind the image.
+    /// Opens the drive for an image of `size` bytes, marks it as loading, and zeroes the drive behind the image.
     pub async fn begin(mut file: DriveFile, size: u64, options: &LoadOptions) -> Result<Self> {
         if size > file.size {
             return Err(Error::failed(format!(
@@ -98,8 +99,7 @@ impl Loader {
         }
     }
 
-    /// Opens a drive whose load was interrupted, to go on with it; `None` if it is not one that was loading an image
-    /// of this size from this source.
+    /// Resumes an interrupted load; `None` if the drive was not loading an image of this size from this source.
     pub async fn resume(mut file: DriveFile, size: u64, options: &LoadOptions) -> Result<Option<Self>> {
         let Some(mut image) = file.image.clone() else { return Ok(None) };
         if (image.size, image.source.as_str()) != (size, options.source_name.as_str())
@@ -108,7 +108,7 @@ impl Loader {
             return Ok(None);
         }
         let drive = open(&file, options).await?;
-        // It may have been stopped between the last of this and forgetting that it had to be done.
+        // The image may even be complete: the previous load may have stopped just before it removed its journal.
         image = Image { state: ImageState::Loading, digests: None, hashes: Hashes::default(), ..image };
         file.image = Some(image.clone());
         forget_fill(&mut file)?;
@@ -126,18 +126,18 @@ impl Loader {
         Ok(())
     }
 
-    /// The drive, to be written.
+    /// The drive, for writing.
     pub fn device(&self) -> DynDevice {
         self.drive.device()
     }
 
-    /// Flushes, and records that the image is there: whole, or where `coverage` is not, incomplete, and with a map of
-    /// what is missing. Returns the drive file as it was written.
+    /// Flushes, and records the image as loaded; as incomplete, with a map of the missing ranges, if `coverage` is not whole.
+    /// Returns the drive file as it was written.
     pub async fn finish(self, digests: &Digests, hashes: Hashes, coverage: Option<&Coverage>) -> Result<DriveFile> {
         let Self { mut file, drive, image } = self;
         let gaps = coverage.filter(|coverage| !coverage.is_whole());
-        if let Some(coverage) = gaps {
-            file.map = Some(fill::map::save(&fill::map::path(&file), &file.id, coverage)?);
+        if let Some(gaps) = gaps {
+            file.map = Some(coverage::save(&coverage::path(&file), &file.id, gaps)?);
         }
         let saved = match drive.device().flush().await {
             Ok(()) => digests.save(&file.path),
@@ -146,23 +146,23 @@ impl Loader {
         let closed = drive.close().await;
         let digests = saved?;
         closed?;
-        // Last, when everything is where it belongs: from now on the image counts as loaded.
+        // Last: from now on the image counts as loaded.
         let state = if gaps.is_some() { ImageState::Incomplete } else { ImageState::Intact };
         file.image = Some(Image { digests: Some(digests), hashes, state, ..image });
         file.save()?;
         Ok(file)
     }
 
-    /// Lets go of the drive, which stays `loading`.
+    /// Closes the drive, which stays `loading`.
     pub async fn close(self) -> Result<()> {
         self.drive.close().await
     }
 }
 
-/// What was known of another way in which the drive was being filled means nothing any more.
+/// Removes the record of an earlier fill.
 fn forget_fill(file: &mut DriveFile) -> Result<()> {
     (file.fill, file.map) = (None, None);
-    fill::remove_files(file)
+    files::remove_files(file)
 }
 
 async fn open(file: &DriveFile, options: &LoadOptions) -> Result<Drive> {

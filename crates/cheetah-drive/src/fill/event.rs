@@ -1,0 +1,85 @@
+//! Events of a fill, and the observer that records them.
+
+use std::sync::Arc;
+
+use cheetah_device::ByteRange;
+use cheetah_image::{Error, Identity, Result};
+
+use crate::file::Image;
+
+/// An event while a drive is being filled.
+#[derive(Debug, Clone)]
+pub enum FillEvent {
+    /// A process has begun or resumed the fill. `source` is `None` if the source does not answer.
+    Opened {
+        /// The source's identity.
+        source: Option<Identity>,
+        /// Bytes that the drive has already.
+        read: u64,
+    },
+    /// The source failed.
+    Lost {
+        /// Why.
+        why: String,
+    },
+    /// The source is back, and it is the same.
+    Back {
+        /// Its identity now.
+        source: Identity,
+    },
+    /// The source is another one now.
+    Changed {
+        /// What differs.
+        what: String,
+    },
+    /// Everything that can be read is on the drive, and was read back and compared.
+    Complete {
+        /// The image as recorded in the drive file.
+        image: Image,
+        /// The ranges that could not be read.
+        unreadable: Vec<ByteRange>,
+    },
+    /// The fill has failed, and does not go on in this process.
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// The fill was stopped in good order, and can be resumed.
+    Stopped {
+        /// Bytes that the drive has.
+        read: u64,
+    },
+}
+
+/// Records the events of a fill.
+pub trait FillObserver: Send + Sync {
+    /// Puts `event` on stable storage. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be recorded. The source is then no longer used.
+    fn observe(&self, event: FillEvent) -> Result<()>;
+}
+
+/// Reports events to an observer, if there is one, without blocking the runtime.
+#[derive(Clone, Default)]
+pub(super) struct Reporter(Option<Arc<dyn FillObserver>>);
+
+impl Reporter {
+    pub(super) fn new(observer: Option<Arc<dyn FillObserver>>) -> Self {
+        Self(observer)
+    }
+
+    pub(super) async fn report(&self, event: FillEvent) -> Result<()> {
+        let Some(observer) = self.0.clone() else { return Ok(()) };
+        let reported = tokio::task::spawn_blocking(move || observer.observe(event)).await;
+        reported.map_err(|died| Error::failed(format!("keeping the record of a filling: {died}")))?
+    }
+
+    /// Reports an event that cannot be undone any more: a failure is only logged.
+    pub(super) async fn report_or_warn(&self, event: FillEvent) {
+        if let Err(error) = self.report(event).await {
+            tracing::warn!("not on record: {error}");
+        }
+    }
+}

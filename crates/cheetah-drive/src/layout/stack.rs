@@ -1,0 +1,33 @@
+//! Stacking the devices of a drive's nodes into one device.
+
+use std::sync::Arc;
+
+use cheetah_device::linear::Linear;
+use cheetah_device::placement::Layout;
+use cheetah_device::stripe::Stripe;
+use cheetah_device::window::Window;
+use cheetah_device::{ByteRange, Device as _, DynDevice};
+
+use crate::file::{DriveFile, Set};
+
+/// Stacks the nodes' devices (in file order) into sets, the sets one after the other, and cuts the result to the drive's
+/// size.
+pub(crate) fn stack(file: &DriveFile, devices: Vec<DynDevice>) -> cheetah_device::Result<DynDevice> {
+    let mut devices = devices.into_iter();
+    let mut over = |set: &Set| -> cheetah_device::Result<DynDevice> {
+        let nodes = devices.by_ref().take(set.nodes.len()).collect();
+        Ok(match set.layout() {
+            Layout::Linear => Arc::new(Linear::new(nodes)?),
+            Layout::Stripe { unit } => Arc::new(Stripe::new(unit, nodes)?),
+        })
+    };
+    let mut sets = file.sets.iter().map(&mut over).collect::<cheetah_device::Result<Vec<_>>>()?;
+    let whole: DynDevice = match sets.len() {
+        1 => sets.remove(0),
+        _ => Arc::new(Linear::new(sets)?),
+    };
+    if whole.geometry().size == file.size {
+        return Ok(whole);
+    }
+    Ok(Arc::new(Window::new(whole, ByteRange::new(0, file.size))?))
+}

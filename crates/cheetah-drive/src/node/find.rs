@@ -1,0 +1,126 @@
+//! Finding nodes: named on the command line, announced on the network, or foreign NBD servers.
+
+use std::time::Duration;
+
+use cheetah_device::Device as _;
+use cheetah_node::control::{ControlClient, ControlError};
+use futures::future::join_all;
+
+use super::browse::browse;
+use super::connect::{Connect, connect};
+use super::spec::host_port;
+pub use super::spec::{AvailableNode, NodeSpec, Place};
+use cheetah_image::error::{Error, Result};
+
+/// The time-out for asking the named port itself, when the control port after it does not answer.
+const MISTAKE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How to look for nodes.
+#[derive(Debug, Clone)]
+pub struct FindOptions {
+    /// How long a node may take to answer.
+    pub timeout: Duration,
+    /// How long to listen for announcements (`auto`).
+    pub browse: Duration,
+}
+
+impl Default for FindOptions {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(10), browse: Duration::from_secs(3) }
+    }
+}
+
+/// Asks the named nodes for their free memory. The answers are in the order of `specs`. All nodes must answer, and none may
+/// be named twice.
+pub async fn find(specs: &[NodeSpec], options: &FindOptions) -> Result<Vec<AvailableNode>> {
+    let answers = join_all(specs.iter().map(|spec| find_one(spec, options))).await;
+    let mut found: Vec<AvailableNode> = Vec::new();
+    let mut failures = Vec::new();
+    for (spec, answer) in specs.iter().zip(answers) {
+        match answer {
+            Ok(nodes) => nodes.into_iter().try_for_each(|node| add(&mut found, node, *spec == NodeSpec::Auto))?,
+            Err(error) => failures.push(error),
+        }
+    }
+    match &failures[..] {
+        [] => Ok(found),
+        [only] => Err(only.clone()),
+        several => {
+            let why: Vec<_> = several.iter().map(ToString::to_string).collect();
+            Err(Error::failed(format!("{} nodes cannot be used: {}", several.len(), why.join("; "))))
+        }
+    }
+}
+
+/// Adds `node`. A duplicate is ignored if it announced itself, and an error otherwise.
+fn add(found: &mut Vec<AvailableNode>, node: AvailableNode, announced: bool) -> Result<()> {
+    match found.iter().find(|other| other.same(&node)) {
+        Some(_) if announced => Ok(()),
+        Some(other) => Err(Error::misuse(format!(
+            "{} and {} are the same node; name it once, a drive takes all its share from it anyway",
+            other.name, node.name
+        ))),
+        None => {
+            found.push(node);
+            Ok(())
+        }
+    }
+}
+
+async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<AvailableNode>> {
+    match spec {
+        NodeSpec::Node { host, port } => {
+            let http_port = port + 1;
+            let client = ControlClient::new(host_port(host, http_port)).with_timeout(options.timeout);
+            match client.status().await {
+                Ok(status) => Ok(vec![AvailableNode::node(spec.to_string(), host, http_port, &status)]),
+                Err(error) => Err(explain(spec, host, *port, error, options.timeout).await),
+            }
+        }
+        NodeSpec::Foreign(uri) => {
+            // Opened for writing, so that a read-only server is refused now rather than at the first write.
+            let reading = Connect::reading(spec.to_string());
+            let wanted = Connect { uri: uri.clone(), writable: true, timeout: options.timeout, ..reading };
+            let size = connect(wanted).await?.geometry().size;
+            Ok(vec![AvailableNode {
+                name: spec.to_string(),
+                free_bytes: size,
+                place: Place::Foreign { uri: uri.to_string() },
+            }])
+        }
+        NodeSpec::Auto => browse(options.browse, options.timeout).await,
+    }
+}
+
+/// The error for a node that does not answer. If the user named a control port, the error says so.
+async fn explain(spec: &NodeSpec, host: &str, port: u16, error: ControlError, timeout: Duration) -> Error {
+    let (control, why) = match error {
+        ControlError::Unreachable { why, .. } => (port + 1, why),
+        other => return Error::failed(format!("{spec} cannot be used: {other}")),
+    };
+    let asked = ControlClient::new(host_port(host, port)).with_timeout(timeout.min(MISTAKE_TIMEOUT)).status().await;
+    if let Ok(status) = asked {
+        let nbd = host_port(host, status.nbd_port);
+        return Error::misuse(format!("{spec} is a node's control port; name its NBD port: {nbd}"));
+    }
+    Error::failed(format!(
+        "no node answers at {spec} ({why}, on its control port {control}); is `cheetah node` running there, and listening \
+         on that address?"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_named_twice_is_refused() {
+        let place = Place::Node { nbd: "a:1".into(), http: "a:2".into(), instance: "ab".repeat(16) };
+        let node = |name: &str| AvailableNode { name: name.into(), free_bytes: 1, place: place.clone() };
+        let mut found = vec![node("lab-7")];
+        add(&mut found, node("lab-7.local"), true).unwrap();
+        let error = add(&mut found, node("10.0.0.7"), false).unwrap_err().to_string();
+        assert!(error.starts_with("lab-7 and 10.0.0.7 are the same node"), "{error}");
+        assert_eq!(found.len(), 1);
+    }
+}

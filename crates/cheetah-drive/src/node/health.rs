@@ -1,0 +1,139 @@
+//! The state of a drive's nodes, as they report it.
+
+use std::time::Duration;
+
+use cheetah_nbd::greeting;
+use cheetah_node::control::api::{ExportStatus, Status};
+use cheetah_node::control::{ControlClient, ControlError};
+use futures::future::join_all;
+use serde::Serialize;
+
+use super::connect::{Connect, connect};
+use crate::file::{DriveFile, SetNode};
+
+/// The state of one node's part of a drive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeStatus {
+    /// The node's name, as the user wrote it.
+    pub node: String,
+    /// The index of its set.
+    pub set: usize,
+    /// The NBD URI of its export.
+    pub nbd: String,
+    /// Bytes of the drive that it holds.
+    pub size_bytes: u64,
+    /// The node's state.
+    pub state: NodeState,
+    /// The problem, in a sentence, if there is one.
+    pub problem: Option<String>,
+    /// Bytes of the export that hold data; `None` if unknown.
+    pub used_bytes: Option<u64>,
+    /// Whether its memory is reserved; `None` if unknown.
+    pub reserved: Option<bool>,
+    /// NBD connections to the export; `None` if unknown.
+    pub connections: Option<usize>,
+    /// The process that holds the write lease, if there is one.
+    pub writer: Option<String>,
+}
+
+/// The state of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It answers, and holds its part of the drive.
+    Ok,
+    /// It answers, but has restarted or has no such export: its part of the drive is gone.
+    Empty,
+    /// It does not answer, on its control port or its NBD port.
+    Unreachable,
+    /// A foreign server that answers; a restart would go unnoticed.
+    Foreign,
+}
+
+impl NodeState {
+    /// Whether its part of the drive can be read, as far as is known.
+    pub const fn is_healthy(self) -> bool {
+        matches!(self, Self::Ok | Self::Foreign)
+    }
+}
+
+/// Asks every node of a drive, waiting at most `limit` for each. The answers are in file order.
+pub(crate) async fn node_statuses(file: &DriveFile, limit: Duration) -> Vec<NodeStatus> {
+    let entries = file.sets.iter().enumerate().flat_map(|(set, content)| content.nodes.iter().map(move |n| (set, n)));
+    join_all(entries.map(|(set, node)| node_status(set, node, limit))).await
+}
+
+/// Asks one node for its state.
+pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> NodeStatus {
+    let (state, problem, export) = match (&node.http, &node.instance) {
+        (Some(http), Some(instance)) => {
+            let answer = ControlClient::new(http).with_timeout(limit).status().await;
+            judge(node, instance, answer)
+        }
+        _ => foreign(node, limit).await,
+    };
+    NodeStatus {
+        node: node.name.clone(),
+        set,
+        nbd: node.nbd.clone(),
+        size_bytes: node.size,
+        state,
+        problem,
+        used_bytes: export.as_ref().map(|export| export.used_bytes),
+        reserved: export.as_ref().map(|export| export.reserved),
+        connections: export.as_ref().map(|export| export.connections),
+        writer: export.and_then(|export| export.lease).map(|lease| lease.holder),
+    }
+}
+
+type Judgement = (NodeState, Option<String>, Option<ExportStatus>);
+
+fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -> Judgement {
+    let export_name = node.uri().map(|uri| uri.export).unwrap_or_default();
+    match answer {
+        Err(error) => (NodeState::Unreachable, Some(error.to_string()), None),
+        Ok(status) if status.instance != instance => (NodeState::Empty, Some(came_back_empty(&node.name)), None),
+        Ok(status) => match status.exports.into_iter().find(|export| export.name == export_name) {
+            Some(export) => (NodeState::Ok, None, Some(export)),
+            None => {
+                let name = &node.name;
+                let problem = match node.receipt {
+                    Some(_) => format!("node {name} has wiped its part of the drive; destroy the rest"),
+                    None => format!("node {name} has no export {export_name} any more: it was freed"),
+                };
+                (NodeState::Empty, Some(problem), None)
+            }
+        },
+    }
+}
+
+/// Checks that a node whose control API answers also answers on its NBD port. It does not open the export, which would
+/// count as a use of the drive.
+pub(crate) async fn check_nbd(node: &SetNode, status: &mut NodeStatus, limit: Duration) {
+    if status.state == NodeState::Ok
+        && let Some(uri) = node.uri()
+        && let Err(why) = greeting::check(&uri.address, limit).await
+    {
+        let name = &node.name;
+        status.state = NodeState::Unreachable;
+        status.problem = Some(format!("node {name}: its control API answers, its NBD server does not ({why})"));
+    }
+}
+
+async fn foreign(node: &SetNode, timeout: Duration) -> Judgement {
+    let Some(uri) = node.uri() else {
+        return (NodeState::Unreachable, Some(format!("'{}' is no NBD URI", node.nbd)), None);
+    };
+    match connect(Connect { uri, timeout, ..Connect::reading(node.name.clone()) }).await {
+        Ok(_) => (NodeState::Foreign, None, None),
+        Err(error) => (NodeState::Unreachable, Some(error.to_string()), None),
+    }
+}
+
+/// The problem of a node that is another instance than the drive file records.
+pub(crate) fn came_back_empty(node: &str) -> String {
+    format!(
+        "node {node} came back empty: it was restarted since the drive was made, and what it held is gone; create and \
+         load the drive anew"
+    )
+}

@@ -1,0 +1,10 @@
+//! The nodes of a drive: finding them, connecting to them, and asking them for their state.
+
+mod browse;
+pub(crate) mod connect;
+pub(crate) mod export;
+pub mod find;
+pub mod gather;
+pub(crate) mod health;
+pub(crate) mod open;
+mod spec;

@@ -1,0 +1,68 @@
+//! Opening the part of a drive that one node holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::window::Window;
+use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
+
+use super::connect::{Connect, connect};
+use super::health::{NodeState, node_status};
+use crate::file::SetNode;
+use cheetah_image::error::{Error, Result};
+
+/// How to open a node's part of a drive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeAccess {
+    /// Open for writing, under a lease.
+    pub writable: bool,
+    /// The number of NBD connections.
+    pub connections: usize,
+    /// How long the node may take to answer.
+    pub timeout: Duration,
+}
+
+/// Connects to one node: only to the instance that holds the drive's bytes, and for writing only under our lease.
+pub(crate) async fn open_node(node: &SetNode, token: Option<&str>, access: &NodeAccess) -> Result<DynDevice> {
+    let uri = node.uri().ok_or_else(|| Error::failed(format!("node {}: '{}' is no NBD URI", node.name, node.nbd)))?;
+    let instance = node.instance.iter().map(|instance| format!("x-cheetah:instance/{instance}"));
+    let lease = token.map(|token| format!("x-cheetah:lease/{token}"));
+    let wanted = Connect {
+        name: node.name.clone(),
+        uri,
+        contexts: instance.chain(lease).collect(),
+        writable: access.writable,
+        connections: access.connections,
+        timeout: access.timeout,
+    };
+    let client = match connect(wanted).await {
+        Ok(client) => client,
+        Err(error) => return Err(explain(node, error, access.timeout).await),
+    };
+    let size = client.geometry().size;
+    if size < node.size {
+        return Err(Error::failed(format!(
+            "node {}: its export has {} where the drive needs {}; is it the export the drive was made with?",
+            node.name,
+            Size(size),
+            Size(node.size)
+        )));
+    }
+    if size == node.size {
+        return Ok(client);
+    }
+    let share = Window::new(client, ByteRange::new(0, node.size));
+    share.map(|share| Arc::new(share) as DynDevice).map_err(Error::device(format!("node {}", node.name)))
+}
+
+/// Replaces the error of a failed handshake by the one that the node's control API gives, if the node has restarted.
+async fn explain(node: &SetNode, error: Error, timeout: Duration) -> Error {
+    if node.http.is_none() {
+        return error;
+    }
+    let status = node_status(0, node, timeout).await;
+    match (status.state, status.problem) {
+        (NodeState::Empty, Some(problem)) => Error::failed(problem),
+        _ => error,
+    }
+}
