@@ -1,5 +1,5 @@
-//! A device as files, used as tools use it. Needs /dev/fuse, and for some tests root; where these are missing
-//! the tests say so and pass.
+//! Mounted devices, used as tools use them. Needs /dev/fuse, and for some tests root; without them the tests print that
+//! they are skipped, and pass.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry
 
 const MIB: u64 = 1 << 20;
 
-/// Runs `test` on a runtime with threads, with an empty directory, unless this machine has no FUSE.
+/// Runs `test` on a multi-threaded runtime with an empty directory, unless this machine has no FUSE.
 fn with_fuse<F: Future<Output = ()>>(test: impl FnOnce(tempfile::TempDir) -> F) {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         return eprintln!("SKIPPED: /dev/fuse cannot be opened: {error}");
@@ -25,7 +25,7 @@ fn with_fuse<F: Future<Output = ()>>(test: impl FnOnce(tempfile::TempDir) -> F) 
     runtime.block_on(test(tempfile::tempdir().unwrap()));
 }
 
-/// Runs what uses the mount on a thread that may wait for it.
+/// Runs code that uses the mount on a thread that may block.
 async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }
@@ -103,7 +103,7 @@ fn writes_through_one_file_are_read_through_the_other() {
             let mut writes =
                 [(&whole, 0, MIB + 100, 3000usize), (&first, MIB, 50, 200), (&whole, 0, 3 * MIB, 2_500_000)];
             for (seed, (file, base, offset, len)) in writes.iter_mut().enumerate() {
-                // Read first, so that a stale page would have a chance to be kept.
+                // Reads first, so that a stale page could be cached.
                 fs::read(at.join("case42.raw")).unwrap();
                 fs::read(at.join("case42.p1.raw")).unwrap();
                 let data = vec![seed as u8 + 1; *len];
@@ -131,7 +131,7 @@ fn writes_through_one_file_are_read_through_the_other() {
     });
 }
 
-/// Some ranges of it cannot be read; one is a hole.
+/// A device with a lost range and a hole.
 struct Patchy {
     bytes: Memory,
     lost: ByteRange,
@@ -279,14 +279,14 @@ fn a_file_system_works_on_a_mounted_drive() {
         if let Err(why) = ran {
             return eprintln!("SKIPPED: no loop device: {why}");
         }
-        // What the device holds is the file system, seen without the mount.
+        // The device holds the file system.
         let image = outside.path().join("image");
         fs::write(&image, memory.snapshot()).unwrap();
         must("e2fsck", &["-fn", image.to_str().unwrap()]);
     });
 }
 
-/// Makes a file system on a loop device over `path`, fills, remounts and checks it.
+/// Creates a file system on a loop device over `path`, fills, remounts and checks it.
 fn ext4_over_loop(path: &Path, tree: &Path) -> Result<(), String> {
     let made = Command::new("losetup").args(["--find", "--show"]).arg(path).output().unwrap();
     if !made.status.success() {
@@ -320,7 +320,7 @@ fn must(program: &str, options: &[&str]) {
     assert!(output.status.success(), "{program} {options:?}: {text}");
 }
 
-/// Memory far away, which counts the reads it gets from the mount and hands out what a backward reader will want.
+/// A slow device that counts the reads from the mount, and prefetches for a backward reader.
 struct Counted {
     prefetch: Arc<cheetah_device::prefetch::Prefetch>,
     reads: std::sync::atomic::AtomicUsize,
@@ -363,7 +363,7 @@ fn a_reader_going_backward_finds_most_records_in_the_kernels_cache() {
         let far = Arc::new(Far(Memory::new(content.clone())));
         let prefetch = cheetah_device::prefetch::Prefetch::new(far, Default::default());
         let counted = Arc::new(Counted { prefetch, reads: 0.into() });
-        // With one thread nothing is stored, since it could be needed to answer meanwhile.
+        // A single thread stores nothing, since it must answer requests.
         let options = MountOptions { threads: 2, ..MountOptions::new("case42") };
         let mount = mount(counted.clone(), dir.path(), options).await.unwrap();
         let path = dir.path().join("case42.raw");

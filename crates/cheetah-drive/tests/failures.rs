@@ -1,4 +1,4 @@
-//! What happens when things go wrong: a byte is right or an error, and nothing half-made is left.
+//! Failures: every byte read is correct or the read fails, and nothing half-made is left.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -131,7 +131,7 @@ async fn one_writer_at_a_time_and_a_takeover_fences_the_first() {
     let fenced = first.device().write(0, vec![3; 1 << 20].into(), false).await.unwrap_err();
     assert_eq!(fenced.errno(), 1, "{fenced}");
     assert!(reader.device().read(ByteRange::new(0, MIB)).await.unwrap() == [2; 1 << 20][..]);
-    // The first one ends badly or well; the second one's lease is not its to give back.
+    // However the first one ends, it does not release the lease of the second one.
     let _ = first.close().await;
     second.device().write(MIB, vec![4; 10].into(), true).await.unwrap();
     second.close().await.unwrap();
@@ -145,7 +145,7 @@ async fn a_failed_creation_leaves_nothing() {
     let error = create(request.clone()).await.unwrap_err().to_string();
     assert!(error.contains("not enough memory") && error.contains("missing"), "{error}");
 
-    // As if another drive had taken the memory since the nodes were asked.
+    // As if another drive had allocated the memory after the nodes were asked.
     request.nodes[1].free_bytes = 64 * MIB;
     create(request.clone()).await.unwrap_err();
     assert_eq!((lab.exports(), lab.files().len()), (0, 0));
@@ -212,7 +212,7 @@ async fn a_flipped_bit_fails_reads_and_verification() {
 async fn content_changed_at_a_node_is_a_mismatch() {
     let lab = Lab::new(&[8 * MIB, 8 * MIB]);
     let file = lab.loaded(Layout::Linear, &image(4 * MIB)).await;
-    // The record still says intact: as if someone had written with another copy of the drive file.
+    // The drive file still says intact, as if another copy of it had been used for writing.
     let drive = Drive::open(&file, options(true)).await.unwrap();
     drive.device().write(2 * MIB + 17, vec![0xee; 3].into(), false).await.unwrap();
     drive.close().await.unwrap();
@@ -229,7 +229,7 @@ async fn content_changed_at_a_node_is_a_mismatch() {
     assert_eq!(error.exit_code(), 3, "{error}");
 }
 
-/// A source that cannot be read beyond its half.
+/// A source whose second half cannot be read.
 struct Half(u64);
 
 impl Device for Half {
@@ -257,7 +257,7 @@ async fn half_an_image_is_never_taken_for_the_whole() {
     assert!(!report.is_ok() && report.compared == Compared::Loading);
     let refusal = Drive::open(&file, options(false)).await.err().unwrap();
     assert!(refusal.exit_code() == 3 && refusal.to_string().contains("never finished"), "{refusal}");
-    // The lease is free again: another try may start at once.
+    // The lease is free, so another load can start at once.
     let mut file = file;
     load(&mut file, device(&image(8 * MIB)), load_options(), |_| {}).await.unwrap();
     assert!(verified(&file).await.is_ok());

@@ -1,4 +1,4 @@
-//! NBD servers of others as nodes. Skipped, visibly, where they are not installed.
+//! Foreign NBD servers as nodes. Tests of servers that are not installed print that they are skipped.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -18,7 +18,7 @@ use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, Wanted};
 use common::*;
 
-/// A server that ends with the test.
+/// A server process, killed when dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -28,13 +28,13 @@ impl Drop for Server {
     }
 }
 
-/// Starts `program` and waits for its socket; `None`, with a word, where it is not installed.
+/// Starts `program` and waits for its socket; `None`, with a message, if it is not installed.
 fn start(program: &str, args: &[&str], socket: &Path) -> Option<Server> {
     let mut command = Command::new(program);
     let child = match command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Straight to standard error: the test harness would swallow it.
+            // Directly to stderr: the test harness would capture it.
             let _ = writeln!(std::io::stderr(), "SKIPPED: {program} is not installed");
             return None;
         }
@@ -42,7 +42,7 @@ fn start(program: &str, args: &[&str], socket: &Path) -> Option<Server> {
     };
     let server = Server(child);
     let until = Instant::now() + Duration::from_secs(60);
-    // It is there a little before it can be connected to.
+    // The socket exists a little before it accepts connections.
     while UnixStream::connect(socket).is_err() {
         assert!(Instant::now() < until, "{program} does not listen");
         std::thread::sleep(Duration::from_millis(10));
@@ -55,7 +55,7 @@ async fn found(socket: &Path) -> Vec<AvailableNode> {
     find(&[spec], &FindOptions { timeout: TIMEOUT, ..FindOptions::default() }).await.unwrap()
 }
 
-/// A drive over a foreign server and one of our nodes: loaded, verified, destroyed.
+/// Loads, verifies and destroys a drive over a foreign server and a Cheetah node.
 async fn drive_over(socket: &Path, layout: Layout) {
     let lab = Lab::new(&[16 * MIB]);
     let mut nodes = found(socket).await;

@@ -1,4 +1,4 @@
-//! A drive from its making to its end, over nodes in this process.
+//! The life of a drive, over nodes in this process.
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
 
@@ -104,7 +104,7 @@ async fn content_changed_at_a_node_fails_verification_and_is_not_saved() {
     let bytes = image(4 * MIB - 9);
     let intact = lab.loaded(STRIPE, &bytes).await;
     let drive = Drive::open(&intact, options(true)).await.unwrap();
-    // Opened for writing, but nothing was written yet.
+    // It was opened for writing, but not written.
     let marked = DriveFile::load(&lab.path()).unwrap();
     let report = verified(&marked).await;
     assert!(report.is_ok() && report.compared == Compared::Modified, "{report:?}");
@@ -205,7 +205,7 @@ async fn nodes_join_in_order_and_once() {
     drive.close().await.unwrap();
 }
 
-/// Depends on the machine: it wants an interface that carries multicast.
+/// Needs an interface that carries multicast.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_announced_node_is_found() {
     if !multicast() {
@@ -219,7 +219,7 @@ async fn an_announced_node_is_found() {
     let instance = node.status().instance;
     let is_it =
         |found: &AvailableNode| matches!(&found.place, Place::Node { instance: other, .. } if *other == instance);
-    // Who stalls while nodes are looked for finds none.
+    // On a stalled machine a node may be missed.
     let mut found = Vec::new();
     for _ in 0..10 {
         found = find(&[NodeSpec::Auto], &options).await.unwrap_or_default();
@@ -230,7 +230,7 @@ async fn an_announced_node_is_found() {
     assert_eq!(found.iter().filter(|found| is_it(found)).count(), 1, "{found:?}");
 }
 
-/// Whether a multicast datagram sent over loopback arrives there.
+/// Whether a multicast datagram sent over loopback arrives.
 fn multicast() -> bool {
     use std::net::{Ipv4Addr, UdpSocket};
     let group = Ipv4Addr::new(224, 0, 0, 251);

@@ -1,4 +1,4 @@
-//! A lab in one process: nodes on loopback, an image, a directory for the drive file.
+//! A lab in one process: nodes on loopback, an image, and a directory for the drive file.
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
@@ -19,7 +19,7 @@ use cheetah_node::{Node, NodeConfig};
 pub const MIB: u64 = 1 << 20;
 pub const UNIT: u64 = 64 << 10;
 pub const STRIPE: Layout = Layout::Stripe { unit: UNIT };
-/// Nothing here takes this long, unless the machine stalls.
+/// The time-out of everything here: never reached unless the machine stalls.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Lab {
@@ -27,7 +27,7 @@ pub struct Lab {
     pub nodes: Vec<Node>,
 }
 
-/// A node on a port of its own, with its control API on the port after it.
+/// Starts a node on a free port, with its control API on the next one.
 pub fn start_node(memory: u64) -> Node {
     for _ in 0..100 {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
@@ -41,12 +41,12 @@ pub fn start_node(memory: u64) -> Node {
     panic!("no two neighbouring ports are free");
 }
 
-/// A node where another one was.
+/// Starts a node at the address of a previous one.
 pub fn start_node_at(memory: u64, address: SocketAddr) -> Node {
     Node::start(NodeConfig::new(memory, address)).unwrap()
 }
 
-/// How a node is named on the command line.
+/// A node as it is named on the command line.
 pub fn spec(node: &Node) -> NodeSpec {
     node.nbd_address().to_string().parse().unwrap()
 }
@@ -55,7 +55,7 @@ pub fn options(writable: bool) -> OpenOptions {
     OpenOptions { writable, timeout: TIMEOUT, prefetch_budget: 0, ..OpenOptions::default() }
 }
 
-/// `len` bytes, a third of them in runs of zeros, none repeated within 8 MiB.
+/// Returns `len` bytes, a third of them in runs of zeros; the others do not repeat within 8 MiB.
 pub fn image(len: u64) -> Vec<u8> {
     let mut state = len | 1;
     let mut bytes: Vec<u8> = (0..len)
@@ -94,7 +94,7 @@ impl Lab {
         self.dir.path().join("case42.drive")
     }
 
-    /// Names in the lab's directory, sorted.
+    /// The names in the lab's directory, sorted.
     pub fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.dir.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -116,20 +116,20 @@ impl Lab {
         create(self.request(layout, Wanted::Bytes(size)).await).await.unwrap()
     }
 
-    /// A drive of the image's size with the image in it.
+    /// Creates a drive of the image's size, and loads the image.
     pub async fn loaded(&self, layout: Layout, bytes: &[u8]) -> DriveFile {
         let mut file = self.create(layout, bytes.len() as u64).await;
         load(&mut file, device(bytes), load_options(), |_| {}).await.unwrap();
         file
     }
 
-    /// Exports on all nodes together.
+    /// The number of exports on all nodes.
     pub fn exports(&self) -> usize {
         self.nodes.iter().map(|node| node.status().exports.len()).sum()
     }
 }
 
-/// Where the bytes of the node at `index` are in a drive striped evenly over `nodes`.
+/// The ranges of node `index` in a drive striped evenly over `nodes`.
 pub fn stripe_ranges(index: u64, nodes: u64, size: u64) -> Vec<(u64, u64)> {
     let units = (0..size.div_ceil(UNIT)).filter(|unit| unit % nodes == index);
     units.map(|unit| (unit * UNIT, UNIT.min(size - unit * UNIT))).collect()

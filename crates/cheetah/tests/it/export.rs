@@ -1,4 +1,4 @@
-//! A drive served over NBD, to the field's own clients.
+//! Exporting drives and images to NBD clients.
 
 use rustix::process::Signal;
 
@@ -40,14 +40,14 @@ fn nbdinfo_and_nbdcopy_read_an_export() {
 
     let list = tool("nbdinfo", &["--list", "--json", &served.uri]).ok().out();
     assert!(list.contains("\"case42\""), "{list}");
-    // The default export and the drive's name are the same bytes.
+    // The default export and the one with the drive's name are the same.
     let unnamed = served.uri.rsplit_once('/').unwrap().0.to_owned();
     for (uri, name) in [(&served.uri, "named.raw"), (&unnamed, "unnamed.raw")] {
         let copy = desk.arg(name);
         tool("nbdcopy", &[uri, &copy]).ok();
         assert!(std::fs::read(&copy).unwrap() == content, "{uri}");
     }
-    // Read-only is read-only.
+    // A write to a read-only export fails.
     assert_ne!(tool("nbdcopy", &[&image, &served.uri]).code, Some(0));
     let (code, _) = served.service.stop(Signal::INT);
     assert_eq!(code, Some(0));

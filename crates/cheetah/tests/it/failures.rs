@@ -1,4 +1,4 @@
-//! Nodes that die, hang or come back empty: a byte is right or an error, never zeros, never a hang.
+//! Nodes that die, hang or restart: every byte read is correct or the read fails, and no read hangs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,12 +11,12 @@ use crate::support::run::cheetah_plain;
 use crate::support::{Desk, MIB, Mounted, Node, Port, cheetah, mapped, need, number, text, three};
 
 const EIO: Option<i32> = Some(5);
-/// The time-out the drives are opened with here, in seconds.
+/// The time-out of the drives here, in seconds.
 const TIMEOUT: &str = "8";
-/// Far beyond the time-out, because the machine may be busy; far below forever.
+/// The maximum duration of a read: far beyond the time-out, because the machine may be busy.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// A linear drive with 8 MiB on each of three nodes, so that it is known who holds what.
+/// A linear drive with 8 MiB on each of three nodes, so that it is known which node holds which range.
 fn linear(desk: &Desk, nodes: &[&Node]) -> (String, Vec<u8>) {
     let (image, content) = desk.image("disk.raw", 24 * MIB);
     (desk.drive("case", nodes, &image, &["--layout", "linear"]), content)
@@ -28,7 +28,7 @@ fn read_at(file: &Path, offset: u64, len: usize) -> Result<Vec<u8>, Option<i32>>
     file.read_exact_at(&mut out, offset).map(|()| out).map_err(|error| error.raw_os_error())
 }
 
-/// What node number `index` holds must be readable and right, or all of it EIO.
+/// Checks that the range of node `index` is read correctly if it is alive, and fails with EIO if not.
 #[track_caller]
 fn check(file: &Path, content: &[u8], index: u64, alive: bool) {
     for offset in [index * 8 * MIB, index * 8 * MIB + 5 * MIB + 3, (index + 1) * 8 * MIB - 70_000] {
@@ -76,13 +76,13 @@ fn a_killed_node_loses_its_ranges_and_no_others() {
         .map(|range| range["len"].as_u64().unwrap())
         .sum();
     assert_eq!(lost, 8 * MIB);
-    // To open it at all takes a decision now.
+    // From now on it opens only with --allow-lost.
     cheetah(&["mount", &drive, &desk.arg("mnt"), "--timeout", TIMEOUT]).says(1, &["--allow-lost"]);
     let mount = Mounted::new(&drive, &desk.arg("mnt"), &["--timeout", TIMEOUT, "--allow-lost"]);
     check(&mount.file, &content, 2, true);
     check(&mount.file, &content, 1, false);
     mount.unmount();
-    // What is left is wiped; what is not known is said.
+    // The remaining nodes wipe their parts; the lost one is reported.
     let ran = cheetah(&["destroy", &drive, "--timeout", TIMEOUT]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert_eq!((first.exports(), third.exports()), (0, 0));
@@ -113,7 +113,7 @@ fn a_partial_save_holds_everything_but_the_lost_nodes_ranges() {
         let range = offset as usize..(offset + len) as usize;
         assert!(saved[range.clone()] == content[range]);
     }
-    // Read as an image, it has the holes that its map says.
+    // As an image, it has unreadable ranges according to its map.
     cheetah(&["verify", &part]).ended_with(3);
     drop((first, third));
     cheetah(&["save", &drive, &desk.arg("none.raw"), "--partial", "--timeout", TIMEOUT])
@@ -175,7 +175,7 @@ fn a_node_that_hangs_is_an_error_until_it_goes_on() {
     check(&mount.file, &content, 1, false);
     check(&mount.file, &content, 2, true);
     second.service.signal(Signal::CONT);
-    // The same instance answers again, so its bytes are there again.
+    // The same instance answers again, with its bytes.
     let started = Instant::now();
     while read_at(&mount.file, 8 * MIB + 100, 100).is_err() {
         assert!(started.elapsed() < SLACK, "the node is back, and still nothing can be read");
@@ -225,7 +225,7 @@ fn a_node_that_restarted_is_refused_as_empty() {
     assert!(status.out().contains("\"empty\""), "{}", status.out());
     let ran = cheetah(&["mount", &drive, &desk.arg("mnt"), "--timeout", TIMEOUT]);
     ran.says(1, &["restart"]);
-    // The new instance owes the drive nothing.
+    // The new instance holds nothing of the drive.
     let destroyed = cheetah(&["destroy", &drive]).ok().json();
     assert_eq!(text(&destroyed["nodes"][1], "outcome"), "gone");
     drop(second);

@@ -1,4 +1,4 @@
-//! Any file system on top: made, filled, taken off, put back, checked.
+//! File systems on a drive: created, filled, unmounted, mounted again and checked.
 
 use std::fs;
 use std::path::Path;
@@ -21,10 +21,10 @@ impl Drop for Loop {
     }
 }
 
-/// How to make, fill and check one; DEVICE and TOP stand for the loop device and a directory.
+/// The commands that create, fill and check a file system; DEVICE and TOP stand for the loop device and a directory.
 struct FileSystem {
     mkfs: &'static str,
-    /// The tree into it.
+    /// Copies the tree into it.
     put: &'static [&'static str],
     /// Compares it with the tree.
     compare: &'static [&'static str],
@@ -61,7 +61,7 @@ fn round_trip(it: &FileSystem, programs: &[&str]) {
             let words: Vec<_> = words.iter().map(String::as_str).collect();
             ran.push(tool_in(desk.path(), words[0], &words[1..]));
         }
-        // Only now, so that a failed step leaves nothing mounted.
+        // Asserted last, so that a failed step leaves nothing mounted.
         ran.into_iter().for_each(|ran| drop(ran.ok()));
         drop(device);
         mount.unmount();
@@ -95,7 +95,7 @@ fn ntfs() {
 
 #[test]
 fn vfat() {
-    // Filled without the kernel's driver, which many virtual machines lack.
+    // Without the kernel's driver, which many virtual machines lack.
     let it = FileSystem {
         mkfs: "mkfs.vfat -F 32 DEVICE",
         put: &["mcopy -s -i DEVICE tree ::"],
@@ -116,7 +116,7 @@ fn xfs() {
         put: &["mount -t xfs DEVICE TOP", "cp -r tree TOP", "umount TOP"],
         compare: &["mount -t xfs DEVICE TOP", "diff -r tree TOP/tree", "umount TOP"],
         fsck: "xfs_repair -n DEVICE",
-        // mkfs.xfs makes none below 300 MiB.
+        // mkfs.xfs needs 300 MiB.
         size_mib: 320,
     };
     round_trip(&it, &["mkfs.xfs", "xfs_repair"]);

@@ -1,4 +1,4 @@
-//! Nodes that join by themselves, and nodes that announce themselves.
+//! Finding nodes: those that join, those that announce themselves, and those that are named.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ fn a_drive_waits_for_nodes_that_join_in_their_order() {
     let drive = desk.arg("joined.drive");
     let port = Port::held();
     let examiner = port.text();
-    // The first asks before anybody listens, and keeps asking.
+    // The first one asks before the drive listens, and keeps asking.
     let first = Node::start_with("16MiB", "127.0.0.1:0", &["--name", "early", "--join", &examiner]);
     let args = ["create", &drive, "--wait", "3", "--listen", &examiner, "--layout", "linear", "--from", &image];
     let mut create = Service::start_on(&args, "waiting");
@@ -58,7 +58,7 @@ fn announced_nodes_are_found() {
     if ran.code != Some(0) && !multicast() {
         return need::skip("multicast does not come back on this machine's loopback");
     }
-    // Who stalls while nodes are looked for is not found; one of them alone is too small.
+    // On a stalled machine a node may be missed; one node alone is too small.
     while ran.code != Some(0) && started.elapsed() < PATIENCE {
         ran = create();
     }
@@ -69,7 +69,7 @@ fn announced_nodes_are_found() {
     drop((first, second));
 }
 
-/// Whether a multicast datagram sent over loopback arrives there.
+/// Whether a multicast datagram sent over loopback arrives.
 fn multicast() -> bool {
     use std::net::{Ipv4Addr, UdpSocket};
     let group = Ipv4Addr::new(224, 0, 0, 251);

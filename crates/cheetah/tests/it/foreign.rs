@@ -1,4 +1,4 @@
-//! Any NBD server as a node.
+//! Foreign NBD servers as nodes.
 
 use crate::support::{Desk, MIB, Mounted, Node, Peer, cheetah, need, text};
 

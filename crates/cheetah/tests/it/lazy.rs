@@ -1,5 +1,5 @@
-//! Drives that are used before they are full: nothing read twice, nothing made up, and in the end what a plain load
-//! makes. The sources are nbdkit's, whose log says what was asked of them.
+//! Lazy drives: no byte is read twice or made up, and the result is that of a load. The sources are nbdkit's, whose log has
+//! all requests.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,12 +15,12 @@ use crate::support::{
     Desk, KIB, MIB, Mounted, Node, Peer, Service, cheetah, mapped, need, noise, number, text, three, tool,
 };
 
-/// The time-out drives are opened with where something is going to be silent, in seconds.
+/// The time-out of drives whose source or node stops answering, in seconds.
 const TIMEOUT: [&str; 2] = ["--timeout", "6"];
-/// And where it is slow on purpose.
+/// The time-out of drives whose source is slow.
 const PATIENTLY: [&str; 2] = ["--timeout", "60"];
 
-/// nbdkit over a file, always at the same address: what it is asked for is logged.
+/// Starts nbdkit on a file, always at the same address, with a log of requests.
 fn serve(desk: &Desk, image: &str, log: &str, filters: &[&str], settings: &[&str]) -> Peer {
     let _ = std::fs::remove_file(desk.at("nbdkit.sock"));
     let log = format!("logfile={}", desk.arg(log));
@@ -31,7 +31,7 @@ fn serve(desk: &Desk, image: &str, log: &str, filters: &[&str], settings: &[&str
     Peer::nbdkit_unix(desk, &args)
 }
 
-/// A source that takes half a minute for 16 MiB, until it is told to hurry.
+/// A source whose rate is limited to 4 Mbit/s, until `hurry`.
 struct Slow {
     peer: Peer,
     rate: PathBuf,
@@ -50,7 +50,7 @@ impl Slow {
     }
 }
 
-/// The ranges that nbdkit has given, as offset and length, in the order of asking.
+/// The ranges that were read from nbdkit, as offset and length, in order.
 fn given(desk: &Desk, log: &str) -> Vec<(u64, u64)> {
     let log = std::fs::read_to_string(desk.at(log)).unwrap();
     let field = |line: &str, name: &str| {
@@ -74,7 +74,7 @@ fn given(desk: &Desk, log: &str) -> Vec<(u64, u64)> {
     given
 }
 
-/// No two of them have a byte in common.
+/// Asserts that no byte was read twice.
 #[track_caller]
 fn assert_once(given: &[(u64, u64)]) {
     let mut sorted = given.to_vec();
@@ -103,7 +103,7 @@ fn export(desk: &Desk, drive: &str, more: &[&str]) -> Service {
     Service::start(&args)
 }
 
-/// Waits until a service says that its drive is complete.
+/// Waits until a service reports that its drive is complete.
 fn completed(service: &Service) -> Value {
     let line = service.next_line().unwrap_or_else(|| panic!("it ended: {}", service.stderr()));
     let value: Value = serde_json::from_str(&line).unwrap();
@@ -143,7 +143,7 @@ fn a_lazy_drive_reads_every_byte_once_and_ends_as_loaded() {
 
     let filler = export(&desk, &drive, &PATIENTLY);
     assert_eq!((&filler.ready["filling"], number(&filler.ready, "size_bytes")), (&true.into(), 12 * MIB + 512));
-    // While somebody fills it, nobody takes it for whole, and everybody is told who has it.
+    // While it is being filled, it counts as incomplete, and other processes are told which one fills it.
     cheetah(&["save", &drive, &desk.arg("x.raw")]).says(3, &["only a part", "--partial"]);
     cheetah(&["verify", &drive]).says(3, &["incomplete"]);
     cheetah(&["mount", &drive, &desk.dir("mnt")]).says(1, &["being filled by", "process", "cheetah export"]);
@@ -166,7 +166,7 @@ fn a_lazy_drive_reads_every_byte_once_and_ends_as_loaded() {
     let (code, _) = filler.stop(Signal::TERM);
     assert_eq!(code, Some(0));
 
-    // The source is not needed any more, and nothing is left of how it came.
+    // The source is no longer needed, and the files of the fill are gone.
     drop(source);
     assert_eq!(cheetah(&["verify", &drive]).ok().json()["compared"], "digests");
     cheetah(&["save", &drive, &desk.arg("whole.raw")]).ok();
@@ -184,7 +184,7 @@ fn a_lazy_drive_is_read_correctly_while_it_fills() {
     }
     let desk = Desk::new();
     let nodes = three("16MiB");
-    // A file system in the second half, which the background comes to last.
+    // A file system in the second half, which the background copy reaches last.
     let image = desk.arg("disk.raw");
     let mut content = crate::support::bytes::partitioned(6 * MIB);
     let volume = desk.file("volume.raw", &vec![0; 6 * MIB as usize]);
@@ -250,8 +250,8 @@ fn a_killed_fill_resumes_from_its_record() {
     }
     assert_eq!(bytes(&missing) + bytes(&recorded), 16 * MIB);
 
-    // Another disk at the same place, of the same size, is found out by its content. The lease of the dead lives on
-    // for half a minute.
+    // Another disk at the same address and of the same size is detected by its content. The lease of the killed process
+    // expires after half a minute.
     drop(source);
     let other = desk.file("other.raw", &noise(16 * MIB, 99));
     let source = serve(&desk, &other, "other", &[], &[]);
@@ -270,7 +270,7 @@ fn a_killed_fill_resumes_from_its_record() {
     drop(source);
     cheetah(&["verify", &drive]).ok();
 
-    // The filler that was killed left no last word; the log has everything else that was done.
+    // The log has all events, except for the end of the killed process.
     let log = std::fs::read_to_string(desk.at("case.drive.custody")).unwrap();
     let events: Vec<_> =
         log.lines().map(|line| text(&serde_json::from_str(line).unwrap(), "event").to_owned()).collect();
@@ -292,7 +292,7 @@ fn a_fill_survives_a_source_that_goes_away_and_comes_back() {
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &[&TIMEOUT[..], &["--prefetch", "0"]].concat());
     let near = read_at(&mount.file, 11 * MIB, 1000).unwrap();
     drop(source);
-    // Past the page cache: an answer can only be the nodes'.
+    // Bypass the page cache, so that only the nodes can answer.
     rustix::fs::fadvise(File::open(&mount.file).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
     assert!(near == content[11 * MIB as usize..][..1000]);
     assert!(read_at(&mount.file, 11 * MIB + 100, 1000).unwrap() == content[11 * MIB as usize + 100..][..1000]);
@@ -301,7 +301,7 @@ fn a_fill_survives_a_source_that_goes_away_and_comes_back() {
     assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
     mount.unmount();
 
-    // Without its source it can still be mounted, and what is there is right.
+    // It can be mounted without its source, and copied ranges are correct.
     let mount = Mounted::new(&drive, &desk.arg("mnt"), &[&TIMEOUT[..], &["--prefetch", "0"]].concat());
     assert!(read_at(&mount.file, 11 * MIB, 1000).unwrap() == near);
     assert_eq!(read_at(&mount.file, 15 * MIB, 1000), Err(Some(5)));
@@ -313,7 +313,7 @@ fn a_fill_survives_a_source_that_goes_away_and_comes_back() {
     mount.unmount();
     let mut all = given(&desk, "first");
     all.extend(given(&desk, "second"));
-    // Closed in good order both times, so that nothing but what was on its way can have been given twice.
+    // Both fills were closed in good order, so only ranges in flight can have been read twice.
     assert!(bytes(&all) < 16 * MIB + 3 * MIB, "{} bytes were read", bytes(&all));
     assert_once(&given(&desk, "second"));
     drop(source);
@@ -327,7 +327,7 @@ fn bad_sectors_stay_errors_and_are_never_zeros() {
     let desk = Desk::new();
     let nodes = three("16MiB");
     let (image, content) = desk.image("disk.raw", 3 * MIB);
-    // In the format that nbdkit's filter reads, which is that of our own maps.
+    // nbdkit's filter reads the format of our own maps.
     let bad = [(MIB + 512, 1024), (2 * MIB + 200 * KIB, 512)];
     let map = format!(
         "# Mapfile\n0x0 + 1\n0x0 {:#x} +\n{:#x} {:#x} -\n{:#x} {:#x} +\n{:#x} {:#x} -\n{:#x} {:#x} +\n",
@@ -397,7 +397,7 @@ fn a_changed_source_of_a_lazy_drive_is_refused() {
     cheetah(&["export", &drive, "--unix", &socket]).says(3, &["its size was 3MiB and is 2MiB"]);
     std::fs::remove_file(&image).unwrap();
     cheetah(&["load", &drive]).says(1, &["no such image"]);
-    // A plain load starts over.
+    // A load starts over.
     let (other, content) = desk.image("other.raw", 3 * MIB);
     cheetah(&["load", &drive, &other]).says(2, &["holds an image already", "--force"]);
     cheetah(&["load", &drive, &other, "--force"]).ok();

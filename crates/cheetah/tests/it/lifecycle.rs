@@ -1,4 +1,4 @@
-//! A drive's life: create, load, verify, status, save, enlarge, destroy; and the node's end.
+//! The life of a drive: create, load, verify, status, save, enlarge, destroy; and the end of a node.
 
 use rustix::process::Signal;
 
@@ -80,7 +80,7 @@ fn an_empty_drive_can_be_loaded_later() {
     assert!(std::fs::read(&copy).unwrap() == content, "the image's bytes, not the drive's");
     cheetah(&["save", &drive, &copy, "--whole", "--force"]).ok();
     assert_eq!(std::fs::metadata(&copy).unwrap().len(), 24 * MIB);
-    // Capacity in proportion to what each node has.
+    // Shares are in proportion to the nodes' memory.
     let status = cheetah(&["status", &drive]).ok().json();
     let sizes: Vec<_> = status["nodes"].as_array().unwrap().iter().map(|node| number(node, "size_bytes")).collect();
     assert!(sizes[1] > 2 * sizes[0] && sizes[1] < 4 * sizes[0], "{sizes:?}");
@@ -149,7 +149,7 @@ fn zeros_take_no_memory_at_the_nodes() {
     let drive = desk.drive("sparse", &[&node], &image, &["--hash", "blake3"]);
     assert!(node.used_bytes() <= MIB, "{} bytes for one page", node.used_bytes());
     cheetah(&["verify", &drive]).ok();
-    // And saved, they take no room either.
+    // The saved file is sparse.
     let copy = desk.arg("copy.raw");
     cheetah(&["save", &drive, &copy, "--hash", "none"]).ok();
     let meta = std::fs::metadata(&copy).unwrap();

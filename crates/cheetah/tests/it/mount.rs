@@ -1,4 +1,4 @@
-//! A drive or an image as files.
+//! Mounting drives and images.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -84,7 +84,7 @@ fn written_bytes_are_read_after_mounting_again() {
     let mount = Mounted::new(&drive, &dir, &[]);
     assert!(mount.read() == content);
     mount.unmount();
-    // It is not what was loaded any more, and that is said; saved, it is compared with nothing, and that is said.
+    // verify reports the change; save warns that it compares nothing.
     let ran = cheetah(&["verify", &drive]).says(3, &["opened for writing since"]);
     assert!(ran.out().contains("\"modified\""), "{}", ran.out());
     let saved = cheetah(&["save", &drive, &desk.arg("copy.raw")]).ok();
