@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 10
 DEMO_IMAGE   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python lint lint-rust lint-python static fuzz bench
+.PHONY: help demo test test-rust test-python lint lint-rust lint-python static fuzz attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,7 +42,7 @@ lint-python:
 	@scripts/install-deps --build --python
 	@scripts/python-env --tools
 	target/venv/bin/ruff check --quiet
-	target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah lab bench
+	target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah lab bench attack
 
 static: ## build one static binary for any Linux: target/static/cheetah
 	@scripts/install-deps --build
@@ -52,6 +52,12 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (10)
 	@scripts/install-deps --build
 	@scripts/install-cargo-tool cargo-fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+attack: ## attack every server on loopback, for some minutes (ATTACK=quick: about two)
+	@scripts/install-deps --build --python
+	@scripts/build-static
+	@scripts/python-env
+	@python3 -m attack
 
 bench: ## measure against the peers, and write bench/RESULTS.md
 	@scripts/install-deps --build --demo --test --bench
