@@ -4,9 +4,12 @@ SHELL := /bin/bash
 
 FUZZ_SECONDS ?= 10
 DEMO_IMAGE   ?=
+PREFIX       ?= /usr/local
+DESTDIR      ?=
+BINARY       ?= target/static/cheetah
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python lint lint-rust lint-python static fuzz attack bench
+.PHONY: help demo test test-rust test-python lint lint-rust lint-python static install fuzz attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +50,15 @@ lint-python:
 static: ## build one static binary for any Linux: target/static/cheetah
 	@scripts/install-deps --build
 	@scripts/build-static
+
+install: ## install the static binary, man pages and shell completions below PREFIX (/usr/local)
+	@[[ -x $(BINARY) ]] || $(MAKE) --no-print-directory static
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/cheetah
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(BINARY) generate man --out $(DESTDIR)$(PREFIX)/share/man/man1
+	$(BINARY) generate bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cheetah
+	$(BINARY) generate zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cheetah
+	$(BINARY) generate fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cheetah.fish
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (10)
 	@scripts/install-deps --build

@@ -1,46 +1,46 @@
-//! The command line as a whole; each verb's own options are beside what it does, in [`crate::commands`].
+//! The command line. Each verb defines its own options, in [`crate::commands`].
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    acquire, bench, create, demo, destroy, enlarge, export, load, mount, node, probe, save, serve, status, triage,
-    unmount, verify,
+    acquire, bench, create, demo, destroy, enlarge, export, generate, load, mount, node, probe, save, serve, status,
+    triage, unmount, verify,
 };
 use crate::failure::Result;
 use crate::ui::Ui;
 
-/// Cheetah turns the idle RAM of a room full of machines into one forensic drive.
+/// Cheetah turns the idle RAM of a room of machines into one forensic drive
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true)]
-#[command(long_about = "Cheetah turns the idle RAM of a room full of machines into one forensic drive, \
-which every tool and every analyst can work on at once.
+#[command(long_about = "Cheetah turns the idle RAM of a room of machines into one forensic drive, \
+which every tool and every analyst can use at once.
 
-Each machine lends memory:      cheetah node --memory 12GiB
-One of them makes a drive:      cheetah create case42.drive --nodes a,b,c --from disk.raw
-Whoever has the file reads it:  cheetah mount case42.drive /mnt
-What a network path is worth:   cheetah probe 10.0.0.7
-Which storage to work on:       cheetah bench storage /mnt/a /mnt/b
+  cheetah node --memory 12GiB             each machine lends memory
+  cheetah create case42.drive --nodes a,b,c --from disk.raw
+                                          one machine creates a drive
+  cheetah mount case42.drive /mnt         any machine opens it
+  cheetah probe 10.0.0.7                  measure a network path
+  cheetah bench storage /mnt/a /mnt/b     compare storage
 
-To see it all on this machine:  cheetah demo")]
-#[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 misused, 3 evidence problem (a hash differs, a range is unreadable).
-Sizes are written in IEC units: 64KiB, 1.5GiB."
-)]
+To see all of it on this machine: cheetah demo")]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 misused, 3 evidence problem (a hash differs, a range is \
+unreadable).
+Sizes: 64KiB, 1.5G, 12GB; K, M, G, T are powers of 1024, KB, MB, GB, TB powers of 1000.")]
 pub struct Cli {
-    /// Answer in JSON, one value a line, for programs
-    #[arg(long, global = true, help_heading = "Everywhere")]
+    /// Print JSON, one value per line
+    #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
 
-    /// Log more to stderr: -v what happens, -vv how, -vvv everything
-    #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Everywhere")]
+    /// Log more to stderr; repeat for more detail, up to -vvv
+    #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Global options")]
     pub verbose: u8,
 
-    /// The verb.
+    /// The verb and its options.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What there is to do; what each verb says of itself is beside what it does.
+/// The verbs. Each defines its own help.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Demo(demo::Args),
@@ -60,10 +60,11 @@ pub enum Command {
     Triage(triage::Args),
     Probe(probe::Args),
     Bench(bench::Args),
+    Generate(generate::Args),
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the verb.
     pub async fn run(self, ui: &Ui) -> Result<()> {
         let ui = *ui;
         match self {
@@ -84,13 +85,14 @@ impl Command {
             Self::Triage(args) => triage::run(args, ui).await,
             Self::Probe(args) => probe::run(args, ui).await,
             Self::Bench(args) => bench::run(args, ui).await,
+            Self::Generate(args) => generate::run(&args, Cli::command(), ui),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -1,4 +1,4 @@
-//! How a command fails: one sentence, and an exit code that scripts can rely on.
+//! Errors of commands: one sentence, and an exit code.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,14 +6,14 @@ use std::process::ExitCode;
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// What the process exits with. 0 is a job done; clap itself exits with 2 for a command line it cannot read.
+/// The exit code of a failed command. clap itself exits with 2 if it cannot parse the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// The job could not be done.
+    /// The command failed.
     Failed = 1,
-    /// The command line asks for something that makes no sense.
+    /// The command line makes no sense.
     Misused = 2,
-    /// The evidence is not what it should be: a hash differs, a range cannot be read.
+    /// The evidence differs from its record or is not whole: a hash differs, a range cannot be read.
     Evidence = 3,
 }
 
@@ -26,7 +26,7 @@ impl From<Code> for ExitCode {
 /// Why a command failed.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// What to exit with.
+    /// The exit code.
     pub code: Code,
     /// What, where, and what to do next.
     pub message: String,
@@ -35,17 +35,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The job could not be done.
+    /// Returns a failure with code 1.
     pub fn failed(message: impl fmt::Display) -> Self {
         Self { code: Code::Failed, message: message.to_string(), shown: false }
     }
 
-    /// The command line makes no sense.
+    /// Returns a failure with code 2.
     pub fn misused(message: impl fmt::Display) -> Self {
         Self { code: Code::Misused, message: message.to_string(), shown: false }
     }
 
-    /// The evidence is not what it should be.
+    /// Returns a failure with code 3.
     pub fn evidence(message: impl fmt::Display) -> Self {
         Self { code: Code::Evidence, message: message.to_string(), shown: false }
     }
@@ -55,7 +55,7 @@ impl Failure {
         Self { shown: true, ..self }
     }
 
-    /// The same failure, with what was being done put before it.
+    /// Puts the operation that failed before the message.
     pub fn while_doing(self, what: impl fmt::Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
@@ -76,9 +76,9 @@ pub fn defect(why: String, command: Option<Failure>) -> Failure {
     }
 }
 
-/// Turns any error into a [`Failure`] that says what was being done.
+/// Turns any error into a [`Failure`] that names the operation.
 pub trait Context<T> {
-    /// `what` reads as the beginning of the sentence: `cannot write case42.raw`.
+    /// Puts `what` before the error: `cannot write case42.raw`.
     fn context(self, what: impl fmt::Display) -> Result<T>;
 }
 

@@ -1,4 +1,4 @@
-//! Being asked to stop.
+//! Signals that ask the process to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +18,7 @@ pub async fn abandoned() {
     }
 }
 
-/// What asks a process to stop: signals, caught from the moment this exists, and a failure of the process itself.
+/// Catches SIGINT (Ctrl-C), SIGTERM and SIGHUP while it exists. A failure of the process itself stops it, too.
 pub struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -26,7 +26,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Starts catching SIGINT (Ctrl-C), SIGTERM and SIGHUP.
+    /// Starts catching the signals.
     pub fn catch() -> Result<Self> {
         let catch = |kind| signal(kind).context("cannot catch signals");
         CAUGHT.store(true, Ordering::Relaxed);

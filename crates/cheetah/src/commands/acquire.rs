@@ -42,9 +42,11 @@ beside the first destination. Images have their names only when they are whole; 
 What cannot be read stops the acquisition, unless --max-errors says otherwise. It is then recorded as unreadable: in \
 the coverage map NAME.map, in the error table of an E01, in the report NAME.report.txt; the exit code is 3.
 
-  cheetah acquire /dev/sdb case42.E01 --case-number 42 --examiner 'M. Poirot' --verify
+  cheetah acquire /dev/sdb case42.E01 --case-number 42 \\
+      --examiner 'M. Poirot' --verify
   cheetah acquire nbd://10.0.0.7/sda case42.E01 case42.drive --compress auto
-  cheetah acquire iscsi://10.0.0.7/iqn.2026-11.org.example:disk/0 disk.raw --max-errors unlimited
+  cheetah acquire iscsi://10.0.0.7/iqn.2026-11.org.example:disk/0 disk.raw \\
+      --max-errors unlimited
   cheetah acquire --listen 192.168.1.5:10812 --insecure case42.E01")]
 pub struct Args {
     /// The source, unless it calls (--listen): a disk, an image in any format, an nbd:// or iscsi:// URI, a drive;

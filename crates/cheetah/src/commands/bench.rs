@@ -7,7 +7,7 @@ use crate::ui::Ui;
 const VERB: Verb = Verb { name: "bench", module: "cheetah.bench", packages: &["jinja2", "rich"] };
 
 /// The help page, which the Python package prints as well.
-const HELP: &str = include_str!("../../../../python/cheetah/bench/help.txt");
+pub const HELP: &str = include_str!("../../../../python/cheetah/bench/help.txt");
 
 /// The arguments of `bench`.
 #[derive(Debug, clap::Args)]

@@ -32,7 +32,7 @@ can be used at once: it fills while mounted or exported, and missing ranges are 
   cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw
   cheetah create case42.drive --nodes lab1,lab2 --from nbd://10.0.0.7/sda --lazy
   cheetah create scratch.drive --nodes auto --size 20GiB
-  cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --insecure \\\
+  cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --insecure \\
       --from disk.raw")]
 pub struct Args {
     /// The drive file to write; must not exist

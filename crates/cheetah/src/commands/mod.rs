@@ -1,4 +1,4 @@
-//! The verbs, one a file: its options, its help, and what it does.
+//! The verbs, one file each: options, help and what the verb does.
 
 pub mod acquire;
 pub mod bench;
@@ -8,6 +8,7 @@ pub mod demo;
 pub mod destroy;
 pub mod enlarge;
 pub mod export;
+pub mod generate;
 pub mod lazy;
 pub mod load;
 pub mod mount;

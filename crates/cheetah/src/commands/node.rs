@@ -21,7 +21,8 @@ receipt printed then says that it was read back as zeros. Each start is a new no
 and drives that were on it notice.
 
   cheetah node --memory 12GiB --listen 192.168.1.7:10809 --insecure
-  cheetah node --memory 12GiB --listen 192.168.1.7:10809 --insecure --join examiner:10811")]
+  cheetah node --memory 12GiB --listen 192.168.1.7:10809 --insecure \\
+      --join examiner:10811")]
 pub struct Args {
     /// How much to lend
     #[arg(long, value_name = "SIZE")]

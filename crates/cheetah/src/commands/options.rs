@@ -1,4 +1,4 @@
-//! Options that several verbs share.
+//! Options shared by several verbs.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,35 +19,35 @@ use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
-/// Where a drive listens for nodes that join, unless told otherwise: the port after a node's own two.
+/// The default address at which a drive waits for nodes to join: the port after a node's own two.
 pub const JOIN_ADDRESS: &str = "127.0.0.1:10811";
 
-/// Memory for reading ahead where nobody says how much.
+/// The default memory for prefetched data.
 const PREFETCH: Size = Size(64 << 20);
 
-/// How long `--nodes auto` listens for announcements.
+/// The time for which `--nodes auto` listens for announcements.
 const BROWSE: Duration = Duration::from_secs(3);
 
-/// How patient to be with nodes.
+/// The node time-out.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct TimeoutArgs {
-    /// Seconds a node may be silent before what it holds counts as lost
+    /// Seconds without an answer after which a node counts as lost
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 }
 
 impl TimeoutArgs {
-    /// The same, as a duration.
+    /// Returns the time-out.
     pub fn get(self) -> Duration {
         Duration::from_secs(self.timeout)
     }
 }
 
-/// Which nodes take part.
+/// The nodes of a drive.
 #[derive(Debug, Clone, clap::Args)]
 pub struct NodeArgs {
-    /// The nodes, in order: host, host:port, an nbd:// URI of any NBD server, or 'auto' for those that announce
-    /// themselves on the local network
+    /// The nodes, in order: host, host:port, the nbd:// URI of any NBD server, or 'auto' for all nodes announced on the
+    /// local network
     #[arg(
         long,
         value_name = "A,B,…",
@@ -57,21 +57,21 @@ pub struct NodeArgs {
     )]
     nodes: Vec<String>,
 
-    /// Wait for this many nodes to join by themselves (cheetah node --join), and use them in that order
+    /// Wait for N nodes to join (cheetah node --join), and use them in that order
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     wait: Option<u16>,
 
-    /// Where to listen for nodes that join
+    /// Address at which nodes join
     #[arg(long, value_name = "ADDRESS:PORT", default_value = JOIN_ADDRESS, requires = "wait")]
     listen: SocketAddr,
 
-    /// Listen for them beyond loopback, although whoever reaches that address can then offer memory
+    /// Accept nodes beyond loopback; anyone who reaches the address can join
     #[arg(long, requires = "wait")]
     insecure: bool,
 }
 
 impl NodeArgs {
-    /// Finds them, or waits for them.
+    /// Finds the nodes, or waits until they have joined.
     pub async fn find(&self, timeout: Duration, ui: Ui) -> Result<Vec<AvailableNode>> {
         let Some(wanted) = self.wait.map(usize::from) else {
             let specs = self.nodes.iter().map(|text| NodeSpec::from_str(text)).collect::<Result<Vec<_>, _>>()?;
@@ -97,29 +97,29 @@ impl NodeArgs {
     }
 }
 
-/// How a drive lies over its nodes.
+/// The layout of a drive.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct LayoutArgs {
-    /// Spread every request over all nodes, or fill one node after the other
+    /// Order of the data on the nodes
     #[arg(long, value_enum, default_value_t = LayoutKind::Stripe)]
     layout: LayoutKind,
 
-    /// Stripe unit: bytes on one node before the next one's turn, a power of two from 4KiB to 4MiB
+    /// Stripe unit: bytes on one node before the next node follows; a power of two from 4KiB to 4MiB
     #[arg(long, value_name = "SIZE", default_value_t = Size(cheetah_drive::file::UNIT_BYTES_DEFAULT))]
     unit: Size,
 }
 
-/// The layouts by name.
+/// The layouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LayoutKind {
     /// One node after the other
     Linear,
-    /// Units dealt to the nodes in turn (RAID 0)
+    /// Stripe units on the nodes in turn (RAID 0)
     Stripe,
 }
 
 impl LayoutArgs {
-    /// The layout.
+    /// Returns the layout.
     pub fn get(self) -> Layout {
         match self.layout {
             LayoutKind::Linear => Layout::Linear,
@@ -128,40 +128,37 @@ impl LayoutArgs {
     }
 }
 
-/// How a drive or an image is opened to be shown: by `mount` and `export`.
+/// The options of `mount` and `export` for opening a source.
 #[derive(Debug, Clone, clap::Args)]
 pub struct AccessArgs {
-    /// Let the drive be written to; one writer at a time
+    /// Allow writes to the drive; one writer at a time
     #[arg(long)]
     writable: bool,
 
-    /// Let tools write, and keep what they write apart: in memory, in memory up to SIZE, or in a file. The drive
-    /// or image itself stays untouched
+    /// Allow writes, but keep them apart: in memory (up to SIZE) or in a file. The drive or image does not change
     #[arg(long, value_name = "memory[:SIZE]|FILE", conflicts_with = "writable")]
     overlay: Option<OverlayPlace>,
 
-    /// Memory for reading ahead; 0 reads nothing ahead [default: 64MiB, or more if --tune says so]
+    /// Memory for prefetched data; 0 disables prefetching [default: 64MiB, or more with --tune]
     #[arg(long, value_name = "SIZE")]
     prefetch: Option<Size>,
 
     #[command(flatten)]
     tune: TuneArgs,
 
-    /// Where to keep what crosses the link to a remote source: in memory, in a file without a name in a directory, or
-    /// nowhere
+    /// Cache for data read from a remote source: in memory, in an unnamed file in a directory, or none
     #[arg(long, value_name = "memory[:SIZE]|DIR[:SIZE]|none", default_value = "memory")]
     cache: CacheChoice,
 
-    /// Fetch ahead, into that cache, what tools will read of the file systems on a remote source
+    /// Fetch file system metadata and file content from a remote source before tools read them
     #[arg(long, value_enum, default_value_t = Switch::On)]
     foresight: Switch,
 
-    /// Take the right to write, or to fill a drive that is not full yet, away from whoever holds it; they are refused
-    /// from then on
+    /// Take the lease (to write, or to fill a lazy drive) from its holder, whose requests are refused from then on
     #[arg(long)]
     force_lease: bool,
 
-    /// Open although nodes are lost; what they held cannot be read, the rest can
+    /// Open the drive although nodes are lost; reads of the ranges they held fail
     #[arg(long, conflicts_with = "writable")]
     allow_lost: bool,
 
@@ -170,11 +167,11 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// The same, for [`cheetah_source::Opened::open`] of `source`.
+    /// Returns the options for [`cheetah_source::Opened::open`] of `source`.
     ///
     /// # Errors
     ///
-    /// If the link to it is to be used as a file says that cannot be read.
+    /// If the file given with `--tune` cannot be read.
     pub async fn get(&self, source: &str, ui: Ui) -> Result<Access> {
         let link = self.tune.link(source, ui).await?;
         let ahead = PREFETCH.0.max(link.prefetch_bytes_max.unwrap_or_default());
@@ -197,12 +194,12 @@ impl AccessArgs {
     }
 }
 
-/// What to keep of what crosses a link.
+/// The cache of a remote source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheChoice {
-    /// This.
+    /// A cache.
     Some(CacheWish),
-    /// Nothing.
+    /// No cache.
     None,
 }
 
@@ -214,21 +211,21 @@ impl FromStr for CacheChoice {
     }
 }
 
-/// Whether to do something.
+/// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// Do it
+    /// Fetch ahead
     On,
-    /// Do not
+    /// Read only what tools ask for
     Off,
 }
 
-/// A size, or all there is.
+/// A size, or everything available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeOrAll {
-    /// This much.
+    /// A number of bytes.
     Size(Size),
-    /// All there is.
+    /// Everything available.
     All,
 }
 
@@ -240,10 +237,10 @@ impl FromStr for SizeOrAll {
     }
 }
 
-/// Refuses to go on if there is something at `path` already; better now than after minutes of work.
+/// Fails if `path` exists, before minutes of work are spent.
 pub fn must_not_exist(path: &Path, what: &str) -> Result<()> {
     if path.symlink_metadata().is_ok() {
-        return Err(Failure::misused(format!("{} exists already; {what}", path.display())));
+        return Err(Failure::misused(format!("{} already exists; {what}", path.display())));
     }
     Ok(())
 }

@@ -31,7 +31,8 @@ cap_ipc_lock+ep on the program). Without it round trips are measured all the sam
 With --send nothing is measured but how well packets keep their schedule.
 
   cheetah probe 10.0.0.7 --disk 4TiB
-  cheetah probe 10.0.0.7 --json > path.json; cheetah acquire nbd://10.0.0.7/sda case42.E01 --tune path.json
+  cheetah probe 10.0.0.7 --json > path.json
+  cheetah acquire nbd://10.0.0.7/sda case42.E01 --tune path.json
   cheetah probe 10.0.0.7 --send train:50@242us --repeat 20"
 )]
 pub struct Args {

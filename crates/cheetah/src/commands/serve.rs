@@ -37,7 +37,8 @@ on calling until it is stopped.
 
   cheetah serve /dev/sda --listen 192.168.1.9:10809 --insecure
   cheetah serve /dev/sda --connect examiner:10809 --insecure
-  cheetah serve /dev/sda --connect examiner:10809 --insecure --cpu-max low --rate-max 2MiB")]
+  cheetah serve /dev/sda --connect examiner:10809 --insecure \\
+      --cpu-max low --rate-max 2MiB")]
 pub struct Args {
     /// The disk, or an image
     device: PathBuf,

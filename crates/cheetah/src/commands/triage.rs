@@ -11,7 +11,7 @@ const VERB: Verb = Verb {
 };
 
 /// The help page, which the Python package prints as well.
-const HELP: &str = include_str!("../../../../python/cheetah/triage/help.txt");
+pub const HELP: &str = include_str!("../../../../python/cheetah/triage/help.txt");
 
 /// The arguments of `triage`.
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! How the program talks: people read tables and sentences, programs read one JSON value a line.
+//! Output: tables and sentences for people, one JSON value per line for programs.
 
 pub mod log;
 pub mod progress;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::failure::{Failure, Result};
 pub use progress::Progress;
 
-/// Where a command's words go. Answers go to stdout; progress, warnings and errors to stderr.
+/// Writes a command's output: answers to stdout; progress, warnings and errors to stderr.
 #[derive(Debug, Clone, Copy)]
 pub struct Ui {
     json: bool,
@@ -23,50 +23,50 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// For people, or with `json` for programs.
+    /// Writes for people, or with `json` for programs.
     pub fn new(json: bool) -> Self {
         Self { json, terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Whether stdout is a terminal that shows colours.
+    /// Returns whether stdout is a terminal that shows colours.
     pub fn colours(self) -> bool {
         std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
     }
 
-    /// One line for people.
+    /// Prints a line for people.
     pub fn say(self, line: impl Display) {
         if !self.json {
             answer(line);
         }
     }
 
-    /// The answer: `text` to people, `value` to programs.
+    /// Prints the answer: `text` for people, `value` for programs.
     pub fn answer(self, text: impl Display, value: &impl Serialize) {
         if !self.json {
             return answer(text);
         }
         match serde_json::to_string(value) {
             Ok(line) => answer(line),
-            Err(error) => stderr::line(format_args!("error: the answer cannot be put as JSON: {error}")),
+            Err(error) => stderr::line(format_args!("error: cannot encode the answer as JSON: {error}")),
         }
     }
 
-    /// A step on the way to the answer, which programs may want to follow too.
+    /// Prints an event that precedes the answer.
     pub fn event(self, text: impl Display, value: &impl Serialize) {
         self.answer(text, value);
     }
 
-    /// Something to know that is no answer, for people and beside a program's answer alike.
+    /// Prints a note to stderr, in both modes.
     pub fn note(self, line: impl Display) {
         stderr::line(line);
     }
 
-    /// Something to know that stops nothing.
+    /// Prints a warning.
     pub fn warn(self, line: impl Display) {
         stderr::line(format_args!("warning: {line}"));
     }
 
-    /// Why the command failed.
+    /// Prints the error that ended the command.
     pub fn failure(self, failure: &Failure) {
         if self.json {
             let value = serde_json::json!({ "error": failure.message, "exit_code": failure.code as u8 });
@@ -77,35 +77,34 @@ impl Ui {
         }
     }
 
-    /// Shows how far long work has come.
+    /// Shows the progress of an operation over `total_bytes`.
     pub fn progress(self, what: impl Into<String>, total_bytes: u64) -> Progress {
         Progress::new(what.into(), total_bytes, self.terminal)
     }
 
-    /// The same, for work that itself says how it goes ([`Progress::show`]).
+    /// The same, for an operation that reports its own rate and time left ([`Progress::show`]).
     pub fn detailed(self, what: impl Into<String>, total_bytes: u64) -> Progress {
         Progress::detailed(what.into(), total_bytes, self.terminal)
     }
 
-    /// Whether a program reads the answer.
+    /// Returns whether the output is JSON.
     pub fn is_json(self) -> bool {
         self.json
     }
 
-    /// Shows that something is under way whose length nobody knows.
+    /// Shows a spinner for an operation of unknown length.
     pub fn spinner(self, what: impl Into<String>) -> Progress {
         Progress::spinner(what.into(), self.terminal)
     }
 }
 
-/// How long to wait for stderr to take what was said, where something must come after it.
+/// The longest wait for queued stderr lines where later output must follow them.
 pub const STDERR_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The first error in writing to stdout.
 static STDOUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
 
-/// Writes a line to stdout, after all that was said on stderr before. A reader that has gone away
-/// (`cheetah status | head -1`) is no error.
+/// Writes a line to stdout, after the lines queued for stderr. A closed pipe (`cheetah status | head -1`) is no error.
 fn answer(line: impl Display) {
     stderr::flush(STDERR_PATIENCE);
     let mut stdout = std::io::stdout();
@@ -116,7 +115,7 @@ fn answer(line: impl Display) {
     }
 }
 
-/// Ends the output: fails if an answer could not be written, for a script must not take an empty file for one.
+/// Fails if an answer could not be written to stdout: a script must not take an empty file for an answer.
 pub fn finish() -> Result<()> {
     match STDOUT_ERROR.get() {
         Some(error) => {

@@ -1,4 +1,4 @@
-//! A bar on a terminal, a plain line every few seconds in a pipe.
+//! Progress: a bar on a terminal, a plain line every few seconds in a pipe.
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -10,10 +10,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::stderr;
 
-/// How long a pipe waits for the next line.
+/// The interval between lines in a pipe.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(3);
 
-/// How far one piece of long work has come. Dropping it clears the bar.
+/// The progress of one long operation. Dropping it clears the bar.
 pub struct Progress(Show);
 
 enum Show {
@@ -35,19 +35,20 @@ impl Progress {
             return Self::plain(what, total_bytes);
         }
         let style = ProgressStyle::with_template(
-            "{msg:.bold} {bar:32.cyan/black.bright} {binary_bytes:>10} / {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left",
+            "{prefix:.bold} {wide_bar:.cyan/black.bright} {binary_bytes} / {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left",
         );
         let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
         Self::bar(bar, what, style.ok().map(|style| style.progress_chars("━━╌")))
     }
 
-    /// Where whoever does the work knows best how it goes, and says so ([`Progress::show`]).
+    /// Shows no rate and no time left of its own: the operation reports them ([`Progress::show`]). They are cut to the
+    /// width of the terminal.
     pub(super) fn detailed(what: String, total_bytes: u64, terminal: bool) -> Self {
         if !terminal {
             return Self::plain(what, total_bytes);
         }
         let style = ProgressStyle::with_template(
-            "{msg:.bold} {bar:24.cyan/black.bright} {binary_bytes:>10} / {binary_total_bytes}  {prefix}",
+            "{prefix:.bold} {bar:10.cyan/black.bright} {binary_bytes} / {binary_total_bytes}  {wide_msg}",
         );
         let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
         Self::bar(bar, what, style.ok().map(|style| style.progress_chars("━━╌")))
@@ -58,14 +59,14 @@ impl Progress {
             return Self::plain(what, 0);
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Self::bar(bar, what, ProgressStyle::with_template("{spinner:.cyan} {msg}  {elapsed}").ok())
+        Self::bar(bar, what, ProgressStyle::with_template("{spinner:.cyan} {prefix}  {elapsed}").ok())
     }
 
     fn bar(bar: ProgressBar, what: String, style: Option<ProgressStyle>) -> Self {
         if let Some(style) = style {
             bar.set_style(style);
         }
-        bar.set_message(what);
+        bar.set_prefix(what);
         bar.enable_steady_tick(Duration::from_millis(100));
         Self(Show::Bar(bar))
     }
@@ -75,7 +76,7 @@ impl Progress {
         Self(Show::Plain(Plain { what, total, done: AtomicU64::new(0), started: now, last: Mutex::new(now) }))
     }
 
-    /// This many bytes are done.
+    /// Sets the number of bytes done.
     pub fn set(&self, done_bytes: u64) {
         match &self.0 {
             Show::Bar(bar) => bar.set_position(done_bytes),
@@ -83,18 +84,18 @@ impl Progress {
         }
     }
 
-    /// This many bytes are done, and this is how it goes: rate, time left and the like.
+    /// Sets the number of bytes done, and the rate, time left and other details.
     pub fn show(&self, done_bytes: u64, details: impl FnOnce() -> String) {
         match &self.0 {
             Show::Bar(bar) => {
                 bar.set_position(done_bytes);
-                bar.set_prefix(details());
+                bar.set_message(details());
             }
             Show::Plain(plain) => plain.set(done_bytes, Some(&details())),
         }
     }
 
-    /// Something to be said above the bar.
+    /// Prints a line above the bar.
     pub fn say(&self, line: impl Display) {
         match &self.0 {
             Show::Bar(bar) => bar.suspend(|| {
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_line_says_what_and_how_far() {
+    fn a_plain_line_shows_the_operation_and_its_progress() {
         let progress = Progress::new("loading".into(), 4 << 30, false);
         let Show::Plain(plain) = &progress.0 else { panic!("no terminal here") };
         assert_eq!(plain.line(1 << 30, Some("stalled")), "loading: 1GiB of 4GiB (25%), stalled");

@@ -2,12 +2,12 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
-/// Lines above, below the headings, and below.
+/// Horizontal rules only: above, below the headings, and below.
 const STYLE: TableStyle = TableStyle::new().top_border(LINE).header_separator(LINE).bottom_border(LINE);
 const LINE: LineStyle = LineStyle::new('─', '─', '─', '─');
 
-/// A table with these headings, plain enough to be pasted into a report. A heading that starts with `>` is that
-/// of a column aligned to the right.
+/// Returns a table with these headings, plain enough for a written report. `>` before a heading aligns its column to the
+/// right.
 pub fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);

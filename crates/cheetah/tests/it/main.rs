@@ -18,6 +18,7 @@ mod failures;
 mod filesystems;
 mod finding;
 mod foreign;
+mod help;
 mod lazy;
 mod lifecycle;
 mod misuse;

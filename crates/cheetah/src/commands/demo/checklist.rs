@@ -1,4 +1,4 @@
-//! The checklist the demonstration ticks off.
+//! The steps of the demonstration, as a checklist.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -8,28 +8,28 @@ use serde::Serialize;
 use crate::failure::Result;
 use crate::ui::Ui;
 
-/// Steps done so far.
+/// The steps done so far.
 pub struct Checklist {
     ui: Ui,
     done: Vec<Step>,
 }
 
-/// One of them.
+/// A finished step.
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
-    /// What was done.
+    /// What the step did.
     pub what: String,
-    /// Seconds it took.
+    /// Its duration in seconds.
     pub took_s: f64,
 }
 
 impl Checklist {
-    /// Nothing done yet.
+    /// Returns an empty checklist.
     pub fn new(ui: Ui) -> Self {
         Self { ui, done: Vec::new() }
     }
 
-    /// Does one step, showing that it is under way and then how long it took. `work` may add a remark.
+    /// Does a step, behind a spinner, and prints its duration. `work` may return a remark.
     pub async fn step<T>(&mut self, what: &str, work: impl Future<Output = Result<(T, String)>>) -> Result<T> {
         let started = Instant::now();
         let spinner = self.ui.spinner(what);
@@ -51,12 +51,14 @@ impl Checklist {
 
     fn tick(&mut self, what: &str, remark: &str, took: Duration) {
         let (green, dim, plain) = if self.ui.colours() { ("\x1b[32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-        let line = format!(" {green}✓{plain} {what:<58} {dim}{:>5.1}s{plain}  {remark}", took.as_secs_f64());
-        self.ui.say(line.trim_end());
+        self.ui.say(format_args!(" {green}✓{plain} {what:<60} {dim}{:>5.1} s{plain}", took.as_secs_f64()));
+        if !remark.is_empty() {
+            self.ui.say(format_args!("   {dim}{remark}{plain}"));
+        }
         self.done.push(Step { what: what.to_owned(), took_s: took.as_secs_f64() });
     }
 
-    /// What was done, in order.
+    /// Returns the finished steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.done
     }

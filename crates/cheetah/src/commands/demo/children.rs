@@ -1,4 +1,4 @@
-//! The demonstration's own processes: this very program, run as a user would.
+//! The processes of the demonstration: this program, run as a user would.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,21 +11,21 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use crate::failure::{Context, Failure, Result};
 
-/// How long a process may take to get ready, or to end: it moves little, but the machine may be busy.
+/// The longest time for a process to get ready or to end; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `cheetah ARGS…` as a process of its own, answering in JSON. It ends with this one, and Ctrl-C does not reach
-/// it, so that everything is taken down in order.
+/// Returns `cheetah --json` as a command. Its process ends with this one. Ctrl-C does not reach it, so that processes
+/// are stopped in order.
 fn cheetah(dir: &Path) -> Result<Command> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
-    // A demonstration leaves nothing behind, so it signs with a key of its own.
+    // A key of its own, since a demonstration leaves nothing behind.
     command.env("CHEETAH_KEY", dir.join("custody.key"));
     command.current_dir(dir).arg("--json").stdin(Stdio::null()).kill_on_drop(true).process_group(0);
     Ok(command)
 }
 
-/// Runs a verb to its end and returns its answer.
+/// Runs a verb to its end, and returns its answer.
 pub async fn run(dir: &Path, args: &[&str]) -> Result<Value> {
     let output = cheetah(dir)?.args(args).output().await.context("cannot run this program again")?;
     let answer = last_value(&output.stdout);
@@ -43,16 +43,16 @@ fn last_value(stdout: &[u8]) -> Value {
     text.lines().rev().find_map(|line| serde_json::from_str(line).ok()).unwrap_or(Value::Null)
 }
 
-/// A verb that runs until it is asked to stop: `node`, `mount`.
+/// A verb that runs until it is stopped: `node`, `mount`.
 pub struct Service {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// What it said when it was ready.
+    /// Its `ready` event.
     pub ready: Value,
 }
 
 impl Service {
-    /// Starts it and waits until it is ready.
+    /// Starts the verb, and waits until it is ready.
     pub async fn start(dir: &Path, args: &[&str]) -> Result<Self> {
         let what = format!("cheetah {}", args.join(" "));
         let mut command = cheetah(dir)?;
@@ -70,7 +70,7 @@ impl Service {
             let output = child.wait_with_output().await.context(&what)?;
             return Err(Failure::failed(format!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim())));
         }
-        // Its warnings come through, and the pipe never fills.
+        // Read to the end, so that the pipe never fills.
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(async move {
                 let mut lines = BufReader::new(stderr).lines();
@@ -82,7 +82,7 @@ impl Service {
         Ok(Self { child, lines, ready })
     }
 
-    /// Asks it to stop (SIGTERM), and returns the last it said.
+    /// Stops it (SIGTERM), and returns its last event.
     pub async fn stop(mut self) -> Result<Value> {
         if let Some(pid) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
             rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("cannot stop a process")?;
@@ -104,7 +104,7 @@ impl Service {
     }
 }
 
-/// A node as the demonstration starts it.
+/// Starts a node.
 pub async fn node(dir: &Path, name: &str, memory: Size) -> Result<Service> {
     let memory = memory.0.to_string();
     Service::start(dir, &["node", "--name", name, "--memory", &memory, "--listen", "127.0.0.1:0"]).await

@@ -1,4 +1,4 @@
-//! Choosing some of the machine's own files, the same ones each time.
+//! Chooses some of the machine's own files, the same ones each time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::{Context, Result};
 
-/// No file larger than this is taken, so that there are many.
+/// The largest file that is copied, so that there are many.
 const FILE_BYTES_MAX: u64 = 8 << 20;
-/// No more files than this of each place, so that copying them stays a matter of seconds.
+/// The most files from each root, so that copying takes seconds.
 const FILES_MAX: usize = 1500;
 
-/// What was copied.
+/// The number of copied files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Copied {
     /// Regular files.
     pub files: usize,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
 }
 
-/// The first regular files below `root`, in the order of their names, that fit in `budget_bytes`.
+/// Returns the first regular files below `root`, by name, that fit in `budget_bytes`.
 ///
-/// Files that cannot be read, links and special files are passed over: any machine has enough of the others.
+/// Skips unreadable files, links and special files.
 fn select(root: &Path, budget_bytes: u64) -> Vec<(PathBuf, u64)> {
     let mut chosen = Vec::new();
     let mut left = budget_bytes;
@@ -48,7 +48,7 @@ fn select(root: &Path, budget_bytes: u64) -> Vec<(PathBuf, u64)> {
     chosen
 }
 
-/// Whether any file system can store the name.
+/// Returns whether every file system can store the name.
 fn plain(entry: &fs::DirEntry) -> bool {
     entry
         .file_name()
@@ -56,7 +56,7 @@ fn plain(entry: &fs::DirEntry) -> bool {
         .is_some_and(|name| name.bytes().all(|b| b.is_ascii_graphic() && !b"\\:*?\"<>|".contains(&b)))
 }
 
-/// Copies up to `budget_bytes` of the files below `roots`, in that order, to below `to`, until told to `stop`.
+/// Copies up to `budget_bytes` of the files below `roots`, in order, into `to`, until `stop` is set.
 pub fn copy_some(roots: &[&str], to: &Path, budget_bytes: u64, stop: &AtomicBool) -> Result<Copied> {
     let mut copied = Copied::default();
     for root in roots {
@@ -67,7 +67,7 @@ pub fn copy_some(roots: &[&str], to: &Path, budget_bytes: u64, stop: &AtomicBool
             let target = to.join(path.strip_prefix("/").unwrap_or(&path));
             let parent = target.parent().unwrap_or(to);
             fs::create_dir_all(parent).context(format_args!("cannot create {}", parent.display()))?;
-            // A file that only its owner may read is not part of the demonstration.
+            // Skips files that this user cannot read.
             if fs::copy(&path, &target).is_ok() {
                 copied.files += 1;
                 copied.bytes += bytes;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selects_the_same_files_in_order_within_the_budget() {
+    fn files_are_selected_in_order_within_the_budget() {
         let dir = tempfile::tempdir().unwrap();
         for (name, len) in [("b", 10), ("a", 10), ("c", 10), ("empty", 0), ("od:d", 1)] {
             fs::write(dir.path().join(name), vec![1; len]).unwrap();

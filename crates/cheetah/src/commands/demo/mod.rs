@@ -1,4 +1,4 @@
-//! `cheetah demo`: the whole main job on this machine, with real processes.
+//! `cheetah demo`: creates, uses and removes a drive on this machine, with real processes.
 
 mod checklist;
 mod children;
@@ -20,31 +20,31 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `demo` is told.
+/// The arguments of `demo`.
 #[derive(Debug, clap::Args)]
-#[command(about = "Show the whole main job on this machine")]
-#[command(long_about = "Shows the whole main job on this machine, in under a minute.
+#[command(about = "Create, use and remove a drive on this machine")]
+#[command(long_about = "Creates, uses and removes a drive on this machine, in about a minute.
 
-Makes a disk image of this machine's own files (or takes yours), starts three nodes, creates a striped \
-drive from the image, verifies and mounts it, runs mmls, fls -r and md5sum on the mount and on the image, \
-and compares. Then it takes everything down and shows that the nodes wiped what they lent. Nothing is left \
-behind, and your image is only read.
+Makes a disk image of this machine's own files (or uses yours, read-only), starts three nodes, creates a \
+striped drive from the image, verifies and mounts it, runs mmls, fls -r and md5sum on the image and on the \
+drive, and compares their output. Then it stops everything: the nodes wipe their memory and print receipts. \
+Nothing is left behind.
 
   cheetah demo
   cheetah demo disk.raw")]
 pub struct Args {
-    /// A raw disk image to use instead of making one
+    /// Raw disk image to use [default: one is made]
     image: Option<PathBuf>,
 }
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const MIB: u64 = 1 << 20;
-/// Where the image is made.
+/// The directory in which the image is built.
 const SCRATCH: &str = "scratch";
-/// What a node needs beyond its share of the image.
+/// Memory of a node beyond its share of the image.
 const MARGIN_BYTES: u64 = 4 * MIB;
 
-/// Runs it.
+/// Runs the demonstration.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     tools::require(&["mmls", "fls", "md5sum", "fusermount3"])?;
@@ -66,7 +66,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     ui.say("Cheetah: three nodes, one striped drive, the tools an examiner uses\n");
     let compared = tokio::select! {
         compared = demo.main_job(image) => compared,
-        signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}; everything was taken down"))),
+        signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}; everything was removed"))),
     };
     if let Ok(comparison) = &compared {
         ui.say(format_args!("\n{}\n", comparison.table()));
@@ -77,15 +77,15 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     torn_down?;
     closed?;
     if !comparison.identical() {
-        return Err(Failure::evidence("the drive does not hold what the image does, see the table above"));
+        return Err(Failure::evidence("the drive differs from the image; see the table above"));
     }
     let value =
         json!({ "steps": demo.list.steps(), "runs": comparison.rows, "cache": comparison.cold, "identical": true });
-    ui.answer("Identical in every answer.", &value);
+    ui.answer("Every answer from the drive is identical.", &value);
     Ok(())
 }
 
-/// Removes the directory; whoever was broken off in writing to it may need a moment to notice.
+/// Removes the directory. Retries, since an interrupted step may still be writing to it.
 async fn remove(dir: tempfile::TempDir) -> Result<()> {
     const ATTEMPTS: usize = 20;
     let path = dir.keep();
@@ -98,7 +98,7 @@ async fn remove(dir: tempfile::TempDir) -> Result<()> {
     std::fs::remove_dir_all(&path).context(format_args!("cannot remove {}", path.display()))
 }
 
-/// What is running, in the order in which it was started.
+/// The running processes, in the order in which they were started.
 struct Demo {
     dir: PathBuf,
     list: Checklist,

@@ -1,4 +1,4 @@
-//! The programs the demonstration runs: finding them, emptying the cache before them, timing them.
+//! The programs of the demonstration: finds, times and runs them with cold caches.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::failure::{Context, Failure, Result};
 
-/// Debian's package of a program.
+/// Returns the Debian package of a program.
 pub fn package(program: &str) -> &'static str {
     match program {
         "mmls" | "fls" => "sleuthkit",
@@ -21,7 +21,7 @@ pub fn package(program: &str) -> &'static str {
     }
 }
 
-/// Where a program is. What an ordinary user's PATH leaves out is looked at too.
+/// Returns a program's path. Also searches the sbin directories, which are not on every user's PATH.
 pub fn find(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -29,7 +29,7 @@ pub fn find(program: &str) -> PathBuf {
     places.find(|place| place.is_file()).unwrap_or_else(|| program.into())
 }
 
-/// Fails with the packages to install unless every program is there.
+/// Fails with the packages to install if a program is missing.
 pub fn require(programs: &[&str]) -> Result<()> {
     let missing: Vec<_> = programs.iter().copied().filter(|program| !find(program).is_file()).collect();
     if missing.is_empty() {
@@ -38,46 +38,46 @@ pub fn require(programs: &[&str]) -> Result<()> {
     let mut packages: Vec<_> = missing.iter().map(|program| package(program)).collect();
     packages.dedup();
     Err(Failure::failed(format!(
-        "the demonstration needs {}; install with: apt-get install {}",
+        "the demonstration needs {}; install: apt-get install {}",
         missing.join(", "),
         packages.join(" ")
     )))
 }
 
-/// How the cache is emptied before a program is timed.
+/// How caches are dropped before a program is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cold {
-    /// All of the kernel's page cache, which takes root.
+    /// The whole page cache; needs root.
     Everything,
-    /// The pages of the file about to be read.
+    /// The pages of the file that is read.
     TheFile,
 }
 
 impl Cold {
-    /// The best this user may do.
+    /// Returns the most thorough method permitted to this user.
     pub fn best() -> Self {
         if drop_caches().is_ok() { Self::Everything } else { Self::TheFile }
     }
 
-    /// For the note below the table.
+    /// Returns a sentence for the note below the table.
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Everything => "before each run the page cache was emptied (sync; drop_caches)",
+            Self::Everything => "The page cache was dropped before each run (drop_caches).",
             Self::TheFile => {
-                "before each run the file's pages were dropped from the cache (posix_fadvise; root could empty all of it)"
+                "The file's pages were dropped from the page cache before each run (posix_fadvise;\nas root, the whole cache is dropped)."
             }
         }
     }
 
-    /// Makes `file` cold, for `program` to read.
+    /// Drops caches before `program` reads `file`.
     pub fn chill(self, file: &Path, program: &str) -> Result<()> {
         let open = File::open(file).context(format_args!("cannot open {}", file.display()))?;
-        // Clean pages only can be dropped. On a read-only mount there is nothing to sync.
+        // Only clean pages can be dropped. On a read-only mount there is nothing to sync.
         let _ = open.sync_all();
         let _ = rustix::fs::fadvise(&open, 0, None, rustix::fs::Advice::DontNeed);
         if self == Self::Everything {
-            drop_caches().context("cannot empty the page cache")?;
-            // The program itself has become cold with the rest, and its loading is not to be measured.
+            drop_caches().context("cannot drop the page cache")?;
+            // Loads the program again, since its start is not to be measured.
             let warm = std::process::Command::new(find(program)).arg("--version").stdin(Stdio::null()).output();
             warm.context(format_args!("cannot run {program}"))?;
         }
@@ -90,23 +90,25 @@ fn drop_caches() -> std::io::Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
-/// What a program printed, and how long it took.
+/// A program's output and duration.
 pub struct Run {
     /// Wall-clock time.
     pub took: Duration,
-    /// Its standard output, with the name of the file it read taken out.
+    /// Its standard output, without the name of the file that it read.
     pub printed: Vec<u8>,
-    /// How it ended.
+    /// Its exit status.
     pub status: std::process::ExitStatus,
     /// Its standard error.
     pub complained: Vec<u8>,
 }
 
-/// Runs `program ARGS… FILE` with a cold cache.
+/// Runs `program ARGS… FILE` with cold caches.
 pub async fn run_cold(cold: Cold, program: &str, args: &[String], file: &Path) -> Result<Run> {
     let path = file.to_owned();
     let name = program.to_owned();
-    tokio::task::spawn_blocking(move || cold.chill(&path, &name)).await.context("emptying the cache broke off")??;
+    tokio::task::spawn_blocking(move || cold.chill(&path, &name))
+        .await
+        .context("dropping caches was interrupted")??;
     let mut command = Command::new(find(program));
     command.args(args).arg(file).stdin(Stdio::null()).kill_on_drop(true).process_group(0);
     let started = Instant::now();
@@ -115,12 +117,12 @@ pub async fn run_cold(cold: Cold, program: &str, args: &[String], file: &Path) -
     Ok(Run { took, printed: without(&output.stdout, file), status: output.status, complained: output.stderr })
 }
 
-/// `text` without the path in it.
+/// Removes `path` from the ends of lines.
 fn without(text: &[u8], path: &Path) -> Vec<u8> {
     let path = path.as_os_str().as_encoded_bytes();
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
-    // The path is printed at the end of a line if at all (md5sum); looking elsewhere would take long in a listing.
+    // md5sum prints the path at the end of a line. Searching elsewhere would take long in a listing.
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let line = &rest[..end];
         out.extend_from_slice(line.strip_suffix(path).unwrap_or(line));
@@ -131,7 +133,7 @@ fn without(text: &[u8], path: &Path) -> Vec<u8> {
     out
 }
 
-/// The sectors at which the partitions begin, read from what mmls printed.
+/// Returns the first sectors of the partitions that mmls printed.
 pub fn partition_starts(mmls: &[u8]) -> Vec<u64> {
     const PARTITIONS_MAX: usize = 16;
     String::from_utf8_lossy(mmls)
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_partitions_mmls_prints() {
+    fn partition_starts_are_read_from_mmls() {
         let text = b"DOS Partition Table\nOffset Sector: 0\nUnits are in 512-byte sectors\n\n      Slot      Start        End          Length       Description\n\
             000:  Meta      0000000000   0000000000   0000000001   Primary Table (#0)\n\
             001:  -------   0000000000   0000002047   0000002048   Unallocated\n\
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_file_is_no_difference() {
+    fn file_name_is_not_compared() {
         assert_eq!(without(b"abc  /tmp/x\n", Path::new("/tmp/x")), b"abc  \n");
     }
 }
