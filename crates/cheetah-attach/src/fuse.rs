@@ -26,11 +26,11 @@ use fuser::{Config, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use self::filesystem::{Files, REQUEST_BYTES_MAX};
+use self::filesystem::{REQUEST_BYTES_MAX, ViewFiles};
 use self::kernel::{MountRequest, Unmounted};
 use self::task::Alarm;
 pub use self::unmount::unmount;
-use self::view::View;
+use self::view::FileView;
 use crate::{Error, Result};
 
 /// How often, and at which interval, to try unmounting while files are open.
@@ -93,7 +93,7 @@ pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Resu
     let views = views(&device, &options.name).await?;
     let files = views.iter().map(|view| view.name.clone()).collect();
     let alarm = Alarm::default();
-    let filesystem = Files::new(views, writable, options.read_ahead_bytes, Handle::current(), alarm.clone());
+    let filesystem = ViewFiles::new(views, writable, options.read_ahead_bytes, Handle::current(), alarm.clone());
     let (number, ended) = {
         let dir = dir.clone();
         blocking(move || start(filesystem, &dir, &options, writable)).await?
@@ -107,11 +107,11 @@ fn check_name(name: &str) -> Result<()> {
     if good { Ok(()) } else { Err(Error::BadName(name.to_owned())) }
 }
 
-async fn views(device: &DynDevice, name: &str) -> Result<Vec<View>> {
-    let mut views = vec![View::new(format!("{name}.raw"), Arc::clone(device))];
+async fn views(device: &DynDevice, name: &str) -> Result<Vec<FileView>> {
+    let mut views = vec![FileView::new(format!("{name}.raw"), Arc::clone(device))];
     for partition in read_partitions(device).await {
         match Window::new(Arc::clone(device), partition.range) {
-            Ok(window) => views.push(View::new(format!("{name}.p{}.raw", partition.number), Arc::new(window))),
+            Ok(window) => views.push(FileView::new(format!("{name}.p{}.raw", partition.number), Arc::new(window))),
             Err(error) => tracing::warn!("partition {} is left out: {error}", partition.number),
         }
     }
@@ -120,7 +120,7 @@ async fn views(device: &DynDevice, name: &str) -> Result<Vec<View>> {
 
 /// Mounts, and starts serving requests. Blocks.
 fn start(
-    filesystem: Files,
+    filesystem: ViewFiles,
     dir: &Path,
     options: &MountOptions,
     writable: bool,
@@ -154,7 +154,7 @@ fn threads(wanted: usize) -> usize {
 }
 
 /// Starts threads that serve the kernel's requests. The receiver is set when the mount has ended.
-fn serve(filesystem: Files, connection: OwnedFd, threads: usize) -> std::io::Result<watch::Receiver<bool>> {
+fn serve(filesystem: ViewFiles, connection: OwnedFd, threads: usize) -> std::io::Result<watch::Receiver<bool>> {
     let mut config = Config::default();
     config.n_threads = Some(threads);
     // One queue of replies per thread.

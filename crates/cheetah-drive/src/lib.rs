@@ -25,7 +25,7 @@
 //! |---|---|
 //! | [`find::find`]`(&[NodeSpec], &FindOptions) -> Vec<AvailableNode>` | ask named, announced and foreign nodes for their free memory |
 //! | [`gather::Gather::listen`]`(addr, wanted, insecure)`, `.next() -> Option<AvailableNode>` | wait for nodes that join by themselves |
-//! | [`plan::plan`]`(Wanted, Layout, &[Free]) -> Vec<u64>` | how much of each node a drive will take |
+//! | [`plan::plan`]`(DriveSize, Layout, &[NodeMemory]) -> Vec<u64>` | how much of each node a drive will take |
 //! | [`create::create`]`(CreateRequest) -> DriveFile` | allocate, and write the drive file; all or nothing |
 //! | [`create::enlarge`]`(&mut DriveFile, EnlargeRequest)` | append a set of further nodes |
 //! | [`destroy::destroy`]`(&DriveFile, DestroyOptions) -> Destroyed` | free the exports (with receipts), remove the files |
@@ -34,13 +34,13 @@
 //! | [`load::load`]`(&mut DriveFile, DynDevice, LoadOptions, progress) -> Image` | copy an image in, hashed on the way |
 //! | [`fill::begin`]`(&mut DriveFile, spec, &Identity, HashChoice)` | mark a new drive as filling from a source |
 //! | [`fill::Filling::open`]`(&DriveFile, OpenSource, FillOptions) -> Option<Filling>` | read a drive while it is filled |
-//! | [`partial::save_partial`]`(&DriveFile, &Path, &PartialOptions, progress) -> Partial` | copy out what can be read, with a map |
+//! | [`partial::save_partial`]`(&DriveFile, &Path, &PartialOptions, progress) -> PartialSave` | copy out what can be read, with a map |
 //! | [`verify::verify`]`(&DriveFile, VerifyOptions, progress) -> VerifyReport` | read everything back and compare |
 //! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
 //! | [`save::copy`]`(DynDevice, DynDevice, HashChoice, progress) -> Saved` | copy a device to another |
 //! | [`status::status`]`(&DriveFile, timeout) -> DriveStatus` | ask every node for its state |
 //!
-//! Every function needs a tokio runtime. `progress` is any `FnMut(Progress)`, called from the task that copies.
+//! Every function needs a tokio runtime. `progress` is any `FnMut(CopyProgress)`, called from the task that copies.
 //!
 //! # What a drive does not protect against
 //!
@@ -62,10 +62,10 @@ pub mod status;
 
 pub use cheetah_device::placement::Layout;
 pub use cheetah_image::{Error, HashChoice, HashKind, Hashes, Result};
-pub use copy::{Progress, sparse_file};
+pub use copy::{CopyProgress, sparse_file};
 pub use file::{DriveFile, Image, ImageState, digests};
 pub use image::{load, partial, save, verify};
-pub use layout::plan::{self, Wanted};
+pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;
 pub use lifecycle::{create, destroy};
 pub use node::find::{AvailableNode, NodeSpec};

@@ -24,7 +24,7 @@ use futures::future::join_all;
 
 use crate::file::coverage;
 use crate::file::{DriveFile, ImageState};
-use crate::layout::lost::Lost;
+use crate::layout::lost::LostNode;
 use crate::layout::stack::stack;
 use crate::lease::{Fenced, Leases};
 use crate::node::health::node_statuses;
@@ -205,7 +205,7 @@ async fn assemble(file: &DriveFile, options: &OpenOptions, leases: Option<&Lease
     for (node, opened) in file.nodes().zip(opened) {
         devices.push(opened.unwrap_or_else(|error| {
             let why = error.to_string();
-            let stand_in = Lost::new(node.name.as_str(), node.size, why.as_str());
+            let stand_in = LostNode::new(node.name.as_str(), node.size, why.as_str());
             lost.push(why);
             Arc::new(stand_in)
         }));

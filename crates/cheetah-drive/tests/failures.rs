@@ -6,11 +6,11 @@ mod common;
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
 use cheetah_drive::create::{create, create_unless};
-use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
+use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
-use cheetah_drive::{Drive, DriveFile, HashChoice, ImageState, Layout, OpenOptions, Wanted};
+use cheetah_drive::{Drive, DriveFile, DriveSize, HashChoice, ImageState, Layout, OpenOptions};
 use common::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +44,7 @@ async fn a_dead_node_loses_exactly_its_ranges() {
     let kept = destroyed.map_or(true, |destroyed| !destroyed.file_removed);
     assert!(kept && lab.path().exists(), "without it nobody could free the rest");
     let destroyed = destroy(&file, DestroyOptions { force: true, timeout: TIMEOUT }).await.unwrap();
-    assert!(!destroyed.is_clean() && matches!(destroyed.nodes[1].outcome, Outcome::Unreachable { .. }));
+    assert!(!destroyed.is_clean() && matches!(destroyed.nodes[1].outcome, WipeOutcome::Unreachable { .. }));
     assert_eq!((lab.exports(), lab.files().len()), (0, 0));
 }
 
@@ -69,7 +69,7 @@ async fn status_reports_a_node_whose_nbd_port_is_dead_although_its_control_port_
     file.sets[0].nodes[0].nbd =
         file.sets[0].nodes[0].nbd.replace(&lab.nodes[0].nbd_address().to_string(), "127.0.0.1:1");
     let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
-    assert!(destroyed.is_clean() && matches!(destroyed.nodes[0].outcome, Outcome::Wiped { .. }));
+    assert!(destroyed.is_clean() && matches!(destroyed.nodes[0].outcome, WipeOutcome::Wiped { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +109,7 @@ async fn a_restarted_node_is_refused_as_empty() {
 
     let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
     assert!(destroyed.is_clean());
-    assert_eq!(destroyed.nodes[1].outcome, Outcome::Gone);
+    assert_eq!(destroyed.nodes[1].outcome, WipeOutcome::Gone);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +141,7 @@ async fn one_writer_at_a_time_and_a_takeover_fences_the_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_creation_leaves_nothing() {
     let lab = Lab::new(&[4 * MIB, 4 * MIB]);
-    let mut request = lab.request(STRIPE, Wanted::Bytes(16 * MIB)).await;
+    let mut request = lab.request(STRIPE, DriveSize::Bytes(16 * MIB)).await;
     let error = create(request.clone()).await.unwrap_err().to_string();
     assert!(error.contains("not enough memory") && error.contains("missing"), "{error}");
 
@@ -151,7 +151,7 @@ async fn a_failed_creation_leaves_nothing() {
     assert_eq!((lab.exports(), lab.files().len()), (0, 0));
 
     request.nodes = lab.found().await;
-    request.size = Wanted::Bytes(MIB);
+    request.size = DriveSize::Bytes(MIB);
     request.path = lab.dir.path().join("absent").join("case42.drive");
     create(request.clone()).await.unwrap_err();
     assert_eq!((lab.exports(), lab.files().len()), (0, 0));
@@ -166,7 +166,7 @@ async fn a_failed_creation_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_creation_leaves_nothing() {
     let lab = Lab::new(&[4 * MIB, 4 * MIB]);
-    let request = lab.request(STRIPE, Wanted::Bytes(4 * MIB)).await;
+    let request = lab.request(STRIPE, DriveSize::Bytes(4 * MIB)).await;
     let mut stopped = 0;
     for after_us in [0, 100, 300, 1000, 3000, 10_000, 1_000_000] {
         let stop = async {

@@ -11,11 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cheetah_drive::create::{CreateRequest, create};
-use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
+use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
-use cheetah_drive::{AvailableNode, Layout, NodeSpec, Wanted};
+use cheetah_drive::{AvailableNode, DriveSize, Layout, NodeSpec};
 use common::*;
 
 /// A server process, killed when dropped.
@@ -62,7 +62,7 @@ async fn drive_over(socket: &Path, layout: Layout) {
     assert_eq!(nodes[0].free_bytes, 8 * MIB, "the size is learnt by connecting");
     nodes.extend(lab.found().await);
     let bytes = image(7 * MIB + 1);
-    let size = Wanted::Bytes(bytes.len() as u64);
+    let size = DriveSize::Bytes(bytes.len() as u64);
     let request = CreateRequest { path: lab.path(), nodes, layout, size, thin: false, timeout: TIMEOUT };
     let mut file = create(request).await.unwrap();
     load(&mut file, device(&bytes), load_options(), |_| {}).await.unwrap();
@@ -70,7 +70,7 @@ async fn drive_over(socket: &Path, layout: Layout) {
     assert!(report.is_ok(), "{report:?}");
     assert_eq!(status(&file, TIMEOUT).await.unwrap().nodes[0].state, NodeState::Foreign);
     let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
-    assert_eq!(destroyed.nodes[0].outcome, Outcome::Foreign);
+    assert_eq!(destroyed.nodes[0].outcome, WipeOutcome::Foreign);
     assert_eq!(lab.exports(), 0);
 }
 

@@ -6,15 +6,17 @@ mod common;
 
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_drive::create::{EnlargeRequest, create, enlarge};
-use cheetah_drive::destroy::{DestroyOptions, Outcome, destroy};
+use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
 use cheetah_drive::digests::Digests;
-use cheetah_drive::find::{FindOptions, Place, find};
+use cheetah_drive::find::{FindOptions, NodePlace, find};
 use cheetah_drive::gather::Gather;
 use cheetah_drive::load::load;
 use cheetah_drive::save::{SaveOptions, copy, save};
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::Compared;
-use cheetah_drive::{AvailableNode, Drive, DriveFile, HashChoice, ImageState, Layout, NodeSpec, OpenOptions, Wanted};
+use cheetah_drive::{
+    AvailableNode, Drive, DriveFile, DriveSize, HashChoice, ImageState, Layout, NodeSpec, OpenOptions,
+};
 use cheetah_image::RawFile;
 use cheetah_node::{Node, NodeConfig};
 use common::*;
@@ -60,7 +62,7 @@ async fn a_loaded_image_is_verified_and_saved_unchanged() {
 
         let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
         assert!(destroyed.is_clean() && destroyed.file_removed);
-        let wiped = |outcome: &Outcome| matches!(outcome, Outcome::Wiped { wiped_bytes, verified_zero: true } if *wiped_bytes > 0);
+        let wiped = |outcome: &WipeOutcome| matches!(outcome, WipeOutcome::Wiped { wiped_bytes, verified_zero: true } if *wiped_bytes > 0);
         assert!(destroyed.nodes.iter().all(|node| wiped(&node.outcome)), "{destroyed:?}");
         assert_eq!((lab.files(), lab.exports()), (vec!["image.raw".to_owned(), "out.raw".to_owned()], 0));
     }
@@ -74,7 +76,7 @@ async fn a_drive_in_use_is_not_enlarged() {
     lab.nodes.extend([start_node(4 * MIB), start_node(4 * MIB)]);
     let nodes = lab.found().await.split_off(1);
     let request =
-        EnlargeRequest { nodes, layout: STRIPE, size: Wanted::Bytes(3 * MIB + 1), thin: false, timeout: TIMEOUT };
+        EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::Bytes(3 * MIB + 1), thin: false, timeout: TIMEOUT };
 
     let reader = Drive::open(&file, options(false)).await.unwrap();
     let refusal = enlarge(&mut file, request.clone()).await.unwrap_err().to_string();
@@ -132,7 +134,7 @@ async fn content_changed_at_a_node_fails_verification_and_is_not_saved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn size_all_takes_all_memory_of_the_nodes() {
     let lab = Lab::new(&[4 * MIB, 8 * MIB]);
-    let request = lab.request(STRIPE, Wanted::All).await;
+    let request = lab.request(STRIPE, DriveSize::All).await;
     let free: u64 = request.nodes.iter().map(|node| node.free_bytes / UNIT * UNIT).sum();
     let file = create(request).await.unwrap();
     assert_eq!(file.size, free);
@@ -144,7 +146,7 @@ async fn a_drive_is_copied_to_another() {
     let lab = Lab::new(&[8 * MIB, 8 * MIB]);
     let bytes = image(3 * MIB);
     let one = lab.loaded(STRIPE, &bytes).await;
-    let mut request = lab.request(Layout::Linear, Wanted::Bytes(4 * MIB)).await;
+    let mut request = lab.request(Layout::Linear, DriveSize::Bytes(4 * MIB)).await;
     request.path = lab.dir.path().join("copy.drive");
     let other = create(request).await.unwrap();
     let from = Drive::open(&one, options(false)).await.unwrap();
@@ -195,7 +197,7 @@ async fn nodes_join_in_order_and_once() {
         path: dir.path().join("joined.drive"),
         nodes: found,
         layout: Layout::Linear,
-        size: Wanted::Bytes(3 * MIB),
+        size: DriveSize::Bytes(3 * MIB),
         thin: true,
         timeout: TIMEOUT,
     };
@@ -218,7 +220,7 @@ async fn an_announced_node_is_found() {
     let options = FindOptions { timeout: TIMEOUT, browse: std::time::Duration::from_secs(3) };
     let instance = node.status().instance;
     let is_it =
-        |found: &AvailableNode| matches!(&found.place, Place::Node { instance: other, .. } if *other == instance);
+        |found: &AvailableNode| matches!(&found.place, NodePlace::Node { instance: other, .. } if *other == instance);
     // On a stalled machine a node may be missed.
     let mut found = Vec::new();
     for _ in 0..10 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cheetah_device::overlay::Overlay;
 use cheetah_device::{Device, DynDevice, Size};
-use cheetah_drive::fill::{FillObserver, FillOptions, Filling, Stage};
+use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
 use cheetah_drive::{Drive, DriveFile, OpenOptions};
 use cheetah_image::Identity;
 use tokio::sync::watch;
@@ -142,7 +142,7 @@ impl Opened {
     }
 
     /// How far the filling of a drive has come that is not full yet.
-    pub fn filled(&self) -> Option<watch::Receiver<Stage>> {
+    pub fn filled(&self) -> Option<watch::Receiver<FillStage>> {
         match &self.held {
             Held::Filling(filling) => Some(filling.stage()),
             Held::Nothing | Held::Drive(_) => None,

@@ -203,7 +203,7 @@ async fn verify_drive(
     let options = VerifyOptions { hashes: HashChoice::NONE, timeout: request.timeout };
     let (mut pace, begun) = (Pace::new(file.size, 0), Instant::now());
     let mut last = 0;
-    let progress = |so_far: cheetah_drive::Progress| {
+    let progress = |so_far: cheetah_drive::CopyProgress| {
         pace.step(so_far.done.saturating_sub(last), 0, begun.elapsed());
         last = so_far.done;
         show(pace.progress());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cheetah_device::{Device as _, DynDevice, Size};
-use cheetah_drive::copy::Writer;
+use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::load::{LoadOptions, Loader};
 use cheetah_drive::{DriveFile, HashChoice, ImageState};
 use cheetah_image::{Error, Result};
@@ -18,7 +18,7 @@ struct Drive {
     path: PathBuf,
     loader: Loader,
     device: DynDevice,
-    writer: Writer,
+    writer: ChunkWriter,
 }
 
 pub fn check(destination: &Destination, setup: &Setup) -> Result<()> {
@@ -73,7 +73,7 @@ pub async fn resume(destination: &Destination, setup: &Setup) -> Result<Resumed>
 
 fn sink(destination: &Destination, loader: Loader) -> Box<dyn Sink> {
     let device = loader.device();
-    let writer = Writer::new(device.clone(), destination.to_string());
+    let writer = ChunkWriter::new(device.clone(), destination.to_string());
     Box::new(Drive { path: destination.path.clone(), loader, device, writer })
 }
 

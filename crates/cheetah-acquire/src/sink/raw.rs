@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cheetah_device::{Device as _, DynDevice};
-use cheetah_drive::copy::Writer;
+use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::sparse_file::SparseFile;
 use cheetah_image::{Error, RawFile, Result};
 use futures::FutureExt as _;
@@ -22,7 +22,7 @@ struct Raw {
     destination: Destination,
     partial: PathBuf,
     file: DynDevice,
-    writer: Writer,
+    writer: ChunkWriter,
     force: bool,
 }
 
@@ -89,7 +89,7 @@ pub fn discard(destination: &Destination) -> Result<()> {
 fn sink(destination: &Destination, partial: PathBuf, file: File, setup: &Setup) -> Box<dyn Sink> {
     let name = partial.display().to_string();
     let file: DynDevice = Arc::new(SparseFile::new(file, name.as_str(), setup.size));
-    let writer = Writer::new(file.clone(), name);
+    let writer = ChunkWriter::new(file.clone(), name);
     Box::new(Raw { destination: destination.clone(), partial, file, writer, force: setup.force })
 }
 

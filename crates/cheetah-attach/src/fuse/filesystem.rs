@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use super::pages::Pages;
 use super::table::PID_ATTRIBUTE;
 use super::task::{self, Alarm};
-use super::view::{Seek, View, in_one_piece};
+use super::view::{FileView, Seek, in_one_piece};
 
 /// The maximum size of a request, which is also the kernel's default.
 pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -38,8 +38,8 @@ const READ_HANDLE: FileHandle = FileHandle(0);
 const WRITE_HANDLE: FileHandle = FileHandle(1);
 
 /// The views of a device as a file system.
-pub(super) struct Files {
-    views: Vec<Arc<View>>,
+pub(super) struct ViewFiles {
+    views: Vec<Arc<FileView>>,
     writable: bool,
     pages: Arc<Pages>,
     read_ahead_bytes: u32,
@@ -48,8 +48,14 @@ pub(super) struct Files {
     mounted: SystemTime,
 }
 
-impl Files {
-    pub(super) fn new(views: Vec<View>, writable: bool, read_ahead_bytes: u32, runtime: Handle, alarm: Alarm) -> Self {
+impl ViewFiles {
+    pub(super) fn new(
+        views: Vec<FileView>,
+        writable: bool,
+        read_ahead_bytes: u32,
+        runtime: Handle,
+        alarm: Alarm,
+    ) -> Self {
         let (views, pages) = (views.into_iter().map(Arc::new).collect(), Arc::new(Pages::new()));
         let read_ahead_bytes = read_ahead_bytes.min(REQUEST_BYTES_MAX);
         Self { views, writable, pages, read_ahead_bytes, runtime, alarm, mounted: SystemTime::now() }
@@ -65,11 +71,11 @@ impl Files {
         &self.alarm
     }
 
-    fn view(&self, ino: INodeNo) -> Option<&Arc<View>> {
+    fn view(&self, ino: INodeNo) -> Option<&Arc<FileView>> {
         self.views.get(usize::try_from(ino.0.checked_sub(FIRST_FILE)?).ok()?)
     }
 
-    fn numbered(&self) -> impl Iterator<Item = (INodeNo, &Arc<View>)> {
+    fn numbered(&self) -> impl Iterator<Item = (INodeNo, &Arc<FileView>)> {
         (FIRST_FILE..).map(INodeNo).zip(&self.views)
     }
 
@@ -114,7 +120,7 @@ impl Files {
         &self,
         ino: INodeNo,
         reply: ReplyEmpty,
-        operation: impl FnOnce(Arc<View>) -> F,
+        operation: impl FnOnce(Arc<FileView>) -> F,
     ) {
         let Some(view) = self.view(ino) else { return reply.error(Errno::ENOENT) };
         let operation = operation(Arc::clone(view));
@@ -127,7 +133,7 @@ impl Files {
     }
 }
 
-impl Filesystem for Files {
+impl Filesystem for ViewFiles {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // On an error, each of these returns the nearest valid value.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);

@@ -13,7 +13,7 @@ use cheetah_device::ByteRange;
 use fuser::{INodeNo, Notifier};
 use parking_lot::Mutex;
 
-use super::view::{View, in_one_piece};
+use super::view::{FileView, in_one_piece};
 
 /// The kernel's page cache, for storing pages that were not requested.
 pub(super) struct Pages {
@@ -35,7 +35,7 @@ impl Pages {
 
     /// Stores data predicted to be read after `read`, as far as it is in memory. Call it before that read is answered, while
     /// its reader cannot send further requests.
-    pub(super) fn store_after(&self, read: ByteRange, ino: INodeNo, view: &View) {
+    pub(super) fn store_after(&self, read: ByteRange, ino: INodeNo, view: &FileView) {
         let (Some(notifier), Some(_storing)) = (self.notifier.get(), self.storing.try_lock()) else { return };
         // The pages of this read are locked until this thread answers it.
         let page = rustix::param::page_size() as u64;

@@ -12,7 +12,7 @@ const TYPE: &[u8] = b"fuse.cheetah";
 
 /// One of our mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct MountEntry {
     /// The device number of the file system.
     pub(super) number: u64,
     /// The mounted drive or image, by name.
@@ -20,21 +20,21 @@ pub(super) struct Entry {
 }
 
 /// The mount that is visible on `dir`, an absolute path without symbolic links, if it is one of ours.
-pub(super) fn ours_on(dir: &Path) -> io::Result<Option<Entry>> {
+pub(super) fn ours_on(dir: &Path) -> io::Result<Option<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     // Later mounts hide earlier ones.
     let on_dir = table.split(|byte| *byte == b'\n').filter_map(parse).rfind(|mount| mount.dir == dir.as_os_str());
     Ok(on_dir.filter(|mount| mount.kind == TYPE).map(|mount| mount.entry))
 }
 
-struct Line<'a> {
+struct TableLine<'a> {
     dir: OsString,
     kind: &'a [u8],
-    entry: Entry,
+    entry: MountEntry,
 }
 
 /// Parses a line of proc_pid_mountinfo(5).
-fn parse(line: &[u8]) -> Option<Line<'_>> {
+fn parse(line: &[u8]) -> Option<TableLine<'_>> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
     let number = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
@@ -42,7 +42,7 @@ fn parse(line: &[u8]) -> Option<Line<'_>> {
     // Optional fields end with a dash.
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let (kind, source) = (fields.next()?, unescape(fields.next()?));
-    Some(Line { dir, kind, entry: Entry { number, source: String::from_utf8_lossy(&source).into_owned() } })
+    Some(TableLine { dir, kind, entry: MountEntry { number, source: String::from_utf8_lossy(&source).into_owned() } })
 }
 
 /// Replaces octal escapes (`\040`) by the bytes that they stand for.
@@ -76,7 +76,7 @@ mod tests {
         let line = br"131 29 0:57 / /mnt/case\04042 ro,nosuid shared:7 - fuse.cheetah case42 ro,user_id=0";
         let parsed = parse(line).unwrap();
         assert_eq!((parsed.dir.as_bytes(), parsed.kind), (&b"/mnt/case 42"[..], TYPE));
-        let entry = Entry { number: rustix::fs::makedev(0, 57), source: "case42".into() };
+        let entry = MountEntry { number: rustix::fs::makedev(0, 57), source: "case42".into() };
         assert_eq!(parsed.entry, entry);
     }
 

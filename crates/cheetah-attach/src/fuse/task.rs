@@ -82,7 +82,7 @@ impl Future for Guarded {
 /// it can continue: spawning it at once would wake a thread of the runtime for nothing, and waking an idle processor takes
 /// longer than many a read.
 pub(super) fn run(runtime: &Handle, alarm: &Alarm, request: impl Future<Output = ()> + Send + 'static) {
-    let task = Arc::new(Task { runtime: runtime.clone(), state: Mutex::new(State::Polled) });
+    let task = Arc::new(RequestTask { runtime: runtime.clone(), state: Mutex::new(State::Polled) });
     let waker = Waker::from(Arc::clone(&task));
     let mut request = Guarded { request: Some(Box::pin(request)), alarm: alarm.clone() };
     let _in_runtime = runtime.enter();
@@ -104,7 +104,7 @@ pub(super) fn run(runtime: &Handle, alarm: &Alarm, request: impl Future<Output =
     }
 }
 
-struct Task {
+struct RequestTask {
     runtime: Handle,
     state: Mutex<State>,
 }
@@ -118,7 +118,7 @@ enum State {
     Woken,
 }
 
-impl Wake for Task {
+impl Wake for RequestTask {
     fn wake(self: Arc<Self>) {
         // The lock is released first: a runtime that is shutting down may drop the request at once.
         let before = std::mem::replace(&mut *self.state.lock(), State::Woken);

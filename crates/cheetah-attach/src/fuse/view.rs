@@ -13,7 +13,7 @@ const SEEK_BYTES: u64 = 1 << 30;
 const FAILURES_APART_BYTES: u64 = 1 << 20;
 
 /// A device shown as a file.
-pub(super) struct View {
+pub(super) struct FileView {
     /// The file's name.
     pub(super) name: String,
     /// Its content.
@@ -31,7 +31,7 @@ pub(super) enum Seek {
     Hole,
 }
 
-impl View {
+impl FileView {
     pub(super) fn new(name: String, device: DynDevice) -> Self {
         let size = device.geometry().size;
         Self { name, device, size, failed: Mutex::new(None) }

@@ -29,7 +29,7 @@ const ZERO_RUN_BYTES: u64 = 64 << 10;
 
 /// The progress of a copy, a verification or a save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct CopyProgress {
     /// Bytes done.
     pub done: u64,
     /// Bytes in total.
@@ -37,7 +37,7 @@ pub struct Progress {
 }
 
 /// A copy from one device to another.
-pub(crate) struct Copy {
+pub(crate) struct DeviceCopy {
     /// The device to copy from.
     pub from: DynDevice,
     /// Its name in errors.
@@ -52,49 +52,49 @@ pub(crate) struct Copy {
     pub hashes: HashChoice,
 }
 
-impl Copy {
+impl DeviceCopy {
     /// Copies, then flushes. Records the digests of the chunks in `digests`, if there is one.
     pub async fn run(
         &self,
         mut digests: Option<&mut Digests>,
-        mut progress: impl FnMut(Progress) + Send,
+        mut progress: impl FnMut(CopyProgress) + Send,
     ) -> Result<Hashes> {
         let hashing = Hashing::start(self.hashes)?;
         let digested = digests.as_ref().map_or(0, |digests| digests.size());
         let mut reads = std::pin::pin!(chunks(self.from.clone(), self.size, digested));
-        let mut writer = Writer::new(self.to.clone(), self.to_name.clone());
-        while let Some(Chunk { range, read }) = reads.next().await {
+        let mut writer = ChunkWriter::new(self.to.clone(), self.to_name.clone());
+        while let Some(ReadChunk { range, read }) = reads.next().await {
             let (data, digest) = read.map_err(Error::device(format!("reading {}", self.from_name)))?;
             if let (Some(digests), Some(digest)) = (&mut digests, digest) {
                 digests.set(range.offset, digest);
             }
             hashing.push(&data).await?;
             writer.write(range, data).await?;
-            progress(Progress { done: writer.written(), total: self.size });
+            progress(CopyProgress { done: writer.written(), total: self.size });
         }
         writer.wait().await?;
-        progress(Progress { done: writer.written(), total: self.size });
+        progress(CopyProgress { done: writer.written(), total: self.size });
         self.to.flush().await.map_err(Error::device(format!("flushing {}", self.to_name)))?;
         hashing.finish().await
     }
 }
 
 /// Writes several chunks concurrently, each in a task of its own, and skips zeros.
-pub struct Writer {
+pub struct ChunkWriter {
     to: DynDevice,
     name: Arc<str>,
     tasks: JoinSet<Result<u64>>,
     written: u64,
 }
 
-impl Writer {
+impl ChunkWriter {
     /// Writes to `to`, which errors call `name`.
     pub fn new(to: DynDevice, name: impl Into<Arc<str>>) -> Self {
         Self { to, name: name.into(), tasks: JoinSet::new(), written: 0 }
     }
 
     /// Starts writing `data` to `range`, which is as long; waits first while too many writes are in flight. The error may be
-    /// that of an earlier write. Ranges must not overlap until [`Writer::wait`].
+    /// that of an earlier write. Ranges must not overlap until [`ChunkWriter::wait`].
     pub async fn write(&mut self, range: ByteRange, data: Data) -> Result<()> {
         while self.tasks.len() >= WRITE_BEHIND {
             self.next().await?;
@@ -125,7 +125,7 @@ impl Writer {
 }
 
 /// A chunk of a device that has been read, or that failed.
-pub(crate) struct Chunk {
+pub(crate) struct ReadChunk {
     /// Its range.
     pub range: ByteRange,
     /// Its content, and its digest if one was wanted.
@@ -134,7 +134,7 @@ pub(crate) struct Chunk {
 
 /// Reads the chunks of the first `size` bytes of `device` ahead, in tasks of their own, and returns them in order. Chunks
 /// of the first `digested` bytes are digested as well; the rest starts with a new chunk.
-pub(crate) fn chunks(device: DynDevice, size: u64, digested: u64) -> impl Stream<Item = Chunk> + Send {
+pub(crate) fn chunks(device: DynDevice, size: u64, digested: u64) -> impl Stream<Item = ReadChunk> + Send {
     let digested = digested.min(size);
     let parts = [ByteRange::new(0, digested), ByteRange::between(digested, size)];
     chunks_of(device, parts, move |chunk| chunk.end() <= digested)
@@ -146,7 +146,7 @@ pub(crate) fn chunks_of<R>(
     device: DynDevice,
     ranges: R,
     digested: impl Fn(ByteRange) -> bool + Send,
-) -> impl Stream<Item = Chunk> + Send
+) -> impl Stream<Item = ReadChunk> + Send
 where
     R: IntoIterator<Item = ByteRange>,
     R::IntoIter: Send,
@@ -160,7 +160,7 @@ where
         });
         async move {
             let died = |error: JoinError| Err(DeviceError::Invalid(format!("reading {range}: {error}").into()));
-            Chunk { range, read: task.await.unwrap_or_else(died) }
+            ReadChunk { range, read: task.await.unwrap_or_else(died) }
         }
     };
     let chunks = ranges.into_iter().flat_map(|range| range.split_at_multiples(CHUNK_BYTES));
@@ -220,7 +220,7 @@ mod tests {
                 bytes[from..to].fill(n as u8 + 1);
             }
             let target = Arc::new(Memory::new(vec![0xee; bytes.len() + 1]));
-            let copy = Copy {
+            let copy = DeviceCopy {
                 from: Arc::new(Memory::new(bytes.clone())),
                 from_name: "source".into(),
                 to: target.clone(),

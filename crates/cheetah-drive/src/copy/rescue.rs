@@ -19,7 +19,7 @@ pub(crate) struct Rescue {
 }
 
 /// A part of a range, with its content or the reason it cannot be read.
-pub(crate) type Read = (ByteRange, Result<Data, String>);
+pub(crate) type PartRead = (ByteRange, Result<Data, String>);
 
 impl Rescue {
     /// Reads `device`, which is the drive that `file` describes.
@@ -30,7 +30,7 @@ impl Rescue {
 
     /// Reads `range` in pieces, and a piece with damaged memory page by page. The parts are in order and make up
     /// `range`. A lost node fails whole pieces; it is not asked for single pages.
-    pub(crate) async fn read(&self, range: ByteRange) -> Vec<Read> {
+    pub(crate) async fn read(&self, range: ByteRange) -> Vec<PartRead> {
         let mut parts = Vec::new();
         for (piece, read) in self.read_each(range, self.piece_bytes).await {
             match read {

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 
 use super::files::remove_files;
 use super::record::FillRecord;
-use crate::copy::{Chunk, Progress, chunks};
+use crate::copy::{CopyProgress, ReadChunk, chunks};
 use crate::file::digests::{CHUNK_BYTES, Digests};
 use crate::file::{DriveFile, Image, ImageState};
 
@@ -32,7 +32,7 @@ impl Finish<'_> {
     ///
     /// Ranges that differ from what the source sent are an error. They are unread again, so that the next fill fetches
     /// them.
-    pub(super) async fn run(self, progress: impl FnMut(Progress) + Send) -> Result<DriveFile> {
+    pub(super) async fn run(self, progress: impl FnMut(CopyProgress) + Send) -> Result<DriveFile> {
         let Some(image) = self.file.image.clone() else {
             return Err(Error::failed(format!("{} has no image to finish", self.file.name)));
         };
@@ -59,13 +59,13 @@ impl Finish<'_> {
         &self,
         size: u64,
         hashes: HashChoice,
-        mut progress: impl FnMut(Progress) + Send,
+        mut progress: impl FnMut(CopyProgress) + Send,
     ) -> Result<(Digests, Hashes)> {
         let hashing = Hashing::start(hashes)?;
         let mut digests = Digests::new(size)?;
         let (mut differing, mut unproven) = (Vec::new(), 0);
         let mut reads = std::pin::pin!(chunks(self.drive.clone(), size, size));
-        while let Some(Chunk { range, read }) = reads.next().await {
+        while let Some(ReadChunk { range, read }) = reads.next().await {
             let (data, digest) = read.map_err(Error::device(format!("reading {} back", self.file.name)))?;
             hashing.push(&data).await?;
             // Reads some hundred bytes, most likely from the page cache.
@@ -82,7 +82,7 @@ impl Finish<'_> {
                 }
                 (_, None) => return Err(Error::failed("a chunk was read without its digest; this is a bug")),
             }
-            progress(Progress { done: range.end(), total: size });
+            progress(CopyProgress { done: range.end(), total: size });
         }
         if unproven > 0 {
             let (name, unproven) = (&self.file.name, Size(unproven));

@@ -42,7 +42,7 @@ use self::record::FillRecord;
 pub use self::source::OpenSource;
 use self::source::ReopeningSource;
 use self::sparse_writes::SparseWrites;
-use crate::copy::Progress;
+use crate::copy::CopyProgress;
 use crate::file::coverage;
 use crate::file::{DriveFile, Fill, Image, ImageState};
 use crate::node::health::node_statuses;
@@ -65,11 +65,11 @@ pub struct FillOptions {
 
 /// The stage of a fill.
 #[derive(Debug, Clone)]
-pub enum Stage {
+pub enum FillStage {
     /// The source is being copied.
     Copying(copy_on_read::Progress),
     /// Everything is copied; it is being read back and compared.
-    Checking(Progress),
+    Checking(CopyProgress),
     /// The drive is as after a load, except for ranges that could not be read.
     Complete(Image),
     /// The fill does not go on in this process.
@@ -100,7 +100,7 @@ pub struct Filling {
     prefetch: Option<Arc<Prefetch>>,
     copy: Arc<CopyOnRead>,
     drive: Drive,
-    stage: watch::Receiver<Stage>,
+    stage: watch::Receiver<FillStage>,
     follower: JoinHandle<()>,
     reporter: Reporter,
 }
@@ -128,7 +128,7 @@ impl Filling {
     }
 
     /// The stage of the fill, and its changes.
-    pub fn stage(&self) -> watch::Receiver<Stage> {
+    pub fn stage(&self) -> watch::Receiver<FillStage> {
         self.stage.clone()
     }
 
@@ -146,7 +146,7 @@ impl Filling {
     pub async fn close(self) -> Result<()> {
         self.follower.abort();
         let recorded = self.copy.close().await.map_err(Error::device("recording what has been copied"));
-        if !matches!(&*self.stage.borrow(), Stage::Complete(_)) {
+        if !matches!(&*self.stage.borrow(), FillStage::Complete(_)) {
             let read = self.copy.progress().borrow().read;
             self.reporter.report_or_warn(FillEvent::Stopped { read }).await;
         }
@@ -223,7 +223,7 @@ impl Parts {
                 (prefetch.clone(), Some(prefetch))
             }
         };
-        let (stages, stage) = watch::channel(Stage::Copying(copy.progress().borrow().clone()));
+        let (stages, stage) = watch::channel(FillStage::Copying(copy.progress().borrow().clone()));
         let ahead = prefetch.as_ref().map(Arc::downgrade);
         let follower =
             tokio::spawn(follow(file, copy.clone(), ahead, drive.device(), record, reporter.clone(), stages));
@@ -239,13 +239,13 @@ async fn follow(
     drive: DynDevice,
     record: Arc<FillRecord>,
     reporter: Reporter,
-    stages: watch::Sender<Stage>,
+    stages: watch::Sender<FillStage>,
 ) {
     let mut progress = copy.progress();
     loop {
         let now = progress.borrow_and_update().clone();
         let done = now.is_done();
-        stages.send_replace(Stage::Copying(now));
+        stages.send_replace(FillStage::Copying(now));
         if done {
             break;
         }
@@ -263,7 +263,7 @@ async fn follow(
     let coverage = copy.coverage();
     let unreadable = coverage.in_state(State::Unreadable).collect();
     let finish = Finish { file, drive, record: &record, coverage, forget: &forget };
-    let finished = finish.run(|progress| drop(stages.send_replace(Stage::Checking(progress)))).await;
+    let finished = finish.run(|progress| drop(stages.send_replace(FillStage::Checking(progress)))).await;
     reporter
         .report_or_warn(match &finished {
             Ok(DriveFile { image: Some(image), .. }) => FillEvent::Complete { image: image.clone(), unreadable },
@@ -272,9 +272,9 @@ async fn follow(
         })
         .await;
     stages.send_replace(match finished.map(|file| file.image) {
-        Ok(Some(image)) => Stage::Complete(image),
-        Ok(None) => Stage::Failed(Error::failed("a drive was finished without its image; this is a bug")),
-        Err(error) => Stage::Failed(error),
+        Ok(Some(image)) => FillStage::Complete(image),
+        Ok(None) => FillStage::Failed(Error::failed("a drive was finished without its image; this is a bug")),
+        Err(error) => FillStage::Failed(error),
     });
 }
 
@@ -322,10 +322,10 @@ mod tests {
         source.1.store(true, Ordering::Relaxed);
         let wrong = ByteRange::new(1 << 20, 1 << 20);
         drive.write(wrong.offset + 5, vec![0xff; 9].into(), false).await.unwrap();
-        let (stages, stage) = watch::channel(Stage::Copying(copy.progress().borrow().clone()));
+        let (stages, stage) = watch::channel(FillStage::Copying(copy.progress().borrow().clone()));
         follow(file.clone(), copy.clone(), Some(Arc::downgrade(&ahead)), drive, record, Reporter::default(), stages)
             .await;
-        let Stage::Failed(error) = stage.borrow().clone() else { panic!("{:?}", stage.borrow()) };
+        let FillStage::Failed(error) = stage.borrow().clone() else { panic!("{:?}", stage.borrow()) };
         assert!(error.exit_code() == 3 && error.to_string().contains("not what the source sent"), "{error}");
         let recorded = coverage::load(&file, SIZE).unwrap();
         assert!(recorded.in_state(State::Unread).eq([wrong]));

@@ -25,7 +25,7 @@ const SAMPLES: u64 = 8;
 const CANDIDATES: u64 = 64;
 
 /// A grain of the source, and its recorded value.
-type Sample = (ByteRange, ChainingValue);
+type GrainSample = (ByteRange, ChainingValue);
 
 /// Compares `source`, which errors call `name`, with what it sent before. Only answers within `patience` count; a sample
 /// that has become a bad sector is skipped.
@@ -36,7 +36,7 @@ type Sample = (ByteRange, ChainingValue);
 pub(super) async fn compare(record: &FillRecord, source: &DynDevice, name: &str, patience: Duration) -> Result<()> {
     let samples = choose(&record.recorded(), record.grains())?;
     let count = samples.len();
-    let read = |(grain, known): Sample| async move { (grain, known, source.read(grain).await) };
+    let read = |(grain, known): GrainSample| async move { (grain, known, source.read(grain).await) };
     let reads: FuturesUnordered<_> = samples.into_iter().map(read).collect();
     let mut reads = std::pin::pin!(reads.take_until(tokio::time::sleep(patience)));
     let mut answered = 0;
@@ -58,7 +58,7 @@ pub(super) async fn compare(record: &FillRecord, source: &DynDevice, name: &str,
 }
 
 /// Chooses up to [`SAMPLES`] grains with recorded values, spread over the ranges that were read, preferably not zeros.
-fn choose(coverage: &Coverage, grains: &Grains) -> Result<Vec<Sample>> {
+fn choose(coverage: &Coverage, grains: &Grains) -> Result<Vec<GrainSample>> {
     let runs = whole_grains(coverage);
     let total: u64 = runs.iter().map(|(_, count)| count).sum();
     let zeros = of_zeros();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cheetah_device::{ByteRange, Coverage, DynDevice, Size, Zeroing};
 
-use crate::copy::{Copy, Progress};
+use crate::copy::{CopyProgress, DeviceCopy};
 use crate::file::coverage;
 use crate::file::digests::Digests;
 use crate::file::{DriveFile, Image, ImageState};
@@ -36,12 +36,12 @@ pub async fn load(
     file: &mut DriveFile,
     source: DynDevice,
     options: LoadOptions,
-    progress: impl FnMut(Progress) + Send,
+    progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<Image> {
     let size = source.geometry().size;
     let mut digests = Digests::new(size)?;
     let loader = Loader::begin(file.clone(), size, &options).await?;
-    let copy = Copy {
+    let copy = DeviceCopy {
         from: source,
         from_name: options.source_name.as_str().into(),
         to: loader.device(),

@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 
 use crate::copy::rescue::Rescue;
 use crate::copy::sparse_file::SparseFile;
-use crate::copy::{Chunk, Progress, Writer, chunks_of};
+use crate::copy::{ChunkWriter, CopyProgress, ReadChunk, chunks_of};
 use crate::file::coverage;
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
 use crate::file::disk::{directory, sync_directory, temporary_in, write_atomically};
@@ -29,7 +29,7 @@ pub struct PartialOptions {
 
 /// What was saved.
 #[derive(Debug, Clone)]
-pub struct Partial {
+pub struct PartialSave {
     /// The ranges that the image file holds; everything else is a hole in it.
     pub coverage: Coverage,
     /// Where the map was written.
@@ -48,8 +48,8 @@ pub async fn save_partial(
     file: &DriveFile,
     path: &Path,
     options: &PartialOptions,
-    progress: impl FnMut(Progress) + Send,
-) -> Result<Partial> {
+    progress: impl FnMut(CopyProgress) + Send,
+) -> Result<PartialSave> {
     let shown = path.display();
     let failed = |error: std::io::Error| Error::io(format_args!("writing {shown}"), &error);
     let map = path.with_file_name(name_beside(path, "map"));
@@ -70,7 +70,7 @@ pub async fn save_partial(
     let copy = PartialCopy {
         rescue: Rescue::new(file, drive.device()),
         from: drive.device(),
-        writer: Writer::new(target.clone(), shown.to_string()),
+        writer: ChunkWriter::new(target.clone(), shown.to_string()),
         digests,
         saved: present.clone(),
         differing_bytes: 0,
@@ -85,7 +85,7 @@ pub async fn save_partial(
     let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
     persisted.map_err(|error| failed(error.error))?;
     sync_directory(directory(path)).map_err(failed)?;
-    Ok(Partial { coverage, map, differing_bytes, lost })
+    Ok(PartialSave { coverage, map, differing_bytes, lost })
 }
 
 /// The ranges that the drive should hold.
@@ -117,7 +117,7 @@ fn digests(file: &DriveFile) -> Result<Option<Digests>> {
 struct PartialCopy {
     from: DynDevice,
     rescue: Rescue,
-    writer: Writer,
+    writer: ChunkWriter,
     digests: Option<Digests>,
     saved: Coverage,
     differing_bytes: u64,
@@ -127,7 +127,11 @@ struct PartialCopy {
 impl PartialCopy {
     /// Copies the ranges that are read in `present`; returns what was copied, and how many bytes were left out because
     /// they differ.
-    async fn run(mut self, present: &Coverage, mut progress: impl FnMut(Progress) + Send) -> Result<(Coverage, u64)> {
+    async fn run(
+        mut self,
+        present: &Coverage,
+        mut progress: impl FnMut(CopyProgress) + Send,
+    ) -> Result<(Coverage, u64)> {
         let total = present.bytes(State::Read);
         let ranges: Vec<_> = present.in_state(State::Read).collect();
         let (compared, size) = (self.digests.is_some(), present.size());
@@ -137,13 +141,13 @@ impl PartialCopy {
         let mut reads =
             std::pin::pin!(chunks_of(self.from.clone(), ranges, move |range| compared && whole_chunk(range)));
         let mut done = 0;
-        while let Some(Chunk { range, read }) = reads.next().await {
+        while let Some(ReadChunk { range, read }) = reads.next().await {
             match read {
                 Ok((data, digest)) => self.write(range, data, digest).await?,
                 Err(_) => self.rescue(range, compared && whole_chunk(range)).await?,
             }
             done += range.len;
-            progress(Progress { done, total });
+            progress(CopyProgress { done, total });
         }
         self.writer.wait().await?;
         match self.first_error {

@@ -7,7 +7,7 @@ use cheetah_device::{ByteRange, DynDevice, Size};
 use serde::Serialize;
 
 use crate::copy::sparse_file::SparseFile;
-use crate::copy::{Copy, Progress};
+use crate::copy::{CopyProgress, DeviceCopy};
 use crate::file::digests::Digests;
 use crate::file::disk::{directory, sync_directory, temporary_in};
 use cheetah_image::error::{Error, Result};
@@ -45,7 +45,7 @@ pub async fn save(
     device: DynDevice,
     path: &Path,
     options: SaveOptions,
-    progress: impl FnMut(Progress) + Send,
+    progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<Saved> {
     let shown = path.display();
     let failed = |error: std::io::Error| Error::io(format_args!("writing {shown}"), &error);
@@ -58,7 +58,7 @@ pub async fn save(
     let partial = temporary_in(dir).map_err(failed)?;
     partial.as_file().set_len(size).map_err(failed)?;
     let file = partial.as_file().try_clone().map_err(failed)?;
-    let copy = Copy {
+    let copy = DeviceCopy {
         from: device,
         from_name: "the drive".into(),
         to: Arc::new(SparseFile::new(file, shown.to_string(), size)),
@@ -116,13 +116,13 @@ pub async fn copy(
     from: DynDevice,
     to: DynDevice,
     hashes: HashChoice,
-    progress: impl FnMut(Progress) + Send,
+    progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<Saved> {
     let (size, room) = (from.geometry().size, to.geometry().size);
     if size > room {
         return Err(Error::failed(format!("{} do not fit into a device of {}", Size(size), Size(room))));
     }
-    let copy = Copy { from, from_name: "the source".into(), to, to_name: "the target".into(), size, hashes };
+    let copy = DeviceCopy { from, from_name: "the source".into(), to, to_name: "the target".into(), size, hashes };
     Ok(Saved { size, hashes: copy.run(None, progress).await? })
 }
 

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use serde::Serialize;
 
 use crate::copy::rescue::Rescue;
-use crate::copy::{Chunk, Progress, chunks};
+use crate::copy::{CopyProgress, ReadChunk, chunks};
 use crate::file::digests::{ChunkDigest, Digests, digest};
 use crate::file::{DriveFile, ImageState};
 use crate::open::{Drive, OpenOptions};
@@ -105,7 +105,7 @@ impl VerifyReport {
 pub async fn verify(
     file: &DriveFile,
     options: VerifyOptions,
-    progress: impl FnMut(Progress) + Send,
+    progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<VerifyReport> {
     let (compared, expected) = expected(file)?;
     let open = OpenOptions {
@@ -165,7 +165,7 @@ struct Scrub {
 }
 
 impl Scrub {
-    async fn run(self, compared: Compared, mut progress: impl FnMut(Progress) + Send) -> Result<VerifyReport> {
+    async fn run(self, compared: Compared, mut progress: impl FnMut(CopyProgress) + Send) -> Result<VerifyReport> {
         let mut report = VerifyReport {
             size: self.size,
             image_size: self.image,
@@ -179,7 +179,7 @@ impl Scrub {
         };
         let mut hashing = Some(Hashing::start(self.hashes)?);
         let mut reads = std::pin::pin!(chunks(self.device.clone(), self.size, self.image));
-        while let Some(Chunk { range, read }) = reads.next().await {
+        while let Some(ReadChunk { range, read }) = reads.next().await {
             let readable = match read {
                 Ok(readable) => Some(readable),
                 Err(_) => self.read_in_pieces(range, &mut report).await.map(|data| (data, None)),
@@ -195,7 +195,7 @@ impl Scrub {
                 None if self.is_image(range) => hashing = None,
                 None => {}
             }
-            progress(Progress { done: range.end(), total: self.size });
+            progress(CopyProgress { done: range.end(), total: self.size });
         }
         if let Some(hashing) = hashing {
             report.hashes = hashing.finish().await?;

@@ -10,7 +10,7 @@ pub const GRANULE_BYTES: u64 = 64 << 10;
 
 /// The wanted size of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum DriveSize {
     /// At least this many bytes.
     Bytes(u64),
     /// All free memory of the nodes.
@@ -19,7 +19,7 @@ pub enum Wanted {
 
 /// The memory that a node offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Free {
+pub struct NodeMemory {
     /// The node's name, as the user wrote it.
     pub name: String,
     /// Bytes that it can lend.
@@ -31,7 +31,7 @@ pub struct Free {
 /// Returns the bytes to take from each node, in the same order: multiples of the granule, in proportion to what the nodes
 /// have, never more than a node has unless it overcommits. They add up to the wanted size rounded up to the granule. A
 /// share may be 0.
-pub fn plan(wanted: Wanted, layout: Layout, nodes: &[Free]) -> Result<Vec<u64>> {
+pub fn plan(wanted: DriveSize, layout: Layout, nodes: &[NodeMemory]) -> Result<Vec<u64>> {
     layout.check().map_err(|error| Error::misuse(error.to_string()))?;
     let granule = match layout {
         Layout::Linear => GRANULE_BYTES,
@@ -40,10 +40,10 @@ pub fn plan(wanted: Wanted, layout: Layout, nodes: &[Free]) -> Result<Vec<u64>> 
     let capacities: Vec<u64> = nodes.iter().map(|node| node.bytes / granule).collect();
     let capacity = capacities.iter().fold(0, |sum: u64, capacity| sum.saturating_add(*capacity));
     let units = match wanted {
-        Wanted::All => capacity,
-        Wanted::Bytes(bytes) => bytes.div_ceil(granule),
+        DriveSize::All => capacity,
+        DriveSize::Bytes(bytes) => bytes.div_ceil(granule),
     };
-    if let Wanted::Bytes(0) = wanted {
+    if let DriveSize::Bytes(0) = wanted {
         return Err(Error::misuse("a drive of 0 bytes is of no use; ask for a size, or load an image that has bytes"));
     }
     let in_bytes = |shares: Vec<u64>| shares.into_iter().map(|share| share.saturating_mul(granule)).collect();
@@ -79,12 +79,12 @@ fn deal(units: u64, weights: &[u64]) -> Vec<u64> {
     shares
 }
 
-fn no_space(wanted: Wanted, have: u64, nodes: &[Free]) -> Error {
+fn no_space(wanted: DriveSize, have: u64, nodes: &[NodeMemory]) -> Error {
     let each: Vec<_> = nodes.iter().map(|node| format!("{} has {}", node.name, Size(node.bytes))).collect();
     let each = list(&each);
     let wanted = match wanted {
-        Wanted::Bytes(bytes) => bytes,
-        Wanted::All => GRANULE_BYTES,
+        DriveSize::Bytes(bytes) => bytes,
+        DriveSize::All => GRANULE_BYTES,
     };
     Error::failed(format!(
         "not enough memory: {} wanted, {} usable, {} missing ({}); add nodes, or start them with more --memory",
@@ -100,36 +100,36 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn free(sizes: &[u64]) -> Vec<Free> {
-        let free = |(n, bytes): (usize, &u64)| Free { name: format!("n{n}"), bytes: *bytes, overcommits: false };
+    fn free(sizes: &[u64]) -> Vec<NodeMemory> {
+        let free = |(n, bytes): (usize, &u64)| NodeMemory { name: format!("n{n}"), bytes: *bytes, overcommits: false };
         sizes.iter().enumerate().map(free).collect()
     }
 
     #[test]
     fn overcommitting_nodes_share_the_excess() {
         let mut nodes = free(&[1 << 20, 2 << 20, 4 << 20]);
-        assert!(plan(Wanted::Bytes(32 << 20), Layout::Linear, &nodes).is_err());
+        assert!(plan(DriveSize::Bytes(32 << 20), Layout::Linear, &nodes).is_err());
         nodes[0].overcommits = true;
         nodes[1].overcommits = true;
-        let shares = plan(Wanted::Bytes(34 << 20), Layout::Linear, &nodes).unwrap();
+        let shares = plan(DriveSize::Bytes(34 << 20), Layout::Linear, &nodes).unwrap();
         assert_eq!(shares, [10 << 20, 20 << 20, 4 << 20]);
-        let fitting = plan(Wanted::Bytes(7 << 19), Layout::Linear, &nodes).unwrap();
+        let fitting = plan(DriveSize::Bytes(7 << 19), Layout::Linear, &nodes).unwrap();
         assert_eq!(fitting, [1 << 19, 1 << 20, 2 << 20], "in proportion to all of them");
-        let full: Vec<_> = nodes.into_iter().map(|node| Free { bytes: 0, ..node }).collect();
-        assert!(plan(Wanted::Bytes(1 << 20), Layout::Linear, &full).is_err());
+        let full: Vec<_> = nodes.into_iter().map(|node| NodeMemory { bytes: 0, ..node }).collect();
+        assert!(plan(DriveSize::Bytes(1 << 20), Layout::Linear, &full).is_err());
     }
 
     #[test]
     fn unequal_nodes_get_proportional_shares() {
         let nodes = free(&[1 << 30, 2 << 30, 3 << 30]);
-        let shares = plan(Wanted::Bytes(3 << 30), Layout::Stripe { unit: 64 << 10 }, &nodes).unwrap();
+        let shares = plan(DriveSize::Bytes(3 << 30), Layout::Stripe { unit: 64 << 10 }, &nodes).unwrap();
         assert_eq!(shares, [1 << 29, 1 << 30, 3 << 29]);
-        assert_eq!(plan(Wanted::All, Layout::Linear, &nodes).unwrap(), [1 << 30, 2 << 30, 3 << 30]);
+        assert_eq!(plan(DriveSize::All, Layout::Linear, &nodes).unwrap(), [1 << 30, 2 << 30, 3 << 30]);
     }
 
     #[test]
     fn too_little_memory_is_an_error_that_lists_every_node() {
-        let error = plan(Wanted::Bytes(4 << 20), Layout::Linear, &free(&[1 << 20, 2 << 20])).unwrap_err();
+        let error = plan(DriveSize::Bytes(4 << 20), Layout::Linear, &free(&[1 << 20, 2 << 20])).unwrap_err();
         let text = error.to_string();
         for part in ["4MiB wanted", "1MiB missing", "n0 has 1MiB and n1 has 2MiB"] {
             assert!(text.contains(part), "{text}");
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn an_invalid_unit_is_misuse() {
         for unit in [0, 1, 2048, 12288, 8 << 20] {
-            let error = plan(Wanted::All, Layout::Stripe { unit }, &free(&[1 << 30])).unwrap_err();
+            let error = plan(DriveSize::All, Layout::Stripe { unit }, &free(&[1 << 30])).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{unit}");
         }
     }
@@ -155,7 +155,7 @@ mod tests {
             let granule = unit.unwrap_or(0).max(GRANULE_BYTES);
             let usable: u64 = sizes.iter().map(|bytes| bytes / granule * granule).sum();
             let rounded = wanted.next_multiple_of(granule);
-            match plan(Wanted::Bytes(wanted), layout, &free(&sizes)) {
+            match plan(DriveSize::Bytes(wanted), layout, &free(&sizes)) {
                 Err(_) => prop_assert!(rounded > usable),
                 Ok(shares) => {
                     prop_assert_eq!(shares.iter().sum::<u64>(), rounded);

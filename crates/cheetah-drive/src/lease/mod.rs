@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use self::fence::{Fence, Fenced};
 use crate::file::{DriveFile, SetNode};
-use crate::node::export::Export;
+use crate::node::export::NodeExport;
 use crate::node::health::node_status;
 use cheetah_image::error::{Error, Result};
 
@@ -30,16 +30,16 @@ const RENEWAL_S: u64 = TTL_S / 3;
 /// The leases on all nodes of a drive. Call [`Leases::release`]: dropped leases are released only if the runtime keeps
 /// running, and expire otherwise.
 pub(crate) struct Leases {
-    held: Arc<Vec<Held>>,
+    held: Arc<Vec<HeldLease>>,
     fence: Arc<Fence>,
     renewal: JoinHandle<()>,
 }
 
 /// The lease on one export.
-struct Held {
+struct HeldLease {
     /// The index of the node's entry in the drive file.
     node: usize,
-    export: Export,
+    export: NodeExport,
     token: String,
 }
 
@@ -78,13 +78,18 @@ impl Drop for Leases {
     }
 }
 
-async fn acquire(file: &DriveFile, force: bool, timeout: Duration, take: impl Fn(usize) -> bool) -> Result<Vec<Held>> {
-    let mut held: Vec<Held> = Vec::new();
+async fn acquire(
+    file: &DriveFile,
+    force: bool,
+    timeout: Duration,
+    take: impl Fn(usize) -> bool,
+) -> Result<Vec<HeldLease>> {
+    let mut held: Vec<HeldLease> = Vec::new();
     let request = LeaseRequest { holder: holder(), ttl_s: TTL_S, force };
     for (node, entry) in file.nodes().enumerate().filter(|(node, _)| take(*node)) {
-        let Some(export) = Export::of(entry, timeout) else { continue };
+        let Some(export) = NodeExport::of(entry, timeout) else { continue };
         match export.control.acquire_lease(&export.name, &request).await {
-            Ok(grant) => held.push(Held { node, export, token: grant.token }),
+            Ok(grant) => held.push(HeldLease { node, export, token: grant.token }),
             Err(error) => {
                 release(&held).await;
                 return Err(refused(&file.name, entry, &error, timeout).await);
@@ -111,7 +116,7 @@ async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Dur
 }
 
 /// Releases leases. At a node that does not answer, the lease expires.
-async fn release(held: &[Held]) {
+async fn release(held: &[HeldLease]) {
     let releases = held.iter().map(|held| held.export.control.release_lease(&held.export.name, &held.token));
     for (held, result) in held.iter().zip(join_all(releases).await) {
         if let Err(error) = result {
@@ -121,7 +126,7 @@ async fn release(held: &[Held]) {
 }
 
 /// Renews the leases until one is lost. A node that does not answer may come back, with its lease.
-async fn renew(held: Arc<Vec<Held>>, fence: Arc<Fence>, every: Duration) {
+async fn renew(held: Arc<Vec<HeldLease>>, fence: Arc<Fence>, every: Duration) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await;

@@ -14,10 +14,10 @@ use futures::future::{Either, join_all, select};
 use super::destroy::{DestroyOptions, destroy};
 use super::usage::unused;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
-use crate::layout::plan::{Free, Wanted, plan};
+use crate::layout::plan::{DriveSize, NodeMemory, plan};
 use crate::lease::Leases;
-use crate::node::export::Export;
-use crate::node::find::{AvailableNode, Place};
+use crate::node::export::NodeExport;
+use crate::node::find::{AvailableNode, NodePlace};
 use cheetah_image::error::{Error, Result};
 use cheetah_image::hash::hex;
 
@@ -31,7 +31,7 @@ pub struct CreateRequest {
     /// The layout over the nodes.
     pub layout: Layout,
     /// The size. The drive has exactly this size; the nodes round up.
-    pub size: Wanted,
+    pub size: DriveSize,
     /// Do not reserve the memory: nodes lend it as it is written, and may run out.
     pub thin: bool,
     /// How long a node may take to answer.
@@ -46,7 +46,7 @@ pub struct EnlargeRequest {
     /// The layout over the nodes.
     pub layout: Layout,
     /// The size to add. The new set starts where the nodes of the last one end.
-    pub size: Wanted,
+    pub size: DriveSize,
     /// Do not reserve the memory.
     pub thin: bool,
     /// How long a node may take to answer.
@@ -76,8 +76,8 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
     let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
     file.size = match request.size {
-        Wanted::Bytes(bytes) => bytes,
-        Wanted::All => made.set.size,
+        DriveSize::Bytes(bytes) => bytes,
+        DriveSize::All => made.set.size,
     };
     file.sets.push(made.set.clone());
     match file.save_new() {
@@ -132,8 +132,8 @@ async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> R
     let made = allocate(file, request.layout, &request.nodes, shares, request.thin, request.timeout).await?;
     let mut larger = file.clone();
     larger.size = match request.size {
-        Wanted::Bytes(bytes) => file.capacity().saturating_add(bytes),
-        Wanted::All => file.capacity().saturating_add(made.set.size),
+        DriveSize::Bytes(bytes) => file.capacity().saturating_add(bytes),
+        DriveSize::All => file.capacity().saturating_add(made.set.size),
     };
     larger.sets.push(made.set.clone());
     match larger.save() {
@@ -145,7 +145,7 @@ async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> R
 /// The allocations of a set.
 struct Made {
     set: Set,
-    exports: Vec<Export>,
+    exports: Vec<NodeExport>,
 }
 
 impl Made {
@@ -192,7 +192,7 @@ async fn allocate_one(
     name: &str,
     thin: bool,
     timeout: Duration,
-) -> Result<(SetNode, Option<Export>)> {
+) -> Result<(SetNode, Option<NodeExport>)> {
     let entry = |nbd: String, http: Option<&str>, instance: Option<&str>| SetNode {
         name: node.name.clone(),
         nbd,
@@ -202,22 +202,22 @@ async fn allocate_one(
         receipt: None,
     };
     match &node.place {
-        Place::Foreign { uri } => Ok((entry(uri.clone(), None, None), None)),
-        Place::Node { nbd, http, instance } => {
+        NodePlace::Foreign { uri } => Ok((entry(uri.clone(), None, None), None)),
+        NodePlace::Node { nbd, http, instance } => {
             let uri: NbdUri = format!("nbd://{nbd}/{name}")
                 .parse()
                 .map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
             let control = ControlClient::new(http).with_timeout(timeout);
             let wanted = if thin { NewExport::thin(name, size) } else { NewExport::reserved(name, size) };
             control.create_export(&wanted).await.map_err(|error| Error::failed(error.to_string()))?;
-            let export = Export { node: node.name.clone(), name: name.to_owned(), control };
+            let export = NodeExport { node: node.name.clone(), name: name.to_owned(), control };
             Ok((entry(uri.to_string(), Some(http), Some(instance)), Some(export)))
         }
     }
 }
 
 /// Frees exports. Returns `why`, extended by what could not be freed.
-async fn free_exports(exports: &[Export], why: Error) -> Error {
+async fn free_exports(exports: &[NodeExport], why: Error) -> Error {
     let freed = join_all(exports.iter().map(|export| export.control.delete_export(&export.name, None))).await;
     let stuck: Vec<_> = freed.into_iter().filter_map(|result| result.err().map(|error| error.to_string())).collect();
     if stuck.is_empty() {
@@ -227,9 +227,9 @@ async fn free_exports(exports: &[Export], why: Error) -> Error {
 }
 
 /// The memory that the nodes offer. A foreign server's export cannot exceed its size.
-fn free(nodes: &[AvailableNode], thin: bool) -> Vec<Free> {
-    let overcommits = |place: &Place| thin && matches!(place, Place::Node { .. });
-    let free = |node: &AvailableNode| Free {
+fn free(nodes: &[AvailableNode], thin: bool) -> Vec<NodeMemory> {
+    let overcommits = |place: &NodePlace| thin && matches!(place, NodePlace::Node { .. });
+    let free = |node: &AvailableNode| NodeMemory {
         name: node.name.clone(),
         bytes: node.free_bytes,
         overcommits: overcommits(&node.place),

@@ -12,7 +12,7 @@ use super::usage::unused;
 use crate::file::{DriveFile, SetNode, WipeReceipt};
 use crate::fill::files;
 use crate::lease::Leases;
-use crate::node::export::Export;
+use crate::node::export::NodeExport;
 use crate::node::health::{NodeState, NodeStatus, node_statuses};
 use cheetah_image::error::{Error, Result};
 
@@ -44,13 +44,13 @@ pub struct NodeOutcome {
     pub size_bytes: u64,
     /// The outcome.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: WipeOutcome,
 }
 
 /// The outcome of freeing one export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
-pub enum Outcome {
+pub enum WipeOutcome {
     /// Freed and wiped, according to the node's receipt.
     Wiped {
         /// Bytes overwritten.
@@ -79,9 +79,9 @@ impl Destroyed {
     /// Whether no Cheetah node can still hold any of the drive.
     pub fn is_clean(&self) -> bool {
         self.nodes.iter().all(|node| match &node.outcome {
-            Outcome::Wiped { verified_zero, .. } => *verified_zero,
-            Outcome::Gone | Outcome::Foreign => true,
-            Outcome::Unreachable { .. } | Outcome::Refused { .. } => false,
+            WipeOutcome::Wiped { verified_zero, .. } => *verified_zero,
+            WipeOutcome::Gone | WipeOutcome::Foreign => true,
+            WipeOutcome::Unreachable { .. } | WipeOutcome::Refused { .. } => false,
         })
     }
 }
@@ -106,8 +106,8 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         .map(|(node, outcome)| NodeOutcome { node: node.name.clone(), size_bytes: node.size, outcome })
         .collect();
     let file_removed = !nodes.iter().any(|node| match node.outcome {
-        Outcome::Refused { .. } => true,
-        Outcome::Unreachable { .. } => !options.force,
+        WipeOutcome::Refused { .. } => true,
+        WipeOutcome::Unreachable { .. } => !options.force,
         _ => false,
     });
     if file_removed {
@@ -125,28 +125,30 @@ fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
     let mut kept = file.clone();
     let nodes = kept.sets.iter_mut().flat_map(|set| &mut set.nodes);
     for (node, outcome) in nodes.zip(outcomes) {
-        if let Outcome::Wiped { wiped_bytes, verified_zero } = outcome.outcome {
+        if let WipeOutcome::Wiped { wiped_bytes, verified_zero } = outcome.outcome {
             node.receipt = Some(WipeReceipt { wiped_bytes, verified_zero });
         }
     }
     if kept == *file { Ok(()) } else { kept.save() }
 }
 
-async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> Outcome {
+async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> WipeOutcome {
     if let Some(WipeReceipt { wiped_bytes, verified_zero }) = node.receipt {
-        return Outcome::Wiped { wiped_bytes, verified_zero };
+        return WipeOutcome::Wiped { wiped_bytes, verified_zero };
     }
     let why = || now.problem.clone().unwrap_or_default();
-    let Some(export) = Export::of(node, timeout) else { return Outcome::Foreign };
+    let Some(export) = NodeExport::of(node, timeout) else { return WipeOutcome::Foreign };
     match now.state {
-        NodeState::Foreign => Outcome::Foreign,
-        NodeState::Empty => Outcome::Gone,
-        NodeState::Unreachable => Outcome::Unreachable { why: why() },
+        NodeState::Foreign => WipeOutcome::Foreign,
+        NodeState::Empty => WipeOutcome::Gone,
+        NodeState::Unreachable => WipeOutcome::Unreachable { why: why() },
         NodeState::Ok => match export.control.delete_export(&export.name, token).await {
-            Ok(receipt) => Outcome::Wiped { wiped_bytes: receipt.wiped_bytes, verified_zero: receipt.verified_zero },
-            Err(error) if error.is_not_found() => Outcome::Gone,
-            Err(error @ ControlError::Unreachable { .. }) => Outcome::Unreachable { why: error.to_string() },
-            Err(error) => Outcome::Refused { why: error.to_string() },
+            Ok(receipt) => {
+                WipeOutcome::Wiped { wiped_bytes: receipt.wiped_bytes, verified_zero: receipt.verified_zero }
+            }
+            Err(error) if error.is_not_found() => WipeOutcome::Gone,
+            Err(error @ ControlError::Unreachable { .. }) => WipeOutcome::Unreachable { why: error.to_string() },
+            Err(error) => WipeOutcome::Refused { why: error.to_string() },
         },
     }
 }

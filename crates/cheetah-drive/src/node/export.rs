@@ -7,7 +7,7 @@ use cheetah_node::control::ControlClient;
 use crate::file::SetNode;
 
 /// An export on a Cheetah node, and the node's control API.
-pub(crate) struct Export {
+pub(crate) struct NodeExport {
     /// The node's name, as the user wrote it.
     pub node: String,
     /// The export's name.
@@ -16,7 +16,7 @@ pub(crate) struct Export {
     pub control: ControlClient,
 }
 
-impl Export {
+impl NodeExport {
     /// The export of a node entry; `None` for a foreign server.
     pub fn of(node: &SetNode, timeout: Duration) -> Option<Self> {
         let control = ControlClient::new(node.http.as_ref()?).with_timeout(timeout);

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use super::browse::browse;
 use super::connect::{Connect, connect};
 use super::spec::host_port;
-pub use super::spec::{AvailableNode, NodeSpec, Place};
+pub use super::spec::{AvailableNode, NodePlace, NodeSpec};
 use cheetah_image::error::{Error, Result};
 
 /// The time-out for asking the named port itself, when the control port after it does not answer.
@@ -85,7 +85,7 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Availabl
             Ok(vec![AvailableNode {
                 name: spec.to_string(),
                 free_bytes: size,
-                place: Place::Foreign { uri: uri.to_string() },
+                place: NodePlace::Foreign { uri: uri.to_string() },
             }])
         }
         NodeSpec::Auto => browse(options.browse, options.timeout).await,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_node_named_twice_is_refused() {
-        let place = Place::Node { nbd: "a:1".into(), http: "a:2".into(), instance: "ab".repeat(16) };
+        let place = NodePlace::Node { nbd: "a:1".into(), http: "a:2".into(), instance: "ab".repeat(16) };
         let node = |name: &str| AvailableNode { name: name.into(), free_bytes: 1, place: place.clone() };
         let mut found = vec![node("lab-7")];
         add(&mut found, node("lab-7.local"), true).unwrap();

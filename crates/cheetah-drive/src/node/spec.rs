@@ -82,12 +82,12 @@ pub struct AvailableNode {
     /// Bytes that it can lend now.
     pub free_bytes: u64,
     /// How it is reached.
-    pub place: Place,
+    pub place: NodePlace,
 }
 
 /// How a node is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum NodePlace {
     /// A Cheetah node: exports are created as needed.
     Node {
         /// `host:port` of its NBD server.
@@ -107,7 +107,7 @@ pub enum Place {
 impl AvailableNode {
     /// A node at `host` with this status; its control API is on `http_port`.
     pub(crate) fn node(name: String, host: &str, http_port: u16, status: &Status) -> Self {
-        let place = Place::Node {
+        let place = NodePlace::Node {
             nbd: host_port(host, status.nbd_port),
             http: host_port(host, http_port),
             instance: status.instance.clone(),
@@ -118,8 +118,8 @@ impl AvailableNode {
     /// Whether both are the same memory.
     pub(super) fn same(&self, other: &Self) -> bool {
         match (&self.place, &other.place) {
-            (Place::Node { instance: one, .. }, Place::Node { instance: other, .. }) => one == other,
-            (Place::Foreign { uri: one }, Place::Foreign { uri: other }) => one == other,
+            (NodePlace::Node { instance: one, .. }, NodePlace::Node { instance: other, .. }) => one == other,
+            (NodePlace::Foreign { uri: one }, NodePlace::Foreign { uri: other }) => one == other,
             _ => false,
         }
     }

@@ -13,7 +13,7 @@ use cheetah_drive::create::{CreateRequest, create};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::{LoadOptions, load};
 use cheetah_drive::verify::{VerifyOptions, VerifyReport, verify};
-use cheetah_drive::{AvailableNode, DriveFile, HashChoice, Layout, NodeSpec, OpenOptions, Wanted};
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Layout, NodeSpec, OpenOptions};
 use cheetah_node::{Node, NodeConfig};
 
 pub const MIB: u64 = 1 << 20;
@@ -107,13 +107,13 @@ impl Lab {
         find(&specs, &FindOptions { timeout: TIMEOUT, ..FindOptions::default() }).await.unwrap()
     }
 
-    pub async fn request(&self, layout: Layout, size: Wanted) -> CreateRequest {
+    pub async fn request(&self, layout: Layout, size: DriveSize) -> CreateRequest {
         let nodes = self.found().await;
         CreateRequest { path: self.path(), nodes, layout, size, thin: false, timeout: TIMEOUT }
     }
 
     pub async fn create(&self, layout: Layout, size: u64) -> DriveFile {
-        create(self.request(layout, Wanted::Bytes(size)).await).await.unwrap()
+        create(self.request(layout, DriveSize::Bytes(size)).await).await.unwrap()
     }
 
     /// Creates a drive of the image's size, and loads the image.

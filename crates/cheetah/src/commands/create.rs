@@ -8,12 +8,12 @@ use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
 use cheetah_drive::fill;
-use cheetah_drive::{AvailableNode, DriveFile, HashChoice, Wanted};
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice};
 use cheetah_image::Identity;
 use cheetah_source::{LinkUse, identified};
 use serde_json::json;
 
-use super::load::{self, How, Source};
+use super::load::{self, LoadSettings, OpenImage};
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist};
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
@@ -84,14 +84,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     let from = match &args.from {
         Some(text) if args.lazy => Some(From::Filling(identified(text, link, timeout).await?.identity)),
-        Some(text) => Some(From::Loading(Source::open(text, link, timeout).await?)),
+        Some(text) => Some(From::Loading(OpenImage::open(text, link, timeout).await?)),
         None => None,
     };
     let size = match (&from, args.size) {
-        (Some(From::Filling(identity)), _) => Wanted::Bytes(identity.size),
-        (Some(From::Loading(source)), _) => Wanted::Bytes(source.size()),
-        (None, Some(SizeOrAll::Size(size))) => Wanted::Bytes(size.0),
-        (None, Some(SizeOrAll::All)) => Wanted::All,
+        (Some(From::Filling(identity)), _) => DriveSize::Bytes(identity.size),
+        (Some(From::Loading(source)), _) => DriveSize::Bytes(source.size()),
+        (None, Some(SizeOrAll::Size(size))) => DriveSize::Bytes(size.0),
+        (None, Some(SizeOrAll::All)) => DriveSize::All,
         (None, None) => {
             return Err(Failure::misused(
                 "say how large the drive is to be: --size 20GiB, --size all, or --from IMAGE",
@@ -109,7 +109,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     load::warn_of_foreign(&file, ui);
     let loaded = match (from, &args.from) {
         (Some(From::Loading(source)), _) => {
-            let how = How { hashes: args.hash, force_lease: false, timeout };
+            let how = LoadSettings { hashes: args.hash, force_lease: false, timeout };
             load::load(&mut file, source, how, "", &mut stop, ui).await.map(drop)
         }
         (Some(From::Filling(identity)), Some(spec)) => begin(&mut file, spec, &identity, args.hash),
@@ -124,9 +124,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 }
 
 /// Warns that the nodes may run out of memory.
-fn warn_of_overcommitment(size: Wanted, nodes: &[AvailableNode], thin: bool, ui: Ui) {
+fn warn_of_overcommitment(size: DriveSize, nodes: &[AvailableNode], thin: bool, ui: Ui) {
     let free: u64 = nodes.iter().map(|node| node.free_bytes).sum();
-    if let Wanted::Bytes(bytes) = size
+    if let DriveSize::Bytes(bytes) = size
         && thin
         && bytes > free
     {
@@ -147,7 +147,7 @@ fn begin(file: &mut DriveFile, spec: &str, source: &Identity, hashes: HashChoice
 /// The source of a new drive's image.
 enum From {
     /// To be loaded now.
-    Loading(Source),
+    Loading(OpenImage),
     /// To be filled from while the drive is used.
     Filling(Identity),
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cheetah_acquire::custody::{CustodyLog, Event, SigningKey};
 use cheetah_device::Size;
 use cheetah_drive::DriveFile;
-use cheetah_drive::destroy::{DestroyOptions, NodeOutcome, Outcome, destroy};
+use cheetah_drive::destroy::{DestroyOptions, NodeOutcome, WipeOutcome, destroy};
 
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
@@ -40,7 +40,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
     note(&args.drive, &lines, ui);
-    let unreachable = destroyed.nodes.iter().any(|node| matches!(node.outcome, Outcome::Unreachable { .. }));
+    let unreachable = destroyed.nodes.iter().any(|node| matches!(node.outcome, WipeOutcome::Unreachable { .. }));
     let fate = match (destroyed.file_removed, unreachable) {
         (true, _) => "is gone",
         (false, true) => "is kept for another try, as a node cannot be reached; --force removes it all the same",
@@ -76,24 +76,24 @@ fn note(drive: &Path, lines: &[String], ui: Ui) {
 
 fn in_doubt(node: &NodeOutcome) -> bool {
     match &node.outcome {
-        Outcome::Unreachable { .. } | Outcome::Refused { .. } => true,
-        Outcome::Wiped { verified_zero, .. } => !verified_zero,
-        Outcome::Gone | Outcome::Foreign => false,
+        WipeOutcome::Unreachable { .. } | WipeOutcome::Refused { .. } => true,
+        WipeOutcome::Wiped { verified_zero, .. } => !verified_zero,
+        WipeOutcome::Gone | WipeOutcome::Foreign => false,
     }
 }
 
 fn describe(node: &NodeOutcome) -> String {
     let what = match &node.outcome {
-        Outcome::Wiped { wiped_bytes, verified_zero } => {
+        WipeOutcome::Wiped { wiped_bytes, verified_zero } => {
             let verified = if *verified_zero { "verified zero" } else { "NOT verified zero" };
             format!("wiped {}, {verified}", Size(*wiped_bytes))
         }
-        Outcome::Gone => {
+        WipeOutcome::Gone => {
             "the node restarted since, or freed it before; its memory went back to the system without a receipt"
                 .to_owned()
         }
-        Outcome::Unreachable { why } | Outcome::Refused { why } => format!("NOT WIPED: {why}"),
-        Outcome::Foreign => "not a Cheetah node: its bytes are as they were".to_owned(),
+        WipeOutcome::Unreachable { why } | WipeOutcome::Refused { why } => format!("NOT WIPED: {why}"),
+        WipeOutcome::Foreign => "not a Cheetah node: its bytes are as they were".to_owned(),
     };
     format!("  {}: {what}", node.node)
 }

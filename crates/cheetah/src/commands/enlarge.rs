@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cheetah_device::Size;
 use cheetah_drive::create::{EnlargeRequest, enlarge};
-use cheetah_drive::{DriveFile, Wanted};
+use cheetah_drive::{DriveFile, DriveSize};
 use serde_json::json;
 
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
@@ -49,8 +49,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let before = file.size;
     let timeout = args.timeout.get();
     let size = match args.size {
-        SizeOrAll::Size(size) => Wanted::Bytes(size.0),
-        SizeOrAll::All => Wanted::All,
+        SizeOrAll::Size(size) => DriveSize::Bytes(size.0),
+        SizeOrAll::All => DriveSize::All,
     };
     let nodes = args.nodes.find(timeout, ui).await?;
     // No signal ends it from here on, so that nothing is left half-done. It takes no longer than the nodes' time-out.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
-use cheetah_drive::fill::{FillOptions, Filling, Stage};
+use cheetah_drive::fill::{FillOptions, FillStage, Filling};
 use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_source::{LinkUse, opener};
 use serde_json::json;
@@ -58,10 +58,10 @@ async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
     loop {
         let stage = stages.borrow_and_update().clone();
         let (checking, done, total) = match stage {
-            Stage::Complete(image) => return Ok(image),
-            Stage::Failed(error) => return Err(error.into()),
-            Stage::Checking(progress) => (true, progress.done, progress.total),
-            Stage::Copying(progress) => {
+            FillStage::Complete(image) => return Ok(image),
+            FillStage::Failed(error) => return Err(error.into()),
+            FillStage::Checking(progress) => (true, progress.done, progress.total),
+            FillStage::Copying(progress) => {
                 if let Some(error) = progress.drive_trouble {
                     return Err(Failure::failed(format!("the nodes do not take what they are given: {error}")));
                 }
@@ -72,7 +72,7 @@ async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
                 (false, progress.read + progress.unreadable, progress.size)
             }
         };
-        warned = matches!(&*stages.borrow(), Stage::Copying(progress) if progress.source_trouble.is_some());
+        warned = matches!(&*stages.borrow(), FillStage::Copying(progress) if progress.source_trouble.is_some());
         if shown.as_ref().is_none_or(|(then, _)| *then != checking) {
             let what = if checking { "checking what the nodes have" } else { "filling" };
             shown = Some((checking, ui.progress(what, total)));
@@ -87,13 +87,13 @@ async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
 }
 
 /// Reports when the drive at `path` is complete, or that its fill has failed, while it is mounted or exported.
-pub async fn tell(stages: Option<watch::Receiver<Stage>>, path: &str, ui: Ui) -> Infallible {
+pub async fn tell(stages: Option<watch::Receiver<FillStage>>, path: &str, ui: Ui) -> Infallible {
     if let Some(mut stages) = stages {
-        let over = |stage: &Stage| matches!(stage, Stage::Complete(_) | Stage::Failed(_));
+        let over = |stage: &FillStage| matches!(stage, FillStage::Complete(_) | FillStage::Failed(_));
         let last = stages.wait_for(over).await.map(|stage| stage.clone());
         match last {
-            Ok(Stage::Complete(image)) => say_complete(Path::new(path), &image, ui),
-            Ok(Stage::Failed(error)) => ui.warn(format_args!("{path} is not complete, and will not be: {error}")),
+            Ok(FillStage::Complete(image)) => say_complete(Path::new(path), &image, ui),
+            Ok(FillStage::Failed(error)) => ui.warn(format_args!("{path} is not complete, and will not be: {error}")),
             _ => {}
         }
     }

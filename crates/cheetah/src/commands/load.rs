@@ -6,7 +6,7 @@ use std::time::Duration;
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_drive::load::LoadOptions;
-use cheetah_drive::{DriveFile, HashChoice, Image, ImageState, Progress};
+use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_source::{LinkUse, identified};
 use serde_json::json;
 
@@ -78,8 +78,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     may_overwrite(&file, args.force)?;
     let link = args.tune.link(source, ui).await?;
-    let source = Source::open(source, link, timeout).await?;
-    let how = How { hashes: args.hash, force_lease: args.force_lease, timeout };
+    let source = OpenImage::open(source, link, timeout).await?;
+    let how = LoadSettings { hashes: args.hash, force_lease: args.force_lease, timeout };
     let left =
         format!(": {} holds part of the image only, and says so; load it again, or destroy it", args.drive.display());
     let image = load(&mut file, source, how, &left, &mut stop, ui).await?;
@@ -103,12 +103,12 @@ fn may_overwrite(file: &DriveFile, force: bool) -> Result<()> {
 }
 
 /// An open image that is to be loaded.
-pub struct Source {
+pub struct OpenImage {
     source: cheetah_image::Source,
     named: String,
 }
 
-impl Source {
+impl OpenImage {
     /// Opens the image that the user named `text`.
     pub async fn open(text: &str, link: LinkUse, timeout: Duration) -> Result<Self> {
         Ok(Self { source: identified(text, link, timeout).await?, named: text.to_owned() })
@@ -120,9 +120,9 @@ impl Source {
     }
 }
 
-/// How to load it.
+/// How to load an image.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
+pub struct LoadSettings {
     /// The hashes to compute of the whole.
     pub hashes: HashChoice,
     /// Take the write lease from its holder.
@@ -135,8 +135,8 @@ pub struct How {
 /// says what is left behind.
 pub async fn load(
     file: &mut DriveFile,
-    source: Source,
-    how: How,
+    source: OpenImage,
+    how: LoadSettings,
     left: &str,
     stop: &mut Stop,
     ui: Ui,
@@ -154,11 +154,11 @@ pub async fn load(
     outcome
 }
 
-async fn pass(file: &mut DriveFile, source: &Source, how: How, ui: Ui) -> Result<Image> {
-    let How { hashes, force_lease, timeout } = how;
+async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, ui: Ui) -> Result<Image> {
+    let LoadSettings { hashes, force_lease, timeout } = how;
     let progress = ui.progress(format!("loading {}", source.named), source.size());
     let options = LoadOptions { source_name: source.named.clone(), hashes, force_lease, timeout };
-    let shown = |so_far: Progress| progress.set(so_far.done);
+    let shown = |so_far: CopyProgress| progress.set(so_far.done);
     Ok(cheetah_drive::load::load(file, source.source.device.clone(), options, shown).await?)
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use cheetah_device::Size;
 use cheetah_device::coverage::State;
 use cheetah_drive::digests::Digests;
-use cheetah_drive::partial::{Partial, PartialOptions, save_partial};
+use cheetah_drive::partial::{PartialOptions, PartialSave, save_partial};
 use cheetah_drive::save::{SaveOptions, save};
-use cheetah_drive::{DriveFile, HashChoice, ImageState, Progress};
+use cheetah_drive::{CopyProgress, DriveFile, HashChoice, ImageState};
 use cheetah_source::{Access, Opened};
 use serde_json::json;
 
@@ -92,7 +92,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let expected = intact.filter(|_| !args.whole).map(|image| image.hashes.clone()).unwrap_or_default();
     let options = SaveOptions { force: args.force, hashes: args.hash, size, expected, digests };
     let saved = tokio::select! {
-        saved = save(source.device.clone(), &args.image, options, |so_far: Progress| progress.set(so_far.done)) => saved?,
+        saved = save(source.device.clone(), &args.image, options, |so_far: CopyProgress| progress.set(so_far.done)) => saved?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing was saved"))),
     };
     drop(progress);
@@ -117,7 +117,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 /// Saves the ranges that can be read.
 async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
     let progress = ui.progress(format!("saving {}", args.image.display()), file.size);
-    let shown = |so_far: Progress| progress.set(so_far.done);
+    let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let options = PartialOptions { force: args.force, timeout: args.timeout.get() };
     let saved = tokio::select! {
         saved = save_partial(file, &args.image, &options, shown) => saved?,
@@ -135,7 +135,7 @@ async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
     Err(Failure::evidence(format!("{image} is not a whole image: {map} says which parts are missing")))
 }
 
-fn answer_partial(image: &Path, saved: &Partial, ui: Ui) {
+fn answer_partial(image: &Path, saved: &PartialSave, ui: Ui) {
     let size = saved.coverage.size();
     let [read, unread, unreadable] =
         [State::Read, State::Unread, State::Unreadable].map(|state| saved.coverage.bytes(state));

@@ -5,7 +5,7 @@ use std::path::Path;
 use cheetah_acquire::custody::{LogReport, Verified, verify_log};
 use cheetah_device::Size;
 use cheetah_drive::verify::{Compared, VerifyOptions, VerifyReport};
-use cheetah_drive::{DriveFile, ImageState, Progress};
+use cheetah_drive::{CopyProgress, DriveFile, ImageState};
 use serde::Serialize;
 
 use super::{Args, Keys, custody, log_beside};
@@ -30,7 +30,7 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let name = path.display().to_string();
     let progress = ui.progress(format!("verifying {name}"), file.size);
     let options = VerifyOptions { hashes: args.hash, timeout: args.timeout.get() };
-    let shown = |so_far: Progress| progress.set(so_far.done);
+    let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let report = tokio::select! {
         report = cheetah_drive::verify::verify(&file, options, shown) => report?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing is known"))),
