@@ -6,6 +6,7 @@ use cheetah_device::ByteRange;
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hashes;
+use crate::served::ServedBy;
 
 /// What a source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,7 +73,7 @@ impl fmt::Display for Kind {
 }
 
 /// What is known of a source: what it is, where, and what it says of itself. Two openings of the same evidence give
-/// equal identities.
+/// equal identities, but for the instance of an agent that was started again in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// What it is.
@@ -105,9 +106,64 @@ pub struct Identity {
     /// What the image says of its case.
     #[serde(default, skip_serializing_if = "CaseData::is_empty")]
     pub case: CaseData,
+    /// The NBD server it is read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServedBy>,
+}
+
+/// A fact that differs between two identities, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What differs, such as `serial number`.
+    pub what: &'static str,
+    /// What it was.
+    pub then: String,
+    /// What it is.
+    pub now: String,
+    /// Whether the two cannot be the same evidence, whatever anybody says.
+    pub is_final: bool,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its {} was {} and is now {}", self.what, self.then, self.now)
+    }
 }
 
 impl Identity {
+    /// Returns every fact that tells this identity from `now`, a later one of what should be the same evidence. Left out
+    /// are the instance of an agent, which changes when the agent is started again, and the write protection.
+    pub fn differences(&self, now: &Self) -> Vec<Difference> {
+        let text = |text: Option<&String>| text.cloned().unwrap_or_else(|| "unknown".into());
+        let bytes = |bytes: Option<u32>| bytes.map_or_else(|| "unknown".into(), |bytes: u32| bytes.to_string());
+        let hashes = |hashes: &Hashes| {
+            let all: Vec<_> = hashes.iter().map(|(kind, digest)| format!("{} {digest}", kind.name())).collect();
+            if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+        };
+        let server =
+            |identity: &Self, of: fn(&ServedBy) -> Option<&String>| text(identity.server.as_ref().and_then(of));
+        let served = |what, of: fn(&ServedBy) -> Option<&String>| (what, server(self, of), server(now, of), false);
+        // An agent names the disk itself, and a serial number identifies a disk wherever it is attached.
+        let is_agent = |identity: &Self| identity.server.as_ref().is_some_and(ServedBy::is_agent);
+        let is_known = is_agent(self) && is_agent(now) || self.serial.is_some() && self.serial == now.serial;
+        let location = |identity: &Self| if is_known { String::new() } else { identity.location.clone() };
+        let facts = [
+            ("size", self.size.to_string(), now.size.to_string(), true),
+            ("stored hash", hashes(&self.hashes), hashes(&now.hashes), true),
+            ("kind", self.kind.to_string(), now.kind.to_string(), false),
+            ("location", location(self), location(now), false),
+            ("serial number", text(self.serial.as_ref()), text(now.serial.as_ref()), false),
+            ("model", text(self.model.as_ref()), text(now.model.as_ref()), false),
+            ("sector size", bytes(self.sector_size), bytes(now.sector_size), false),
+            served("export", |server| Some(&server.export)),
+            served("machine", |server| server.host.as_ref()),
+            served("path on that machine", |server| server.path.as_ref()),
+            served("description", |server| server.description.as_ref()),
+        ];
+        let differ = facts.into_iter().filter(|(_, then, now, _)| then != now);
+        differ.map(|(what, then, now, is_final)| Difference { what, then, now, is_final }).collect()
+    }
+
     /// A source of which nothing more is known.
     pub fn new(kind: Kind, location: impl Into<String>, size: u64) -> Self {
         Self {
@@ -122,6 +178,7 @@ impl Identity {
             hashes: Hashes::default(),
             unreadable: Vec::new(),
             case: CaseData::default(),
+            server: None,
         }
     }
 }
@@ -225,6 +282,27 @@ mod tests {
         let text = serde_json::to_string(&identity).unwrap();
         assert!(text.contains("[[512,1024]]"), "{text}");
         assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), identity);
+    }
+
+    #[test]
+    fn every_fact_that_differs_is_named_but_the_instance_of_an_agent() {
+        let server = |host: &str, path: &str, instance: &str| ServedBy {
+            host: Some(host.into()),
+            path: Some(path.into()),
+            instance: Some(instance.into()),
+            ..ServedBy::default()
+        };
+        let then = Identity { server: Some(server("pc", "/dev/sda", "1")), ..Identity::new(Kind::Nbd, "nbd://h", 512) };
+        let again = Identity { server: Some(server("pc", "/dev/sda", "2")), ..then.clone() };
+        assert_eq!(then.differences(&again), []);
+        let other = Identity { serial: Some("S1".into()), server: Some(server("pc", "/dev/sdb", "2")), ..then.clone() };
+        let told: Vec<_> = then.differences(&other).iter().map(Difference::to_string).collect();
+        let expected = [
+            "its serial number was unknown and is now S1",
+            "its path on that machine was /dev/sda and is now /dev/sdb",
+        ];
+        assert_eq!(told, expected);
+        assert!(then.differences(&Identity { size: 1024, ..then.clone() })[0].is_final);
     }
 
     #[test]

@@ -12,8 +12,11 @@ pub mod ewf;
 pub mod hash;
 pub mod identity;
 pub mod open;
+pub mod own_file;
+pub mod publish;
 pub mod qemu;
 mod raw;
+pub mod served;
 pub mod split;
 
 pub use error::{Error, Result};
@@ -21,3 +24,4 @@ pub use hash::{HashChoice, HashKind, Hashes};
 pub use identity::{CaseData, Identity, Kind};
 pub use open::{OpenOptions, Source, open};
 pub use raw::RawFile;
+pub use served::ServedBy;

@@ -2,15 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::names::Names;
 use super::walk;
 use crate::error::{Error, Result};
+use crate::own_file::FileId;
+use crate::publish::{Unpublished, publish, rename_new};
 
 /// Finished segments that may wait for their sync; bounds open files.
 const UNSYNCED_MAX: usize = 8;
@@ -21,6 +23,8 @@ pub struct Files {
     force: bool,
     current: Current,
     unsynced: Vec<Current>,
+    /// The files of all segments so far, whatever names they have: the first is segment 1.
+    ids: Vec<FileId>,
     /// Segment 1, locked, so that no two writers work on one set.
     _lock: File,
     /// A file was created since the folder was synced.
@@ -41,7 +45,8 @@ impl Files {
         let current = Current::create(names.partial(1)?, force)?;
         let lock = lock(&current)?;
         current.file.set_len(0).map_err(|error| current.failed("emptying", &error))?;
-        Ok(Self { names, force, current, unsynced: Vec::new(), _lock: lock, folder_changed: true })
+        let ids = vec![current.id()?];
+        Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true })
     }
 
     /// Opens segment `number`, cut to `end` bytes, and removes those behind it.
@@ -64,7 +69,9 @@ impl Files {
         }
         current.file.set_len(end).map_err(|error| current.failed("cutting", &error))?;
         remove_from(number.saturating_add(1), |number| names.partial(number))?;
-        Ok(Self { names, force, current, unsynced: Vec::new(), _lock: lock, folder_changed: true })
+        let before = (1..number).map(|number| Current::open(names.partial(number)?)?.id());
+        let ids = before.chain([current.id()]).collect::<Result<_>>()?;
+        Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true })
     }
 
     /// Goes on with the file of segment `number`.
@@ -74,6 +81,7 @@ impl Files {
         }
         let next = Current::create(self.names.partial(number)?, true)?;
         next.file.set_len(0).map_err(|error| next.failed("emptying", &error))?;
+        self.ids.push(next.id()?);
         self.folder_changed = true;
         self.unsynced.push(std::mem::replace(&mut self.current, next));
         if self.unsynced.len() > UNSYNCED_MAX {
@@ -120,17 +128,28 @@ impl Files {
     pub fn rename(mut self, segments: u16) -> Result<Vec<PathBuf>> {
         self.sync()?;
         let whole: Vec<_> = (1..=segments).map(|number| self.names.whole(number)).collect::<Result<_>>()?;
+        for (number, id) in (1..=segments).zip(&self.ids) {
+            let partial = self.names.partial(number)?;
+            let found = FileId::at(&partial)
+                .map_err(|error| Error::io(format_args!("looking at {}", partial.display()), &error))?;
+            if found != Some(*id) {
+                return Err(Unpublished::Exchanged.error(&partial, &whole[0], || refusal(&whole[0])));
+            }
+        }
         if self.force {
             // What is replaced stops looking whole first.
             remove(&whole[0])?;
             remove_from(2, |number| self.names.whole(number))?;
             self.sync_folder()?;
         }
-        for (number, to) in (1..=segments).zip(&whole).skip(1) {
-            rename(&self.names.partial(number)?, to)?;
+        let files: Vec<_> = (1..=segments).zip(whole.iter().zip(&self.ids)).collect();
+        for (number, (to, id)) in files.iter().skip(1) {
+            rename(&self.names.partial(*number)?, to, **id)?;
         }
         self.sync_folder()?;
-        rename(&self.names.partial(1)?, &whole[0])?;
+        for (number, (to, id)) in files.iter().take(1) {
+            rename(&self.names.partial(*number)?, to, **id)?;
+        }
         self.sync_folder()?;
         Ok(whole)
     }
@@ -138,7 +157,7 @@ impl Files {
 
 impl Current {
     fn create(path: PathBuf, even_if_there: bool) -> Result<Self> {
-        let mut options = OpenOptions::new();
+        let mut options = not_following_links();
         options.read(true).write(true);
         let options = if even_if_there { options.create(true) } else { options.create_new(true) };
         match options.open(&path) {
@@ -149,15 +168,28 @@ impl Current {
     }
 
     fn open(path: PathBuf) -> Result<Self> {
-        match OpenOptions::new().read(true).write(true).open(&path) {
+        match not_following_links().read(true).write(true).open(&path) {
             Ok(file) => Ok(Self { file, path }),
             Err(error) => Err(Error::io(format_args!("going on with {}", path.display()), &error)),
         }
     }
 
+    /// Which file it is, whatever name it has.
+    fn id(&self) -> Result<FileId> {
+        FileId::of(&self.file).map_err(|error| self.failed("looking at", &error))
+    }
+
     fn failed(&self, doing: &str, error: &std::io::Error) -> Error {
         Error::io(format_args!("{doing} {}", self.path.display()), error)
     }
+}
+
+/// A file that a symbolic link leads to is not ours to write; a named pipe would make us wait.
+fn not_following_links() -> OpenOptions {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    options.custom_flags(flags.bits().cast_signed());
+    options
 }
 
 /// Fails where somebody else is writing this set. The lock ends with the handle.
@@ -180,7 +212,7 @@ fn take_back(names: &Names, guid: [u8; 16]) -> Result<()> {
         match (exists(&partial), exists(&whole)) {
             (true, _) => {}
             (false, true) if File::open(&whole).is_ok_and(|file| walk::guid(&file) == Some(guid)) => {
-                rename(&whole, &partial)?;
+                take_back_one(&whole, &partial)?;
             }
             (false, _) => break,
         }
@@ -230,17 +262,15 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Renames without replacing anything.
-fn rename(from: &Path, to: &Path) -> Result<()> {
-    let renamed = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system knows how.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if exists(to) => Err(Errno::EXIST),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rustix::fs::rename(from, to),
-        other => other,
-    };
-    match renamed {
-        Ok(()) => Ok(()),
-        Err(Errno::EXIST) => Err(refusal(to)),
-        Err(errno) => Err(Error::io(format_args!("renaming {} to {}", from.display(), to.display()), &errno.into())),
-    }
+/// Renames the file `id` without replacing anything.
+fn rename(from: &Path, to: &Path, id: FileId) -> Result<()> {
+    publish(from, to, id, false).map_err(|why| why.error(from, to, || refusal(to)))
+}
+
+/// Names a file partial again.
+fn take_back_one(whole: &Path, partial: &Path) -> Result<()> {
+    rename_new(whole, partial).map_err(|errno| match errno {
+        Errno::EXIST => refusal(partial),
+        errno => Unpublished::Io(errno.into()).error(whole, partial, || refusal(partial)),
+    })
 }

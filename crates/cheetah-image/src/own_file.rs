@@ -1,0 +1,338 @@
+//! Files that Cheetah keeps beside evidence (journals, custody logs, coverage maps, reports), opened so that no other
+//! file can be hit.
+//!
+//! Their names follow from the image's, so a file or a symbolic link of somebody else's may be there already. An
+//! [`OwnFile`] is opened only if it is a regular file, reached without following a link in the last component, whose
+//! first bytes are those of a file of its kind. Anything else is an error and is left as it is. New files are created
+//! with `O_EXCL`, which follows no link either.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+/// The number of bytes at the start of a file that [`OwnFile::begins`] may look at.
+const HEAD_LEN: usize = 4096;
+
+/// What became of an attempt to open a file and lock it.
+#[derive(Debug)]
+pub enum Locked {
+    /// The lock is held until the file is closed.
+    Held {
+        /// The file, open for reading and appending.
+        file: File,
+        /// Whether it was created just now.
+        is_new: bool,
+    },
+    /// Another process holds the lock.
+    InUse,
+    /// There is no such file.
+    Absent,
+}
+
+/// A kind of file that Cheetah keeps beside evidence.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnFile {
+    /// What errors call it, such as `journal`.
+    pub name: &'static str,
+    /// Whether a file that begins with these bytes is of this kind. The slice holds the first 4096 bytes, or the whole
+    /// of a shorter file: an empty slice for a file that a crash left empty.
+    pub begins: fn(&[u8]) -> bool,
+}
+
+impl OwnFile {
+    /// Opens the file at `path` for reading and appending; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if something else is there, [`Error::Failed`] if it cannot be opened.
+    pub fn open(self, path: &Path) -> Result<Option<File>> {
+        self.open_with(path, OpenOptions::new().read(true).append(true))
+    }
+
+    /// Opens the file at `path` for reading and appending; creates it if there is none. Also returns whether it is new.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_or_create(self, path: &Path) -> Result<(File, bool)> {
+        loop {
+            if let Some(file) = self.open(path)? {
+                return Ok((file, false));
+            }
+            match create(path) {
+                Ok(file) => return Ok((file, true)),
+                // Another process created it in between.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(self.failed("creating", path, &error)),
+            }
+        }
+    }
+
+    /// As [`Self::open`], and locks the file exclusively (flock(2)). A file that was unlinked or renamed while the lock was
+    /// taken is not returned.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_locked(self, path: &Path) -> Result<Locked> {
+        self.lock(path, || Ok(self.open(path)?.map(|file| (file, false))))
+    }
+
+    /// As [`Self::open_locked`], but creates the file if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_or_create_locked(self, path: &Path) -> Result<Locked> {
+        self.lock(path, || self.open_or_create(path).map(Some))
+    }
+
+    fn lock(self, path: &Path, open: impl Fn() -> Result<Option<(File, bool)>>) -> Result<Locked> {
+        loop {
+            let Some((file, is_new)) = open()? else { return Ok(Locked::Absent) };
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(Locked::InUse),
+                Err(errno) => return Err(self.failed("locking", path, &errno.into())),
+            }
+            let failed = |error| self.failed("locking", path, &error);
+            // Its holder may have removed it just before it let go of the lock.
+            if FileId::at(path).map_err(failed)? == Some(FileId::of(&file).map_err(failed)?) {
+                return Ok(Locked::Held { file, is_new });
+            }
+        }
+    }
+
+    /// Creates the file at `path`, where there must be none, for reading and appending.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] if something is there, or it cannot be created.
+    pub fn create(self, path: &Path) -> Result<File> {
+        create(path).map_err(|error| self.failed("creating", path, &error))
+    }
+
+    /// Fails if there is something at `path` other than a file of this kind.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn check(self, path: &Path) -> Result<()> {
+        self.open_with(path, OpenOptions::new().read(true)).map(drop)
+    }
+
+    /// Replaces the file at `path` atomically; what it replaces must be of this kind. A file that another process puts
+    /// there between the check and the renaming is replaced, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn replace(self, path: &Path, content: &[u8]) -> Result<()> {
+        self.check(path)?;
+        let write = || {
+            let folder = folder_of(path);
+            let permissions = std::fs::Permissions::from_mode(0o666);
+            let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
+            file.write_all(content)?;
+            file.as_file().sync_all()?;
+            file.persist(path).map_err(|error| error.error)?;
+            File::open(folder)?.sync_all()
+        };
+        write().map_err(|error| self.failed("writing", path, &error))
+    }
+
+    /// Removes the file at `path`, which must be of this kind; does nothing if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn remove(self, path: &Path) -> Result<()> {
+        self.check(path)?;
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed("removing", path, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn open_with(self, path: &Path, options: &mut OpenOptions) -> Result<Option<File>> {
+        // Without O_NONBLOCK, opening a named pipe would wait for its other end.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match options.custom_flags(flags.bits().cast_signed()).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.cannot_open(path, &error)),
+        };
+        let failed = |error| self.failed("reading", path, &error);
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(self.refuse(path, "is not a regular file"));
+        }
+        if !(self.begins)(&head(&file).map_err(failed)?) {
+            return Err(self.refuse(path, &format!("is not a {} of Cheetah's", self.name)));
+        }
+        Ok(Some(file))
+    }
+
+    fn cannot_open(self, path: &Path, error: &std::io::Error) -> Error {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::LOOP) => self.refuse(path, "is a symbolic link"),
+            Some(Errno::ISDIR | Errno::NXIO) => self.refuse(path, "is not a regular file"),
+            _ => self.failed("opening", path, error),
+        }
+    }
+
+    fn refuse(self, path: &Path, is: &str) -> Error {
+        let (path, name) = (path.display(), self.name);
+        Error::misuse(format!(
+            "{path} {is}, and is left alone; Cheetah keeps its own {name} under that name: move it away, or choose \
+             another name for the image"
+        ))
+    }
+
+    fn failed(self, doing: &str, path: &Path, error: &std::io::Error) -> Error {
+        Error::io(format_args!("{doing} the {} {}", self.name, path.display()), error)
+    }
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).append(true).create_new(true).open(path)
+}
+
+/// The first [`HEAD_LEN`] bytes of a file, or fewer if it is shorter.
+fn head(file: &File) -> std::io::Result<Vec<u8>> {
+    let mut head = vec![0; HEAD_LEN];
+    let mut len = 0;
+    while len < HEAD_LEN {
+        match file.read_at(&mut head[len..], len as u64) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    head.truncate(len);
+    Ok(head)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The device and inode of a file: what stays the same when it is renamed, and differs between any two files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Returns the identity of an open file.
+    ///
+    /// # Errors
+    ///
+    /// Those of fstat(2).
+    pub fn of(file: &File) -> std::io::Result<Self> {
+        file.metadata().map(|metadata| Self { device: metadata.dev(), inode: metadata.ino() })
+    }
+
+    /// Returns the identity of what `path` names, a symbolic link not followed; `None` if there is nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of lstat(2).
+    pub fn at(path: &Path) -> std::io::Result<Option<Self>> {
+        match path.symlink_metadata() {
+            Ok(metadata) => Ok(Some(Self { device: metadata.dev(), inode: metadata.ino() })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const NOTES: OwnFile = OwnFile { name: "notebook", begins: |head| head.is_empty() || head.starts_with(b"NOTES\n") };
+
+    fn refused<T: std::fmt::Debug>(result: Result<T>, word: &str) {
+        let error = result.unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains(word), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_its_kind_is_opened_replaced_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.notes");
+        assert!(NOTES.open(&path).unwrap().is_none());
+        NOTES.remove(&path).unwrap();
+        let (mut file, is_new) = NOTES.open_or_create(&path).unwrap();
+        assert!(is_new);
+        file.write_all(b"NOTES\none\n").unwrap();
+        let (mut file, is_new) = NOTES.open_or_create(&path).unwrap();
+        assert!(!is_new);
+        file.write_all(b"two\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"NOTES\none\ntwo\n");
+        assert_eq!(FileId::of(&file).unwrap(), FileId::at(&path).unwrap().unwrap());
+        NOTES.replace(&path, b"NOTES\nnew\n").unwrap();
+        assert_ne!(FileId::of(&file).unwrap(), FileId::at(&path).unwrap().unwrap());
+        assert!(NOTES.create(&path).is_err());
+        NOTES.remove(&path).unwrap();
+        assert_eq!(FileId::at(&path).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_is_locked_by_one_at_a_time_and_only_under_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.notes");
+        assert!(matches!(NOTES.open_locked(&path).unwrap(), Locked::Absent));
+        let Locked::Held { file: first, is_new: true } = NOTES.open_or_create_locked(&path).unwrap() else { panic!() };
+        assert!(matches!(NOTES.open_or_create_locked(&path).unwrap(), Locked::InUse));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(NOTES.open_locked(&path).unwrap(), Locked::Absent));
+        drop(first);
+        assert!(matches!(NOTES.open_or_create_locked(&path).unwrap(), Locked::Held { is_new: true, .. }));
+    }
+
+    #[test]
+    fn a_link_a_pipe_a_folder_and_a_foreign_file_are_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("diary"), "Dear diary").unwrap();
+        fs::write(at("real"), "NOTES\n").unwrap();
+        symlink(at("real"), at("link")).unwrap();
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        for (name, word) in [
+            ("diary", "is not a notebook of Cheetah's"),
+            ("link", "is a symbolic link"),
+            ("dangling", "is a symbolic link"),
+            ("folder", "is not a regular file"),
+            ("pipe", "is not a regular file"),
+        ] {
+            refused(NOTES.open(&at(name)), word);
+            refused(NOTES.open_or_create(&at(name)), word);
+            refused(NOTES.check(&at(name)), word);
+            refused(NOTES.replace(&at(name), b"NOTES\n"), word);
+            refused(NOTES.remove(&at(name)), word);
+        }
+        assert_eq!(fs::read(at("diary")).unwrap(), b"Dear diary");
+        assert_eq!(fs::read(at("real")).unwrap(), b"NOTES\n");
+        assert!(!at("nowhere").exists() && at("link").is_symlink());
+    }
+}

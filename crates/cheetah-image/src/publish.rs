@@ -1,0 +1,103 @@
+//! Giving a file that is complete its final name, and no other file.
+//!
+//! While an image is written, its files are called `NAME.partial`. Another process may put another file under that name
+//! meanwhile. So the file is known by device and inode: the name is checked before it is renamed, and the new name after,
+//! when a file that is not ours is renamed back. What remains is that in between, for microseconds, another file may bear
+//! the final name. An exchange after the last check is no different from one at any later time; the hashes in the
+//! custody log show it.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::own_file::FileId;
+
+/// Why a file did not get its name.
+#[derive(Debug)]
+pub enum Unpublished {
+    /// There is a file of that name.
+    Exists,
+    /// The file under the old name is not the one that was written.
+    Exchanged,
+    /// The operating system refused.
+    Io(io::Error),
+}
+
+impl Unpublished {
+    /// The error for people, of the file that was written as `from`.
+    pub fn error(self, from: &Path, to: &Path, exists: impl FnOnce() -> Error) -> Error {
+        match self {
+            Self::Exists => exists(),
+            Self::Exchanged => Error::Evidence(format!(
+                "{} is not the file that was written: something exchanged it, so it is not called {}; find out what did, \
+                 and begin again with --restart",
+                from.display(),
+                to.display()
+            )),
+            Self::Io(error) => Error::io(format_args!("renaming {} to {}", from.display(), to.display()), &error),
+        }
+    }
+}
+
+/// Renames `from` to `to` if it is the file `id`. A file that is there already is replaced only with `replace`.
+///
+/// # Errors
+///
+/// See [`Unpublished`]. Then nothing has the new name that had not before, but for a file that could not be renamed back.
+pub fn publish(from: &Path, to: &Path, id: FileId, replace: bool) -> Result<(), Unpublished> {
+    if FileId::at(from).map_err(Unpublished::Io)? != Some(id) {
+        return Err(Unpublished::Exchanged);
+    }
+    let renamed = if replace { rustix::fs::rename(from, to) } else { rename_new(from, to) };
+    match renamed {
+        Err(Errno::EXIST) if !replace => return Err(Unpublished::Exists),
+        renamed => renamed.map_err(|errno| Unpublished::Io(errno.into()))?,
+    }
+    if FileId::at(to).map_err(Unpublished::Io)? == Some(id) {
+        return Ok(());
+    }
+    if let Err(errno) = rename_new(to, from) {
+        tracing::error!("{} is not the file that was written, and could not be renamed back: {errno}", to.display());
+    }
+    Err(Unpublished::Exchanged)
+}
+
+/// Renames without replacing anything.
+pub fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system can do it in one step.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if to.symlink_metadata().is_ok() => Err(Errno::EXIST),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rustix::fs::rename(from, to),
+        renamed => renamed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    #[test]
+    fn only_the_file_that_was_written_gets_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (partial, image) = (dir.path().join("x.raw.partial"), dir.path().join("x.raw"));
+        let written = File::create(&partial).unwrap();
+        let id = FileId::of(&written).unwrap();
+        fs::write(&image, "older").unwrap();
+        assert!(matches!(publish(&partial, &image, id, false), Err(Unpublished::Exists)));
+        fs::rename(&partial, dir.path().join("away")).unwrap();
+        fs::write(&partial, "foreign").unwrap();
+        for replace in [false, true] {
+            assert!(matches!(publish(&partial, &image, id, replace), Err(Unpublished::Exchanged)));
+        }
+        assert_eq!(fs::read(&image).unwrap(), b"older");
+        fs::remove_file(&partial).unwrap();
+        assert!(matches!(publish(&partial, &image, id, true), Err(Unpublished::Exchanged)));
+        fs::rename(dir.path().join("away"), &partial).unwrap();
+        publish(&partial, &image, id, true).unwrap();
+        assert_eq!((FileId::at(&image).unwrap(), FileId::at(&partial).unwrap()), (Some(id), None));
+    }
+}

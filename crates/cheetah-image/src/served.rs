@@ -1,0 +1,96 @@
+//! What an NBD server says of itself and of what it serves: enough to tell it from another one at the same address.
+
+use cheetah_nbd::proto::X_CHEETAH;
+use serde::{Deserialize, Serialize};
+
+use crate::identity::clean;
+
+/// The server that a source is read from, in its own words: without control characters, each field of at most 256
+/// characters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedBy {
+    /// The export's name; empty for the server's default.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub export: String,
+    /// The machine an agent runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The disk or file an agent serves, as it was named on that machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// A random id of an agent's process. An agent that was started again has another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// What a server other than an agent says of the export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// What is used here of an agent's description.
+#[derive(Deserialize)]
+struct Described {
+    location: String,
+    #[serde(default)]
+    host: Option<String>,
+    #[serde(default)]
+    run: Option<String>,
+}
+
+impl ServedBy {
+    /// Reads the description of the export `export` (NBD_INFO_DESCRIPTION). An agent's is one line of JSON behind
+    /// [`X_CHEETAH`].
+    pub fn new(export: &str, description: Option<&str>) -> Self {
+        let field = |text: &str| Some(clean(text)).filter(|text| !text.is_empty());
+        let export = clean(export);
+        let json = description.and_then(|text| text.strip_prefix(X_CHEETAH));
+        match json.and_then(|json| serde_json::from_str::<Described>(json).ok()) {
+            Some(Described { location, host, run }) => Self {
+                export,
+                host: host.as_deref().and_then(field),
+                path: field(&location),
+                instance: run.as_deref().and_then(field),
+                description: None,
+            },
+            None => Self { export, description: description.and_then(field), ..Self::default() },
+        }
+    }
+
+    /// Whether it is an agent of ours.
+    pub fn is_agent(&self) -> bool {
+        self.path.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_says_what_it_serves_and_which_process_it_is() {
+        let line =
+            format!(r#"{X_CHEETAH}{{"kind":"raw","location":"/dev/s\u001bda","size":1,"host":"pc","run":"07af"}}"#);
+        let server = ServedBy::new("sda", Some(&line));
+        let field = |text: &str| Some(text.to_owned());
+        let expected = ServedBy {
+            export: "sda".into(),
+            host: field("pc"),
+            path: field("/dev/sda"),
+            instance: field("07af"),
+            description: None,
+        };
+        assert_eq!(server, expected);
+        assert!(server.is_agent());
+        let json = serde_json::to_string(&server).unwrap();
+        assert_eq!(serde_json::from_str::<ServedBy>(&json).unwrap(), server);
+    }
+
+    #[test]
+    fn another_server_is_known_by_its_description_alone() {
+        for text in ["the disk of pc 7", "x-cheetah:nonsense", "x-cheetah:{}"] {
+            let server = ServedBy::new("", Some(text));
+            assert_eq!(server.description.as_deref(), Some(text));
+            assert!(!server.is_agent());
+        }
+        assert_eq!(ServedBy::new("", None), ServedBy::default());
+    }
+}
