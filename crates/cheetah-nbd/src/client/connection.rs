@@ -154,6 +154,12 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, begun: Begun) {
             return;
         }
         tracing::warn!("{}: connection lost: {}", shared.name, ended.why);
+        if !shared.may_reconnect() {
+            let why =
+                format!("the connection was lost ({}), and the server cannot say whether it is the same", ended.why);
+            refuse(&shared, Refused { fenced: false, why: why.into() });
+            return;
+        }
         if shared.links.iter().all(|link| link.load().is_none()) {
             shared.health.down(ended.since, ended.why);
         }

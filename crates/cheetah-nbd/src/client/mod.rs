@@ -19,6 +19,7 @@
 
 mod connection;
 mod counters;
+mod digests;
 mod health;
 pub mod inflight;
 mod link;
@@ -74,6 +75,9 @@ pub struct ClientConfig {
     pub connections: usize,
     /// Whether the server packs content.
     pub packing: Packing,
+    /// Whether a lost connection is replaced although the server cannot show that it is the same process as before. If not,
+    /// all requests fail with [`Error::Lost`] from then on. An agent of ours can show it, whatever is said here.
+    pub trust_reconnects: bool,
     /// How long a request may take, retries included, before it fails with [`Error::Lost`].
     pub timeout: Duration,
 }
@@ -83,7 +87,16 @@ impl ClientConfig {
     pub fn new(uri: NbdUri) -> Self {
         let name = uri.to_string().into();
         let timeout = Duration::from_secs(10);
-        Self { uri, name, contexts: Vec::new(), writable: false, connections: 1, packing: Packing::Off, timeout }
+        Self {
+            uri,
+            name,
+            contexts: Vec::new(),
+            writable: false,
+            connections: 1,
+            packing: Packing::Off,
+            trust_reconnects: true,
+            timeout,
+        }
     }
 }
 
@@ -98,6 +111,7 @@ struct Shared {
     uri: NbdUri,
     wish: Wish,
     writable: bool,
+    trust_reconnects: bool,
     timeout: Duration,
     size: u64,
     packed: Option<Method>,
@@ -177,6 +191,7 @@ impl Client {
             uri: config.uri,
             wish,
             writable: config.writable,
+            trust_reconnects: config.trust_reconnects,
             timeout: config.timeout,
             size: agreement.size,
             packed: agreement.packed,
@@ -254,6 +269,11 @@ fn begin_early(config: &ClientConfig, wish: &Wish) -> Vec<(Link, Begun)> {
     links.map(begin).collect()
 }
 
+/// Whether a description is that of an agent of ours that names its instance: a random id of the process.
+fn names_instance(description: &str) -> bool {
+    description.starts_with(X_CHEETAH) && description.contains(r#""run":""#)
+}
+
 /// The error for a first connection that failed.
 fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
     let context = format!("{}: connecting to {}", config.name, config.uri);
@@ -284,6 +304,11 @@ impl Shared {
 
     fn nudge_all(&self) {
         self.links.iter().for_each(Link::nudge);
+    }
+
+    /// Whether a lost connection may be replaced: any server may answer at the same address now.
+    fn may_reconnect(&self) -> bool {
+        self.trust_reconnects || self.description.as_deref().is_some_and(names_instance)
     }
 
     /// Checks that a new connection leads to the same export as before.

@@ -6,7 +6,8 @@ use cheetah_device::data::Part;
 use super::inflight::{Inflight, Piece, Woken};
 use super::pool;
 use crate::handshake::client::Agreement;
-use crate::proto::packed::{self, Head};
+use crate::packing::Method;
+use crate::proto::packed::{self, Codec, Head};
 use crate::proto::reply::{self, ChunkKind, ErrorPayload, Header};
 use crate::proto::{Command, EXTENTS_MAX, ErrorCode, OPTION_LEN_MAX, Violation};
 
@@ -26,7 +27,7 @@ pub const INPUT_LEN: usize = 256 << 10;
 pub struct Receiver {
     structured: bool,
     allocation: Option<u32>,
-    packed: bool,
+    packed: Option<Method>,
     payload: Option<Payload>,
 }
 
@@ -74,7 +75,7 @@ impl Receiver {
     /// A parser for a connection with this agreement.
     pub fn new(agreement: &Agreement) -> Self {
         let Agreement { structured, allocation, packed, .. } = *agreement;
-        Self { structured, allocation, packed: packed.is_some(), payload: None }
+        Self { structured, allocation, packed, payload: None }
     }
 
     /// Where to receive the next bytes, while reads of `read_len_mean` bytes are in flight.
@@ -181,7 +182,7 @@ impl Receiver {
             ChunkKind::OffsetHole => ask.command == Command::Read && len == 12,
             ChunkKind::BlockStatus => ask.command == Command::BlockStatus && len <= 4 + 8 * EXTENTS_MAX,
             ChunkKind::Error | ChunkKind::ErrorOffset | ChunkKind::OtherError(_) => len <= OPTION_LEN_MAX,
-            ChunkKind::Packed => self.packed && ask.command == Command::Read && len > packed::HEAD_LEN,
+            ChunkKind::Packed => self.packed.is_some() && ask.command == Command::Read && len >= packed::HEAD_LEN,
             ChunkKind::Unknown(_) => false,
         };
         if !allowed {
@@ -210,6 +211,9 @@ impl Receiver {
                     return Ok(false);
                 };
                 let head = Head::parse(head, len - packed::HEAD_LEN)?;
+                if (head.codec == Codec::Omitted) != (self.packed == Some(Method::Omit)) {
+                    return Err(Violation::new("content where digests were agreed, or digests where content was"));
+                }
                 input.advance(packed::HEAD_LEN);
                 len -= packed::HEAD_LEN;
                 if u64::from(head.len) > table.missing(cookie) {

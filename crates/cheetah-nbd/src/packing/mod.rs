@@ -24,6 +24,9 @@ pub use packer::{Chunk, Packer, PackerConfig};
 /// The prefix of the context for packed reads; the method follows.
 pub const PACKED_CONTEXT: &str = "x-cheetah:packed/";
 
+/// The context that asks for digests of what is read, and not for the content.
+pub const DIGESTS_CONTEXT: &str = "x-cheetah:digests";
+
 /// How content is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -35,10 +38,12 @@ pub enum Method {
     Zstd,
     /// The fastest for the link and the processors, chosen for each piece.
     Auto,
+    /// Left out: a BLAKE3 digest of each MiB is sent instead ([`Client::digests`](crate::client::Client::digests)).
+    Omit,
 }
 
 impl Method {
-    /// Every method.
+    /// Every method that brings the content.
     pub const ALL: [Self; 4] = [Self::None, Self::Lz4, Self::Zstd, Self::Auto];
 
     /// Its name, as in [`Display`](fmt::Display).
@@ -48,16 +53,23 @@ impl Method {
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
             Self::Auto => "auto",
+            Self::Omit => "omit",
         }
     }
 
     /// The context that requests it.
     pub fn context(self) -> String {
-        format!("{PACKED_CONTEXT}{self}")
+        match self {
+            Self::Omit => DIGESTS_CONTEXT.to_owned(),
+            method => format!("{PACKED_CONTEXT}{method}"),
+        }
     }
 
     /// The method that a context requests; `None` for other contexts.
     pub fn of_context(context: &str) -> Option<Self> {
+        if context == DIGESTS_CONTEXT {
+            return Some(Self::Omit);
+        }
         context.strip_prefix(PACKED_CONTEXT)?.parse().ok()
     }
 }
@@ -97,9 +109,10 @@ mod tests {
 
     #[test]
     fn contexts_name_methods() {
-        for method in Method::ALL {
+        for method in Method::ALL.into_iter().chain([Method::Omit]) {
             assert_eq!(Method::of_context(&method.context()), Some(method));
         }
+        assert_eq!(Method::of_context("x-cheetah:packed/omit"), None);
         assert_eq!(Method::of_context("x-cheetah:packed/bzip2"), None);
         assert_eq!(Method::of_context("x-cheetah:lease/auto"), None);
     }

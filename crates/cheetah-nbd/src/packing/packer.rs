@@ -178,6 +178,9 @@ fn work(queue: &Mutex<mpsc::Receiver<Job>>, shared: &Shared, share: f64, nice: b
 
 impl Shared {
     fn pack(&self, press: &mut Press, method: Method, offset: u64, data: &Data) -> Vec<Chunk> {
+        if method == Method::Omit {
+            return vec![Chunk::Packed(Press::digest(offset, data), Bytes::new())];
+        }
         cut(offset, data)
             .into_iter()
             .map(|cut| match cut {
@@ -188,7 +191,7 @@ impl Shared {
                         Method::None => press.pack(at, &content, How::Stored),
                         Method::Lz4 => press.pack(at, &content, How::Lz4),
                         Method::Zstd => press.pack(at, &content, How::Zstd(ZSTD_LEVEL)),
-                        Method::Auto => self.choose_and_pack(press, at, &content),
+                        Method::Auto | Method::Omit => self.choose_and_pack(press, at, &content),
                     };
                     Chunk::Packed(head, packed)
                 }

@@ -7,16 +7,21 @@
 //! |---|---|
 //! | 8 | offset of the content (absolute) |
 //! | 4 | length of the content: 1 to [`CONTENT_LEN_MAX`] |
-//! | 1 | codec: 0 stored, 1 LZ4 block, 2 Zstandard frame |
+//! | 1 | codec: 0 stored, 1 LZ4 block, 2 Zstandard frame, 3 left out |
 //! | 3 | zeros |
 //! | 32 | BLAKE3 of the content |
-//! | the rest | the packed content: as long as the content if stored, shorter otherwise |
+//! | the rest | the packed content: as long as the content if stored, shorter if packed, nothing if left out |
+//!
+//! Content is left out where the context `x-cheetah:digests` was granted instead, and only there: replies to reads then
+//! consist of the digests of the content, one for each MiB, and of nothing else.
 //!
 //! A chunk stands for itself: it is unpacked, and its digest checked, without any other.
 
 use std::cell::RefCell;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use cheetah_device::Data;
+use cheetah_device::data::Part;
 
 use super::Violation;
 use super::reply::{self, ChunkKind};
@@ -38,11 +43,13 @@ pub enum Codec {
     Lz4 = 1,
     /// One Zstandard frame.
     Zstd = 2,
+    /// Left out: only its digest is sent.
+    Omitted = 3,
 }
 
 impl Codec {
     fn from_wire(number: u8) -> Option<Self> {
-        [Self::Stored, Self::Lz4, Self::Zstd].into_iter().find(|codec| *codec as u8 == number)
+        [Self::Stored, Self::Lz4, Self::Zstd, Self::Omitted].into_iter().find(|codec| *codec as u8 == number)
     }
 }
 
@@ -75,9 +82,10 @@ impl Head {
         let codec = Codec::from_wire(codec).ok_or_else(|| Violation::new(format!("packed by codec {codec}")))?;
         let fits = match codec {
             Codec::Stored => packed_len == len as usize,
-            Codec::Lz4 | Codec::Zstd => packed_len < len as usize,
+            Codec::Lz4 | Codec::Zstd => (1..len as usize).contains(&packed_len),
+            Codec::Omitted => packed_len == 0,
         };
-        if !(1..=CONTENT_LEN_MAX).contains(&len) || !fits || packed_len == 0 {
+        if !(1..=CONTENT_LEN_MAX).contains(&len) || !fits {
             return Err(Violation::new(format!("{len} bytes of content packed into {packed_len}")));
         }
         Ok(Self { offset, len, codec, digest })
@@ -113,7 +121,7 @@ pub fn unpack(head: &Head, packed: &[u8], out: &mut [u8]) -> Result<(), Spoilt> 
             out.copy_from_slice(packed);
             packed.len()
         }
-        Codec::Stored => return Err(Spoilt),
+        Codec::Stored | Codec::Omitted => return Err(Spoilt),
         Codec::Lz4 => lz4_flex::block::decompress_into(packed, out).map_err(|_| Spoilt)?,
         Codec::Zstd => ZSTD.with_borrow_mut(|kept| {
             let zstd = match kept {
@@ -133,6 +141,14 @@ pub fn unpack(head: &Head, packed: &[u8], out: &mut [u8]) -> Result<(), Spoilt> 
 /// If it is not that content's.
 pub fn check(head: &Head, content: &[u8]) -> Result<(), Spoilt> {
     if blake3::hash(content) == head.digest { Ok(()) } else { Err(Spoilt) }
+}
+
+/// `len` zeros, in pieces.
+fn zeros(len: u64) -> impl Iterator<Item = &'static [u8]> {
+    static ZEROS: [u8; 4096] = [0; 4096];
+    let step = ZEROS.len() as u64;
+    // Not truncated: at most the length of the array.
+    (0..len.div_ceil(step)).map(move |nth| &ZEROS[..(len - nth * step).min(step) as usize])
 }
 
 /// How to pack.
@@ -164,6 +180,23 @@ impl Press {
         };
         // Not truncated: at most 1 MiB.
         (Head { offset, len: content.len() as u32, codec, digest }, packed)
+    }
+
+    /// Digests the content at `offset`, at most [`CONTENT_LEN_MAX`] bytes, and leaves it out.
+    pub fn digest(offset: u64, content: &Data) -> Head {
+        let mut hasher = blake3::Hasher::new();
+        for part in content.parts() {
+            match part {
+                Part::Bytes(bytes) => {
+                    hasher.update(bytes);
+                }
+                Part::Zeros(len) => zeros(*len).for_each(|zeros| {
+                    hasher.update(zeros);
+                }),
+            }
+        }
+        // Not truncated: at most 1 MiB.
+        Head { offset, len: content.len() as u32, codec: Codec::Omitted, digest: *hasher.finalize().as_bytes() }
     }
 
     fn shrink(&mut self, content: &[u8], how: How) -> Option<(Codec, Bytes)> {
@@ -243,6 +276,25 @@ mod tests {
         }
 
         #[test]
+        fn a_digest_is_that_of_the_content_which_is_left_out(
+            parts in prop::collection::vec((content(), any::<bool>()), 1..4), offset: u64, done: bool
+        ) {
+            let (mut data, mut bytes) = (Data::new(), Vec::new());
+            for (part, is_zeros) in parts {
+                let part = if is_zeros { vec![0; part.len()] } else { part };
+                bytes.extend_from_slice(&part);
+                data.push_part(if is_zeros { Part::Zeros(part.len() as u64) } else { Part::Bytes(part.into()) });
+            }
+            let head = Press::digest(offset, &data);
+            prop_assert_eq!(head.digest, *blake3::hash(&bytes).as_bytes());
+            let mut wire = BytesMut::new();
+            head.encode(&mut wire, 7, done, 0);
+            let (_, len) = reply::Header::parse(&wire).unwrap().unwrap();
+            prop_assert_eq!(Head::parse(wire[len..].first_chunk().unwrap(), 0), Ok(head));
+            prop_assert!(unpacked(&head, &[]).is_err(), "a digest is never taken for content");
+        }
+
+        #[test]
         fn a_flipped_bit_is_noticed(content in content(), how in how(), at: prop::sample::Index, bit in 0u8..8) {
             let (head, packed) = Press::default().pack(0, &content.clone().into(), how);
             let mut damaged = packed.to_vec();
@@ -274,12 +326,14 @@ mod tests {
         };
         assert!(Head::parse(&head(100, 0, 0), 100).is_ok());
         assert!(Head::parse(&head(1 << 20, 2, 0), 5).is_ok());
+        assert!(Head::parse(&head(1 << 20, 3, 0), 0).is_ok());
         for (len, codec, pad, packed) in [
             (0, 0, 0, 0),
             (100, 0, 0, 99),
             (100, 1, 0, 100),
             (100, 2, 0, 0),
             (100, 3, 0, 50),
+            (100, 4, 0, 50),
             (100, 1, 1, 50),
             ((1 << 20) + 1, 2, 0, 50),
         ] {
