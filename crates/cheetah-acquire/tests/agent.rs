@@ -92,5 +92,6 @@ async fn clients_of_ours_are_told_what_they_read() {
     let client = Client::connect(ClientConfig::new(NbdUri { address, export: String::new() })).await.unwrap();
     let told = client.description().unwrap().strip_prefix(X_CHEETAH).unwrap();
     assert_eq!(serde_json::from_str::<Identity>(told).unwrap(), identity);
+    assert!(told.contains(r#""run":""#) && told.contains(r#""name":""#), "{told}");
     assert_eq!(identity.location, file.path().display().to_string());
 }

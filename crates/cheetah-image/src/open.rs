@@ -97,13 +97,13 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
 
 async fn nbd(spec: &str, options: &OpenOptions) -> Result<Source> {
     let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
-    let name = if uri.export.is_empty() { "nbd".to_owned() } else { uri.export.replace('/', "_") };
     let OpenOptions { timeout, connections, packing, .. } = *options;
     let export = uri.export.clone();
     let config = ClientConfig { connections, packing, timeout, ..ClientConfig::new(uri) };
     let client = Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
-    let server = Some(ServedBy::new(&export, client.description()));
-    let identity = Identity { server, ..exported(spec, client.geometry().size, client.description()) };
+    let server = ServedBy::new(&export, client.description());
+    let name = server.file_name();
+    let identity = Identity { server: Some(server), ..exported(spec, client.geometry().size, client.description()) };
     Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(client))), identity, name })
 }
 

@@ -31,6 +31,8 @@ pub struct ServedBy {
 struct Described {
     location: String,
     #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
     host: Option<String>,
     #[serde(default)]
     run: Option<String>,
@@ -44,14 +46,23 @@ impl ServedBy {
         let export = clean(export);
         let json = description.and_then(|text| text.strip_prefix(X_CHEETAH));
         match json.and_then(|json| serde_json::from_str::<Described>(json).ok()) {
-            Some(Described { location, host, run }) => Self {
-                export,
+            Some(Described { location, name, host, run }) => Self {
+                // Its default export is the one it has.
+                export: name.as_deref().and_then(field).filter(|_| export.is_empty()).unwrap_or(export),
                 host: host.as_deref().and_then(field),
                 path: field(&location),
                 instance: run.as_deref().and_then(field),
                 description: None,
             },
             None => Self { export, description: description.and_then(field), ..Self::default() },
+        }
+    }
+
+    /// What a file that shows the source can be called: the export's name, without slashes.
+    pub fn file_name(&self) -> String {
+        match self.export.replace('/', "_").as_str() {
+            "" | "." | ".." => "nbd".to_owned(),
+            name => name.to_owned(),
         }
     }
 
@@ -82,6 +93,15 @@ mod tests {
         assert!(server.is_agent());
         let json = serde_json::to_string(&server).unwrap();
         assert_eq!(serde_json::from_str::<ServedBy>(&json).unwrap(), server);
+    }
+
+    #[test]
+    fn the_default_export_of_an_agent_has_the_name_that_the_agent_says() {
+        let line = format!(r#"{X_CHEETAH}{{"location":"/dev/sda","name":"sda/1"}}"#);
+        assert_eq!(ServedBy::new("", Some(&line)).file_name(), "sda_1");
+        assert_eq!(ServedBy::new("disk", Some(&line)).file_name(), "disk");
+        assert_eq!(ServedBy::new("", None).file_name(), "nbd");
+        assert_eq!(ServedBy::new("..", None).file_name(), "nbd");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use cheetah_device::DynDevice;
 use cheetah_image::ewf::write::E01Options;
@@ -11,10 +11,10 @@ use cheetah_image::hash::Hashing;
 use cheetah_image::{Error, Identity, Result};
 
 use super::witness::Witness;
-use super::{Destination, Event, Evidence, Form, Request};
+use super::{Destination, Event, Evidence, Form, Request, side_files};
 use crate::custody;
-use crate::engine::{Pace, known_again, read_back};
-use crate::journal::{Journal, Past, Record, Start, VERSION, both, changes};
+use crate::engine::{Pace, read_back, recognise_first};
+use crate::journal::{Journal, Past, Record, Start, VERSION, both, changes, now_s};
 use crate::sink::{self, Setup, Sink};
 
 /// Everything a pass needs.
@@ -67,6 +67,7 @@ async fn begin_new(
     let setup = setup(request, &start);
     for destination in &request.destinations {
         sink::check(destination, &setup).await?;
+        side_files::check(destination)?;
     }
     let journal = Journal::create(path, &start)?;
     let begun = async {
@@ -118,8 +119,17 @@ async fn go_on(
     witness: &mut Witness<'_>,
 ) -> Result<Begun> {
     keep_logs(request, witness)?;
-    let evidence = match known_again(&request.source, &past, evidence, request.retry_for).await {
-        Ok(evidence) => evidence,
+    let (mut pace, begun, mut told) = (Pace::new(past.at, 0), Instant::now(), Ok(()));
+    let mut compared = |bytes, of: u64| {
+        pace.expect(of);
+        pace.step(bytes, 0, begun.elapsed());
+        told = std::mem::replace(&mut told, Ok(())).and_then(|()| witness.tell(Event::Checking(pace.progress())));
+    };
+    let how = (request.same_source, request.retry_for);
+    let known = recognise_first(&request.source, &past, evidence, how, &mut compared).await;
+    told?;
+    let (evidence, opening) = match known {
+        Ok(known) => known,
         Err(error) => {
             if error.exit_code() == 3 {
                 witness.record(&custody::Event::SourceChanged { what: error.to_string() })?;
@@ -128,12 +138,15 @@ async fn go_on(
         }
     };
     let now = &evidence.source.identity;
-    let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    journal.append(&Record::Resume { at_s, write_protected: now.write_protected })?;
+    let write_protected = now.write_protected;
+    let resumed = Record::Resume { at_s: now_s(), write_protected, opening: Some(Box::new(opening.clone())) };
+    journal.append(&resumed)?;
     past.resumes += 1;
-    past.write_protected = both(past.write_protected, now.write_protected);
+    past.write_protected = both(past.write_protected, write_protected);
     let (source, changed) = (custody::source(now)?, changes(&past.start.source, now));
-    witness.record(&custody::Event::Resumed { at: past.at, source, changed })?;
+    let opened = custody::source(&opening)?;
+    past.reopened(opening);
+    witness.record(&custody::Event::Resumed { at: past.at, source, changed, opened })?;
     let resumed = take_up(request, evidence, (journal, past), witness).await;
     resumed.inspect_err(|error| witness.record_end(&error.to_string(), true))
 }
@@ -210,7 +223,6 @@ fn started(start: &Start) -> Result<custody::Event> {
 
 /// How this acquisition begins, if it does now.
 fn start(request: &Request, source: &Identity) -> Result<Start> {
-    let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let given = &request.e01;
     let mut made_up = [0; 16];
     getrandom::fill(&mut made_up).map_err(|error| Error::failed(format!("getting random numbers: {error}")))?;
@@ -226,7 +238,7 @@ fn start(request: &Request, source: &Identity) -> Result<Start> {
     };
     Ok(Start {
         version: VERSION,
-        at_s,
+        at_s: now_s(),
         source: source.clone(),
         destinations: request.destinations.iter().map(ToString::to_string).collect(),
         hashes: request.hashes.to_string(),
@@ -255,12 +267,7 @@ fn setup(request: &Request, start: &Start) -> Setup {
 /// Forgets an acquisition that was interrupted. Nothing is removed before it is sure, for every file, that nobody is
 /// writing it.
 fn discard(destinations: &[Destination], journal: &Path) -> Result<()> {
-    let known = match Journal::open(journal) {
-        Ok(known) => known.map(|(journal, _)| journal),
-        // One that is damaged can be thrown away, one that is in use cannot.
-        Err(error) if error.to_string().contains("--restart") => None,
-        Err(error) => return Err(error),
-    };
+    let known = Journal::lock(journal)?;
     let mut locks = Vec::new();
     for destination in destinations {
         for suffix in ["partial", "custody", "acquire"] {
@@ -271,14 +278,6 @@ fn discard(destinations: &[Destination], journal: &Path) -> Result<()> {
             }
         }
     }
-    match known {
-        Some(known) => known.remove()?,
-        None => match std::fs::remove_file(journal) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io(format_args!("removing {}", journal.display()), &error));
-            }
-            _ => {}
-        },
-    }
+    known.map_or(Ok(()), Journal::remove)?;
     destinations.iter().try_for_each(sink::discard)
 }

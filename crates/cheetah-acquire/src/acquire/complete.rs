@@ -1,7 +1,6 @@
 //! How an acquisition ends: images get their names, what is missing of them is written beside them, and all of it is
 //! read back if that was asked for.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,11 +13,12 @@ use cheetah_image::ewf::Ewf;
 use cheetah_image::hash::Hashing;
 use cheetah_image::{Error, HashChoice, Hashes, RawFile, Result};
 
+use super::side_files::MAP;
 use super::witness::Witness;
 use super::{Destination, Event, Form, Progress, Request};
 use crate::custody;
 use crate::engine::{Pace, read_back};
-use crate::journal::{Past, sync_directory_of};
+use crate::journal::Past;
 use crate::report::SinkReport;
 use crate::sink::{Sink, Whole};
 
@@ -60,29 +60,10 @@ pub fn keep_map(destination: &Destination, coverage: &Coverage) -> Result<Option
         return Ok((!coverage.is_whole()).then_some(path));
     }
     if !coverage.is_whole() {
-        write_file(&path, &coverage.to_string())?;
+        MAP.replace(&path, coverage.to_string().as_bytes())?;
         return Ok(Some(path));
     }
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io(format_args!("removing {}, the map of an image that is whole now", path.display()), &error))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// Replaces the file at `path`, atomically.
-pub fn write_file(path: &Path, text: &str) -> Result<()> {
-    let write = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        sync_directory_of(path)
-    };
-    write().map_err(|error| Error::io(format_args!("writing {}", path.display()), &error))
+    MAP.remove(&path).map(|()| None)
 }
 
 fn stored(destination: &Destination, files: &[PathBuf]) -> u64 {

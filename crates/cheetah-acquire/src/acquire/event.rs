@@ -3,6 +3,7 @@
 use cheetah_image::{Hashes, Identity};
 use serde::Serialize;
 
+use crate::journal::Opening;
 use crate::reader::Bad;
 
 /// Something that happened on the way.
@@ -18,7 +19,7 @@ pub enum Event {
         /// Bytes that need not be read again; 0 at the first start.
         resumed_at: u64,
     },
-    /// What was acquired before is being read back.
+    /// What was acquired before is being read back, or compared with the source.
     Checking(Progress),
     /// How far the pass over the source has come. Told several times a second, also while nothing moves.
     Progress(Progress),
@@ -46,6 +47,13 @@ pub enum Event {
         source: Box<Identity>,
         /// What is not as it was in the beginning, a sentence each.
         changed: Vec<String>,
+        /// How it was known again.
+        opening: Box<Opening>,
+    },
+    /// A connection to the source was lost and made again, to the same process.
+    Reconnected {
+        /// The source.
+        source: Box<Identity>,
     },
     /// Everything was read; the destinations are being completed.
     Completing {

@@ -15,23 +15,26 @@
 //! * **Nothing is done twice, nothing is forgotten.** The [`journal`](crate::journal) beside the first destination
 //!   says how far every sink is for good. The same command goes on from there: what the sinks hold is read back,
 //!   compared with the digests in the journal and hashed again; the source is read on from there.
-//! * **The same source.** Whenever it is opened again, its identity and a sample of the chunks that were read before
-//!   are compared.
+//! * **The same source.** Whenever it is opened again, its identity is compared, and the chunks that were read before: all
+//!   of them by digests where an agent makes these, a random sample elsewhere.
 //! * **Done means done.** An image has its name only when it is whole and on stable storage.
 
 mod begin;
 mod complete;
 mod destination;
+mod distinct;
 mod event;
 mod remote;
 mod request;
 mod run;
+mod side_files;
 mod witness;
 
 pub use destination::{Destination, Form};
 pub use event::{Event, Progress};
 pub use remote::{CONNECTIONS_DEFAULT, open_nbd};
-pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Evidence, Opener, Request, Wire};
+pub use request::{CHECKPOINT_BYTES_DEFAULT, ConnectDigests, ErrorsMax, Evidence, Opener, Request, Wire};
 pub use run::acquire;
 
+pub use crate::journal::{Cause, Comparison, Opening};
 pub use crate::report::{Report, SinkReport};

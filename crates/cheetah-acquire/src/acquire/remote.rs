@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_device::Device as _;
 use cheetah_device::readonly::ReadOnly;
+use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
 use cheetah_image::identity::clean;
-use cheetah_image::{Error, Identity, Kind, Result, Source};
-use cheetah_nbd::Packing;
+use cheetah_image::{Error, Identity, Kind, Result, ServedBy, Source};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::proto::X_CHEETAH;
 use cheetah_nbd::uri::{Address, NbdUri};
+use cheetah_nbd::{Method, Packing};
+use futures::FutureExt as _;
 
-use super::{Evidence, Wire};
+use super::{ConnectDigests, Evidence, Wire};
 
 /// Connections, where the server allows several, unless more is known: enough to keep two cores of it busy.
 pub const CONNECTIONS_DEFAULT: usize = 2;
@@ -30,18 +31,53 @@ pub async fn open_nbd(
     packing: Packing,
     timeout: Duration,
 ) -> Result<Evidence> {
-    let name = if uri.export.is_empty() { "nbd".to_owned() } else { uri.export.replace('/', "_") };
     let inbound = matches!(uri.address, Address::Inbound(_));
-    let config = ClientConfig { connections, packing, timeout, ..ClientConfig::new(uri) };
+    let config = ClientConfig {
+        connections,
+        packing,
+        timeout,
+        // A server that cannot show that it is the same one has to be compared first.
+        trust_reconnects: false,
+        ..ClientConfig::new(uri.clone())
+    };
     let client = Arc::new(Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?);
-    let identity = identity(&client, location);
+    let server = ServedBy::new(&uri.export, client.description());
+    let name = server.file_name();
+    let digests = server.instance.is_some().then(|| digests(uri, client.description(), timeout));
+    let identity = Identity { server: Some(server), ..identity(&client, location) };
     let counted = client.clone();
     let wire = move || {
         let stats = counted.stats();
         Wire { received_bytes: stats.received_bytes, content_bytes: stats.content_bytes, reconnects: stats.reconnects }
     };
     let source = Source { device: Arc::new(ReadOnly::new(client)), identity, name };
-    Ok(Evidence { source, wire: Some(Arc::new(wire)), inbound })
+    Ok(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
+}
+
+/// How to connect to an agent for digests. It must describe itself as `description` says: it is the same process then.
+fn digests(uri: NbdUri, description: Option<&str>, timeout: Duration) -> ConnectDigests {
+    let description: Option<Arc<str>> = description.map(Arc::from);
+    Arc::new(move || {
+        let (uri, description) = (uri.clone(), description.clone());
+        async move {
+            let packing = Packing::Wanted(Method::Omit);
+            let config = ClientConfig { packing, timeout, trust_reconnects: false, ..ClientConfig::new(uri) };
+            let lost = |why: &str| DeviceError::Lost {
+                device: config.name.clone(),
+                range: ByteRange::new(0, 0),
+                why: format!("{why}; it takes one connection more than it serves the content over").into(),
+            };
+            let Ok(client) = tokio::time::timeout(timeout, Client::connect(config.clone())).await else {
+                return Err(lost("the agent took no further connection"));
+            };
+            let client = client.map_err(|error| lost(&error.to_string()))?;
+            if client.description() != description.as_deref() {
+                return Err(lost("another agent took the connection"));
+            }
+            Ok((client.packed() == Some(Method::Omit)).then_some(client))
+        }
+        .boxed()
+    })
 }
 
 /// What an agent says of its source, where it is what we see; otherwise what can be seen.

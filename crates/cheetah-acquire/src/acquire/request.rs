@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use cheetah_image::ewf::write::E01Options;
 use cheetah_image::{Error, HashChoice, Result, Source};
+use cheetah_nbd::client::Client;
 use futures::future::BoxFuture;
 use serde::Serialize;
 
-use super::Destination;
+use super::{Destination, distinct};
 use crate::custody::SigningKey;
 
 /// How much is acquired between two checkpoints, unless told otherwise: bytes.
@@ -28,11 +29,16 @@ pub struct Evidence {
     /// Whether it called us. Then anybody may have, and one that is not what it should be is a stranger, not a source
     /// that has changed.
     pub inbound: bool,
+    /// Connects to the agent that serves it to get digests of what it holds; `None` where there is no agent of ours.
+    pub digests: Option<ConnectDigests>,
 }
+
+/// Connects to an agent for digests ([`Client::digests`]); `None` if it makes none.
+pub type ConnectDigests = Arc<dyn Fn() -> BoxFuture<'static, cheetah_device::Result<Option<Client>>> + Send + Sync>;
 
 impl From<Source> for Evidence {
     fn from(source: Source) -> Self {
-        Self { source, wire: None, inbound: false }
+        Self { source, wire: None, inbound: false, digests: None }
     }
 }
 
@@ -139,6 +145,8 @@ pub struct Request {
     pub timeout: Duration,
     /// Take the write lease of a drive from whoever holds it.
     pub force_lease: bool,
+    /// The examiner says that a source that seems to be another one is the one that was begun with.
+    pub same_source: bool,
     /// Read every destination back in the end, and compare.
     pub verify: bool,
     /// Forget an acquisition that was interrupted, and begin again.
@@ -164,6 +172,7 @@ impl Request {
             window_bytes: None,
             timeout: Duration::from_secs(10),
             force_lease: false,
+            same_source: false,
             verify: false,
             restart: false,
             force: false,
@@ -176,11 +185,7 @@ impl Request {
         if self.destinations.is_empty() {
             return Err(Error::misuse("say where to acquire to: x.raw, x.E01, x.drive"));
         }
-        for (index, destination) in self.destinations.iter().enumerate() {
-            if self.destinations[..index].iter().any(|other| other.path == destination.path) {
-                return Err(Error::misuse(format!("{destination} is named twice as a destination")));
-            }
-        }
+        distinct::check(&self.destinations)?;
         self.e01.check()
     }
 }

@@ -9,12 +9,13 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::begin::{Begun, begin, sector_size};
-use super::complete::{complete, keep_map, verify_all, write_file};
+use super::complete::{complete, keep_map, verify_all};
+use super::side_files::REPORT;
 use super::witness::Witness;
 use super::{Event, Report, Request};
 use crate::custody;
 use crate::engine::{Checkpoints, Damage, End, Lanes, Pace, Pass, Stop, Tally};
-use crate::journal::{Journal, Past};
+use crate::journal::{Journal, Opening, Past};
 use crate::reader::{Bad, Salvage};
 use crate::sink::Sink;
 
@@ -63,6 +64,7 @@ pub async fn acquire(
         window_bytes: request.window_bytes,
         errors_max: request.errors_max,
         retry_for: request.retry_for,
+        same_source: request.same_source,
         damage: Damage::of(&past.bad),
         lanes: Lanes::start(sinks),
         hashing,
@@ -153,6 +155,10 @@ async fn give_up(
     witness.record_end(&why, !why.starts_with("stopped by"));
 }
 
+/// Notes of how the source was known again that go into the last record of a custody log. Each is in a record of its own,
+/// too.
+const NOTES_LOGGED_MAX: usize = 100;
+
 /// A pass that got to the end.
 struct Finished {
     done: Past,
@@ -171,14 +177,15 @@ impl Finished {
     ) -> Result<Report> {
         let mut sinks = complete(request, &self.done, &self.hashes, sinks, witness).await?;
         let unreadable_bytes = Damage::of(&self.done.bad).bytes;
-        let finished = custody::Finished { size: self.done.at, unreadable_bytes, hashes: self.hashes.clone() };
+        let notes = self.done.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
+        let finished = custody::Finished { size: self.done.at, unreadable_bytes, hashes: self.hashes.clone(), notes };
         witness.record(&custody::Event::Finished(Box::new(finished)))?;
         if request.verify {
             verify_all(request, &self.done, &self.hashes, &mut sinks, witness).await?;
         }
         let report = self.report(sinks);
         for destination in &request.destinations {
-            write_file(&destination.beside("report.txt"), &report.to_string())?;
+            REPORT.replace(&destination.beside("report.txt"), report.to_string().as_bytes())?;
         }
         journal.remove()?;
         Ok(report)
@@ -187,6 +194,7 @@ impl Finished {
     fn report(self, sinks: Vec<super::SinkReport>) -> Report {
         let Self { done, hashes, active, tally } = self;
         let damage = Damage::of(&done.bad);
+        let (interruptions, notes) = (done.interruptions(), done.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
         done.bad.into_iter().for_each(|bad: Bad| bad.push(&mut unreadable));
         let seconds = active.as_secs_f64();
@@ -199,14 +207,16 @@ impl Finished {
             unreadable,
             unreadable_bytes: damage.bytes,
             retries: done.retries,
-            interruptions: done.resumes,
-            reconnects: tally.reopened,
+            interruptions,
+            reconnects: done.links_lost,
+            notes,
             started: rfc3339(OffsetDateTime::from_unix_timestamp(i64::try_from(done.start.at_s).unwrap_or(0)).ok()),
             finished: rfc3339(Some(OffsetDateTime::now_utc())),
             duration_s: seconds,
             // Far below what would not fit.
             rate_bytes_s: (done.at as f64 / seconds.max(0.001)) as u64,
             wire: tally.wire(),
+            openings: done.openings,
             source: Identity { write_protected: done.write_protected, ..done.start.source },
             sinks,
         }

@@ -12,23 +12,34 @@ use crate::custody::{self, CustodyLog, SigningKey, Span};
 /// of the log says how many bytes they are.
 const TROUBLES_LOGGED_MAX: u64 = 10_000;
 
+/// Connections that were lost and replaced, that go into a custody log one by one. The report has their number.
+const RECONNECTS_LOGGED_MAX: u64 = 10_000;
+
 /// Tells everyone.
 pub struct Witness<'a> {
     events: &'a mut (dyn FnMut(Event) + Send),
     logs: Vec<CustodyLog>,
     troubles: u64,
+    reconnects: u64,
 }
 
 impl<'a> Witness<'a> {
     /// Tells `events`, so far.
     pub fn new(events: &'a mut (dyn FnMut(Event) + Send)) -> Self {
-        Self { events, logs: Vec::new(), troubles: 0 }
+        Self { events, logs: Vec::new(), troubles: 0, reconnects: 0 }
     }
 
     /// And from now on the logs beside the destinations, signed with `key`.
     pub fn keep_logs(&mut self, destinations: &[Destination], key: &SigningKey) -> Result<()> {
-        let open = |to: &Destination| CustodyLog::open(&CustodyLog::path_for(&to.path), key.clone());
-        self.logs = destinations.iter().map(open).collect::<Result<_>>()?;
+        for destination in destinations {
+            match CustodyLog::open(&CustodyLog::path_for(&destination.path), key.clone()) {
+                Ok(log) => self.logs.push(log),
+                Err(error) => {
+                    self.logs.drain(..).for_each(|log| discard_if_empty(&log));
+                    return Err(error);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -71,14 +82,29 @@ impl<'a> Witness<'a> {
                 self.record(&custody::Event::Unreadable { range, why: bad.why.to_string() })
             }
             Event::Lost { why, .. } => self.record(&custody::Event::Error { range: None, what: why.clone() }),
-            Event::Back { source, changed } => {
-                let source = custody::source(source)?;
-                self.record(&custody::Event::Reconnected { source, changed: changed.clone() })
+            Event::Back { source, changed, opening } => {
+                let (source, opened) = (custody::source(source)?, custody::source(opening)?);
+                self.record(&custody::Event::Reconnected { source, changed: changed.clone(), opened })
+            }
+            Event::Reconnected { source } if self.reconnects < RECONNECTS_LOGGED_MAX => {
+                self.reconnects += 1;
+                let (source, changed) = (custody::source(source)?, Vec::new());
+                self.record(&custody::Event::Reconnected { source, changed, opened: serde_json::Value::Null })
             }
             Event::Completing { hashes } => self.record(&custody::Event::Hashes { hashes: hashes.clone() }),
             _ => Ok(()),
         };
         (self.events)(event);
         recorded
+    }
+}
+
+/// Removes a log that was created for an acquisition that never began. It is locked, so no other process has written to it.
+fn discard_if_empty(log: &CustodyLog) {
+    let path = log.path();
+    if path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
+        && let Err(error) = std::fs::remove_file(path)
+    {
+        tracing::warn!("removing the empty custody log {}: {error}", path.display());
     }
 }

@@ -96,9 +96,9 @@ impl Layer for Turns {
     }
 }
 
-/// The identity, and the host it is on, as one line. One that `calls` also names this run of it, at random: whoever takes
-/// its calls then knows a further connection from one that somebody else makes, who may know all the rest.
-pub(super) fn describe(identity: &Identity, calls: bool) -> Result<String, cheetah_image::Error> {
+/// Returns the identity as one line, with the export's name, the machine's name and a random id of this process. By that id a client knows
+/// an agent that was started again, which may serve another disk, and a further call from one that somebody else makes.
+pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheetah_image::Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut run = [0; 16];
     getrandom::fill(&mut run)
@@ -106,9 +106,8 @@ pub(super) fn describe(identity: &Identity, calls: bool) -> Result<String, cheet
     let line = |identity: &Identity| {
         let mut value = serde_json::json!(identity);
         value["host"] = host.as_str().into();
-        if calls {
-            value["run"] = cheetah_image::hash::hex(&run).into();
-        }
+        value["name"] = name.into();
+        value["run"] = cheetah_image::hash::hex(&run).into();
         format!("{X_CHEETAH}{value}")
     };
     let all = line(identity);
@@ -131,11 +130,10 @@ mod tests {
         let mut identity = Identity::new(Kind::Block, "/dev/sda", 1 << 40);
         identity.serial = Some("S1\n\"2".into());
         let read = |text: &str| -> Identity { serde_json::from_str(text.strip_prefix(X_CHEETAH).unwrap()).unwrap() };
-        let described = |identity: &Identity| describe(identity, false).unwrap();
+        let described = |identity: &Identity| describe(identity, "sda").unwrap();
         assert_eq!(read(&described(&identity)), identity);
         assert!(!described(&identity).contains('\n'));
-        let called = || describe(&identity, true).unwrap();
-        assert!(read(&called()) == identity && called() != called(), "each run is told from any other");
+        assert!(described(&identity) != described(&identity), "each process is told from any other");
         identity.unreadable = (0..1000).map(|at| ByteRange::new(at * 1024, 512)).collect();
         let short = described(&identity);
         assert!(short.len() <= STRING_LEN_MAX && read(&short).serial == identity.serial);

@@ -74,7 +74,7 @@ impl Agent {
         let name = if config.name.is_empty() { source.name } else { config.name };
         let exported = One {
             name: name.clone(),
-            description: export::describe(&source.identity, config.connect.is_some())?,
+            description: export::describe(&source.identity, &name)?,
             device: Arc::new(ReadOnly::new(Arc::new(Turns::new(source.device)))),
             packer,
         };

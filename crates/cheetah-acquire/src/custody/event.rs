@@ -25,6 +25,9 @@ pub enum Event {
         /// What is not as it was in the beginning, though it is the same source: its write protection, where it is.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<String>,
+        /// How the source was known again: what was compared, what the examiner vouched for.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        opened: Value,
     },
     /// The link to the source was lost, and is there again.
     Reconnected {
@@ -34,6 +37,9 @@ pub enum Event {
         /// As for `resumed`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<String>,
+        /// As for `resumed`; missing where only a connection to the same process was replaced.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        opened: Value,
     },
     /// Everything before `at` is on stable storage.
     Checkpoint {
@@ -147,6 +153,10 @@ pub struct Finished {
     /// Hashes of the whole.
     #[serde(default)]
     pub hashes: Hashes,
+    /// What must be known of how the source was known again, a sentence each: what the examiner vouched for, and how much
+    /// may differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What a verification found.

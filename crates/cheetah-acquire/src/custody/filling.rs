@@ -6,6 +6,7 @@ use cheetah_drive::fill::{FillEvent, FillObserver};
 use cheetah_drive::{HashChoice, Image};
 use cheetah_image::{Identity, Result};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use super::{CustodyLog, Event, Finished, SigningKey, Span, Started, source};
 
@@ -32,7 +33,7 @@ impl FillLog {
     ///
     /// If it cannot be put on record.
     pub fn started(&self, found: &Identity, drive: &Path, hashes: HashChoice, lazy: bool) -> Result<()> {
-        let mut started = Started::new(found, &serde_json::Value::Null, vec![drive.display().to_string()])?;
+        let mut started = Started::new(found, &Value::Null, vec![drive.display().to_string()])?;
         started.options = [("hash", hashes.to_string()), ("lazy", lazy.to_string())]
             .map(|(name, value)| (name.to_owned(), value))
             .into();
@@ -46,7 +47,8 @@ impl FillLog {
     /// If it cannot be put on record.
     pub fn finished(&self, image: &Image, unreadable_bytes: u64) -> Result<()> {
         self.append(Event::Hashes { hashes: image.hashes.clone() })?;
-        let finished = Finished { size: image.size, unreadable_bytes, hashes: image.hashes.clone() };
+        let finished =
+            Finished { size: image.size, unreadable_bytes, hashes: image.hashes.clone(), ..Finished::default() };
         self.append(Event::Finished(Box::new(finished)))
     }
 
@@ -70,15 +72,18 @@ impl FillLog {
 impl FillObserver for FillLog {
     fn observe(&self, event: FillEvent) -> Result<()> {
         match event {
-            FillEvent::Opened { source: Some(found), read } => {
-                self.append(Event::Resumed { at: read, source: source(&found)?, changed: Vec::new() })
-            }
+            FillEvent::Opened { source: Some(found), read } => self.append(Event::Resumed {
+                at: read,
+                source: source(&found)?,
+                changed: Vec::new(),
+                opened: Value::Null,
+            }),
             FillEvent::Opened { source: None, .. } => {
                 self.append(Event::Error { range: None, what: "the source does not answer".into() })
             }
             FillEvent::Lost { why } => self.append(Event::Error { range: None, what: why }),
             FillEvent::Back { source: found } => {
-                self.append(Event::Reconnected { source: source(&found)?, changed: Vec::new() })
+                self.append(Event::Reconnected { source: source(&found)?, changed: Vec::new(), opened: Value::Null })
             }
             FillEvent::Changed { what } => self.append(Event::SourceChanged { what }),
             FillEvent::Complete { image, unreadable } => {

@@ -74,7 +74,7 @@ impl Checkpoints {
     pub fn begin(
         &mut self,
         at: u64,
-        (retries, active): (u64, Duration),
+        (retries, links_lost, active): (u64, u64, Duration),
         marks: impl Future<Output = Result<Vec<Mark>>> + Send + 'static,
     ) {
         let State::Idle(mut journal) = std::mem::replace(&mut self.journal, State::Broken) else { return };
@@ -86,7 +86,7 @@ impl Checkpoints {
                 Ok(marks) => marks,
                 Err(error) => return Ok((journal, Err(error))),
             };
-            let record = Record::Checkpoint(Checkpoint { at, digests, bad, retries, active_ms, marks });
+            let record = Record::Checkpoint(Checkpoint { at, digests, bad, retries, links_lost, active_ms, marks });
             let write = move || {
                 let written = journal.append(&record);
                 (journal, written)
@@ -110,6 +110,21 @@ impl Checkpoints {
     /// Waits for the one under way, if there is one.
     pub async fn settle(&mut self) -> Result<()> {
         if matches!(self.journal, State::Busy(_)) { self.done().await } else { Ok(()) }
+    }
+
+    /// Appends a record of another kind, behind the checkpoint under way.
+    pub async fn append(&mut self, record: Record) -> Result<()> {
+        self.settle().await?;
+        let State::Idle(mut journal) = std::mem::replace(&mut self.journal, State::Broken) else {
+            return Err(Error::failed("the journal could not be written; run the same command to go on"));
+        };
+        let write = move || {
+            let written = journal.append(&record);
+            (journal, written)
+        };
+        let (journal, written) = tokio::task::spawn_blocking(write).await.map_err(|error| died(&error))?;
+        self.journal = State::Idle(journal);
+        written.map(drop)
     }
 
     /// Where the last one was asked for.

@@ -43,6 +43,11 @@ impl Pace {
         Self { total, begun, samples: VecDeque::from([begun]), now: begun, moved_at: Duration::ZERO }
     }
 
+    /// It has turned out how many bytes there are to do.
+    pub fn expect(&mut self, total: u64) {
+        self.total = total;
+    }
+
     /// `bytes` more are done, of which `zeros` were known to be zeros without being moved.
     pub fn step(&mut self, bytes: u64, zeros: u64, at: Duration) {
         self.now.done += bytes;

@@ -10,10 +10,11 @@ use cheetah_image::{Error, Kind, Result};
 use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;
-use super::readback::{Sample, good_chunks};
+use super::readback::good_chunks;
+use super::recognise::{Compared, recognise};
 use super::{Lanes, Pace};
 use crate::acquire::{ErrorsMax, Event, Evidence, Opener, Wire};
-use crate::journal::{self, Past};
+use crate::journal::{self, Cause, Opening, Past, Record, now_s};
 use crate::reader::{Bad, Chunk, Life, Reader, Salvage};
 
 /// How often progress is told.
@@ -35,6 +36,8 @@ pub struct Pass<'a> {
     pub errors_max: ErrorsMax,
     /// How long to try when the source is lost.
     pub retry_for: Duration,
+    /// Whether the examiner says that a source that seems to be another one is the same.
+    pub same_source: bool,
     /// What was done before, and is added to.
     pub done: Past,
     /// How much of that is unreadable.
@@ -100,8 +103,8 @@ pub struct Tally {
     pub wire_before: Wire,
     /// What goes over the one there is.
     pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
-    /// How often the source was lost and came back.
-    pub reopened: u64,
+    /// How many replaced connections of it are on record.
+    pub reconnects: u64,
 }
 
 /// How a pass ended.
@@ -151,14 +154,15 @@ impl Pass<'_> {
         // Where it was lost last, and when first there: one that comes back but gives nothing is not waited for forever.
         let mut stuck = (u64::MAX, Instant::now());
         loop {
-            self.tally.wire = evidence.wire.clone();
+            (self.tally.wire, self.tally.reconnects) = (evidence.wire.clone(), 0);
             let life = self.life(&evidence);
             let mut reader =
                 Reader::new(evidence.source.device.clone(), self.done.at, self.salvage, life, self.window_bytes);
-            let lost = match self.read(&mut reader, stop).await? {
+            let lost = match self.read(&mut reader, &evidence, stop).await? {
                 End::Lost(error) => error,
                 end => return Ok(end),
             };
+            self.note_reconnects(&evidence)?;
             drop((reader, evidence));
             if stuck.0 != self.done.at {
                 stuck = (self.done.at, Instant::now());
@@ -186,7 +190,12 @@ impl Pass<'_> {
         Life::new(&identity.location, is_here.then(|| self.source.clone()), good)
     }
 
-    async fn read(&mut self, reader: &mut Reader, stop: Stop<'_>) -> std::result::Result<End, Failed> {
+    async fn read(
+        &mut self,
+        reader: &mut Reader,
+        evidence: &Evidence,
+        stop: Stop<'_>,
+    ) -> std::result::Result<End, Failed> {
         let mut tick = tokio::time::interval(TELL_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -198,9 +207,13 @@ impl Pass<'_> {
                 biased;
                 why = &mut *stop => return Ok(End::Stopped(why)),
                 done = self.checkpoints.done() => done.map_err(Failed::Hard)?,
-                _ = tick.tick() => self.tell_progress()?,
+                _ = tick.tick() => {
+                    self.note_reconnects(evidence)?;
+                    self.tell_progress()?;
+                }
                 next = reader.next(), if !full => match next {
                     None => {
+                        self.note_reconnects(evidence)?;
                         self.tell_progress()?;
                         return Ok(End::Whole);
                     }
@@ -247,7 +260,8 @@ impl Pass<'_> {
     /// Begins a checkpoint here.
     async fn checkpoint(&mut self) -> Result<()> {
         let marks = self.lanes.checkpoint().await?;
-        self.checkpoints.begin(self.done.at, (self.done.retries, self.active()), marks);
+        let (retries, links_lost) = (self.done.retries, self.done.links_lost);
+        self.checkpoints.begin(self.done.at, (retries, links_lost, self.active()), marks);
         Ok(())
     }
 
@@ -261,26 +275,56 @@ impl Pass<'_> {
         Ok(())
     }
 
+    /// Puts on record every connection that was replaced without reading being interrupted: the client does that itself
+    /// where the server shows that it is the same process.
+    fn note_reconnects(&mut self, evidence: &Evidence) -> Result<()> {
+        let reconnects = evidence.wire.as_ref().map_or(0, |wire| wire().reconnects);
+        while self.tally.reconnects < reconnects {
+            self.tally.reconnects += 1;
+            self.done.links_lost += 1;
+            (self.tell)(Event::Reconnected { source: Box::new(evidence.source.identity.clone()) })?;
+        }
+        Ok(())
+    }
+
     /// Opens the source again, which was lost at `since`; `None` if it does not come back in time.
     async fn reopen(&mut self, lost: &DeviceError, since: Instant) -> std::result::Result<Option<Evidence>, Failed> {
         self.tally.wire_before = self.tally.wire().unwrap_or(self.tally.wire_before);
         self.tally.wire = None;
+        self.done.links_lost += 1;
+        self.checkpoints.append(Record::Lost { at_s: now_s() }).await.map_err(Failed::Hard)?;
         (self.tell)(Event::Lost { why: lost.to_string(), retry_for_s: self.retry_for.as_secs() })?;
         while since.elapsed() < self.retry_for {
             tokio::time::sleep(RETRY_EVERY.min(self.retry_for)).await;
             self.tell_progress()?;
             // One that calls us may never do so.
             let left = self.retry_for.saturating_sub(since.elapsed());
-            let Ok(opened) = tokio::time::timeout(left, open_again(&self.source, &self.done)).await else { break };
-            let Some(evidence) = opened? else { continue };
-            self.tally.reopened += 1;
-            let (then, now) = (&self.done.start.source, &evidence.source.identity);
-            let changed = journal::changes(then, now);
-            self.done.write_protected = journal::both(self.done.write_protected, now.write_protected);
-            (self.tell)(Event::Back { source: Box::new(now.clone()), changed })?;
+            let Ok(opened) = tokio::time::timeout(left, open(&self.source)).await else { break };
+            let Some(evidence) = opened else { continue };
+            let (total, begun) = (self.done.at, Instant::now());
+            let (tell, mut pace, mut told) = (&mut self.tell, Pace::new(total, 0), Ok(()));
+            let mut compared = |bytes, of: u64| {
+                pace.expect(of);
+                pace.step(bytes, 0, begun.elapsed());
+                told = std::mem::replace(&mut told, Ok(())).and_then(|()| tell(Event::Checking(pace.progress())));
+            };
+            let known = known_again(&self.done, &evidence, (Cause::Lost, self.same_source), &mut compared).await?;
+            told?;
+            let Some(opening) = known else { continue };
+            self.reopened(&evidence, opening).await?;
             return Ok(Some(evidence));
         }
         Ok(None)
+    }
+
+    /// Puts on record that the source is there again.
+    async fn reopened(&mut self, evidence: &Evidence, opening: Opening) -> std::result::Result<(), Failed> {
+        let now = &evidence.source.identity;
+        self.checkpoints.append(Record::Reopen(Box::new(opening.clone()))).await.map_err(Failed::Hard)?;
+        let changed = journal::changes(&self.done.start.source, now);
+        self.done.write_protected = journal::both(self.done.write_protected, now.write_protected);
+        self.done.reopened(opening.clone());
+        Ok((self.tell)(Event::Back { source: Box::new(now.clone()), changed, opening: Box::new(opening) })?)
     }
 
     fn tell_progress(&mut self) -> Result<()> {
@@ -320,61 +364,62 @@ fn is_lost(error: &DeviceError) -> bool {
     matches!(error, DeviceError::Lost { .. })
 }
 
-/// Opens the source of which a part was acquired before; `None` if it is not there yet.
-async fn open_again(source: &Opener, done: &Past) -> Result<Option<Evidence>> {
-    let evidence = match source().await {
-        Ok(evidence) => evidence,
-        Err(error) => {
-            tracing::debug!("the source is not there yet: {error}");
-            return Ok(None);
+/// Opens the source; `None` if it is not there yet.
+async fn open(source: &Opener) -> Option<Evidence> {
+    source().await.inspect_err(|error| tracing::debug!("the source is not there yet: {error}")).ok()
+}
+
+/// Whether `evidence` is the source of which a part was acquired before; `None` if that cannot be told now, and it is to be
+/// opened once more.
+async fn known_again(
+    done: &Past,
+    evidence: &Evidence,
+    how: (Cause, bool),
+    compared: Compared<'_>,
+) -> Result<Option<Opening>> {
+    match recognise(done, evidence, how, compared).await {
+        Ok(opening) => Ok(Some(opening)),
+        Err(Error::Device { error, .. }) if is_lost(&error) => {
+            tracing::debug!("the source was lost again: {error}");
+            Ok(None)
         }
-    };
-    match same_evidence(done, &evidence).await {
-        Ok(()) => Ok(Some(evidence)),
-        Err(Error::Device { error, .. }) if is_lost(&error) => Ok(None),
-        // Whoever that was says nothing about the source.
+        // Any machine may call: what it serves says nothing about the source.
         Err(error) if evidence.inbound => {
-            tracing::warn!("whoever called is sent away: {error}");
+            tracing::warn!("an agent that called is sent away: {error}");
             Ok(None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// The source of which a part was acquired before: `evidence`, if that is it. Of those that call us, others are sent
-/// away, and the right one is waited for, for so long.
-pub async fn known_again(source: &Opener, done: &Past, evidence: Evidence, retry_for: Duration) -> Result<Evidence> {
-    let error = match same_evidence(done, &evidence).await {
-        Ok(()) => return Ok(evidence),
+/// The source of which a part was acquired by an earlier run of the command: `evidence`, if that is it. Of those that call
+/// us, others are sent away, and the right one is waited for, for `retry_for`.
+pub async fn recognise_first(
+    source: &Opener,
+    done: &Past,
+    evidence: Evidence,
+    (same_source, retry_for): (bool, Duration),
+    compared: Compared<'_>,
+) -> Result<(Evidence, Opening)> {
+    let how = (Cause::Resumed, same_source);
+    let error = match recognise(done, &evidence, how, compared).await {
+        Ok(opening) => return Ok((evidence, opening)),
         Err(error) if !evidence.inbound => return Err(error),
         Err(error) => error,
     };
-    tracing::warn!("whoever called is sent away: {error}");
+    tracing::warn!("an agent that called is sent away: {error}");
     drop(evidence);
-    let right_one = async {
-        loop {
-            tokio::time::sleep(RETRY_EVERY.min(retry_for)).await;
-            if let Some(evidence) = open_again(source, done).await? {
-                return Ok(evidence);
-            }
+    let since = Instant::now();
+    loop {
+        tokio::time::sleep(RETRY_EVERY.min(retry_for)).await;
+        let left = retry_for.saturating_sub(since.elapsed());
+        let Ok(opened) = tokio::time::timeout(left, open(source)).await else { break };
+        let Some(evidence) = opened else { continue };
+        if let Some(opening) = known_again(done, &evidence, how, compared).await? {
+            return Ok((evidence, opening));
         }
-    };
-    tokio::time::timeout(retry_for, right_one).await.unwrap_or_else(|_| {
-        Err(Error::failed(format!("the source did not call, but another did: {error}; run the same command to go on")))
-    })
-}
-
-/// Fails, with [`Error::Evidence`], unless this is the source of which a part was acquired before.
-async fn same_evidence(done: &Past, evidence: &Evidence) -> Result<()> {
-    journal::same_source(&done.start.source, &evidence.source.identity)?;
-    done.start.same_protection(&evidence.source.identity)?;
-    let location = &evidence.source.identity.location;
-    let sample = Sample::of(done.at, &done.coverage());
-    let differs = sample.differs(&evidence.source.device, &done.digests).await;
-    match differs.map_err(Error::device(format!("comparing {location} with what was acquired of it")))? {
-        None => Ok(()),
-        Some(range) => Err(journal::changed(location, format_args!("{range} has another content now"))),
     }
+    Err(Error::failed(format!("the source did not call, but another did: {error}; run the same command to go on")))
 }
 
 #[cfg(test)]

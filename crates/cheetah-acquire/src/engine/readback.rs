@@ -1,7 +1,6 @@
 //! Reading again what was acquired: before going on with it, and in the end, when it is verified.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, Data, DynDevice};
@@ -13,8 +12,6 @@ use futures::{StreamExt as _, stream};
 
 /// Chunks read at once.
 const READ_AHEAD: usize = 8;
-/// Chunks of the source that are compared when it is opened again, besides the first and the last.
-const SAMPLES: u64 = 6;
 /// Differing ranges named in an error.
 const RANGES_SHOWN_MAX: usize = 8;
 
@@ -89,50 +86,4 @@ pub fn good_chunks(at: u64, coverage: &Coverage, count: u64) -> impl Iterator<It
     let chunks = (0..count).map(move |n| n * step).take_while(move |start| *start < at);
     let chunks = chunks.map(move |start| ByteRange::between(start, (start + CHUNK_BYTES).min(at)));
     chunks.filter(|chunk| coverage.runs(*chunk).all(|(_, state)| state == State::Read))
-}
-
-/// A few chunks of what was acquired, to compare a source with that is opened again.
-#[derive(Debug)]
-pub struct Sample(Vec<ByteRange>);
-
-impl Sample {
-    /// Of the first `at` bytes: the first chunk, the last, and some between, others each time. None of them with
-    /// unreadable parts.
-    pub fn of(at: u64, coverage: &Coverage) -> Self {
-        let chunks = at.div_ceil(CHUNK_BYTES);
-        // What a forger cannot foresee: none of this needs to be a secret, only different each time.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-        let step = chunks.div_ceil(SAMPLES + 1).max(1);
-        let between = (0..SAMPLES).map(|n| n * step + u64::from(now) % step);
-        let mut indices: Vec<_> =
-            between.chain([0, chunks.saturating_sub(1)]).filter(|index| *index < chunks).collect();
-        indices.sort_unstable();
-        indices.dedup();
-        let range = |index: u64| ByteRange::between(index * CHUNK_BYTES, ((index + 1) * CHUNK_BYTES).min(at));
-        let whole = |range: &ByteRange| coverage.runs(*range).all(|(_, state)| state == State::Read);
-        Self(indices.into_iter().map(range).filter(whole).collect())
-    }
-
-    /// Reads them from `device`; the first that differs from its digest, if one does. What cannot be read any more
-    /// does not count as different; but where none of them can be read, nothing is known again, and that is
-    /// [`Lost`](cheetah_device::Error::Lost).
-    pub async fn differs(&self, device: &DynDevice, digests: &Digests) -> cheetah_device::Result<Option<ByteRange>> {
-        let reads = self.0.iter().map(|range| async move { (*range, read_exactly(device, *range).await) });
-        let (mut same, mut unreadable) = (0, None);
-        for (range, read) in futures::future::join_all(reads).await {
-            match read {
-                Ok(data) if digests.get(range.offset) != Some(&digest(&data)) => return Ok(Some(range)),
-                Ok(_) => same += 1,
-                Err(error) if !crate::reader::is_bad_sector(&error) => return Err(error),
-                Err(error) => unreadable = Some((range, error)),
-            }
-        }
-        match unreadable {
-            Some((range, error)) if same == 0 => {
-                let why = format!("nothing can be read any more of what could be read before: {error}").into();
-                Err(cheetah_device::Error::Lost { device: "the source".into(), range, why })
-            }
-            _ => Ok(None),
-        }
-    }
 }

@@ -1,11 +1,11 @@
 //! The journal on disk.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use cheetah_image::own_file::{Locked, OwnFile};
 use cheetah_image::{Error, Result};
-use rustix::fs::FlockOperation;
 
 use super::{Past, Record, Start, VERSION};
 
@@ -13,6 +13,19 @@ use super::{Past, Record, Start, VERSION};
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 /// Digits of the check before each record.
 const CHECK_DIGITS: usize = 16;
+
+/// What the JSON of the first record begins with.
+const START: &[u8] = br#" {"start":"#;
+
+/// A file is a journal if it begins with a start record, or with the part of one that a crash left.
+const JOURNAL: OwnFile = OwnFile {
+    name: "journal",
+    begins: |head| {
+        let (check, json) = head.split_at(head.len().min(CHECK_DIGITS));
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        check.iter().all(is_digit) && json.iter().zip(START).all(|(byte, start)| byte == start)
+    },
+};
 
 /// What a journal tells, and where it ends without what a crash cut off; or which line is bad, and why.
 type Told = std::result::Result<(Option<Past>, u64), (u64, String)>;
@@ -27,26 +40,33 @@ pub struct Journal {
 impl Journal {
     /// Begins one at `path`, where there must be none.
     pub fn create(path: &Path, start: &Start) -> Result<Self> {
-        let doing = |error: std::io::Error| Error::io(format_args!("making the journal {}", path.display()), &error);
-        let file = OpenOptions::new().read(true).append(true).create_new(true).open(path).map_err(doing)?;
-        lock(&file, path)?;
+        drop(JOURNAL.create(path)?);
+        let Locked::Held { file, .. } = JOURNAL.open_locked(path)? else { return Err(in_use(path)) };
         let mut journal = Self { file, path: path.to_owned() };
         journal.append(&Record::Start(Box::new(start.clone())))?;
-        sync_directory_of(path).map_err(doing)?;
+        sync_directory_of(path)
+            .map_err(|error| Error::io(format_args!("making the journal {}", path.display()), &error))?;
         Ok(journal)
+    }
+
+    /// Opens the journal at `path` without reading it; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If another process has it open, or what is there is no journal.
+    pub fn lock(path: &Path) -> Result<Option<Self>> {
+        match JOURNAL.open_locked(path)? {
+            Locked::Held { file, .. } => Ok(Some(Self { file, path: path.to_owned() })),
+            Locked::InUse => Err(in_use(path)),
+            Locked::Absent => Ok(None),
+        }
     }
 
     /// Opens the one at `path`, and reads how far things are; `None` if there is none, or it was cut off before it
     /// said anything.
     pub fn open(path: &Path) -> Result<Option<(Self, Past)>> {
         let doing = |error: std::io::Error| Error::io(format_args!("reading the journal {}", path.display()), &error);
-        let file = match OpenOptions::new().read(true).append(true).open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(doing(error)),
-        };
-        lock(&file, path)?;
-        let mut journal = Self { file, path: path.to_owned() };
+        let Some(mut journal) = Self::lock(path)? else { return Ok(None) };
         let (past, end) = journal.read().map_err(doing)?.map_err(|(line, why)| {
             Error::failed(format!(
                 "the journal {} is damaged: line {line} is {why}; begin again with --restart",
@@ -113,7 +133,7 @@ impl Journal {
 }
 
 fn begin(start: Start) -> std::result::Result<Past, String> {
-    if start.version != VERSION {
+    if !(1..=VERSION).contains(&start.version) {
         return Err(format!("of version {}, which this program does not know", start.version));
     }
     Past::new(start).map_err(|error| error.to_string())
@@ -134,10 +154,8 @@ fn check(json: &[u8]) -> String {
     digits
 }
 
-fn lock(file: &File, path: &Path) -> Result<()> {
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        Error::failed(format!("{} is in use: this acquisition is running already; wait for it", path.display()))
-    })
+fn in_use(path: &Path) -> Error {
+    Error::failed(format!("{} is in use: this acquisition is running already; wait for it", path.display()))
 }
 
 /// Puts the entries of the directory `path` lies in on stable storage.

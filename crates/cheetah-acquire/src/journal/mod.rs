@@ -6,7 +6,9 @@
 //! ```text
 //! CHECK {"start": …}         what is acquired, into what, how
 //! CHECK {"checkpoint": …}    everything up to `at` is on stable storage in every destination
-//! CHECK {"resume": …}        somebody went on here
+//! CHECK {"resume": …}        the command was run again and went on here
+//! CHECK {"lost": …}          the link to the source was lost
+//! CHECK {"reopen": …}        the source was opened again, and compared with what had been acquired
 //! ```
 //!
 //! `CHECK` are the first 16 digits of the BLAKE3 of the rest of the line. A crash may leave half a record at the end,
@@ -14,6 +16,9 @@
 //! before it: 32 bytes a MiB.
 
 mod file;
+mod opening;
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
@@ -27,9 +32,17 @@ use crate::reader::Bad;
 
 pub use file::Journal;
 pub(crate) use file::sync_directory_of;
+pub use opening::{CONFIDENCE_PERCENT, Cause, Comparison, Opening};
 
-/// The version of the format; a journal with another one is refused.
-pub const VERSION: u32 = 1;
+/// Seconds since 1970 (UTC).
+pub fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The version of the format. Version 1 has no record of how the source was known again; later ones are refused.
+pub const VERSION: u32 = 2;
+/// The most times the source was opened again of which the journal and the report keep an account.
+const OPENINGS_MAX: usize = 10_000;
 
 /// A line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,14 +52,24 @@ pub enum Record {
     Start(Box<Start>),
     /// Something is safe.
     Checkpoint(Checkpoint),
-    /// Somebody went on.
+    /// The command was run again.
     Resume {
         /// When, in seconds since 1970 (UTC).
         at_s: u64,
         /// Whether the source was write-protected then.
         #[serde(default)]
         write_protected: Option<bool>,
+        /// How the source was known again.
+        #[serde(default)]
+        opening: Option<Box<Opening>>,
     },
+    /// The link to the source was lost.
+    Lost {
+        /// When, in seconds since 1970 (UTC).
+        at_s: u64,
+    },
+    /// The source was opened again after the link to it had been lost.
+    Reopen(Box<Opening>),
 }
 
 /// How an acquisition began.
@@ -117,22 +140,31 @@ impl Start {
     }
 }
 
-/// Fails, saying what differs, unless the source `now` can be the one that was found `then`. That its bytes are the
-/// same, only digests can tell.
-pub fn same_source(then: &Identity, now: &Identity) -> Result<()> {
-    let shown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
-    let sector = |size: Option<u32>| size.map_or("unknown".to_owned(), |size| size.to_string());
-    let facts = [
-        ("size", then.size.to_string(), now.size.to_string()),
-        ("serial number", shown(&then.serial), shown(&now.serial)),
-        ("model", shown(&then.model), shown(&now.model)),
-        ("sector size", sector(then.sector_size), sector(now.sector_size)),
-        ("hashes stored in the image", format!("{:?}", then.hashes), format!("{:?}", now.hashes)),
-    ];
-    match facts.iter().find(|(_, then, now)| then != now) {
-        None => Ok(()),
-        Some((what, was, is)) => Err(changed(&now.location, format_args!("its {what} was {was} and is now {is}"))),
+/// Returns what is known to differ between the source that was found `then` and `now`, a sentence each; empty if they may
+/// be the same. That their bytes are the same, only a comparison can tell.
+///
+/// # Errors
+///
+/// [`Error::Evidence`] if something differs, unless the examiner says that it is the `same_source` nevertheless. A size
+/// or a stored hash that differs is an error in any case.
+pub fn known_changes(then: &Identity, now: &Identity, same_source: bool) -> Result<Vec<String>> {
+    let differences = then.differences(now);
+    if let Some(size) = differences.iter().find(|difference| difference.is_final) {
+        return Err(changed(&now.location, size));
     }
+    let changes: Vec<_> = differences.iter().map(ToString::to_string).collect();
+    if changes.is_empty() || same_source {
+        return Ok(changes);
+    }
+    Err(unknown_source(&now.location, &changes.join(", ")))
+}
+
+/// The error for a source that may be another one, which the examiner can settle.
+pub fn unknown_source(source: &str, why: &str) -> Error {
+    Error::Evidence(format!(
+        "{source} may not be the source this acquisition was begun with: {why}; connect that one again, or, if you know \
+         that it is the same, run the command again with --same-source"
+    ))
 }
 
 /// What may differ between two openings of the same source, and does: a sentence each.
@@ -178,6 +210,9 @@ pub struct Checkpoint {
     pub bad: Vec<Bad>,
     /// Reads that had to be repeated, from the very start.
     pub retries: u64,
+    /// How often a connection to the source was lost, from the very start.
+    #[serde(default)]
+    pub links_lost: u64,
     /// How long it has been at work, from the very start, without interruptions: milliseconds.
     pub active_ms: u64,
     /// What each destination needs to go on from here: JSON, as text, since of all but the last it is never read.
@@ -197,12 +232,18 @@ pub struct Past {
     pub bad: Vec<Bad>,
     /// As in the last checkpoint.
     pub retries: u64,
+    /// How often a connection to the source was lost.
+    pub links_lost: u64,
     /// As in the last checkpoint.
     pub active_ms: u64,
     /// As in the last checkpoint; `None` if there is none.
     pub marks: Option<Vec<String>>,
-    /// How often somebody went on.
+    /// How often the command was run again.
     pub resumes: u64,
+    /// Every time the source was opened again, in order.
+    pub openings: Vec<Opening>,
+    /// The agent's process that served the source last, and is known to have served what was acquired before.
+    pub instance: Option<String>,
     /// Whether the source was write-protected whenever it was opened.
     pub write_protected: Option<bool>,
 }
@@ -211,25 +252,63 @@ impl Past {
     /// Nothing has been done yet.
     pub fn new(start: Start) -> Result<Self> {
         let digests = Digests::new(start.source.size)?;
-        let (bad, marks, write_protected) = (Vec::new(), None, start.source.write_protected);
-        Ok(Self { start, at: 0, digests, bad, retries: 0, active_ms: 0, marks, resumes: 0, write_protected })
+        let write_protected = start.source.write_protected;
+        let instance = start.source.server.as_ref().and_then(|server| server.instance.clone());
+        Ok(Self {
+            start,
+            at: 0,
+            digests,
+            bad: Vec::new(),
+            retries: 0,
+            links_lost: 0,
+            active_ms: 0,
+            marks: None,
+            resumes: 0,
+            openings: Vec::new(),
+            instance,
+            write_protected,
+        })
     }
 
     /// Takes in the next record; the reason if it makes no sense there.
     fn apply(&mut self, record: Record) -> std::result::Result<(), &'static str> {
         match record {
             Record::Start(_) => Err("a second beginning"),
-            Record::Resume { write_protected, .. } => {
+            Record::Resume { write_protected, opening, .. } => {
                 self.resumes += 1;
                 self.write_protected = both(self.write_protected, write_protected);
+                opening.into_iter().for_each(|opening| self.reopened(*opening));
+                Ok(())
+            }
+            Record::Lost { .. } => {
+                self.links_lost += 1;
+                Ok(())
+            }
+            Record::Reopen(opening) => {
+                self.write_protected = both(self.write_protected, opening.write_protected);
+                self.reopened(*opening);
                 Ok(())
             }
             Record::Checkpoint(checkpoint) => self.advance(checkpoint),
         }
     }
 
+    /// Takes note that the source was opened again, and is the one it was.
+    pub fn reopened(&mut self, opening: Opening) {
+        self.instance.clone_from(&opening.instance);
+        // A server that is lost every second for weeks must not fill the memory.
+        if self.openings.len() < OPENINGS_MAX {
+            self.openings.push(opening);
+        }
+    }
+
+    /// How often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
+    pub fn interruptions(&self) -> u64 {
+        self.resumes + self.openings.iter().filter(|opening| opening.cause == Cause::Lost).count() as u64
+    }
+
     fn advance(&mut self, checkpoint: Checkpoint) -> std::result::Result<(), &'static str> {
-        let Checkpoint { at, digests, bad, retries, active_ms, marks } = checkpoint;
+        let Checkpoint { at, digests, bad, retries, links_lost, active_ms, marks } = checkpoint;
         let size = self.start.source.size;
         let new = at.checked_sub(self.at).ok_or("a step back")?;
         if at > size || at != size && !at.is_multiple_of(CHUNK_BYTES) {
@@ -250,6 +329,7 @@ impl Past {
         }
         self.bad.extend(bad);
         (self.at, self.retries, self.active_ms, self.marks) = (at, retries, active_ms, Some(marks));
+        self.links_lost = self.links_lost.max(links_lost);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ fn start(size: u64) -> Start {
 
 fn checkpoint(at: u64, chunks: u8, bad: Vec<Bad>) -> Checkpoint {
     let digests = (0..chunks).map(|n| [n; 32]).collect();
-    Checkpoint { at, digests, bad, retries: 3, active_ms: 5, marks: vec![String::new()] }
+    Checkpoint { at, digests, bad, retries: 3, links_lost: 0, active_ms: 5, marks: vec![String::new()] }
 }
 
 fn bad(offset: u64, len: u64) -> Bad {
@@ -34,7 +34,7 @@ fn tells_what_it_was_told() {
     let busy = Journal::open(&path).unwrap_err().to_string();
     assert!(busy.contains("running already"), "{busy}");
     journal.append(&Record::Checkpoint(checkpoint(2 * MIB, 2, vec![bad(512, 512)]))).unwrap();
-    journal.append(&Record::Resume { at_s: 2, write_protected: None }).unwrap();
+    journal.append(&Record::Resume { at_s: 2, write_protected: None, opening: None }).unwrap();
     journal.append(&Record::Checkpoint(checkpoint(size, 2, Vec::new()))).unwrap();
     drop(journal);
     let (journal, past) = Journal::open(&path).unwrap().unwrap();
@@ -68,12 +68,50 @@ fn another_wish_and_another_source_are_told_apart() {
     let other = Start { hashes: "md5".into(), ..then.clone() };
     let error = then.same_wish(&other).unwrap_err();
     assert!(error.exit_code() == 2 && error.to_string().contains("--hash all, not md5"), "{error}");
-    let mut source = then.source.clone();
-    source.location = "/dev/sdc".into();
-    same_source(&then.source, &source).unwrap();
-    source.serial = Some("X1".into());
-    let error = same_source(&then.source, &source).unwrap_err();
-    assert!(error.exit_code() == 3 && error.to_string().contains("serial number was unknown and is now X1"), "{error}");
+    assert!(known_changes(&then.source, &then.source, false).unwrap().is_empty());
+    let elsewhere = Identity { location: "/dev/sdc".into(), ..then.source.clone() };
+    let error = known_changes(&then.source, &elsewhere, false).unwrap_err();
+    assert!(error.exit_code() == 3 && error.to_string().contains("--same-source"), "{error}");
+    let changes = known_changes(&then.source, &elsewhere, true).unwrap();
+    assert_eq!(changes, ["its location was disk.raw and is now /dev/sdc"]);
+    let larger = Identity { size: 2 * MIB, ..then.source.clone() };
+    let error = known_changes(&then.source, &larger, true).unwrap_err();
+    assert!(error.exit_code() == 3 && error.to_string().contains("its size was 1048576 and is now"), "{error}");
+}
+
+#[test]
+fn an_interruption_is_counted_and_kept_with_how_the_source_was_known_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.raw.acquire");
+    let opening = |cause, instance: &str| Opening {
+        at_s: 7,
+        at: MIB,
+        cause,
+        instance: Some(instance.into()),
+        write_protected: Some(false),
+        vouched: vec!["its path was a and is now b".into()],
+        comparison: Comparison::Samples { compared_bytes: 64 * MIB, of_bytes: 640 * MIB, differ_bytes_max: 66 * MIB },
+    };
+    let mut journal = Journal::create(&path, &start(2 * MIB)).unwrap();
+    let resumed = opening(Cause::Resumed, "2");
+    for record in [
+        Record::Checkpoint(Checkpoint { links_lost: 3, ..checkpoint(MIB, 1, Vec::new()) }),
+        Record::Resume { at_s: 2, write_protected: Some(true), opening: Some(Box::new(resumed.clone())) },
+        Record::Lost { at_s: 3 },
+        Record::Reopen(Box::new(opening(Cause::Lost, "3"))),
+        Record::Lost { at_s: 4 },
+    ] {
+        journal.append(&record).unwrap();
+    }
+    drop(journal);
+    let (_, past) = Journal::open(&path).unwrap().unwrap();
+    assert_eq!((past.interruptions(), past.links_lost, past.instance.as_deref()), (2, 5, Some("3")));
+    assert_eq!(past.openings, [resumed, opening(Cause::Lost, "3")]);
+    let notes = past.openings[0].notes();
+    assert!(
+        notes[0].contains("--same-source") && notes[1].contains("99.9 %") && notes[1].contains("66MiB"),
+        "{notes:?}"
+    );
 }
 
 proptest! {
@@ -96,7 +134,7 @@ proptest! {
             Some((mut journal, past)) => {
                 prop_assert_eq!(past.at, (whole - 1) * MIB);
                 // And it can be gone on with.
-                journal.append(&Record::Resume { at_s: 1, write_protected: None }).unwrap();
+                journal.append(&Record::Resume { at_s: 1, write_protected: None, opening: None }).unwrap();
                 drop(journal);
                 prop_assert_eq!(Journal::open(&path).unwrap().unwrap().1.resumes, 1);
             }
@@ -105,7 +143,9 @@ proptest! {
         damaged[flip % bytes.len()] ^= 4;
         std::fs::write(&path, &damaged).unwrap();
         match Journal::open(&path) {
-            Err(error) => prop_assert!(error.to_string().contains("--restart")),
+            Err(error) => prop_assert!(
+                error.to_string().contains("--restart") || error.to_string().contains("is not a journal")
+            ),
             // Only what may be the half of a record that was never finished goes unnoticed: the last, or the last two where
             // the end of the line between them is damaged.
             Ok(read) => {

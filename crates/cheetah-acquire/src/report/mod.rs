@@ -8,6 +8,7 @@ use cheetah_image::{CaseData, HashKind, Hashes, Identity};
 use serde::Serialize;
 
 use crate::acquire::{Form, Wire};
+use crate::journal::Opening;
 use crate::reader::Bad;
 
 /// What was acquired, from what, into what, and how it went. As text: `Display`.
@@ -31,10 +32,14 @@ pub struct Report {
     pub unreadable_bytes: u64,
     /// Reads that had to be repeated.
     pub retries: u64,
-    /// How often it was interrupted and gone on with.
+    /// How often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
     pub interruptions: u64,
-    /// How often the link to the source was lost, and came back, since the last interruption.
+    /// How often a connection to the source was lost.
     pub reconnects: u64,
+    /// Every time that the source was opened again, and how it was known to be the same.
+    pub openings: Vec<Opening>,
+    /// What must be known of that, a sentence each: what the examiner vouched for, and how much may differ.
+    pub notes: Vec<String>,
     /// When it began, RFC 3339, UTC.
     pub started: String,
     /// When it was done, RFC 3339, UTC.

@@ -6,11 +6,14 @@ use cheetah_device::Size;
 use cheetah_image::{CaseData, Identity};
 
 use super::Report;
+use crate::journal::Cause;
 
 /// Unreadable ranges listed; the coverage map has all of them.
 const RANGES_SHOWN_MAX: usize = 100;
-/// Columns of the names.
-const NAMES: usize = 18;
+/// Openings listed.
+const OPENINGS_SHOWN_MAX: usize = 20;
+/// Columns of the names. A SHA-256 behind them ends in column 80.
+const NAMES: usize = 16;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,11 +27,12 @@ impl fmt::Display for Report {
         let rate = Size(self.rate_bytes_s);
         line(f, "at work", format_args!("{:.1} s, {rate} a second", self.duration_s))?;
         line(f, "interruptions", self.interruptions)?;
+        line(f, "links lost", self.reconnects)?;
+        self.opened_again(f)?;
         if let Some(wire) = &self.wire {
             let ratio = wire.compression().unwrap_or(1.0);
             let content = Size(wire.content_bytes);
             line(f, "over the link", format_args!("{} for {content} ({ratio:.2} to 1)", Size(wire.received_bytes)))?;
-            line(f, "links lost", self.reconnects + wire.reconnects)?;
         }
         line(f, "reads repeated", self.retries)?;
         self.unreadable_ranges(f)?;
@@ -44,6 +48,20 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    fn opened_again(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for opening in self.openings.iter().take(OPENINGS_SHOWN_MAX) {
+            let why = match opening.cause {
+                Cause::Lost => "source lost, opened again",
+                Cause::Resumed => "command run again",
+            };
+            line(f, "", format_args!("at {}: {why}: {opening}", Size(opening.at)))?;
+        }
+        if self.openings.len() > OPENINGS_SHOWN_MAX {
+            line(f, "", format_args!("and {} more", self.openings.len() - OPENINGS_SHOWN_MAX))?;
+        }
+        self.notes.iter().take(OPENINGS_SHOWN_MAX).try_for_each(|note| line(f, "NOTE", note))
+    }
+
     fn unreadable_ranges(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.unreadable.is_empty() {
             return line(f, "unreadable", "nothing");

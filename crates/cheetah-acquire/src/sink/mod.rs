@@ -9,6 +9,7 @@ mod e01;
 mod raw;
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use cheetah_drive::digests::Digests;
 use cheetah_image::ewf::write::E01Options;
 use cheetah_image::{Error, Hashes, Result};
 use futures::future::BoxFuture;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::acquire::{Destination, Form};
@@ -116,9 +117,13 @@ pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Ma
 /// Locks the file at `path`, which belongs to `destination`, until what is returned is dropped; `None` if there is no
 /// such file. Whoever writes an image holds the lock of its first partial file: of an E01, the writer does.
 pub fn lock(destination: &Destination, path: &Path) -> Result<Option<File>> {
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    let file = match options.read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        // A symbolic link is nobody's image under way; only its name will be removed.
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(None),
         Err(error) => return Err(Error::io(format_args!("locking {}", path.display()), &error)),
     };
     lock_open(&file, destination).map(|()| Some(file))

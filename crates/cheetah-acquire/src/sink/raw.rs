@@ -1,17 +1,19 @@
 //! A raw image: a sparse file, `NAME.partial` until it is whole.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cheetah_device::{Device as _, DynDevice};
 use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::sparse_file::SparseFile;
+use cheetah_image::own_file::FileId;
+use cheetah_image::publish::publish;
 use cheetah_image::{Error, RawFile, Result};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use rustix::fs::{CWD, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
 
 use super::{Durable, Mark, Resumed, Setup, Sink, Whole, exists, gone, half_made, lock_open};
 use crate::acquire::Destination;
@@ -23,6 +25,8 @@ struct Raw {
     partial: PathBuf,
     file: DynDevice,
     writer: ChunkWriter,
+    /// The file that is written, whatever name it has.
+    id: FileId,
     force: bool,
 }
 
@@ -52,7 +56,7 @@ pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>>
     lock_open(&file, destination)?;
     file.set_len(setup.size).map_err(doing(&partial))?;
     sync_directory_of(&partial).map_err(doing(&partial))?;
-    Ok(sink(destination, partial, file, setup))
+    sink(destination, partial, file, setup)
 }
 
 pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resumed> {
@@ -64,16 +68,25 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resum
         }
         std::fs::rename(&destination.path, &partial).map_err(doing(&partial))?;
     }
-    let file = OpenOptions::new().write(true).open(&partial).map_err(doing(&partial))?;
+    let file = open_partial(&partial).map_err(doing(&partial))?;
     lock_open(&file, destination)?;
-    let len = file.metadata().map_err(doing(&partial))?.len();
-    if len < at {
+    let metadata = file.metadata().map_err(doing(&partial))?;
+    if !metadata.is_file() {
+        return Err(gone(destination, &format!("{} is not a regular file", partial.display())));
+    }
+    if metadata.len() < at {
         return Err(gone(destination, &format!("{} was cut off", partial.display())));
     }
     // What was written behind the checkpoint may be anything; a sparse file is written only where it is a hole.
     file.set_len(at).and_then(|()| file.set_len(setup.size)).map_err(doing(&partial))?;
     let held = Arc::new(RawFile::open(&partial)?);
-    Ok(Resumed { sink: sink(destination, partial, file, setup), held })
+    Ok(Resumed { sink: sink(destination, partial, file, setup)?, held })
+}
+
+/// Opens a file to be written, but none that a symbolic link leads to.
+fn open_partial(partial: &Path) -> std::io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(partial)
 }
 
 pub fn discard(destination: &Destination) -> Result<()> {
@@ -86,11 +99,12 @@ pub fn discard(destination: &Destination) -> Result<()> {
     }
 }
 
-fn sink(destination: &Destination, partial: PathBuf, file: File, setup: &Setup) -> Box<dyn Sink> {
+fn sink(destination: &Destination, partial: PathBuf, file: File, setup: &Setup) -> Result<Box<dyn Sink>> {
+    let id = FileId::of(&file).map_err(doing(&partial))?;
     let name = partial.display().to_string();
     let file: DynDevice = Arc::new(SparseFile::new(file, name.as_str(), setup.size));
     let writer = ChunkWriter::new(file.clone(), name);
-    Box::new(Raw { destination: destination.clone(), partial, file, writer, force: setup.force })
+    Ok(Box::new(Raw { destination: destination.clone(), partial, file, writer, id, force: setup.force }))
 }
 
 impl Sink for Raw {
@@ -114,7 +128,8 @@ impl Sink for Raw {
     fn finish<'a>(self: Box<Self>, _whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>> {
         async move {
             let path = self.destination.path.clone();
-            rename(&self.partial, &self.destination, self.force)?;
+            publish(&self.partial, &path, self.id, self.force)
+                .map_err(|why| why.error(&self.partial, &path, || exists(&self.destination)))?;
             sync_directory_of(&path).map_err(doing(&path))?;
             Ok(vec![path])
         }
@@ -123,19 +138,5 @@ impl Sink for Raw {
 
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         async { Ok(()) }.boxed()
-    }
-}
-
-fn rename(from: &Path, to: &Destination, replace: bool) -> Result<()> {
-    let doing = |errno: Errno| doing(&to.path)(errno.into());
-    if replace {
-        return rustix::fs::rename(from, &to.path).map_err(doing);
-    }
-    match rustix::fs::renameat_with(CWD, from, CWD, &to.path, RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST) => Err(exists(to)),
-        // Not every file system can do it in one step.
-        Err(Errno::INVAL | Errno::NOSYS) if to.path.symlink_metadata().is_ok() => Err(exists(to)),
-        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::rename(from, &to.path).map_err(doing),
-        renamed => renamed.map_err(doing),
     }
 }

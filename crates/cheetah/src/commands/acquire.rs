@@ -3,6 +3,7 @@
 mod show;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,6 +91,11 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     retry_for: u64,
 
+    /// Go on although the source seems to be another one than before: its serial number, model, path or server differs. The
+    /// report and the custody log say so
+    #[arg(long)]
+    same_source: bool,
+
     /// Make what was acquired safe after this much, to go on from there after an interruption
     #[arg(long, value_name = "SIZE", default_value_t = Size(CHECKPOINT_BYTES_DEFAULT))]
     checkpoint: Size,
@@ -172,6 +178,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         (None, Some((source, destinations))) => (dial(source, link, timeout)?, destinations),
         (None, None) => return Err(Failure::misused("say what to acquire, and into what")),
     };
+    if args.listen.is_none() {
+        check_order(&args.places)?;
+    }
     let destinations = destinations.iter().map(|text| text.parse()).collect::<Result<Vec<Destination>, Error>>()?;
     let request = Request {
         hashes: args.hash,
@@ -183,6 +192,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         window_bytes: link.window_bytes_first,
         timeout,
         force_lease: args.force_lease,
+        same_source: args.same_source,
         verify: args.verify,
         restart: args.restart,
         force: args.force,
@@ -199,6 +209,22 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
+/// Fails if the source is missing and a destination is there: the two were probably exchanged.
+fn check_order(places: &[String]) -> Result<()> {
+    let is_there = |text: &String| Path::new(text).symlink_metadata().is_ok();
+    let [source, destinations @ ..] = places else { return Ok(()) };
+    if source.contains("://") || source.starts_with("raw:") || is_there(source) || is_drive(Path::new(source)) {
+        return Ok(());
+    }
+    // A drive is there before it is acquired into.
+    let is_image = |text: &&String| is_there(text) && !is_drive(Path::new(text));
+    let Some(there) = destinations.iter().find(is_image) else { return Ok(()) };
+    Err(Failure::misused(format!(
+        "{source} does not exist and {there} does: were they exchanged? The source comes first: cheetah acquire {there} \
+         {source}"
+    )))
+}
+
 /// A source that is opened by us.
 fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Result<Opener> {
     let spec: Arc<str> = spec.into();
@@ -210,7 +236,7 @@ fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Result<Opener> {
             async move { open_nbd(uri, &spec, connections, packing, timeout).await }.boxed()
         }));
     }
-    if !spec.contains("://") && is_drive(std::path::Path::new(&*spec)) {
+    if !spec.contains("://") && is_drive(Path::new(&*spec)) {
         return Ok(Arc::new(move || open_drive(spec.clone(), timeout).boxed()));
     }
     let options = cheetah_image::OpenOptions { timeout, ..cheetah_image::OpenOptions::default() };

@@ -1,5 +1,8 @@
 //! Evidence acquired: from other people's servers and images, over links that break, by processes that are killed.
 
+mod reopened;
+mod side_files;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -278,6 +281,7 @@ fn what_makes_no_sense_is_refused() {
     refused(&[&disk, &examiner.desk.arg("x.zip")], &[".E01"]);
     refused(&[&disk], &["where to"]);
     refused(&[&disk, &raw, &raw], &["twice"]);
+    refused(&[&examiner.desk.arg("foo.E01"), &disk], &["exchanged", "cheetah acquire", "disk.img"]);
     refused(&["--listen", "0.0.0.0:0", &raw], &["--insecure"]);
     refused(&[&disk, &disk, "--force"], &["the source itself"]);
     examiner.desk.file("x.raw", b"something");

@@ -41,7 +41,7 @@ impl Examiner {
         let mut log = CustodyLog::open(&self.log, SigningKey::load_or_make(&self.key).unwrap()).unwrap();
         log.append(&Event::Started(Box::new(started))).unwrap();
         (1..4).for_each(|attempts| drop(log.append(&retry(attempts)).unwrap()));
-        log.append(&Event::Finished(Box::new(Finished { size, unreadable_bytes: 0, hashes }))).unwrap();
+        log.append(&Event::Finished(Box::new(Finished { size, hashes, ..Finished::default() }))).unwrap();
     }
 
     fn verify(&self, args: &[&str]) -> Ran {

@@ -195,7 +195,14 @@ fn two_examiners_may_share_a_log() {
     let desk = Desk::new();
     desk.log().append(&started()).unwrap();
     let mut second = CustodyLog::open(&desk.path(), desk.other_key()).unwrap();
-    second.append(&Event::Resumed { at: 0, source: serde_json::Value::Null, changed: Vec::new() }).unwrap();
+    second
+        .append(&Event::Resumed {
+            at: 0,
+            source: serde_json::Value::Null,
+            changed: Vec::new(),
+            opened: serde_json::Value::Null,
+        })
+        .unwrap();
     second.append(&finished()).unwrap();
     drop(second);
     desk.log().append(&Event::Verified(Box::default())).unwrap();
@@ -217,7 +224,13 @@ fn what_a_crash_cut_off_is_said_and_vouched_for() {
         let torn = &lines[3][..cut];
         std::fs::write(desk.path(), [&lines[..3].concat(), torn].concat()).unwrap();
         let mut log = desk.log();
-        log.append(&Event::Resumed { at: 0, source: serde_json::Value::Null, changed: Vec::new() }).unwrap();
+        log.append(&Event::Resumed {
+            at: 0,
+            source: serde_json::Value::Null,
+            changed: Vec::new(),
+            opened: serde_json::Value::Null,
+        })
+        .unwrap();
         log.append(&finished()).unwrap();
         drop(log);
         let now = desk.lines();

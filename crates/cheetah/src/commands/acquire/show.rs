@@ -38,14 +38,20 @@ impl Show {
                     at => self.ui.say(format_args!("going on with {} at {}, into {to}", source.location, Size(*at))),
                 }
             }
-            Event::Checking(how) => self.show("checking what is there".to_owned(), how),
-            Event::Progress(how) => self.show(format!("acquiring {}", self.source), how),
+            Event::Checking(how) => self.show("comparing".to_owned(), how),
+            Event::Progress(how) => self.show("acquiring".to_owned(), how),
             Event::Verifying { destination, progress } => self.show(format!("reading back {destination}"), progress),
             Event::Unreadable(bad) => self.say(&format!("unreadable: {}: {}", bad.range(), bad.why)),
             Event::Lost { why, retry_for_s } => {
                 self.say(&format!("the source is lost: {why}; trying again for {retry_for_s} s"));
             }
-            Event::Back { .. } => self.say("the source is back, and the same"),
+            Event::Back { opening, .. } if opening.vouched.is_empty() => {
+                self.say(&format!("the source is back: {opening}"));
+            }
+            Event::Back { opening, .. } => {
+                self.say(&format!("the source is back: {opening}; {}", opening.vouched.join(", ")));
+            }
+            Event::Reconnected { .. } => self.say("a connection to the source was lost and made again"),
             // The progress says how many there were.
             Event::Retried { .. } => {}
             Event::Completing { .. } => self.bar = None,
@@ -91,15 +97,15 @@ fn details(how: &How) -> String {
     } else {
         words.push(format!("{:.0} MiB/s", how.rate_bytes_s as f64 / f64::from(1 << 20)));
     }
-    if let Some(ratio) = how.compression.filter(|ratio| *ratio >= 1.05) {
-        words.push(format!("{ratio:.1} to 1"));
-    }
-    if how.unreadable_bytes > 0 {
-        words.push(format!("{} unreadable", Size(how.unreadable_bytes)));
-    }
     match how.left_s {
         Some(seconds) => words.push(format!("{} left", duration(seconds))),
         None => words.push("time left unknown".to_owned()),
+    }
+    if how.unreadable_bytes > 0 {
+        words.push(format!("{} bad", Size(how.unreadable_bytes)));
+    }
+    if let Some(ratio) = how.compression.filter(|ratio| *ratio >= 1.05) {
+        words.push(format!("{ratio:.1} to 1"));
     }
     words.join(", ")
 }
@@ -126,8 +132,21 @@ mod tests {
             unreadable_bytes: 512,
             ..How::default()
         };
-        assert_eq!(details(&how), "112 MiB/s, 2.3 to 1, 512B unreadable, 1 min 15 s left");
+        assert_eq!(details(&how), "112 MiB/s, 1 min 15 s left, 512B bad, 2.3 to 1");
         assert_eq!(details(&How { stalled: true, ..How::default() }), "stalled, time left unknown");
         assert_eq!(duration(7262), "2 h 1 min");
+    }
+
+    #[test]
+    fn rate_and_time_left_fit_80_columns_behind_the_bar() {
+        let how = How { rate_bytes_s: 9999 << 20, left_s: Some(99 * 3600 + 59 * 60), ..How::default() };
+        // The rest of the details is cut off where the line is too short.
+        let before = "acquiring ━━━━━━━━━━ 1023.99 GiB / 1023.99 GiB  ";
+        assert!(before.chars().count() + details(&how).len() <= 80, "{}", details(&how));
+    }
+
+    #[test]
+    fn minutes_and_seconds_are_shown_below_an_hour() {
+        assert_eq!(duration(75), "1 min 15 s");
     }
 }

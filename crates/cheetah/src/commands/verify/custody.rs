@@ -49,6 +49,8 @@ pub fn describe(name: &str, report: &LogReport) -> String {
     lines.extend(report.signers.iter().map(|signer| format!("  {} records signed by {}", signer.records, signer.key)));
     if let Some(finished) = &report.finished {
         let place = &finished.place;
+        let printable = |note: &String| note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+        lines.extend(finished.finished.notes.iter().map(|note| format!("  NOTE: {}", printable(note))));
         lines.push(format!("  for your notes: line {} finishes it, with SHA-256 {}", place.line, place.sha256));
     }
     lines.join("\n")

@@ -1,0 +1,91 @@
+//! Whether several destinations are several, whatever they are called.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use cheetah_drive::DriveFile;
+use cheetah_image::{Error, Result};
+
+use super::{Destination, Form};
+
+/// Fails if two destinations are the same file or the same drive: by name, or through symbolic links, hard links or
+/// relative paths.
+pub fn check(destinations: &[Destination]) -> Result<()> {
+    let places: Vec<_> = destinations.iter().map(Place::of).collect();
+    for (index, place) in places.iter().enumerate() {
+        let Some(same) = places[..index].iter().position(|other| place.overlaps(other)) else { continue };
+        let (first, second) = (&destinations[same], &destinations[index]);
+        return Err(Error::misuse(if first.path == second.path {
+            format!("{first} is named twice as a destination; name each destination once")
+        } else {
+            format!("{first} and {second} are the same destination; name each destination once")
+        }));
+    }
+    Ok(())
+}
+
+/// All that tells where a destination is.
+struct Place {
+    /// The folder, with symbolic links resolved where it exists, and the name in it.
+    name: (PathBuf, Option<OsString>),
+    /// Device and inode of what is there already, symbolic links followed.
+    file: Option<(u64, u64)>,
+    /// Of a drive: its id, the same in every copy of the drive file.
+    drive: Option<String>,
+}
+
+impl Place {
+    fn of(destination: &Destination) -> Self {
+        let path = &destination.path;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder)).unwrap_or_else(|_| folder.into());
+        let drive = (destination.form == Form::Drive).then(|| DriveFile::load(path).ok()).flatten();
+        Self {
+            name: (folder, path.file_name().map(ToOwned::to_owned)),
+            file: path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino())),
+            drive: drive.map(|drive| drive.id),
+        }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.name == other.name
+            || self.file.is_some() && self.file == other.file
+            || self.drive.is_some() && self.drive == other.drive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_same_destination_under_two_names_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("folder")).unwrap();
+        symlink(at("folder"), at("alias")).unwrap();
+        fs::write(at("there.raw"), "").unwrap();
+        fs::hard_link(at("there.raw"), at("hard.raw")).unwrap();
+        symlink("there.raw", at("soft.raw")).unwrap();
+        let check = |names: &[&str]| {
+            let to: Vec<Destination> = names.iter().map(|name| at(name).to_str().unwrap().parse().unwrap()).collect();
+            check(&to)
+        };
+        check(&["a.raw", "a.E01", "folder/a.raw", "there.raw", "missing/a.raw"]).unwrap();
+        for same in [
+            ["a.raw", "a.raw"],
+            ["a.raw", "./a.raw"],
+            ["a.raw", "folder/../a.raw"],
+            ["folder/a.raw", "alias/a.raw"],
+            ["there.raw", "hard.raw"],
+            ["there.raw", "soft.raw"],
+            ["missing/a.raw", "missing/./a.raw"],
+        ] {
+            let error = check(&["b.E01", same[0], same[1]]).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains("once"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The files beside an image, other than its custody log and the journal.
+
+use cheetah_image::Result;
+use cheetah_image::own_file::OwnFile;
+
+use super::{Destination, Form};
+
+/// The coverage map of an image that is not whole: `x.raw.map`.
+pub const MAP: OwnFile =
+    OwnFile { name: "coverage map", begins: |head| head.starts_with(b"# Mapfile. Written by Cheetah") };
+
+/// The report: `x.raw.report.txt`.
+pub const REPORT: OwnFile = OwnFile { name: "report", begins: |head| head.starts_with(b"Acquisition report, Cheetah") };
+
+/// Fails if a file that is not Cheetah's stands where the map or the report of `destination` will be written.
+pub fn check(destination: &Destination) -> Result<()> {
+    REPORT.check(&destination.beside("report.txt"))?;
+    match destination.form {
+        Form::Raw | Form::E01 => MAP.check(&destination.beside("map")),
+        // Written with the drive file.
+        Form::Drive => Ok(()),
+    }
+}

@@ -1,0 +1,116 @@
+//! How a source was known again when it was opened anew.
+
+use std::fmt;
+
+use cheetah_device::Size;
+use serde::{Deserialize, Serialize};
+
+/// The confidence of the bound in [`Comparison::Samples`], in percent.
+pub const CONFIDENCE_PERCENT: f64 = 99.9;
+
+/// One time that the source was opened again after a part of it may have been acquired.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Opening {
+    /// When, in seconds since 1970 (UTC).
+    pub at_s: u64,
+    /// Bytes that had been acquired: the first ones of the source.
+    pub at: u64,
+    /// Why it was opened again.
+    pub cause: Cause,
+    /// The process that serves it, if that is an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Whether it was write-protected.
+    #[serde(default)]
+    pub write_protected: Option<bool>,
+    /// What differs from the source that was found in the beginning, a sentence each. The examiner said that it is the
+    /// same source nevertheless (`--same-source`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vouched: Vec<String>,
+    /// How it was compared with what had been acquired.
+    pub comparison: Comparison,
+}
+
+/// Why a source was opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    /// The command had ended, and was run again.
+    Resumed,
+    /// The link to the source was lost.
+    Lost,
+}
+
+/// How a source was compared with what had been acquired of it. In every case nothing was found to differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "snake_case")]
+pub enum Comparison {
+    /// Nothing had been acquired that could be compared.
+    Nothing,
+    /// It was not: the agent is the same process, with the source open all the while.
+    SameInstance,
+    /// The agent made new digests of all of it.
+    Digests {
+        /// Bytes compared.
+        compared_bytes: u64,
+        /// Bytes that could be read before, and could not be read now.
+        unreadable_bytes: u64,
+    },
+    /// Chunks of it, chosen at random, were read again.
+    Samples {
+        /// Bytes compared.
+        compared_bytes: u64,
+        /// Bytes that could have been chosen.
+        of_bytes: u64,
+        /// The most bytes of these that can differ, with a confidence of [`CONFIDENCE_PERCENT`].
+        differ_bytes_max: u64,
+    },
+}
+
+impl Opening {
+    /// What the examiner must know of it, a sentence each: what the word of the examiner stands for, and what may differ.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.vouched.is_empty() {
+            notes.push(format!(
+                "the examiner vouched for the source (--same-source) after {} were acquired, although {}",
+                Size(self.at),
+                self.vouched.join(", ")
+            ));
+        }
+        match self.comparison {
+            Comparison::Samples { differ_bytes_max: 1.., .. } => {
+                notes.push(format!("the source was opened again after {} were acquired: {self}", Size(self.at)));
+            }
+            Comparison::Digests { unreadable_bytes: bytes @ 1.., .. } => notes.push(format!(
+                "{} acquired before could not be read any more when the source was opened again",
+                Size(bytes)
+            )),
+            _ => {}
+        }
+        notes
+    }
+}
+
+impl fmt::Display for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.comparison {
+            Comparison::Nothing => f.write_str("nothing to compare yet"),
+            Comparison::SameInstance => f.write_str("served by the same process"),
+            Comparison::Digests { compared_bytes, .. } => {
+                write!(f, "all {} acquired before compared by digests, equal", Size(compared_bytes))
+            }
+            Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max: 0 } => {
+                write!(f, "{} of {} compared, equal", Size(compared_bytes), Size(of_bytes))
+            }
+            Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max } => write!(
+                f,
+                "{} of {}, chosen at random, compared equal; with {CONFIDENCE_PERCENT} % confidence at most {} of them \
+                 differ",
+                Size(compared_bytes),
+                Size(of_bytes),
+                Size(differ_bytes_max)
+            ),
+        }
+    }
+}

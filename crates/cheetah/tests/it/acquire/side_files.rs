@@ -1,0 +1,64 @@
+//! Files and links of others where Cheetah keeps its own.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// The names of all files but the disk and the key.
+fn left(examiner: &Examiner) -> Vec<String> {
+    let entries = fs::read_dir(examiner.desk.path()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| !["disk.img", "key"].contains(&name.as_str())).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_link_or_a_foreign_file_where_a_side_file_belongs_is_refused_and_left_alone() {
+    let examiner = Examiner::new();
+    let (disk, _) = examiner.desk.image("disk.img", MIB);
+    let raw = examiner.desk.arg("x.raw");
+    let diary = examiner.desk.file("diary", b"Dear diary");
+    for side in ["acquire", "map", "report.txt"] {
+        let name = format!("x.raw.{side}");
+        symlink(&diary, examiner.desk.at(&name)).unwrap();
+        for more in [&[][..], &["--restart"], &["--force"]] {
+            examiner.acquire(&[&[disk.as_str(), &raw], more].concat()).says(2, &[&name, "symbolic link"]);
+        }
+        fs::remove_file(examiner.desk.at(&name)).unwrap();
+        examiner.desk.file(&name, b"Dear diary");
+        for more in [&[][..], &["--restart"], &["--force"]] {
+            examiner.acquire(&[&[disk.as_str(), &raw], more].concat()).says(2, &[&name, "left alone"]);
+        }
+        assert_eq!(examiner.read(&name), b"Dear diary");
+        assert_eq!(left(&examiner), ["diary".to_owned(), name.clone()], "nothing was begun");
+        fs::remove_file(examiner.desk.at(&name)).unwrap();
+    }
+    assert_eq!(examiner.read("diary"), b"Dear diary");
+    examiner.acquire(&[&disk, &raw]).ok();
+}
+
+#[test]
+fn the_same_destination_twice_is_refused_and_leaves_nothing_behind() {
+    let examiner = Examiner::new();
+    let (disk, _) = examiner.desk.image("disk.img", MIB);
+    let raw = examiner.desk.arg("z.raw");
+    let dotted = format!("{}/./z.raw", examiner.desk.path().display());
+    examiner.acquire(&[&disk, &raw, &dotted]).says(2, &["z.raw", "same destination", "once"]);
+    assert!(left(&examiner).is_empty(), "{:?}", left(&examiner));
+}
+
+#[test]
+fn the_loser_of_two_acquisitions_into_one_image_leaves_nothing_behind() {
+    let examiner = Examiner::new();
+    let (disk, _) = examiner.desk.image("disk.img", 6 * MIB);
+    let agent = Service::start(&["serve", &disk, "--listen", "127.0.0.1:0", "--rate-max", "1MiB"]);
+    let source = text(&agent.ready, "uri");
+    let (z, a) = (examiner.desk.arg("z.raw"), examiner.desk.arg("a.raw"));
+    let mut winner = examiner.start(&[source, &z]);
+    examiner.wait_for("z.raw.partial");
+    examiner.acquire(&[source, &a, &z]).says(2, &["z.raw.partial"]);
+    assert!(left(&examiner).iter().all(|name| name.starts_with("z.raw")), "{:?}", left(&examiner));
+    winner.kill().unwrap();
+    winner.wait().unwrap();
+}
