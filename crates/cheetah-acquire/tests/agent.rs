@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use cheetah_acquire::agent::{Agent, AgentConfig, Protection};
+use cheetah_device::{ByteRange, Device as _};
 use cheetah_image::Identity;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::proto::{Command, CommandFlags, ErrorCode, Request, X_CHEETAH};
-use cheetah_nbd::{Address, NbdUri};
+use cheetah_nbd::{Address, Method, NbdUri, Packing};
 
 fn content() -> Vec<u8> {
     (0..1 << 20).map(|at: u32| (at % 251) as u8).collect()
@@ -94,4 +95,34 @@ async fn clients_of_ours_are_told_what_they_read() {
     assert_eq!(serde_json::from_str::<Identity>(told).unwrap(), identity);
     assert!(told.contains(r#""run":""#) && told.contains(r#""name":""#), "{told}");
     assert_eq!(identity.location, file.path().display().to_string());
+}
+
+#[tokio::test]
+async fn digests_are_made_of_what_the_source_holds_now_and_no_content_is_sent() {
+    let file = source();
+    let (address, _) = agent(&file).await;
+    let address = Address::Tcp { host: address.ip().to_string(), port: address.port() };
+    let uri = NbdUri { address, export: String::new() };
+    let client = |packing| Client::connect(ClientConfig { packing, ..ClientConfig::new(uri.clone()) });
+    let omitting = client(Packing::Wanted(Method::Omit)).await.unwrap();
+    let digest = |content: &[u8]| *blake3::hash(content).as_bytes();
+    let whole = ByteRange::new(0, 1 << 20);
+    assert_eq!(omitting.digests(whole).await.unwrap(), [digest(&content())]);
+    assert_eq!(omitting.digests(ByteRange::new(4000, 99)).await.unwrap(), [digest(&content()[4000..4099])]);
+    std::os::unix::fs::FileExt::write_all_at(file.as_file(), b"changed", 1 << 19).unwrap();
+    let mut changed = content();
+    changed[1 << 19..(1 << 19) + 7].copy_from_slice(b"changed");
+    let (again, _) = agent(&file).await;
+    let address = Address::Tcp { host: again.ip().to_string(), port: again.port() };
+    let packing = Packing::Wanted(Method::Omit);
+    let config = ClientConfig { packing, ..ClientConfig::new(NbdUri { address, export: String::new() }) };
+    let second = Client::connect(config).await.unwrap();
+    assert_eq!(second.digests(whole).await.unwrap(), [digest(&changed)]);
+    assert_ne!(second.description(), omitting.description(), "each process is told from any other");
+    assert!(omitting.stats().received_bytes < 4096, "{:?}", omitting.stats());
+    assert!(omitting.read(whole).await.is_err(), "a digest is no content");
+    assert!(omitting.digests(ByteRange::new(1 << 20, 1)).await.is_err());
+    let reading = client(Packing::Wanted(Method::Auto)).await.unwrap();
+    let refused = reading.digests(whole).await.unwrap_err();
+    assert!(matches!(refused, cheetah_device::Error::Unsupported(_)), "{refused}");
 }

@@ -32,7 +32,11 @@ pub fn run(data: &[u8]) {
         blocks: BlockSizes::default(),
         structured,
         allocation: structured.then_some(1),
-        packed: (choice & 1 == 0 && choice & 4 != 0).then_some(Method::Auto),
+        packed: (choice & 1 == 0 && choice & 4 != 0).then_some(if choice & 8 == 0 {
+            Method::Auto
+        } else {
+            Method::Omit
+        }),
         description: None,
     };
     let (mut receiver, mut table, mut input) = (Receiver::new(&agreement), Inflight::default(), BytesMut::new());

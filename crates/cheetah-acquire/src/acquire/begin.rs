@@ -1,4 +1,4 @@
-//! How an acquisition begins: from nothing, or where the journal says it was.
+//! Beginning an acquisition, or resuming it where the journal says.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -13,25 +13,25 @@ use cheetah_image::{Error, Identity, Result};
 use super::witness::Witness;
 use super::{Destination, Event, Evidence, Form, Request, side_files};
 use crate::custody;
-use crate::engine::{Pace, read_back, recognise_first};
+use crate::engine::{EtaMeter, read_back, recognise_first};
 use crate::journal::{Journal, Past, Record, Start, VERSION, both, changes, now_s};
 use crate::sink::{self, Setup, Sink};
 
-/// Everything a pass needs.
+/// What a pass over the source starts from.
 pub struct Begun {
     /// The journal, locked.
     pub journal: Journal,
-    /// How far things are.
+    /// What has been acquired so far.
     pub past: Past,
-    /// One for each destination, in order.
+    /// One sink for each destination, in order.
     pub sinks: Vec<Box<dyn Sink>>,
-    /// Fed with what the sinks hold.
+    /// The hashes of the whole, fed with what the sinks hold.
     pub hashing: Hashing,
     /// The source.
     pub evidence: Evidence,
 }
 
-/// Begins, or goes on.
+/// Begins an acquisition, or resumes the one whose journal is there.
 pub async fn begin(request: &Request, evidence: Evidence, witness: &mut Witness<'_>) -> Result<Begun> {
     let path = request.destinations[0].beside("acquire");
     let source = &evidence.source.identity.location;
@@ -51,7 +51,7 @@ pub async fn begin(request: &Request, evidence: Evidence, witness: &mut Witness<
     }
 }
 
-/// Whether a destination is the file the source is read from, by whatever name.
+/// Returns whether a destination is the file that the source is read from, under any name.
 fn is_same_file(source: &str, destination: &Destination) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
     let source = id(Path::new(source.strip_prefix("raw:").unwrap_or(source)));
@@ -92,7 +92,7 @@ async fn begin_new(
     Ok(Begun { journal, past: Past::new(start)?, sinks, hashing, evidence })
 }
 
-/// Begins every destination, or none of them. Drives come last: how they were before cannot be brought back.
+/// Creates every sink, or none. Drives come last, because their former content cannot be restored.
 async fn create(request: &Request, setup: &Setup) -> Result<Vec<Box<dyn Sink>>> {
     let mut order: Vec<_> = request.destinations.iter().enumerate().collect();
     order.sort_by_key(|(_, destination)| destination.form == Form::Drive);
@@ -119,7 +119,7 @@ async fn go_on(
     witness: &mut Witness<'_>,
 ) -> Result<Begun> {
     keep_logs(request, witness)?;
-    let (mut pace, begun, mut told) = (Pace::new(past.at, 0), Instant::now(), Ok(()));
+    let (mut pace, begun, mut told) = (EtaMeter::new(past.at, 0), Instant::now(), Ok(()));
     let mut compared = |bytes, of: u64| {
         pace.expect(of);
         pace.step(bytes, 0, begun.elapsed());
@@ -132,7 +132,7 @@ async fn go_on(
         Ok(known) => known,
         Err(error) => {
             if error.exit_code() == 3 {
-                witness.record(&custody::Event::SourceChanged { what: error.to_string() })?;
+                witness.tell(Event::SourceChanged { what: error.to_string() })?;
             }
             return Err(error);
         }
@@ -151,7 +151,7 @@ async fn go_on(
     resumed.inspect_err(|error| witness.record_end(&error.to_string(), true))
 }
 
-/// Goes on with every destination, now that it is on record.
+/// Resumes every destination; the resumption is on record already.
 async fn take_up(
     request: &Request,
     evidence: Evidence,
@@ -166,7 +166,7 @@ async fn take_up(
     let hashing = Hashing::start(past.start.hash_choice()?)?;
     let mut setup = setup(request, &past.start);
     let Some(marks) = past.marks.clone().filter(|_| past.at > 0) else {
-        // Nothing was safe yet, and what there is of it is our own.
+        // No checkpoint was written. Partial files that are there are from this acquisition.
         setup.restart = true;
         let sinks = create(request, &setup).await?;
         return Ok(Begun { journal, past, sinks, hashing, evidence });
@@ -182,7 +182,7 @@ async fn take_up(
     Ok(Begun { journal, past, sinks, hashing, evidence })
 }
 
-/// Reads what the sinks hold, compares all of it with the journal, and feeds it to the hashes.
+/// Reads back what the sinks hold, compares it with the digests in the journal, and feeds it to the hashes.
 async fn read_held(
     past: &Past,
     held: Vec<(&Destination, DynDevice)>,
@@ -190,7 +190,7 @@ async fn read_held(
     witness: &mut Witness<'_>,
 ) -> Result<()> {
     let coverage = Arc::new(past.coverage());
-    let mut pace = Pace::new(past.at * held.len() as u64, 0);
+    let mut pace = EtaMeter::new(past.at * held.len() as u64, 0);
     let begun = Instant::now();
     for (index, (destination, device)) in held.into_iter().enumerate() {
         let hashing = (index == 0).then_some(hashing);
@@ -221,7 +221,7 @@ fn started(start: &Start) -> Result<custody::Event> {
     Ok(custody::Event::Started(Box::new(started)))
 }
 
-/// How this acquisition begins, if it does now.
+/// Returns the first record of the journal for this request.
 fn start(request: &Request, source: &Identity) -> Result<Start> {
     let given = &request.e01;
     let mut made_up = [0; 16];
@@ -231,7 +231,7 @@ fn start(request: &Request, source: &Identity) -> Result<Start> {
         model: given.model.clone().or_else(|| source.model.clone()),
         serial: given.serial.clone().or_else(|| source.serial.clone()),
         write_blocked: given.write_blocked || source.write_protected == Some(true),
-        // Written down, so that whatever has to be begun again becomes the same file.
+        // Recorded, so that a resumed E01 is byte for byte the same file.
         guid: given.guid.or(Some(made_up)),
         force: request.force,
         ..given.clone()
@@ -246,7 +246,7 @@ fn start(request: &Request, source: &Identity) -> Result<Start> {
     })
 }
 
-/// Bytes a sector: the source's, where it has any that make sense.
+/// Returns the source's sector size in bytes, or 512 if it is unknown or implausible.
 pub fn sector_size(source: &Identity) -> u32 {
     let known = source.sector_size.filter(|bytes| bytes.is_power_of_two() && (512..=4096).contains(bytes));
     known.unwrap_or(512)
@@ -264,15 +264,15 @@ fn setup(request: &Request, start: &Start) -> Setup {
     }
 }
 
-/// Forgets an acquisition that was interrupted. Nothing is removed before it is sure, for every file, that nobody is
-/// writing it.
+/// Discards an interrupted acquisition. Takes every lock before it removes the first file, so that an acquisition in
+/// progress is left alone.
 fn discard(destinations: &[Destination], journal: &Path) -> Result<()> {
     let known = Journal::lock(journal)?;
     let mut locks = Vec::new();
     for destination in destinations {
         for suffix in ["partial", "custody", "acquire"] {
             let path = destination.beside(suffix);
-            // A lock is no one's twice.
+            // The journal is locked already.
             if known.is_none() || path != journal {
                 locks.push(sink::lock(destination, &path)?);
             }

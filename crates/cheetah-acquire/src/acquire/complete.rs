@@ -1,5 +1,4 @@
-//! How an acquisition ends: images get their names, what is missing of them is written beside them, and all of it is
-//! read back if that was asked for.
+//! Completing an acquisition: naming the images, writing coverage maps, and reading everything back if asked.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::side_files::MAP;
 use super::witness::Witness;
 use super::{Destination, Event, Form, Progress, Request};
 use crate::custody;
-use crate::engine::{Pace, read_back};
+use crate::engine::{EtaMeter, read_back};
 use crate::journal::Past;
 use crate::report::SinkReport;
 use crate::sink::{Sink, Whole};
@@ -34,7 +33,7 @@ pub async fn complete(
     let whole = Whole { hashes: hashes.clone(), digests: past.digests.clone(), coverage };
     let mut reports = Vec::new();
     for (index, (destination, sink)) in request.destinations.iter().zip(sinks).enumerate() {
-        // Before it has its name: what is not whole must never look as if it were.
+        // Before the image is named, or an incomplete image could be taken for a whole one.
         let map = keep_map(destination, &whole.coverage)?;
         let files = sink.finish(&whole).await?;
         reports.push(SinkReport {
@@ -52,7 +51,7 @@ pub async fn complete(
     Ok(reports)
 }
 
-/// Writes the coverage map beside an image that is not whole, and removes one that is there of one that is.
+/// Writes the coverage map beside an incomplete image; removes an earlier map of a whole one.
 pub fn keep_map(destination: &Destination, coverage: &Coverage) -> Result<Option<PathBuf>> {
     let path = destination.beside("map");
     if destination.form == Form::Drive {
@@ -77,7 +76,7 @@ fn stored(destination: &Destination, files: &[PathBuf]) -> u64 {
     }
 }
 
-/// Reads every destination back, and says in the reports what was found.
+/// Reads every destination back, and adds the findings to the reports.
 pub async fn verify_all(
     request: &Request,
     past: &Past,
@@ -97,7 +96,7 @@ pub async fn verify_all(
             Form::Raw | Form::E01 => verify_image((destination, &report.files), past, &coverage, hashes, show).await,
         };
         shown?;
-        // That it cannot even be read is a finding like any other.
+        // An image that cannot be read is a finding, too.
         let found = found.unwrap_or_else(|error| ReadBack { problems: vec![error.to_string()], ..ReadBack::default() });
         report.verified = Some(found.problems.is_empty());
         report.verified_hashes = found.hashes;
@@ -115,14 +114,14 @@ pub async fn verify_all(
     Ok(())
 }
 
-/// What reading a destination back came to.
+/// The result of reading a destination back.
 #[derive(Default)]
 struct ReadBack {
-    /// Hashes that were made again, and none that were not.
+    /// The hashes that were computed again.
     hashes: Hashes,
-    /// Whether the digest of every chunk was compared.
+    /// Whether every chunk's digest was compared.
     digests: bool,
-    /// What is wrong, a sentence each.
+    /// The problems found, a sentence each.
     problems: Vec<String>,
 }
 
@@ -151,7 +150,7 @@ async fn verify_image(
         return Ok(ReadBack { problems, ..ReadBack::default() });
     }
     let hashing = Hashing::start(hashes.choice())?;
-    let (mut pace, begun) = (Pace::new(size, 0), Instant::now());
+    let (mut pace, begun) = (EtaMeter::new(size, 0), Instant::now());
     let read = read_back(&device, &name, size, (&past.digests, coverage), Some(&hashing), |bytes| {
         pace.step(bytes, 0, begun.elapsed());
         show(pace.progress());
@@ -166,7 +165,7 @@ async fn verify_image(
     Ok(ReadBack { problems, digests: true, hashes: again })
 }
 
-/// Has the file read from its medium, as far as the system lets us: what is in memory proves nothing.
+/// Drops the file from the page cache, so that it is read from the medium.
 fn forget_cached(path: &Path) {
     if let Ok(file) = std::fs::File::open(path) {
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
@@ -180,9 +179,9 @@ async fn verify_drive(
     mut show: impl FnMut(Progress) + Send,
 ) -> Result<ReadBack> {
     let file = DriveFile::load(&destination.path)?;
-    // The chunks' digests are compared in any case, and that is said; no hash is claimed.
+    // Only the digests of the chunks are compared, and the report says so.
     let options = VerifyOptions { hashes: HashChoice::NONE, timeout: request.timeout };
-    let (mut pace, begun) = (Pace::new(file.size, 0), Instant::now());
+    let (mut pace, begun) = (EtaMeter::new(file.size, 0), Instant::now());
     let mut last = 0;
     let progress = |so_far: cheetah_drive::CopyProgress| {
         pace.step(so_far.done.saturating_sub(last), 0, begun.elapsed());

@@ -1,4 +1,4 @@
-//! Where an acquisition goes to.
+//! The destinations of an acquisition.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use cheetah_image::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// What a destination is.
+/// The kind of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
@@ -15,11 +15,11 @@ pub enum Form {
     Raw,
     /// An Expert Witness image with all its segments: `.E01`.
     E01,
-    /// A drive that exists, and is empty: `.drive`.
+    /// An existing, empty drive: `.drive`.
     Drive,
 }
 
-/// A file to acquire into; its extension says what it is.
+/// A file to acquire into; its extension determines the kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// As the user wrote it: the image, the first segment of an E01, or the drive file.
@@ -29,13 +29,13 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// What lies beside it, with `suffix` put behind its name: `x.raw` and `map` are `x.raw.map`.
+    /// Returns the path of a file beside it: `x.raw` and `map` make `x.raw.map`.
     pub fn beside(&self, suffix: &str) -> PathBuf {
         with_suffix(&self.path, suffix)
     }
 }
 
-/// The path with a dot and `suffix` put behind it.
+/// Appends a dot and `suffix` to a path.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_extension_says_what_it_is() {
+    fn the_extension_determines_the_kind() {
         let form = |text: &str| text.parse::<Destination>().map(|destination| destination.form);
         assert_eq!(form("a/x.raw"), Ok(Form::Raw));
         assert_eq!(form("x.DD"), Ok(Form::Raw));

@@ -1,4 +1,4 @@
-//! What an acquisition tells while it runs.
+//! Events of a running acquisition.
 
 use cheetah_image::{Hashes, Identity};
 use serde::Serialize;
@@ -6,49 +6,54 @@ use serde::Serialize;
 use crate::journal::Opening;
 use crate::reader::Bad;
 
-/// Something that happened on the way.
+/// An event of a running acquisition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// It begins, or goes on.
+    /// The acquisition begins or is resumed.
     Started {
         /// The source.
         source: Box<Identity>,
         /// Where it goes, as the user wrote it.
         destinations: Vec<String>,
-        /// Bytes that need not be read again; 0 at the first start.
+        /// Bytes acquired by earlier runs; 0 at the first start.
         resumed_at: u64,
     },
     /// What was acquired before is being read back, or compared with the source.
     Checking(Progress),
-    /// How far the pass over the source has come. Told several times a second, also while nothing moves.
+    /// Progress of the pass over the source, several times a second, even when stalled.
     Progress(Progress),
-    /// A range could be read, in whole or in part, only after it was tried again.
+    /// A range was read, in whole or in part, only after retries.
     Retried {
         /// First byte.
         offset: u64,
         /// Bytes.
         len: u64,
-        /// How often parts of it were read again.
+        /// The number of repeated reads.
         retries: u64,
     },
     /// A range could not be read, and is skipped.
     Unreadable(Bad),
-    /// The link to the source is lost; it is being tried again.
+    /// The link to the source was lost; the source is being reopened.
     Lost {
         /// What happened, as a sentence.
         why: String,
-        /// How much longer it will be tried, in seconds.
+        /// Seconds until the acquisition gives up.
         retry_for_s: u64,
     },
-    /// The source is there again, and is the same.
+    /// The source was reopened, and is the same.
     Back {
-        /// As it is now.
+        /// Its identity now.
         source: Box<Identity>,
-        /// What is not as it was in the beginning, a sentence each.
+        /// What changed since the beginning, a sentence each.
         changed: Vec<String>,
-        /// How it was known again.
+        /// How it was recognised.
         opening: Box<Opening>,
+    },
+    /// The source that was reopened is another one, or may be.
+    SourceChanged {
+        /// What differs, as a sentence.
+        what: String,
     },
     /// A connection to the source was lost and made again, to the same process.
     Reconnected {
@@ -64,29 +69,29 @@ pub enum Event {
     Verifying {
         /// Which.
         destination: String,
-        /// How far that has come.
+        /// Progress.
         #[serde(flatten)]
         progress: Progress,
     },
 }
 
-/// How far it has come.
+/// How much is done, and how fast.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Progress {
-    /// Bytes dealt with.
+    /// Bytes done.
     pub done_bytes: u64,
     /// Bytes in all.
     pub total_bytes: u64,
-    /// Bytes a second, lately.
+    /// Bytes a second over the last 15 s.
     pub rate_bytes_s: u64,
-    /// Seconds it will take, if it goes on as it did lately. `None` while there is no telling.
+    /// Estimated seconds left; `None` while unknown.
     pub left_s: Option<u64>,
-    /// Whether nothing has moved for some seconds.
+    /// Whether nothing was done for some seconds.
     pub stalled: bool,
     /// Bytes that could not be read.
     pub unreadable_bytes: u64,
-    /// How often something had to be read again.
+    /// Repeated reads.
     pub retries: u64,
-    /// Bytes of content for each byte received over the link, where there is one and it is compressed.
+    /// Compression ratio on the link, where there is one.
     pub compression: Option<f64>,
 }

@@ -8,16 +8,16 @@
 //!                                            └──── all durable? ──▶ journal
 //! ```
 //!
-//! What must hold whatever happens:
+//! Invariants:
 //!
-//! * **A byte is right, or recorded as unreadable.** Zeros stand for unreadable sectors in an image; the coverage map
-//!   beside it, the E01's error table, the report and the exit code say so.
-//! * **Nothing is done twice, nothing is forgotten.** The [`journal`](crate::journal) beside the first destination
-//!   says how far every sink is for good. The same command goes on from there: what the sinks hold is read back,
-//!   compared with the digests in the journal and hashed again; the source is read on from there.
+//! * **Every byte is correct, or recorded as unreadable.** An image holds zeros for unreadable sectors; the coverage map,
+//!   the E01's error table, the report and the exit code say so.
+//! * **The same command resumes.** The [`journal`](crate::journal) beside the first destination records what is durable in
+//!   every sink. On resumption, what the sinks hold is read back, compared with the digests in the journal and hashed
+//!   again; the source is read from there on.
 //! * **The same source.** Whenever it is opened again, its identity is compared, and the chunks that were read before: all
 //!   of them by digests where an agent makes these, a random sample elsewhere.
-//! * **Done means done.** An image has its name only when it is whole and on stable storage.
+//! * **A named image is complete.** An image gets its name only when all of it is on stable storage.
 
 mod begin;
 mod complete;

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! The parameters of an acquisition.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,20 +14,19 @@ use serde::Serialize;
 use super::{Destination, distinct};
 use crate::custody::SigningKey;
 
-/// How much is acquired between two checkpoints, unless told otherwise: bytes.
+/// The default number of bytes between two checkpoints.
 pub const CHECKPOINT_BYTES_DEFAULT: u64 = 64 << 20;
 
-/// Opens the source; called again whenever the link to it was lost.
+/// Opens the source; called again each time the link to it was lost.
 pub type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;
 
-/// A source that is open.
+/// An open source, with its link.
 pub struct Evidence {
     /// The source.
     pub source: Source,
-    /// What went over the link to it so far, if there is one.
+    /// Returns the traffic of the link to it so far, if there is a link.
     pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
-    /// Whether it called us. Then anybody may have, and one that is not what it should be is a stranger, not a source
-    /// that has changed.
+    /// Whether the agent called us. Any machine can call, so a source that differs is a stranger's, not a changed source.
     pub inbound: bool,
     /// Connects to the agent that serves it to get digests of what it holds; `None` where there is no agent of ours.
     pub digests: Option<ConnectDigests>,
@@ -42,24 +41,24 @@ impl From<Source> for Evidence {
     }
 }
 
-/// What went over a link.
+/// Traffic of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Wire {
-    /// Bytes received, with all headers.
+    /// Bytes received, including headers.
     pub received_bytes: u64,
-    /// Bytes of content that came of them, holes included.
+    /// Bytes of content in them, including holes.
     pub content_bytes: u64,
-    /// How often a lost connection was replaced.
+    /// Connections that were lost and replaced.
     pub reconnects: u64,
 }
 
 impl Wire {
-    /// Bytes of content for each byte received.
+    /// Returns the bytes of content per byte received.
     pub fn compression(self) -> Option<f64> {
         (self.received_bytes > 0).then(|| self.content_bytes as f64 / self.received_bytes as f64)
     }
 
-    /// Both together.
+    /// Returns the sum.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -70,17 +69,17 @@ impl Wire {
     }
 }
 
-/// How many unreadable ranges to put up with. Neighbouring sectors are one range; of a long one, every begun MiB counts.
+/// The number of unreadable ranges to tolerate. Adjacent sectors are one range; each started MiB of a longer range counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorsMax {
-    /// This many; the next one stops the acquisition.
+    /// At most this many; one more stops the acquisition.
     Count(u64),
-    /// However many there are.
+    /// Any number.
     Unlimited,
 }
 
 impl ErrorsMax {
-    /// Whether `count` of them are too many.
+    /// Returns whether `count` ranges are too many.
     pub const fn exceeded_by(self, count: u64) -> bool {
         match self {
             Self::Count(max) => count > max,

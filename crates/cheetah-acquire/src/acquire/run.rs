@@ -14,22 +14,21 @@ use super::side_files::REPORT;
 use super::witness::Witness;
 use super::{Event, Report, Request};
 use crate::custody;
-use crate::engine::{Checkpoints, Damage, End, Lanes, Pace, Pass, Stop, Tally};
+use crate::engine::{Checkpoints, Damage, End, EtaMeter, Lanes, Pass, Stop, Tally};
 use crate::journal::{Journal, Opening, Past};
 use crate::reader::{Bad, Salvage};
 use crate::sink::Sink;
 
-/// Acquires what is asked for, or goes on with it where it was interrupted. `stop` is a signal that asks it to stop in
-/// good order; it may as well be killed.
+/// Acquires a source, or resumes an interrupted acquisition. `stop` asks it to stop in good order; a kill is as safe.
 ///
-/// Done means: every image has its name, and everything that was told is on stable storage, at the far end too. That
-/// parts of the source could not be read is no error here, but in the report ([`Report::is_whole`]).
+/// On success every image has its name, and everything is on stable storage, including on nodes. Unreadable parts of the
+/// source are not an error here; see [`Report::is_whole`].
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] for what cannot be begun like this, [`Error::Evidence`] for a source that has changed or is
-/// unreadable beyond what was asked to put up with, [`Error::Failed`] and [`Error::Device`] for everything that the
-/// same command may get over when it is repeated.
+/// [`Error::Misuse`] for a request that cannot be carried out, [`Error::Evidence`] for a source that has changed or has
+/// more unreadable ranges than tolerated, [`Error::Failed`] and [`Error::Device`] for errors that the same command may
+/// overcome when it is repeated.
 pub async fn acquire(
     request: Request,
     stop: impl Future<Output = &'static str> + Send,
@@ -70,7 +69,7 @@ pub async fn acquire(
         hashing,
         checkpoints: Checkpoints::new(journal, past.at, request.checkpoint_bytes),
         tell: &mut |event| witness.tell(event),
-        pace: Pace::new(past.start.source.size, past.at),
+        pace: EtaMeter::new(past.start.source.size, past.at),
         done: past,
         begun: Instant::now(),
         tally: Tally::default(),
@@ -79,7 +78,7 @@ pub async fn acquire(
     let Pass { done, lanes, hashing, checkpoints, tally, begun, .. } = pass;
     let active = Duration::from_millis(done.active_ms) + begun.elapsed();
     let mut checkpoints = checkpoints;
-    // Whatever it says, `ended` has said it already, or cannot be helped any more.
+    // An error here has been reported by `ended`, or does not matter any more.
     let _ = checkpoints.settle().await;
     let safe_at = checkpoints.safe_at();
     let journal = checkpoints.close().await;
@@ -118,7 +117,7 @@ fn stopped(why: &str) -> Error {
     Error::failed(format!("stopped by {why}; run the same command to go on"))
 }
 
-/// What failed may succeed when it is repeated; the user should know that nothing is lost.
+/// Adds to an error that the same command resumes the acquisition.
 fn resumable(error: Error) -> Error {
     let (what, next) = match error {
         Error::Misuse(_) | Error::Evidence(_) => return error,
@@ -130,7 +129,7 @@ fn resumable(error: Error) -> Error {
     Error::Failed(format!("{what}; {next}run the same command to go on"))
 }
 
-/// Ends in good order, to be gone on with. What fails now is not what the user must hear of.
+/// Closes everything so that the acquisition can be resumed. Errors here are logged; `error` is the one to report.
 async fn give_up(
     request: &Request,
     done: &Past,
@@ -159,7 +158,7 @@ async fn give_up(
 /// too.
 const NOTES_LOGGED_MAX: usize = 100;
 
-/// A pass that got to the end.
+/// A pass that reached the end of the source.
 struct Finished {
     done: Past,
     hashes: cheetah_image::Hashes,

@@ -1,4 +1,4 @@
-//! Who is told what happens: the caller, and the custody logs beside the images.
+//! Passing events to the caller and to the custody logs beside the images.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use cheetah_image::Result;
 use super::{Destination, Event};
 use crate::custody::{self, CustodyLog, SigningKey, Span};
 
-/// Unreadable ranges, and retries, that go into a custody log one by one. The coverage map has all of them, and the end
-/// of the log says how many bytes they are.
+/// The most unreadable ranges and retries that get a record of their own. The coverage map has all of them, and the last
+/// record their total size.
 const TROUBLES_LOGGED_MAX: u64 = 10_000;
 
 /// Connections that were lost and replaced, that go into a custody log one by one. The report has their number.
 const RECONNECTS_LOGGED_MAX: u64 = 10_000;
 
-/// Tells everyone.
+/// Passes events on.
 pub struct Witness<'a> {
     events: &'a mut (dyn FnMut(Event) + Send),
     logs: Vec<CustodyLog>,
@@ -24,12 +24,12 @@ pub struct Witness<'a> {
 }
 
 impl<'a> Witness<'a> {
-    /// Tells `events`, so far.
+    /// Passes events to `events` alone.
     pub fn new(events: &'a mut (dyn FnMut(Event) + Send)) -> Self {
         Self { events, logs: Vec::new(), troubles: 0, reconnects: 0 }
     }
 
-    /// And from now on the logs beside the destinations, signed with `key`.
+    /// Opens the logs beside the destinations, signed with `key`; from now on events go there, too.
     pub fn keep_logs(&mut self, destinations: &[Destination], key: &SigningKey) -> Result<()> {
         for destination in destinations {
             match CustodyLog::open(&CustodyLog::path_for(&destination.path), key.clone()) {
@@ -43,22 +43,22 @@ impl<'a> Witness<'a> {
         Ok(())
     }
 
-    /// Where the log of the destination with this index is.
+    /// Returns the path of the log of the destination with this index.
     pub fn log_path(&self, index: usize) -> Option<PathBuf> {
         self.logs.get(index).map(|log| log.path().to_owned())
     }
 
-    /// Puts something on record.
+    /// Appends a record to every log.
     pub fn record(&mut self, event: &custody::Event) -> Result<()> {
         self.logs.iter_mut().try_for_each(|log| log.append(event).map(drop))
     }
 
-    /// Puts something on record for the destination with this index.
+    /// Appends a record to the log of the destination with this index.
     pub fn record_for(&mut self, index: usize, event: &custody::Event) -> Result<()> {
         self.logs.get_mut(index).map_or(Ok(()), |log| log.append(event).map(drop))
     }
 
-    /// Puts on record that it is over. That it failed is what matters then, not that this could not be written.
+    /// Records the end of the acquisition. A failure to write it is only logged.
     pub fn record_end(&mut self, why: &str, error: bool) {
         let what = why.to_owned();
         let failed = if error { self.record(&custody::Event::Error { range: None, what }) } else { Ok(()) };
@@ -67,7 +67,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Tells the caller, and puts on record what belongs there.
+    /// Passes an event to the caller, and records it in the logs where it belongs there.
     pub fn tell(&mut self, event: Event) -> Result<()> {
         let recorded = match &event {
             Event::Retried { offset, len, retries } if self.troubles < TROUBLES_LOGGED_MAX => {
@@ -91,6 +91,7 @@ impl<'a> Witness<'a> {
                 let (source, changed) = (custody::source(source)?, Vec::new());
                 self.record(&custody::Event::Reconnected { source, changed, opened: serde_json::Value::Null })
             }
+            Event::SourceChanged { what } => self.record(&custody::Event::SourceChanged { what: what.clone() }),
             Event::Completing { hashes } => self.record(&custody::Event::Hashes { hashes: hashes.clone() }),
             _ => Ok(()),
         };

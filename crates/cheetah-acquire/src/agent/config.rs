@@ -1,34 +1,34 @@
-//! What an agent is told.
+//! The configuration of an agent.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What to serve, to whom, and at what cost to the machine.
+/// What to serve, to whom, and with which limits.
 #[derive(Debug, Clone)]
 pub struct AgentConfig {
     /// The disk or image to serve.
     pub device: PathBuf,
-    /// What to call it to clients; the file's name if empty. The empty name always works too.
+    /// The export's name; the file's name if empty. It is also the default export.
     pub name: String,
     /// Where to listen for clients.
     pub listen: Option<SocketAddr>,
     /// The examiner to call, as `HOST:PORT`, again and again.
     pub connect: Option<String>,
-    /// Go beyond loopback, although nothing is encrypted.
+    /// Whether to go beyond loopback, although nothing is encrypted.
     pub insecure: bool,
-    /// Clients served at once, 1 to 16.
+    /// The most clients at once, 1 to 16.
     pub connections_max: usize,
-    /// The most to send, in bytes a second.
+    /// The most bytes to send a second.
     pub rate_max: Option<u64>,
-    /// How much of the processors packing may take.
+    /// The processor time that packing may take.
     pub cpu_max: CpuMax,
-    /// Have the kernel refuse writes to the device from now on, where it is a disk that nothing uses.
+    /// Whether to have the kernel refuse writes to the device, if it is a disk that nothing uses.
     pub protect: bool,
 }
 
 impl AgentConfig {
-    /// Serves `device` to nobody yet, without limits.
+    /// Serves `device` at no address yet, without limits.
     pub fn new(device: impl Into<PathBuf>) -> Self {
         Self {
             device: device.into(),
@@ -44,19 +44,19 @@ impl AgentConfig {
     }
 }
 
-/// How much of the processors packing may take.
+/// The processor time that packing may take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CpuMax {
     /// All of them.
     #[default]
     All,
-    /// This much of them all together, in percent: 1 to 100.
+    /// This percentage of all processors: 1 to 100.
     Percent(u8),
-    /// What nobody else wants, of one processor.
+    /// One thread at idle priority.
     Low,
 }
 
-/// A text that is no [`CpuMax`].
+/// A text that is not a [`CpuMax`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no limit for the processors; write 1 to 100, in percent of all of them, or low")]
 pub struct BadCpuMax(String);

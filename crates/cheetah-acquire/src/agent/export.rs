@@ -1,4 +1,4 @@
-//! What clients of an agent get to see.
+//! The export that an agent offers.
 
 use std::sync::Arc;
 
@@ -12,19 +12,18 @@ use cheetah_nbd::server::{Export, Exports};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::sync::Semaphore;
 
-/// What is read at once. Longer reads are cut: memory that comes in pieces of one size is used again, and what is asked
-/// for in one go would have to be had in one piece.
+/// The longest read of the device; longer ones are split. Buffers of one size are reused.
 const PIECE_LEN: u64 = 1 << 20;
-/// Pieces of one read under way at once.
+/// Pieces of one read in flight.
 const PIECES_AT_ONCE: usize = 4;
-/// Reads of the device under way at once. More gain little on any disk, and each takes a thread.
+/// Reads of the device in flight. More gain little on any disk, and each takes a thread.
 const READS_MAX: usize = 16;
 
-/// One device, by its name and by none.
+/// The exports of an agent: one device, under its name and as the default.
 pub(super) struct One {
     pub name: String,
     pub description: String,
-    /// Refuses to be written.
+    /// Read-only.
     pub device: DynDevice,
     pub packer: Arc<Packer>,
 }
@@ -38,7 +37,7 @@ impl Exports for One {
         if !name.is_empty() && name != self.name {
             return Err(Error::Invalid(format!("there is no export '{name}' here, only '{}'", self.name).into()));
         }
-        // Of several methods, the first that is known.
+        // Grant the first known method.
         let packed = contexts.iter().find(|context| Method::of_context(context).is_some());
         Ok(Export {
             device: Arc::clone(&self.device),
@@ -49,21 +48,21 @@ impl Exports for One {
     }
 }
 
-/// A device of which only so much is read at once.
-pub(super) struct Turns {
+/// A device with a limit on the reads in flight.
+pub(super) struct ReadLimiter {
     inner: DynDevice,
     turns: Semaphore,
 }
 
-impl Turns {
+impl ReadLimiter {
     pub fn new(inner: DynDevice) -> Self {
         Self { inner, turns: Semaphore::new(READS_MAX) }
     }
 }
 
-impl Layer for Turns {
+impl Layer for ReadLimiter {
     type Below = DynDevice;
-    // Nothing is lent: that would take no turn.
+    // Nothing is lent: that would bypass the limit.
     const READS: Reads = Reads::Handled;
     const WRITES: Writes = Writes::Refused;
 
@@ -114,7 +113,7 @@ pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheeta
     if all.len() <= STRING_LEN_MAX {
         return Ok(all);
     }
-    // An image may have much to say; who it is comes first.
+    // Too long with an image's case data and unreadable ranges: leave these out.
     let (unreadable, case) = Default::default();
     let short = line(&Identity { unreadable, case, ..identity.clone() });
     Ok(if short.len() <= STRING_LEN_MAX { short } else { String::new() })
@@ -142,6 +141,6 @@ mod tests {
     async fn everything_but_changes_and_lending_is_handed_on() {
         use cheetah_device::layer::conformance::Operation::{AnswersAtOnce, Lend};
         use cheetah_device::layer::conformance::{CHANGES, assert_hands_on};
-        assert_hands_on(|below| Arc::new(Turns::new(below)), &[CHANGES, &[Lend, AnswersAtOnce]]).await;
+        assert_hands_on(|below| Arc::new(ReadLimiter::new(below)), &[CHANGES, &[Lend, AnswersAtOnce]]).await;
     }
 }

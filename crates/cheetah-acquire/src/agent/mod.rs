@@ -1,13 +1,12 @@
-//! The agent: a disk, served over NBD to whoever acquires it, read-only by construction.
+//! The agent: serves a disk over NBD, read-only by construction.
 //!
-//! It listens, or calls the examiner and serves over the connections it makes. Stock NBD clients are served like any;
-//! our own are also told what it is they read (its [`Identity`], as the export's description), and get content packed
-//! and digested if they ask for it ([`cheetah_nbd::packing`]).
+//! It listens, or calls the examiner and serves over the connections it makes. Any NBD client is served; our own also get
+//! the disk's [`Identity`] as the export's description, packed and digested content on request
+//! ([`cheetah_nbd::packing`]), and digests without the content.
 //!
-//! Nothing here can write to the device: it is opened for reading only, what is served is a
-//! [`ReadOnly`] layer over it, and the server refuses every request to change
-//! something before it gets that far. Where the device is a disk that nothing uses, the kernel is told to refuse writes
-//! as well ([`protect`]).
+//! Nothing here can write to the device: it is opened for reading only, served through a [`ReadOnly`] layer, and the server
+//! refuses requests to write before they get that far. If nothing uses the disk, the kernel is told to refuse writes as
+//! well ([`protect`]).
 
 mod config;
 mod export;
@@ -26,20 +25,19 @@ use cheetah_nbd::packing::{Packer, PackerConfig};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
-use export::{One, Turns};
+use export::{One, ReadLimiter};
 pub use protect::Protection;
 
-/// The most threads that pack, each of which takes up to 8 MiB. Four pack at least as much as a 10-Gbit/s Ethernet
-/// carries with LZ4, and a gigabit one with Zstandard.
+/// The most packing threads, each of up to 8 MiB. Four saturate 10 Gbit/s with LZ4, and 1 Gbit/s with Zstandard.
 const THREADS_MAX: usize = 4;
-/// The most clients, each of which takes some memory of its own.
+/// The most clients; each takes some memory.
 const CONNECTIONS_MAX: usize = 16;
 
-/// A device that is open, to be served.
+/// An open device, ready to be served.
 pub struct Agent {
     identity: Identity,
     protection: Protection,
-    /// Held for as long as the device is served.
+    /// Held while the device is served.
     claimed: Option<File>,
     name: String,
     server: Server,
@@ -63,11 +61,11 @@ impl Agent {
             Some(address) => Some(listen(address).await?),
             None => None,
         };
-        // First, so that the identity has it.
+        // First, so that the identity includes it.
         let (protection, claimed) = protect::protect(&config.device, config.protect);
         let mut source = cheetah_image::open(&device, &OpenOptions::default()).await?;
         if source.identity.write_protected == Some(true) && matches!(protection, Protection::Not(_)) {
-            // There is a flag, and somebody who need not heed it.
+            // The flag is set, but writers that have the disk open are not bound by it.
             source.identity.write_protected = Some(false);
         }
         let packer = Packer::start(packing(&config)).map_err(|error| Error::io("starting threads", &error))?;
@@ -75,7 +73,7 @@ impl Agent {
         let exported = One {
             name: name.clone(),
             description: export::describe(&source.identity, &name)?,
-            device: Arc::new(ReadOnly::new(Arc::new(Turns::new(source.device)))),
+            device: Arc::new(ReadOnly::new(Arc::new(ReadLimiter::new(source.device)))),
             packer,
         };
         let limits = ServerConfig {
@@ -90,22 +88,22 @@ impl Agent {
         Ok(Self { identity: source.identity, protection, claimed, name, server, listener, connect: config.connect })
     }
 
-    /// What is served.
+    /// Returns the identity of the device.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What keeps it from being written to.
+    /// Returns how it is protected from writes.
     pub fn protection(&self) -> &Protection {
         &self.protection
     }
 
-    /// What it is called to clients.
+    /// Returns the export's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it listens, if it does.
+    /// Returns the address it listens at, if it does.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().and_then(Listener::tcp_address)
     }
@@ -132,7 +130,7 @@ impl Agent {
     }
 }
 
-/// Refuses what makes no sense, or goes further than the user said.
+/// Fails for a configuration that makes no sense, or goes beyond loopback without `insecure`.
 fn check(config: &AgentConfig) -> Result<()> {
     if config.listen.is_none() && config.connect.is_none() {
         return Err(Error::misuse("say where to listen, or whom to call"));
@@ -157,7 +155,7 @@ fn check(config: &AgentConfig) -> Result<()> {
     Ok(())
 }
 
-/// The host in `HOST:PORT`, an IPv6 address without its brackets.
+/// Returns the host in `HOST:PORT`, an IPv6 address without its brackets.
 fn host_of(text: &str) -> Option<&str> {
     let (host, port) = text.rsplit_once(':')?;
     let host = match host.strip_prefix('[') {
@@ -178,7 +176,7 @@ async fn listen(address: SocketAddr) -> Result<Listener> {
     })
 }
 
-/// Threads, and how much of their time they may work.
+/// Returns the number of packing threads and their share of processor time.
 fn packing(config: &AgentConfig) -> PackerConfig {
     let whole = PackerConfig { rate_max: config.rate_max, ..PackerConfig::default() };
     let some = |threads: usize| NonZeroUsize::new(threads.min(THREADS_MAX)).unwrap_or(NonZeroUsize::MIN);
@@ -187,7 +185,7 @@ fn packing(config: &AgentConfig) -> PackerConfig {
         CpuMax::Low => PackerConfig { threads: NonZeroUsize::MIN, nice: true, ..whole },
         CpuMax::Percent(percent) => {
             let processors = whole.threads.get() as f64 * f64::from(percent) / 100.0;
-            // Not truncated: no machine has so many.
+            // Not truncated: a small number.
             let threads = some(processors.ceil() as usize);
             PackerConfig { threads, share: (processors / threads.get() as f64).min(1.0), ..whole }
         }
@@ -199,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_loopback_takes_leave() {
+    fn beyond_loopback_needs_insecure() {
         let with = |listen: Option<&str>, connect: Option<&str>, insecure| {
             let (listen, connect) = (listen.map(|text| text.parse().unwrap()), connect.map(str::to_owned));
             check(&AgentConfig { listen, connect, insecure, ..AgentConfig::new("/dev/null") })

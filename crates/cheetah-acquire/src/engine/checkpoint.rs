@@ -1,4 +1,4 @@
-//! When to have a checkpoint, and the one that is under way.
+//! Deciding when a checkpoint is due, and writing the one in progress.
 
 use std::time::{Duration, Instant};
 
@@ -10,31 +10,31 @@ use crate::journal::{Checkpoint, Journal, Record};
 use crate::reader::{Bad, Chunk};
 use crate::sink::Mark;
 
-/// A checkpoint is due after so much time in any case, so that on slow links, too, no more than that is done again.
+/// A checkpoint is due after this time, which bounds the repeated work on slow links.
 const EVERY: Duration = Duration::from_secs(1);
-/// Long records make checkpoints rarer: the journal may take up this fraction of what it covers.
+/// The journal may take up this fraction of the bytes it covers; longer records make checkpoints rarer.
 const RECORD_SHARE: u64 = 256;
 
-/// What was done since the last checkpoint was asked for, and who writes the journal.
+/// The work since the last checkpoint was started, and the journal.
 pub struct Checkpoints {
     journal: State,
     since: Since,
-    /// Where the last one was, or is going to be.
+    /// The offset of the last checkpoint that was started.
     asked_at: u64,
-    /// Where the last one that is in the journal is.
+    /// The offset of the last checkpoint in the journal.
     safe_at: u64,
     asked: Instant,
     record_bytes: u64,
-    /// One is due after so many bytes; and with so many more behind one that is under way, it is waited for.
+    /// A checkpoint is due after this many bytes. When as many more are done while it is written, the pass waits for it.
     every_bytes: u64,
 }
 
 enum State {
-    /// Nothing is under way.
+    /// No checkpoint is in progress.
     Idle(Journal),
     /// Sinks are flushing, or the journal is being written.
     Busy(JoinHandle<Result<(Journal, Result<u64>)>>),
-    /// It could not be written.
+    /// The journal could not be written.
     Broken,
 }
 
@@ -45,19 +45,19 @@ struct Since {
 }
 
 impl Checkpoints {
-    /// Nothing done since `at`. No more than twice `every_bytes` will ever have to be done again.
+    /// Starts at `at`. At most twice `every_bytes` are read again after an interruption.
     pub fn new(journal: Journal, at: u64, every_bytes: u64) -> Self {
         let (since, asked) = (Since::default(), Instant::now());
         Self { journal: State::Idle(journal), since, asked_at: at, safe_at: at, asked, record_bytes: 0, every_bytes }
     }
 
-    /// A chunk was handed to every sink.
+    /// Notes a chunk that was handed to every sink.
     pub fn note(&mut self, chunk: &Chunk) {
         self.since.digests.push(chunk.digest);
         self.since.bad.extend(chunk.bad.iter().cloned());
     }
 
-    /// Whether one should be had at `at`.
+    /// Returns whether a checkpoint is due at `at`.
     pub fn is_due(&self, at: u64) -> bool {
         let bytes = at - self.asked_at;
         let idle = matches!(self.journal, State::Idle(_));
@@ -65,12 +65,12 @@ impl Checkpoints {
         idle && worth_it && (bytes >= self.every_bytes || self.asked.elapsed() >= EVERY)
     }
 
-    /// Whether too much has been done since the one that is under way.
+    /// Returns whether the pass has to wait for the checkpoint in progress.
     pub fn must_wait(&self, at: u64) -> bool {
         matches!(self.journal, State::Busy(_)) && at - self.asked_at >= self.every_bytes
     }
 
-    /// Begins one at `at`: written once `marks` are there. None may be under way.
+    /// Starts a checkpoint at `at`, which is written once `marks` are there. None may be in progress.
     pub fn begin(
         &mut self,
         at: u64,
@@ -95,7 +95,7 @@ impl Checkpoints {
         }));
     }
 
-    /// Waits for the one under way; forever if there is none. May be dropped, and called again.
+    /// Waits for the checkpoint in progress; forever if there is none. Cancel-safe.
     pub async fn done(&mut self) -> Result<()> {
         let State::Busy(task) = &mut self.journal else { return std::future::pending().await };
         let joined = task.await;
@@ -107,12 +107,12 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Waits for the one under way, if there is one.
+    /// Waits for the checkpoint in progress, if there is one.
     pub async fn settle(&mut self) -> Result<()> {
         if matches!(self.journal, State::Busy(_)) { self.done().await } else { Ok(()) }
     }
 
-    /// Appends a record of another kind, behind the checkpoint under way.
+    /// Appends a record of another kind, behind the checkpoint in progress.
     pub async fn append(&mut self, record: Record) -> Result<()> {
         self.settle().await?;
         let State::Idle(mut journal) = std::mem::replace(&mut self.journal, State::Broken) else {
@@ -127,17 +127,17 @@ impl Checkpoints {
         written.map(drop)
     }
 
-    /// Where the last one was asked for.
+    /// Returns the offset of the last checkpoint that was started.
     pub const fn asked_at(&self) -> u64 {
         self.asked_at
     }
 
-    /// Where everything before is safe.
+    /// Returns the offset before which everything is durable.
     pub const fn safe_at(&self) -> u64 {
         self.safe_at
     }
 
-    /// Gives the journal back, with nothing under way; `None` if it broke.
+    /// Returns the journal; `None` if it could not be written or is being written.
     pub async fn close(self) -> Option<Journal> {
         match self.journal {
             State::Idle(journal) => Some(journal),

@@ -1,4 +1,4 @@
-//! A task and a queue for each sink. The slowest rules: when its queue is full, the source waits.
+//! A task and a queue for each sink. When one queue is full, reading waits.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 use crate::reader::Chunk;
 use crate::sink::{Mark, Sink};
 
-/// Chunks a sink may lag behind before it holds up the source: 16 MiB, shared between the sinks.
+/// The most chunks queued for a sink: 16 MiB, shared between the sinks.
 const QUEUE_MAX: usize = 16;
 
-/// All sinks at work.
+/// The tasks of all sinks.
 pub struct Lanes {
     lanes: Vec<Lane>,
 }
@@ -29,7 +29,7 @@ enum Order {
 }
 
 impl Lanes {
-    /// Sets the sinks to work.
+    /// Starts a task for each sink.
     pub fn start(sinks: Vec<Box<dyn Sink>>) -> Self {
         let start = |sink| {
             let (orders, queue) = mpsc::channel(QUEUE_MAX);
@@ -38,13 +38,12 @@ impl Lanes {
         Self { lanes: sinks.into_iter().map(start).collect() }
     }
 
-    /// Hands the next chunk to every sink; waits while one of them is too far behind. Fails as soon as one has failed,
-    /// with that sink's error.
+    /// Queues a chunk for every sink; waits while a queue is full. Fails with the error of the first sink that failed.
     pub async fn push(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
         self.order(|| Order::Push(chunk.clone())).await
     }
 
-    /// Asks every sink for a checkpoint behind what was pushed so far. The answer comes when all of them have it.
+    /// Asks every sink for a checkpoint behind what was pushed so far. The future resolves when all of them are durable.
     pub async fn checkpoint(&mut self) -> Result<impl Future<Output = Result<Vec<Mark>>> + Send + 'static + use<>> {
         let mut answers = Vec::new();
         self.order(|| {
@@ -68,7 +67,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Why the lane ended before its time.
+    /// Returns why a sink's task ended early.
     async fn error_of(&mut self, index: usize) -> Error {
         let lane = self.lanes.swap_remove(index);
         match lane.task.await {
@@ -78,7 +77,7 @@ impl Lanes {
         }
     }
 
-    /// Lets the sinks finish what they have, and gives them back, in order.
+    /// Waits until the sinks have taken what is queued, and returns them, in order.
     pub async fn stop(self) -> Result<Vec<Box<dyn Sink>>> {
         let (orders, tasks): (Vec<_>, Vec<_>) = self.lanes.into_iter().map(|lane| (lane.orders, lane.task)).unzip();
         drop(orders);
@@ -95,7 +94,7 @@ async fn work(mut sink: Box<dyn Sink>, mut queue: mpsc::Receiver<Order>) -> Resu
         match order {
             Order::Push(chunk) => sink.push(&chunk).await?,
             Order::Checkpoint(answer) => match sink.checkpoint().await {
-                // Nobody need be there any more to hear it.
+                // The receiver may be gone.
                 Ok(durable) => drop(tokio::spawn(async move { answer.send(durable.await) })),
                 Err(error) => {
                     let _ = answer.send(Err(error.clone()));

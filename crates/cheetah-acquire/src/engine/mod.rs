@@ -6,21 +6,21 @@
 //! | [`Pass`] | the pass itself, from where the journal stands to the end, or to where it is stopped |
 //! | [`lanes`](Lanes) | a task and a queue for each sink, so that all of them work at once |
 //! | `checkpoint` | when to have one, and the one under way |
-//! | `pace` | how fast it goes and how long it will take (no I/O) |
+//! | `eta_meter` | how fast it goes and how long it will take (no I/O) |
 //! | `readback` | reading again what a sink holds |
 //! | [`recognise()`](recognise::recognise) | whether a source that is opened again is the same |
 //! | `sample_size` | how much of it to compare, and what that proves (no I/O) |
 
 mod checkpoint;
+mod eta_meter;
 mod lanes;
-mod pace;
 mod pass;
 mod readback;
 mod recognise;
 mod sample_size;
 
 pub use checkpoint::Checkpoints;
+pub use eta_meter::EtaMeter;
 pub use lanes::Lanes;
-pub use pace::Pace;
 pub use pass::{Damage, End, Pass, Stop, Tally, recognise_first};
 pub use readback::read_back;

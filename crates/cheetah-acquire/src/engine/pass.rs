@@ -12,63 +12,63 @@ use tokio::time::MissedTickBehavior;
 use super::checkpoint::Checkpoints;
 use super::readback::good_chunks;
 use super::recognise::{Compared, recognise};
-use super::{Lanes, Pace};
+use super::{EtaMeter, Lanes};
 use crate::acquire::{ErrorsMax, Event, Evidence, Opener, Wire};
 use crate::journal::{self, Cause, Opening, Past, Record, now_s};
-use crate::reader::{Bad, Chunk, Life, Reader, Salvage};
+use crate::reader::{Bad, Chunk, Liveness, Reader, Salvage};
 
-/// How often progress is told.
+/// The interval of progress events.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// Chunks that were read before, and by which it is seen whether a source still lives.
+/// Chunks read before that are used to tell whether the source is still readable.
 const GOOD_CHUNKS: u64 = 16;
-/// Between two tries to open a source that was lost.
+/// The pause between attempts to reopen a lost source.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
 /// A pass over a source.
 pub struct Pass<'a> {
     /// The source.
     pub source: Opener,
-    /// How to read what cannot be read in one go.
+    /// How to read around bad sectors.
     pub salvage: Salvage,
-    /// Bytes to have on their way at first, if that is known.
+    /// The initial number of bytes in flight, if known.
     pub window_bytes: Option<u64>,
-    /// Unreadable ranges to put up with.
+    /// The number of unreadable ranges to tolerate.
     pub errors_max: ErrorsMax,
-    /// How long to try when the source is lost.
+    /// How long to try to reopen a lost source.
     pub retry_for: Duration,
-    /// Whether the examiner says that a source that seems to be another one is the same.
+    /// Whether the examiner vouches for a source whose identity has changed.
     pub same_source: bool,
-    /// What was done before, and is added to.
+    /// What has been acquired; the pass adds to it.
     pub done: Past,
-    /// How much of that is unreadable.
+    /// The unreadable part of it.
     pub damage: Damage,
-    /// The sinks, at work.
+    /// The tasks of the sinks.
     pub lanes: Lanes,
-    /// The hashes of the whole, fed with what was done before.
+    /// The hashes of the whole, fed with what was acquired before.
     pub hashing: Hashing,
     /// The journal.
     pub checkpoints: Checkpoints,
-    /// Who is told. What they have to say about it stops the pass.
+    /// Receives events. An error it returns stops the pass.
     pub tell: Tell<'a>,
-    /// How fast it goes.
-    pub pace: Pace,
-    /// When it began.
+    /// Meters rate and time left.
+    pub pace: EtaMeter,
+    /// When the pass began.
     pub begun: Instant,
     /// Counts for the report.
     pub tally: Tally,
 }
 
-/// Who is told what happens.
+/// Receives events.
 pub type Tell<'a> = &'a mut (dyn FnMut(Event) -> Result<()> + Send);
 
-/// What asks a pass to stop, and which signal it was.
+/// Resolves when the pass is to stop, to the name of the signal.
 pub type Stop<'a> = &'a mut (dyn Future<Output = &'static str> + Send + Unpin);
 
-/// How much is unreadable.
+/// The extent of unreadable ranges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Errors: ranges, neighbours taken as one; and of long ones, every begun MiB. However many sectors a dying disk
-    /// loses in a row, they are not one error.
+    /// The number of errors: ranges, adjacent ones joined, and each started MiB of a longer range. So a dying disk cannot
+    /// lose any number of sectors in a row as one error.
     pub errors: u64,
     /// Bytes.
     pub bytes: u64,
@@ -80,12 +80,12 @@ pub struct Damage {
 const ERROR_LEN: u64 = 1 << 20;
 
 impl Damage {
-    /// Of these, which are in order.
+    /// Sums up ranges, which are in order.
     pub fn of<'a>(bad: impl IntoIterator<Item = &'a Bad>) -> Self {
         bad.into_iter().fold(Self::default(), Self::and)
     }
 
-    /// And this one, behind all others.
+    /// Adds a range behind all others.
     #[must_use]
     pub fn and(self, bad: &Bad) -> Self {
         let touches = !self.last.is_empty() && self.last.end() == bad.offset;
@@ -96,30 +96,30 @@ impl Damage {
     }
 }
 
-/// What a pass counts.
+/// Counters of a pass.
 #[derive(Clone, Default)]
 pub struct Tally {
-    /// What went over links that are gone.
+    /// Traffic of earlier links.
     pub wire_before: Wire,
-    /// What goes over the one there is.
+    /// Returns the traffic of the current link.
     pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
-    /// How many replaced connections of it are on record.
+    /// The number of its replaced connections that are on record.
     pub reconnects: u64,
 }
 
 /// How a pass ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// Everything was dealt with.
+    /// The end of the source was reached.
     Whole,
-    /// It was told to stop.
+    /// A signal stopped it.
     Stopped(&'static str),
-    /// The source is gone.
+    /// The source was lost and did not come back.
     Lost(DeviceError),
 }
 
 impl Tally {
-    /// What went over the link in all, if there is one.
+    /// Returns the traffic of all links, if there is a link now.
     pub fn wire(&self) -> Option<Wire> {
         self.wire.as_ref().map(|wire| wire().plus(self.wire_before))
     }
@@ -127,7 +127,7 @@ impl Tally {
 
 /// Why a pass cannot go on.
 enum Failed {
-    /// A sink, or the journal: what was not safe before cannot be made safe.
+    /// A sink or the journal failed: no further checkpoint is possible.
     Hard(Error),
     /// Anything else.
     Soft(Error),
@@ -140,8 +140,7 @@ impl From<Error> for Failed {
 }
 
 impl Pass<'_> {
-    /// Reads on, to the end of the source or to where it is stopped. Then, or after an error that is not of the sinks'
-    /// making, what was done is made safe.
+    /// Reads to the end of the source, or until stopped. Then, or after an error of the source, writes a last checkpoint.
     pub async fn run(&mut self, evidence: Evidence, stop: Stop<'_>) -> Result<End> {
         match self.go_on(evidence, stop).await {
             Err(Failed::Hard(error)) => Err(error),
@@ -151,13 +150,14 @@ impl Pass<'_> {
     }
 
     async fn go_on(&mut self, mut evidence: Evidence, stop: Stop<'_>) -> std::result::Result<End, Failed> {
-        // Where it was lost last, and when first there: one that comes back but gives nothing is not waited for forever.
+        // The offset of the last loss, and when it was first lost there: bounds retries of a source that reopens but yields
+        // nothing.
         let mut stuck = (u64::MAX, Instant::now());
         loop {
             (self.tally.wire, self.tally.reconnects) = (evidence.wire.clone(), 0);
-            let life = self.life(&evidence);
+            let liveness = self.liveness(&evidence);
             let mut reader =
-                Reader::new(evidence.source.device.clone(), self.done.at, self.salvage, life, self.window_bytes);
+                Reader::new(evidence.source.device.clone(), self.done.at, self.salvage, liveness, self.window_bytes);
             let lost = match self.read(&mut reader, &evidence, stop).await? {
                 End::Lost(error) => error,
                 end => return Ok(end),
@@ -167,7 +167,7 @@ impl Pass<'_> {
             if stuck.0 != self.done.at {
                 stuck = (self.done.at, Instant::now());
             }
-            // Nobody knows for how long.
+            // The source may stay away for long.
             self.make_safe().await.map_err(Failed::Hard)?;
             evidence = tokio::select! {
                 biased;
@@ -180,14 +180,14 @@ impl Pass<'_> {
         }
     }
 
-    /// How to see whether the source is still there.
-    fn life(&self, evidence: &Evidence) -> Life {
+    /// Returns the test of whether the source is still readable.
+    fn liveness(&self, evidence: &Evidence) -> Liveness {
         let identity = &evidence.source.identity;
-        // Over a link, opening it again is a matter of its own; of an image, it is work, and proves little.
+        // A remote source is reopened when it is lost; reopening an image costs much and proves little.
         let is_here = evidence.wire.is_none() && matches!(identity.kind, Kind::Block | Kind::Raw);
         let coverage = self.done.coverage();
         let good = good_chunks(self.done.at, &coverage, GOOD_CHUNKS);
-        Life::new(&identity.location, is_here.then(|| self.source.clone()), good)
+        Liveness::new(&identity.location, is_here.then(|| self.source.clone()), good)
     }
 
     async fn read(
@@ -225,7 +225,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Hands a chunk on.
+    /// Passes a chunk to the hashes and the sinks.
     async fn take(&mut self, chunk: Chunk) -> std::result::Result<(), Failed> {
         let damage = chunk.bad.iter().fold(self.damage, Damage::and);
         if let Some(bad) = chunk.bad.first().filter(|_| self.errors_max.exceeded_by(damage.errors)) {
@@ -252,12 +252,12 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// How long it has been at work, without interruptions.
+    /// Returns the time at work, without interruptions.
     pub fn active(&self) -> Duration {
         Duration::from_millis(self.done.active_ms) + self.begun.elapsed()
     }
 
-    /// Begins a checkpoint here.
+    /// Starts a checkpoint.
     async fn checkpoint(&mut self) -> Result<()> {
         let marks = self.lanes.checkpoint().await?;
         let (retries, links_lost) = (self.done.retries, self.done.links_lost);
@@ -265,7 +265,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Finishes when everything that was handed on is on stable storage, and in the journal.
+    /// Waits until everything read so far is durable and in the journal.
     async fn make_safe(&mut self) -> Result<()> {
         self.checkpoints.settle().await?;
         if self.checkpoints.asked_at() < self.done.at {
@@ -302,15 +302,18 @@ impl Pass<'_> {
             let Ok(opened) = tokio::time::timeout(left, open(&self.source)).await else { break };
             let Some(evidence) = opened else { continue };
             let (total, begun) = (self.done.at, Instant::now());
-            let (tell, mut pace, mut told) = (&mut self.tell, Pace::new(total, 0), Ok(()));
+            let (tell, mut pace, mut told) = (&mut self.tell, EtaMeter::new(total, 0), Ok(()));
             let mut compared = |bytes, of: u64| {
                 pace.expect(of);
                 pace.step(bytes, 0, begun.elapsed());
                 told = std::mem::replace(&mut told, Ok(())).and_then(|()| tell(Event::Checking(pace.progress())));
             };
-            let known = known_again(&self.done, &evidence, (Cause::Lost, self.same_source), &mut compared).await?;
+            let known = known_again(&self.done, &evidence, (Cause::Lost, self.same_source), &mut compared).await;
             told?;
-            let Some(opening) = known else { continue };
+            if let Err(error @ Error::Evidence(_)) = &known {
+                (self.tell)(Event::SourceChanged { what: error.to_string() })?;
+            }
+            let Some(opening) = known? else { continue };
             self.reopened(&evidence, opening).await?;
             return Ok(Some(evidence));
         }
@@ -340,7 +343,7 @@ impl Pass<'_> {
     fn unacquirable(&self, error: DeviceError) -> Error {
         let source = &self.done.start.source.location;
         match error {
-            // Its own checksums say so, or it was written to.
+            // Its checksums do not match, or it was written to.
             DeviceError::Corrupt { .. } | DeviceError::Invalid(_) => {
                 Error::Evidence(format!("{source} cannot be acquired: {error}"))
             }
@@ -359,7 +362,7 @@ impl Pass<'_> {
     }
 }
 
-/// Whether the source may come back.
+/// Returns whether the source may come back.
 fn is_lost(error: &DeviceError) -> bool {
     matches!(error, DeviceError::Lost { .. })
 }
@@ -410,7 +413,7 @@ pub async fn recognise_first(
     tracing::warn!("an agent that called is sent away: {error}");
     drop(evidence);
     let since = Instant::now();
-    loop {
+    while since.elapsed() < retry_for {
         tokio::time::sleep(RETRY_EVERY.min(retry_for)).await;
         let left = retry_for.saturating_sub(since.elapsed());
         let Ok(opened) = tokio::time::timeout(left, open(source)).await else { break };
@@ -427,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_range_is_many_errors() {
+    fn each_started_mib_of_a_range_is_an_error() {
         let bad = |offset, len| Bad { offset, len, why: "bad".into() };
         let errors = |list: &[Bad]| Damage::of(list).errors;
         assert_eq!(errors(&[bad(0, 512), bad(512, 512), bad(2048, 512)]), 2);

@@ -1,4 +1,4 @@
-//! Reading again what was acquired: before going on with it, and in the end, when it is verified.
+//! Reading back what was acquired: before an acquisition is resumed, and when it is verified.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use cheetah_image::hash::Hashing;
 use cheetah_image::{Error, Result};
 use futures::{StreamExt as _, stream};
 
-/// Chunks read at once.
+/// Chunks in flight.
 const READ_AHEAD: usize = 8;
-/// Differing ranges named in an error.
+/// The most differing ranges named in an error.
 const RANGES_SHOWN_MAX: usize = 8;
 
-/// Reads `range`, with zeros for what `coverage` has as unreadable, whatever the device says of that.
+/// Reads `range`, with zeros for what `coverage` marks unreadable.
 pub async fn unreadable_are_zeros(
     device: &DynDevice,
     range: ByteRange,
@@ -80,7 +80,7 @@ pub async fn read_back(
     )))
 }
 
-/// Some chunks of the first `at` bytes that could be read whole: at most `count`, from all over.
+/// Returns at most `count` chunks, evenly spread over the first `at` bytes, that were read whole.
 pub fn good_chunks(at: u64, coverage: &Coverage, count: u64) -> impl Iterator<Item = ByteRange> {
     let step = at.div_ceil(CHUNK_BYTES).div_ceil(count.max(1)).max(1) * CHUNK_BYTES;
     let chunks = (0..count).map(move |n| n * step).take_while(move |start| *start < at);

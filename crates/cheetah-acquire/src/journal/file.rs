@@ -9,9 +9,9 @@ use cheetah_image::{Error, Result};
 
 use super::{Past, Record, Start, VERSION};
 
-/// Bytes a record may have: a checkpoint with a million unreadable ranges.
+/// The longest record in bytes: a checkpoint with a million unreadable ranges.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
-/// Digits of the check before each record.
+/// The number of digits of the check.
 const CHECK_DIGITS: usize = 16;
 
 /// What the JSON of the first record begins with.
@@ -27,7 +27,7 @@ const JOURNAL: OwnFile = OwnFile {
     },
 };
 
-/// What a journal tells, and where it ends without what a crash cut off; or which line is bad, and why.
+/// The state and the length of the valid part of a journal; or the number of the bad line, and why.
 type Told = std::result::Result<(Option<Past>, u64), (u64, String)>;
 
 /// A journal open for appending, by this process alone.
@@ -38,7 +38,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins one at `path`, where there must be none.
+    /// Creates a journal at `path`, where there must be none.
     pub fn create(path: &Path, start: &Start) -> Result<Self> {
         drop(JOURNAL.create(path)?);
         let Locked::Held { file, .. } = JOURNAL.open_locked(path)? else { return Err(in_use(path)) };
@@ -62,8 +62,7 @@ impl Journal {
         }
     }
 
-    /// Opens the one at `path`, and reads how far things are; `None` if there is none, or it was cut off before it
-    /// said anything.
+    /// Opens the journal at `path` and reads it; `None` if there is none, or a crash cut off its first record.
     pub fn open(path: &Path) -> Result<Option<(Self, Past)>> {
         let doing = |error: std::io::Error| Error::io(format_args!("reading the journal {}", path.display()), &error);
         let Some(mut journal) = Self::lock(path)? else { return Ok(None) };
@@ -80,7 +79,7 @@ impl Journal {
         }
     }
 
-    /// Reads all there is.
+    /// Reads all records.
     fn read(&mut self) -> std::io::Result<Told> {
         self.file.seek(SeekFrom::Start(0))?;
         let size = self.file.metadata()?.len();
@@ -93,7 +92,7 @@ impl Journal {
             let len = lines.by_ref().take(RECORD_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
             let is_last = end + len == size;
             let Some(record) = parse(&line) else {
-                // Half a record at the end is what a crash leaves; elsewhere it is damage.
+                // A crash leaves an incomplete record at the end; elsewhere it is damage.
                 return Ok(if is_last { Ok((past, end)) } else { Err((number, "no record".into())) });
             };
             let applied = match (&mut past, record) {
@@ -108,7 +107,7 @@ impl Journal {
         }
     }
 
-    /// Appends a record, and puts it on stable storage. Returns its bytes.
+    /// Appends a record durably. Returns its length in bytes.
     pub fn append(&mut self, record: &Record) -> Result<u64> {
         let doing = |error: &dyn std::fmt::Display| {
             Error::failed(format!("writing the journal {}: {error}", self.path.display()))
@@ -117,14 +116,14 @@ impl Journal {
         let line = format!("{} {json}\n", check(json.as_bytes()));
         let end = self.file.metadata().map_err(|error| doing(&error))?.len();
         if let Err(error) = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()) {
-            // Half a record may only ever be the last.
+            // An incomplete record may only be the last.
             let _ = self.file.set_len(end);
             return Err(doing(&error));
         }
         Ok(line.len() as u64)
     }
 
-    /// Removes it: there is nothing to go on with any more.
+    /// Removes the journal at the end of the acquisition.
     pub fn remove(self) -> Result<()> {
         std::fs::remove_file(&self.path)
             .and_then(|()| sync_directory_of(&self.path))
@@ -158,7 +157,7 @@ fn in_use(path: &Path) -> Error {
     Error::failed(format!("{} is in use: this acquisition is running already; wait for it", path.display()))
 }
 
-/// Puts the entries of the directory `path` lies in on stable storage.
+/// Makes the entries of the directory of `path` durable.
 pub(crate) fn sync_directory_of(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

@@ -1,19 +1,19 @@
-//! The journal: what an acquisition that was interrupted needs to go on.
+//! The journal, from which an interrupted acquisition is resumed.
 //!
-//! `NAME.acquire` lies beside the first destination while an acquisition is under way, and is removed when it is
-//! done. It is a text file, a record a line, only ever appended to:
+//! `NAME.acquire` lies beside the first destination during an acquisition, and is removed at the end. It is a text file
+//! with a record on each line, and is only appended to:
 //!
 //! ```text
 //! CHECK {"start": …}         what is acquired, into what, how
-//! CHECK {"checkpoint": …}    everything up to `at` is on stable storage in every destination
-//! CHECK {"resume": …}        the command was run again and went on here
+//! CHECK {"checkpoint": …}    everything before `at` is durable in every destination
+//! CHECK {"resume": …}        the command was run again and resumed here
 //! CHECK {"lost": …}          the link to the source was lost
 //! CHECK {"reopen": …}        the source was opened again, and compared with what had been acquired
 //! ```
 //!
-//! `CHECK` are the first 16 digits of the BLAKE3 of the rest of the line. A crash may leave half a record at the end,
-//! which is cut off; damage anywhere else is an error. A checkpoint carries the digest of every chunk since the one
-//! before it: 32 bytes a MiB.
+//! `CHECK` is the first 16 digits of the BLAKE3 of the rest of the line. An incomplete record at the end, left by a crash,
+//! is cut off; damage anywhere else is an error. A checkpoint holds the digests of the chunks since the last one: 32 bytes
+//! for each MiB.
 
 mod file;
 mod opening;
@@ -44,13 +44,13 @@ pub const VERSION: u32 = 2;
 /// The most times the source was opened again of which the journal and the report keep an account.
 const OPENINGS_MAX: usize = 10_000;
 
-/// A line of the journal.
+/// A record of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Record {
     /// The first line.
     Start(Box<Start>),
-    /// Something is safe.
+    /// A checkpoint.
     Checkpoint(Checkpoint),
     /// The command was run again.
     Resume {
@@ -59,7 +59,7 @@ pub enum Record {
         /// Whether the source was write-protected then.
         #[serde(default)]
         write_protected: Option<bool>,
-        /// How the source was known again.
+        /// How the source was recognised.
         #[serde(default)]
         opening: Option<Box<Opening>>,
     },
@@ -79,19 +79,19 @@ pub struct Start {
     pub version: u32,
     /// When, in seconds since 1970 (UTC).
     pub at_s: u64,
-    /// The source as it was found.
+    /// The source's identity.
     pub source: Identity,
-    /// As the user wrote them.
+    /// The destinations as the user wrote them.
     pub destinations: Vec<String>,
-    /// Hashes of the whole, by name.
+    /// The names of the hashes of the whole.
     pub hashes: String,
-    /// What an E01 is like.
+    /// The options of an E01.
     pub e01: E01Options,
 }
 
 impl Start {
-    /// Fails, naming what differs, unless `now` asks for the same as this acquisition was begun with. The source's
-    /// identity is another matter ([`same_source`]).
+    /// Fails, naming the difference, unless `now` has the same parameters. The source's identity is compared elsewhere
+    /// ([`known_changes`]).
     pub fn same_wish(&self, now: &Self) -> Result<()> {
         let differs = |what: &str, then: &dyn std::fmt::Display, now: &dyn std::fmt::Display| {
             Err(Error::misuse(format!(
@@ -119,8 +119,8 @@ impl Start {
         Ok(())
     }
 
-    /// Fails if an E01 says already that the source is write-protected, and it is not any more: what is read now would
-    /// be read without the protection that the image claims for all of it.
+    /// Fails if an E01 already states that the source is write-protected, and it no longer is: the statement would be
+    /// false for the rest.
     pub fn same_protection(&self, now: &Identity) -> Result<()> {
         let says_so = self.e01.write_blocked && self.source.write_protected == Some(true);
         let is_e01 = |to: &&String| to.parse::<Destination>().is_ok_and(|to| to.form == Form::E01);
@@ -167,7 +167,7 @@ pub fn unknown_source(source: &str, why: &str) -> Error {
     ))
 }
 
-/// What may differ between two openings of the same source, and does: a sentence each.
+/// Returns what differs between two openings of a source without making it another one, a sentence each.
 pub fn changes(then: &Identity, now: &Identity) -> Vec<String> {
     let protection = |protected: Option<bool>| match protected {
         Some(true) => "write-protected",
@@ -180,7 +180,7 @@ pub fn changes(then: &Identity, now: &Identity) -> Vec<String> {
     differ.map(|(then, now)| format!("it was {then} in the beginning, and is {now} now")).collect()
 }
 
-/// Write protection that held both times.
+/// Combines the write protection of two openings.
 pub const fn both(then: Option<bool>, now: Option<bool>) -> Option<bool> {
     match (then, now) {
         (Some(false), _) | (_, Some(false)) => Some(false),
@@ -189,7 +189,7 @@ pub const fn both(then: Option<bool>, now: Option<bool>) -> Option<bool> {
     }
 }
 
-/// The error for a source that is not what it was.
+/// The error for a changed source.
 pub fn changed(source: &str, how: impl std::fmt::Display) -> Error {
     Error::Evidence(format!(
         "{source} is not the source this acquisition was begun with: {how}; connect that one again, or begin again \
@@ -197,7 +197,7 @@ pub fn changed(source: &str, how: impl std::fmt::Display) -> Error {
     ))
 }
 
-/// Everything before `at` is on stable storage in every destination.
+/// States that everything before `at` is durable in every destination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Bytes from the start: a multiple of a chunk, or all there are.
@@ -205,30 +205,30 @@ pub struct Checkpoint {
     /// The digests of the chunks since the last checkpoint.
     #[serde(with = "base64_digests")]
     pub digests: Vec<ChunkDigest>,
-    /// What could not be read since the last checkpoint.
+    /// The unreadable ranges since the last checkpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad: Vec<Bad>,
-    /// Reads that had to be repeated, from the very start.
+    /// Repeated reads since the start of the acquisition.
     pub retries: u64,
-    /// How often a connection to the source was lost, from the very start.
+    /// Lost connections to the source since the start of the acquisition.
     #[serde(default)]
     pub links_lost: u64,
-    /// How long it has been at work, from the very start, without interruptions: milliseconds.
+    /// Time at work since the start of the acquisition, without interruptions, in milliseconds.
     pub active_ms: u64,
-    /// What each destination needs to go on from here: JSON, as text, since of all but the last it is never read.
+    /// What each destination needs to resume from here. JSON as text, since only the last one is ever parsed.
     pub marks: Vec<String>,
 }
 
-/// How far an acquisition has come for good.
+/// The durable state of an acquisition.
 #[derive(Debug, Clone)]
 pub struct Past {
     /// How it began.
     pub start: Start,
-    /// Bytes that are safe.
+    /// Bytes that are durable.
     pub at: u64,
     /// The digests of the chunks before `at`.
     pub digests: Digests,
-    /// What could not be read before `at`, in order; neighbours may touch.
+    /// The unreadable ranges before `at`, in order; adjacent ones may touch.
     pub bad: Vec<Bad>,
     /// As in the last checkpoint.
     pub retries: u64,
@@ -249,7 +249,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Nothing has been done yet.
+    /// The state before the first checkpoint.
     pub fn new(start: Start) -> Result<Self> {
         let digests = Digests::new(start.source.size)?;
         let write_protected = start.source.write_protected;
@@ -270,7 +270,7 @@ impl Past {
         })
     }
 
-    /// Takes in the next record; the reason if it makes no sense there.
+    /// Applies the next record; fails with the reason if it does not fit.
     fn apply(&mut self, record: Record) -> std::result::Result<(), &'static str> {
         match record {
             Record::Start(_) => Err("a second beginning"),
@@ -293,7 +293,7 @@ impl Past {
         }
     }
 
-    /// Takes note that the source was opened again, and is the one it was.
+    /// Adds an opening of the source.
     pub fn reopened(&mut self, opening: Opening) {
         self.instance.clone_from(&opening.instance);
         // A server that is lost every second for weeks must not fill the memory.
@@ -302,7 +302,7 @@ impl Past {
         }
     }
 
-    /// How often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
+    /// Returns how often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
     pub fn interruptions(&self) -> u64 {
         self.resumes + self.openings.iter().filter(|opening| opening.cause == Cause::Lost).count() as u64
     }
@@ -333,7 +333,7 @@ impl Past {
         Ok(())
     }
 
-    /// What has been read, and what could not be.
+    /// Returns what was read, and what was unreadable.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = Coverage::new(self.start.source.size);
         coverage.set(ByteRange::new(0, self.at), State::Read);
@@ -342,7 +342,7 @@ impl Past {
     }
 }
 
-/// Digests one behind the other, in base64.
+/// Concatenated digests in base64.
 mod base64_digests {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD_NO_PAD;

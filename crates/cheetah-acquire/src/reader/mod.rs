@@ -1,8 +1,8 @@
-//! Reading a source once, from start to end: many chunks under way, handed on in order, bad sectors salvaged.
+//! Reading a source once, from start to end: several chunks in flight, returned in order, read around bad sectors.
 
-mod life;
+mod liveness;
+mod read_window;
 mod salvage;
-mod window;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, digest};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
-pub use life::Life;
+pub use liveness::Liveness;
+use read_window::ReadWindow;
 pub use salvage::{Salvage, is_bad_sector};
-use window::Window;
 
 /// A piece of the source: 1 MiB, except the last.
 #[derive(Debug, Clone)]
 pub struct Chunk {
     /// Where it is.
     pub range: ByteRange,
-    /// Its content; zeros stand for what is unreadable.
+    /// Its content, with zeros for unreadable ranges.
     pub data: Data,
-    /// The digest of that.
+    /// The digest of the content.
     pub digest: ChunkDigest,
-    /// What could not be read of it, in order and apart.
+    /// Its unreadable ranges, in order and not touching.
     pub bad: Vec<Bad>,
-    /// How often parts of it were read again.
+    /// The number of repeated reads.
     pub retries: u64,
 }
 
@@ -39,12 +39,12 @@ pub struct Bad {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// What the source said.
+    /// The source's error.
     pub why: Arc<str>,
 }
 
 impl Bad {
-    /// Where it is.
+    /// Returns the range.
     pub const fn range(&self) -> ByteRange {
         ByteRange::new(self.offset, self.len)
     }
@@ -62,12 +62,12 @@ impl Bad {
 pub struct Reader {
     device: DynDevice,
     salvage: Salvage,
-    life: Arc<Life>,
+    liveness: Arc<Liveness>,
     size: u64,
-    /// The first byte nobody has asked for yet.
+    /// The offset of the first byte not requested yet.
     ahead: u64,
     under_way: VecDeque<Task>,
-    window: Window,
+    window: ReadWindow,
 }
 
 struct Task {
@@ -76,26 +76,25 @@ struct Task {
 }
 
 impl Reader {
-    /// Reads `device` from `from`, a multiple of a chunk, with `window_bytes` on their way at first, if that is known.
-    pub fn new(device: DynDevice, from: u64, salvage: Salvage, life: Life, window_bytes: Option<u64>) -> Self {
-        let (size, life) = (device.geometry().size, Arc::new(life));
-        let window = Window::first(window_bytes);
-        Self { device, salvage, life, size, ahead: from, under_way: VecDeque::new(), window }
+    /// Reads `device` from `from`, a multiple of a chunk, with `window_bytes` in flight at first, if known.
+    pub fn new(device: DynDevice, from: u64, salvage: Salvage, liveness: Liveness, window_bytes: Option<u64>) -> Self {
+        let (size, liveness) = (device.geometry().size, Arc::new(liveness));
+        let window = ReadWindow::first(window_bytes);
+        Self { device, salvage, liveness, size, ahead: from, under_way: VecDeque::new(), window }
     }
 
-    /// The next chunk; `None` at the end. After an error there is nothing more to be had. May be dropped, and called
-    /// again.
+    /// Returns the next chunk; `None` at the end. After an error it must not be called again. Cancel-safe.
     pub async fn next(&mut self) -> Option<cheetah_device::Result<Chunk>> {
         while self.under_way.len() < self.window.chunks() && self.ahead < self.size {
             let range = ByteRange::between(self.ahead, (self.ahead + CHUNK_BYTES).min(self.size));
-            let handle = tokio::spawn(read(self.device.clone(), range, self.salvage, self.life.clone()));
+            let handle = tokio::spawn(read(self.device.clone(), range, self.salvage, self.liveness.clone()));
             self.under_way.push_back(Task { handle, asked: Instant::now() });
             self.ahead = range.end();
         }
         let first = self.under_way.front_mut()?;
         let starved = !first.handle.is_finished();
         let read = (&mut first.handle).await;
-        // How long it took is known only if it was waited for.
+        // The latency is known only if the chunk was waited for.
         if starved {
             self.window.starved(first.asked.elapsed());
         }
@@ -110,8 +109,13 @@ impl Drop for Reader {
     }
 }
 
-async fn read(device: DynDevice, range: ByteRange, salvage: Salvage, life: Arc<Life>) -> cheetah_device::Result<Chunk> {
-    let salvaged = salvage.read(&device, range, &life).await?;
+async fn read(
+    device: DynDevice,
+    range: ByteRange,
+    salvage: Salvage,
+    liveness: Arc<Liveness>,
+) -> cheetah_device::Result<Chunk> {
+    let salvaged = salvage.read(&device, range, &liveness).await?;
     let digest = digest(&salvaged.data);
     Ok(Chunk { range, data: salvaged.data, digest, bad: salvaged.bad, retries: salvaged.retries })
 }

@@ -6,37 +6,36 @@ use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, DynDevice, Error, Result};
 use cheetah_drive::copy::read_exactly;
 
-use super::{Bad, Life};
+use super::{Bad, Liveness};
 
-/// How to read what cannot be read in one go.
+/// How to read around bad sectors.
 #[derive(Debug, Clone, Copy)]
 pub struct Salvage {
-    /// Bytes a sector: what is given up at once. At least 1.
+    /// Bytes in a sector, the least that is given up. At least 1.
     pub sector: u64,
-    /// How often a sector is tried again before it is given up.
+    /// Retries of a sector before it is given up.
     pub retries: u32,
 }
 
-/// What was had of a range.
+/// The result of reading a range.
 #[derive(Debug, Default)]
 pub struct Salvaged {
-    /// As long as the range; zeros stand for what is unreadable.
+    /// As long as the range, with zeros for unreadable sectors.
     pub data: Data,
-    /// What is unreadable.
+    /// The unreadable ranges.
     pub bad: Vec<Bad>,
     /// Reads beyond the first.
     pub retries: u64,
 }
 
 impl Salvage {
-    /// Reads `range`. Where the source says that it cannot be read, both halves are read instead, and their halves,
-    /// down to single sectors. One after the other, from the start: a failing disk is not to be hurried.
+    /// Reads `range`. Where that fails, reads its halves, and their halves, down to single sectors; one at a time, to spare
+    /// a failing disk.
     ///
     /// # Errors
     ///
-    /// Every error that says nothing about the sectors themselves ([`is_bad_sector`]); and [`Error::Lost`] if they
-    /// fail because the source is gone. Wherever no sector behind a bad one could be read, that is asked of `life`.
-    pub async fn read(self, device: &DynDevice, range: ByteRange, life: &Life) -> Result<Salvaged> {
+    /// Errors other than bad sectors ([`is_bad_sector`]), and [`Error::Lost`] if `liveness` shows that the source is gone.
+    pub async fn read(self, device: &DynDevice, range: ByteRange, liveness: &Liveness) -> Result<Salvaged> {
         let mut salvaged = Salvaged::default();
         let (mut inside, mut failed) = (None, None);
         let mut reads: u64 = 0;
@@ -61,8 +60,8 @@ impl Salvage {
                 (Err(error), _) if !is_bad_sector(&error) => return Err(error),
                 (Err(error), Some((left, right))) => {
                     if piece == range {
-                        // Before the thousands of reads that a chunk of bad sectors takes.
-                        life.prove(device, range, (None, true), &error).await?;
+                        // Before the thousands of reads that a chunk of bad sectors costs.
+                        liveness.prove(device, range, (None, true), &error).await?;
                     }
                     pending.extend([right, left]);
                 }
@@ -74,16 +73,16 @@ impl Salvage {
             }
         }
         match failed {
-            // It may have died on the way.
-            Some(error) => life.prove(device, range, (inside, false), &error).await?,
-            None if salvaged.bad.is_empty() => life.saw(range),
+            // The source may have died meanwhile.
+            Some(error) => liveness.prove(device, range, (inside, false), &error).await?,
+            None if salvaged.bad.is_empty() => liveness.saw(range),
             None => {}
         }
         salvaged.retries = reads.saturating_sub(1);
         Ok(salvaged)
     }
 
-    /// The halves of a range, which touch at a multiple of a sector; `None` if it lies within one.
+    /// Returns the halves of a range, split at a multiple of a sector; `None` if it lies within one sector.
     fn halve(self, range: ByteRange) -> Option<(ByteRange, ByteRange)> {
         let middle = range.offset + range.len / 2;
         let below = middle - middle % self.sector;
@@ -92,13 +91,12 @@ impl Salvage {
     }
 }
 
-/// Whether an error says that the evidence itself cannot be read there, rather than that something is wrong with the
-/// way to it.
+/// Returns whether an error is about the medium rather than the link.
 pub fn is_bad_sector(error: &Error) -> bool {
     matches!(error, Error::Unreadable { .. } | Error::Io { errno: EIO, .. })
 }
 
-/// What the source said, without where.
+/// Returns the source's reason, without the range.
 fn cause(error: &Error) -> Arc<str> {
     match error {
         Error::Unreadable { why, .. } | Error::Io { why, .. } => why.clone(),

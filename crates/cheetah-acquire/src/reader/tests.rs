@@ -8,8 +8,8 @@ use super::*;
 
 const SECTOR: u64 = 512;
 
-fn alive() -> Life {
-    Life::new("disk", None, [])
+fn alive() -> Liveness {
+    Liveness::new("disk", None, [])
 }
 
 /// Bytes of which some sectors cannot be read, some of them only the first few times.

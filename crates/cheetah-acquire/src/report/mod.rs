@@ -1,4 +1,4 @@
-//! What is reported of an acquisition that is done.
+//! The report of an acquisition.
 
 mod text;
 
@@ -11,26 +11,26 @@ use crate::acquire::{Form, Wire};
 use crate::journal::Opening;
 use crate::reader::Bad;
 
-/// What was acquired, from what, into what, and how it went. As text: `Display`.
+/// The report of a finished acquisition. `Display` gives the text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// The program and its version.
     pub tool: String,
-    /// The source, as it was found.
+    /// The source's identity.
     pub source: Identity,
-    /// What the examiner says of the case.
+    /// The case data.
     pub case: CaseData,
     /// Bytes acquired.
     pub size: u64,
-    /// Hashes of them; zeros stand for what could not be read.
+    /// Their hashes, with zeros for unreadable ranges.
     pub hashes: Hashes,
-    /// Hashes that the source claims for itself, and does not have.
+    /// Hashes stored in the source that differ from those computed.
     pub hashes_differing: Vec<HashDiffers>,
-    /// What could not be read, in order, neighbours merged.
+    /// The unreadable ranges, in order, adjacent ones joined.
     pub unreadable: Vec<Bad>,
-    /// Bytes of these.
+    /// Their size in bytes.
     pub unreadable_bytes: u64,
-    /// Reads that had to be repeated.
+    /// Repeated reads.
     pub retries: u64,
     /// How often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
     pub interruptions: u64,
@@ -40,61 +40,61 @@ pub struct Report {
     pub openings: Vec<Opening>,
     /// What must be known of that, a sentence each: what the examiner vouched for, and how much may differ.
     pub notes: Vec<String>,
-    /// When it began, RFC 3339, UTC.
+    /// When the acquisition began, RFC 3339, UTC.
     pub started: String,
-    /// When it was done, RFC 3339, UTC.
+    /// When it was finished, RFC 3339, UTC.
     pub finished: String,
     /// Seconds at work, without interruptions.
     pub duration_s: f64,
     /// Bytes acquired a second at work.
     pub rate_bytes_s: u64,
-    /// What went over the link since the last interruption, if there is a link.
+    /// Traffic of the link since the command was run last, if there is a link.
     pub wire: Option<Wire>,
-    /// What it was acquired into.
+    /// The destinations.
     pub sinks: Vec<SinkReport>,
 }
 
 /// One destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SinkReport {
-    /// As the examiner named it.
+    /// Its name as the examiner wrote it.
     pub destination: String,
     /// What it is.
     pub form: Form,
-    /// The files it consists of.
+    /// Its files.
     pub files: Vec<PathBuf>,
-    /// Bytes they take on the disk, or for a drive, in the memory of the nodes.
+    /// Bytes on the disk or, for a drive, in the memory of the nodes.
     pub stored_bytes: u64,
-    /// The coverage map beside it, if it is not whole.
+    /// The coverage map beside it, if it is incomplete.
     pub map: Option<PathBuf>,
     /// The custody log beside it, if one is kept.
     pub custody: Option<PathBuf>,
-    /// Whether it was read back and is as acquired; `None` if that was not asked for.
+    /// Whether it was read back and equals what was acquired; `None` if it was not read back.
     pub verified: Option<bool>,
-    /// Hashes made again when it was read back; none where only the digests of its chunks were compared.
+    /// The hashes computed when it was read back; none where only the digests of its chunks were compared.
     pub verified_hashes: Hashes,
-    /// What is wrong with it, a sentence each.
+    /// Its problems, a sentence each.
     pub problems: Vec<String>,
 }
 
-/// A hash the source claims and does not have.
+/// A hash stored in the source that differs from the one computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HashDiffers {
     /// `md5`, `sha1` …
     pub hash: &'static str,
-    /// What the source says.
+    /// The stored hash.
     pub claimed: String,
-    /// What was read.
+    /// The computed hash.
     pub read: String,
 }
 
 impl Report {
-    /// Whether every byte was read, and everything that was compared is as it should be (exit code 0, otherwise 3).
+    /// Returns whether every byte was read and every comparison succeeded (exit code 0, otherwise 3).
     pub fn is_whole(&self) -> bool {
         self.problems().is_empty()
     }
 
-    /// Everything that is wrong, a sentence each.
+    /// Returns all problems, a sentence each.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.unreadable_bytes > 0 {
@@ -112,7 +112,7 @@ impl Report {
         problems
     }
 
-    /// The hashes in `claimed` that differ from `read`.
+    /// Returns the hashes in `claimed` that differ from `read`.
     pub(crate) fn differing(claimed: &Hashes, read: &Hashes) -> Vec<HashDiffers> {
         let differs = |kind: HashKind| {
             let (claimed, read) = claimed.get(kind).zip(read.get(kind))?;

@@ -1,4 +1,4 @@
-//! A drive: an image loaded into the memory of nodes. `loading` until it is whole.
+//! The sink for a drive, which is in the state `loading` until the image is complete.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ pub fn check(destination: &Destination, setup: &Setup) -> Result<()> {
 fn options(setup: &Setup) -> LoadOptions {
     LoadOptions {
         source_name: setup.source.clone(),
-        // Made for all sinks at once.
+        // Computed once for all sinks.
         hashes: HashChoice::NONE,
         force_lease: setup.force_lease,
         timeout: setup.timeout,
@@ -97,7 +97,7 @@ impl Sink for Drive {
 
     fn finish<'a>(self: Box<Self>, whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>> {
         let Self { path, loader, device, writer } = *self;
-        // Whoever holds the device would be writing under a lease that is given back.
+        // They would write under a lease that is given back.
         drop((device, writer));
         async move {
             loader.finish(&whole.digests, whole.hashes.clone(), Some(&whole.coverage)).await?;

@@ -1,4 +1,4 @@
-//! An Expert Witness image; its segments are called `NAME.E01.partial` … until it is whole.
+//! The sink for an Expert Witness image; its segments are called `NAME.E01.partial` … until it is complete.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) ->
     if checkpoint.offset != at {
         return Err(gone(destination, "the journal has another place for it than for the others"));
     }
-    // Before it is read: segments that have their names already are named partial again.
+    // First: segments that were renamed already become partial again.
     let writer = E01Writer::resume(&destination.path, setup.size, options(setup), &checkpoint)?;
     let held = Arc::new(Partial::open(&destination.path, &checkpoint)?);
     Ok(Resumed { sink: Box::new(E01 { destination: destination.clone(), writer }), held })

@@ -1,8 +1,8 @@
-//! Where acquired bytes go: one sink a destination, fed with the chunks of the source in order.
+//! Sinks: one for each destination, fed with the chunks of the source in order.
 //!
-//! A sink makes no decisions. It takes what it is given, says when that is on stable storage ([`Sink::checkpoint`]),
-//! goes on behind such a place after an interruption ([`resume`]), and completes its image when everything is there
-//! ([`Sink::finish`]). Whatever of it is left unfinished is called `NAME.partial`, or a drive that is `loading`.
+//! A sink writes chunks, reports when they are durable ([`Sink::checkpoint`]), continues behind a checkpoint after an
+//! interruption ([`resume`]), and completes its image at the end ([`Sink::finish`]). Until then the image is called
+//! `NAME.partial`, or is a drive in the state `loading`.
 
 mod drive;
 mod e01;
@@ -24,69 +24,67 @@ use rustix::io::Errno;
 use crate::acquire::{Destination, Form};
 use crate::reader::Chunk;
 
-/// What a sink needs to go on from a checkpoint: its own business, kept in the journal. Empty for most.
+/// What a sink needs to resume from a checkpoint, opaque to the journal that keeps it. Empty for most.
 pub type Mark = String;
 
-/// Finishes when everything before the checkpoint is on stable storage. Needs nothing of the sink, which may take more
-/// meanwhile.
+/// Resolves when everything before the checkpoint is durable. Does not borrow the sink, which may take more meanwhile.
 pub type Durable = BoxFuture<'static, Result<Mark>>;
 
 /// One destination being filled.
 pub trait Sink: Send {
-    /// Takes the next chunk; waits while too much is under way. An error may be that of an earlier chunk.
+    /// Takes the next chunk; waits while too much is in flight. An error may be that of an earlier chunk.
     fn push<'a>(&'a mut self, chunk: &'a Chunk) -> BoxFuture<'a, Result<()>>;
 
-    /// Finishes when what was pushed before has left the sink's own queues; what it returns then finishes when it is
-    /// on stable storage.
+    /// Resolves when what was pushed has left the sink's own queues, to a future that resolves when it is durable.
     fn checkpoint(&mut self) -> BoxFuture<'_, Result<Durable>>;
 
-    /// Completes the image and gives it its name. Called when everything is on stable storage already. Returns the
-    /// files it consists of, the one named by the user first.
+    /// Completes the image and names it. Everything is durable when this is called. Returns the files of the image, the
+    /// one named by the user first.
     fn finish<'a>(self: Box<Self>, whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>>;
 
-    /// Lets go of it as it is, to be resumed.
+    /// Closes the sink so that it can be resumed.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 }
 
-/// What is known of an image that is whole.
+/// A complete image.
 #[derive(Debug, Clone)]
 pub struct Whole {
-    /// Hashes of it.
+    /// Its hashes.
     pub hashes: Hashes,
-    /// Digests of its chunks.
+    /// The digests of its chunks.
     pub digests: Digests,
-    /// What of it was read.
+    /// What was read.
     pub coverage: Coverage,
 }
 
-/// What all sinks of one acquisition are told.
+/// The parameters of all sinks of an acquisition.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Bytes to come.
     pub size: u64,
     /// The source, as the user wrote it.
     pub source: String,
-    /// What an E01 is to be like.
+    /// The options of an E01.
     pub e01: E01Options,
-    /// Replace images that exist, and what a drive holds.
+    /// Whether to replace existing images, and the content of a drive.
     pub force: bool,
-    /// What is half-made is our own, or nobody's: it may be thrown away.
+    /// Whether partial images may be discarded.
     pub restart: bool,
-    /// Take the write lease of a drive from whoever holds it.
+    /// Whether to take the write lease of a drive from another holder.
     pub force_lease: bool,
-    /// How long a node of a drive may be silent.
+    /// The time-out of a drive's nodes.
     pub timeout: Duration,
 }
 
-/// A sink that goes on, and what it holds already.
+/// A resumed sink, and what it holds.
 pub struct Resumed {
     /// The sink, expecting the chunk behind its checkpoint.
     pub sink: Box<dyn Sink>,
-    /// What it holds before the checkpoint. Reads of unreadable ranges may fail.
+    /// Its content before the checkpoint. Reads of unreadable ranges may fail.
     pub held: DynDevice,
 }
 
-/// Fails if `destination` cannot be begun: it exists, or is too small. Changes nothing.
+/// Fails if `destination` exists or is too small. Changes nothing.
 pub async fn check(destination: &Destination, setup: &Setup) -> Result<()> {
     match destination.form {
         Form::Raw => raw::check(destination, setup),
@@ -95,7 +93,7 @@ pub async fn check(destination: &Destination, setup: &Setup) -> Result<()> {
     }
 }
 
-/// Begins `destination`.
+/// Creates a sink for `destination`.
 pub async fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>> {
     check(destination, setup).await?;
     match destination.form {
@@ -105,7 +103,7 @@ pub async fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn 
     }
 }
 
-/// Goes on with `destination` behind the checkpoint at `at`, which is not 0, whose mark was `mark`.
+/// Resumes `destination` behind the checkpoint at `at`, which is not 0 and has the mark `mark`.
 pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) -> Result<Resumed> {
     match destination.form {
         Form::Raw => raw::resume(destination, setup, at),
@@ -114,15 +112,15 @@ pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Ma
     }
 }
 
-/// Locks the file at `path`, which belongs to `destination`, until what is returned is dropped; `None` if there is no
-/// such file. Whoever writes an image holds the lock of its first partial file: of an E01, the writer does.
+/// Locks the file at `path`, which belongs to `destination`, until the returned file is dropped; `None` if there is none. A
+/// process that writes an image holds the lock of its first partial file.
 pub fn lock(destination: &Destination, path: &Path) -> Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     let file = match options.read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        // A symbolic link is nobody's image under way; only its name will be removed.
+        // No acquisition writes through a symbolic link; only the link itself may be removed.
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(None),
         Err(error) => return Err(Error::io(format_args!("locking {}", path.display()), &error)),
     };
@@ -138,12 +136,12 @@ fn lock_open(file: &File, destination: &Destination) -> Result<()> {
     })
 }
 
-/// Throws away what there is of `destination` that is not whole.
+/// Removes the partial image of `destination`.
 pub fn discard(destination: &Destination) -> Result<()> {
     match destination.form {
         Form::Raw => raw::discard(destination),
         Form::E01 => e01::discard(destination),
-        // It is overwritten when it is begun again.
+        // Its content is overwritten by the next acquisition.
         Form::Drive => Ok(()),
     }
 }
@@ -152,7 +150,7 @@ fn exists(destination: &Destination) -> Error {
     Error::misuse(format!("{destination} exists already; choose another name, or --force to replace it"))
 }
 
-/// What is half-made there belongs to an acquisition whose journal is not where it would be.
+/// The error for a partial image without a journal.
 fn half_made(destination: &Destination, partial: &Path) -> Error {
     Error::misuse(format!(
         "{} is part of an image that was being acquired by another command; repeat that one, or throw it away and \

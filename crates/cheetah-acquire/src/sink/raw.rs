@@ -1,4 +1,4 @@
-//! A raw image: a sparse file, `NAME.partial` until it is whole.
+//! The sink for a raw image: a sparse file, `NAME.partial` until it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -62,7 +62,7 @@ pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>>
 pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resumed> {
     let partial = partial(destination);
     if !partial.exists() {
-        // Stopped after it had got its name, and before the journal was removed.
+        // Interrupted after it was renamed, and before the journal was removed.
         if !destination.path.exists() || at != setup.size {
             return Err(gone(destination, &format!("{} is not there", partial.display())));
         }
@@ -77,7 +77,7 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resum
     if metadata.len() < at {
         return Err(gone(destination, &format!("{} was cut off", partial.display())));
     }
-    // What was written behind the checkpoint may be anything; a sparse file is written only where it is a hole.
+    // Bytes behind the checkpoint are undefined, and zeros are not written: cut them off.
     file.set_len(at).and_then(|()| file.set_len(setup.size)).map_err(doing(&partial))?;
     let held = Arc::new(RawFile::open(&partial)?);
     Ok(Resumed { sink: sink(destination, partial, file, setup)?, held })

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::file::tests::example;
     use crate::file::{Fill, ImageState, LayoutName, Set};
-    use cheetah_image::Hashes;
+    use cheetah_image::{Hashes, ServedBy};
     use proptest::prelude::*;
 
     const PATH: &str = "dir/case42.drive";
@@ -88,6 +88,7 @@ mod tests {
             modified_ns: None,
             hashes: "md5,sha256".into(),
             claimed: Hashes { md5: Some("0".repeat(32)), ..Hashes::default() },
+            server: Some(ServedBy { export: "sda".into(), path: Some("/dev/sda".into()), ..ServedBy::default() }),
         }
     }
 

@@ -48,6 +48,7 @@ use cheetah_device::placement::Layout;
 use cheetah_nbd::uri::NbdUri;
 use serde::{Deserialize, Serialize};
 
+use cheetah_image::ServedBy;
 use cheetah_image::hash::Hashes;
 
 /// The version of the schema; a file with another one is refused.
@@ -199,6 +200,9 @@ pub struct Fill {
     /// The hashes that the source itself stores.
     #[serde(default)]
     pub claimed: Hashes,
+    /// The NBD server it is read from, in that server's words; without the instance, which changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServedBy>,
 }
 
 /// A reference to the coverage map beside the drive file, in the format of GNU ddrescue.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use cheetah_device::Size;
-use cheetah_image::{Error, HashChoice, Hashes, Identity, Result};
+use cheetah_image::{Error, HashChoice, Hashes, Identity, Result, ServedBy};
 
 use crate::file::Fill;
 
@@ -29,6 +29,7 @@ pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> R
         serial: identity.serial.clone(),
         hashes: hashes.to_string(),
         claimed: identity.hashes.clone(),
+        server: identity.server.clone().map(|server| ServedBy { instance: None, ..server }),
     })
 }
 
@@ -57,6 +58,18 @@ pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
     }
     if fill.serial != identity.serial {
         return differs("serial number", &shown(fill.serial.as_ref()), &shown(identity.serial.as_ref()));
+    }
+    if let Some(then) = &fill.server {
+        let now = identity.server.clone().unwrap_or_default();
+        let facts = [
+            ("export", Some(&then.export), Some(&now.export)),
+            ("machine", then.host.as_ref(), now.host.as_ref()),
+            ("path on that machine", then.path.as_ref(), now.path.as_ref()),
+            ("description", then.description.as_ref(), now.description.as_ref()),
+        ];
+        if let Some((what, then, now)) = facts.into_iter().find(|(_, then, now)| then != now) {
+            return differs(what, &shown(then), &shown(now));
+        }
     }
     if fill.claimed != identity.hashes {
         let shown = |hashes: &Hashes| {
@@ -114,6 +127,21 @@ mod tests {
         }
         std::fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
         assert!(recognise(&fill, &identity).unwrap_err().to_string().contains("time of modification"));
+    }
+
+    #[test]
+    fn an_agent_that_serves_another_disk_at_the_same_address_is_another_source() {
+        let server = |path: &str, instance: &str| {
+            let (path, instance) = (Some(path.to_owned()), Some(instance.to_owned()));
+            Some(ServedBy { path, instance, ..ServedBy::default() })
+        };
+        let served =
+            |path, instance| Identity { server: server(path, instance), ..Identity::new(Kind::Nbd, "nbd://h", 1) };
+        let fill = remember("nbd://h", &served("/dev/sda", "1"), HashChoice::NONE).unwrap();
+        recognise(&fill, &served("/dev/sda", "2")).unwrap();
+        let refusal = recognise(&fill, &served("/dev/sdb", "2")).unwrap_err();
+        assert!(refusal.exit_code() == 3 && refusal.to_string().contains("was /dev/sda and is /dev/sdb"), "{refusal}");
+        assert!(recognise(&fill, &Identity::new(Kind::Nbd, "nbd://h", 1)).is_err());
     }
 
     #[test]

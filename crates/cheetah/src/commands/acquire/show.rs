@@ -52,8 +52,8 @@ impl Show {
                 self.say(&format!("the source is back: {opening}; {}", opening.vouched.join(", ")));
             }
             Event::Reconnected { .. } => self.say("a connection to the source was lost and made again"),
-            // The progress says how many there were.
-            Event::Retried { .. } => {}
+            // The progress says how many there were; and the error is shown at the end.
+            Event::Retried { .. } | Event::SourceChanged { .. } => {}
             Event::Completing { .. } => self.bar = None,
         }
     }

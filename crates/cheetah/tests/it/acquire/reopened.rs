@@ -54,7 +54,8 @@ fn an_agent_with_another_disk_is_refused_unless_the_examiner_vouches_for_it() {
     let other_disk = examiner.desk.file("other.img", &other);
     let port = Port::held();
     let (mut child, args) = interrupted(&examiner, &port, &disk, &[]);
-    let _agent = serve(&other_disk, &port);
+    // Under the same name, or there would be no such export.
+    let _agent = Service::start(&["serve", &other_disk, "--listen", &port.text(), "--name", "disk"]);
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert!(!examiner.desk.at("x.raw").exists());
     assert!(examiner.log().contains(r#""event":"source_changed""#), "{}", examiner.log());
@@ -83,7 +84,7 @@ fn an_agent_started_again_over_the_same_disk_is_known_by_digests_of_all_that_was
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", LEN);
     let port = Port::held();
-    let (mut child, args) = interrupted(&examiner, &port, &disk, &[]);
+    let (mut child, _) = interrupted(&examiner, &port, &disk, &[]);
     let _agent = serve(&disk, &port);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(examiner.read("x.raw") == content);
@@ -94,7 +95,6 @@ fn an_agent_started_again_over_the_same_disk_is_known_by_digests_of_all_that_was
     assert!(line("interruptions").ends_with(" 1"), "{text}");
     assert!(!line("links lost").ends_with(" 0"), "{text}");
     assert!(text.contains("compared by digests, equal") && !text.contains("NOTE"), "{text}");
-    drop(args);
 }
 
 #[test]

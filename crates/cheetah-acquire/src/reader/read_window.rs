@@ -1,38 +1,38 @@
-//! How much of a source to ask for ahead.
+//! How many chunks to keep in flight.
 
 use std::time::Duration;
 
 use cheetah_drive::digests::CHUNK_BYTES;
 
-/// At first: enough for 1 Gbit/s and 60 ms.
+/// The initial size: the bandwidth-delay product of 1 Gbit/s and 60 ms.
 const CHUNKS_FIRST: usize = 8;
-/// On a link so slow that more would only wait behind each other until they time out.
+/// The least. On a very slow link, more chunks would queue until they time out.
 const CHUNKS_MIN: usize = 2;
-/// On the fattest link. Bounds memory: this many MiB.
+/// The most, which bounds memory: this many MiB.
 const CHUNKS_MAX: usize = 32;
-/// A chunk that takes longer stands in a queue which more requests would only lengthen.
+/// A chunk that takes longer has waited in a queue that more requests would lengthen.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// Chunks that may be under way. Grows whenever whoever waits for them finds none ready, so that the source is what
-/// there is to wait for; shrinks where chunks take so long that they might time out.
+/// The number of chunks that may be in flight. Grows when the reader finds no chunk ready; shrinks when chunks take so long
+/// that they may time out.
 #[derive(Debug)]
-pub struct Window {
+pub struct ReadWindow {
     chunks: usize,
 }
 
-impl Window {
-    /// So many bytes at first, or as many as usual.
+impl ReadWindow {
+    /// Starts with `bytes` in flight, or the default.
     pub fn first(bytes: Option<u64>) -> Self {
         let chunks = |bytes: u64| usize::try_from(bytes.div_ceil(CHUNK_BYTES)).unwrap_or(CHUNKS_MAX);
         Self { chunks: bytes.map_or(CHUNKS_FIRST, chunks).clamp(CHUNKS_MIN, CHUNKS_MAX) }
     }
 
-    /// Chunks that may be under way.
+    /// Returns the number of chunks that may be in flight.
     pub const fn chunks(&self) -> usize {
         self.chunks
     }
 
-    /// A chunk had to be waited for; it took so long in all.
+    /// Notes that the reader had to wait for a chunk, whose latency was `took`.
     pub fn starved(&mut self, took: Duration) {
         self.chunks = match took {
             took if took <= SLOW / 2 => (self.chunks + 1).min(CHUNKS_MAX),
@@ -47,16 +47,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_of_the_link_is_begun_with() {
-        assert_eq!(Window::first(None).chunks(), CHUNKS_FIRST);
-        assert_eq!(Window::first(Some(20 << 20)).chunks(), 20);
-        assert_eq!(Window::first(Some(1)).chunks(), CHUNKS_MIN);
-        assert_eq!(Window::first(Some(u64::MAX)).chunks(), CHUNKS_MAX);
+    fn a_known_window_is_the_first_within_limits() {
+        assert_eq!(ReadWindow::first(None).chunks(), CHUNKS_FIRST);
+        assert_eq!(ReadWindow::first(Some(20 << 20)).chunks(), 20);
+        assert_eq!(ReadWindow::first(Some(1)).chunks(), CHUNKS_MIN);
+        assert_eq!(ReadWindow::first(Some(u64::MAX)).chunks(), CHUNKS_MAX);
     }
 
     #[test]
-    fn fills_fast_links_and_spares_slow_ones() {
-        let mut window = Window::first(None);
+    fn grows_on_fast_links_and_shrinks_on_slow_ones() {
+        let mut window = ReadWindow::first(None);
         (0..100).for_each(|_| window.starved(Duration::from_millis(50)));
         assert_eq!(window.chunks(), CHUNKS_MAX);
         (0..100).for_each(|_| window.starved(Duration::from_secs(9)));

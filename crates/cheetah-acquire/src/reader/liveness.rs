@@ -1,4 +1,4 @@
-//! Whether a source is there at all.
+//! Telling a bad sector from a source that died.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,37 +8,36 @@ use cheetah_device::{ByteRange, DynDevice, Error, Result};
 use super::is_bad_sector;
 use crate::acquire::Opener;
 
-/// Bytes read at a place, to see whether it can be read.
+/// The number of bytes read to test a place.
 const PLACE_LEN: u64 = 4096;
-/// Places that are tried.
+/// The number of places tested.
 const PLACES: u64 = 4;
-/// Ranges remembered that could be read.
+/// The most readable ranges remembered.
 const GOOD_MAX: usize = 64;
 
-/// Tells a bad sector from a source that died: both fail with the same error, and only the first is a statement about
-/// the evidence. A source lives if it can be read elsewhere.
+/// Tells a bad sector from a source that died. Both fail with the same error, and only the first says something about the
+/// evidence. A source lives if it can be read elsewhere.
 ///
-/// What was read lately may come out of a cache, of ours or of the far end, long after the disk has died. So places
-/// nobody has read yet are tried first, then several that were read, of which none may fail, and a source that is on
-/// this machine must then let itself be opened again.
-pub struct Life {
+/// Ranges read before may come from a cache, ours or the server's, long after the disk died. So unread places are tried
+/// first, then several that were read, none of which may fail, and a local source must also let itself be opened again.
+pub struct Liveness {
     name: Arc<str>,
-    /// Opens it again; `None` where that is not to be done by the way.
+    /// Opens the source again; `None` for remote sources.
     reopen: Option<Opener>,
     good: Mutex<Vec<ByteRange>>,
     good_seen: AtomicU64,
     asked: AtomicU64,
 }
 
-impl Life {
-    /// Of the source that errors call `name`, of which `good` could be read before.
+impl Liveness {
+    /// For the source that errors call `name`, of which the ranges `good` were readable before.
     pub fn new(name: &str, reopen: Option<Opener>, good: impl IntoIterator<Item = ByteRange>) -> Self {
         let good: Vec<_> = good.into_iter().take(GOOD_MAX).collect();
         let good_seen = AtomicU64::new(good.len() as u64);
         Self { name: name.into(), reopen, good: Mutex::new(good), good_seen, asked: AtomicU64::new(0) }
     }
 
-    /// Remembers that a range could be read.
+    /// Remembers a readable range.
     pub fn saw(&self, range: ByteRange) {
         let seen = self.good_seen.fetch_add(1, Ordering::Relaxed) + 1;
         let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,8 +50,8 @@ impl Life {
         }
     }
 
-    /// Fails, with [`Error::Lost`], if nothing can be read outside `suspect`, where `error` was met; `inside` is what
-    /// could be read within it. What there is no telling about passes only if `maybe` is good enough.
+    /// Fails with [`Error::Lost`] if nothing can be read outside `suspect`, where `error` occurred; `inside` is what was
+    /// readable within it. Where nothing can be tested, `maybe` decides.
     pub async fn prove(
         &self,
         device: &DynDevice,
@@ -109,7 +108,7 @@ impl Life {
     }
 }
 
-/// Some place in `range`; `None` if that is empty.
+/// Returns a place in `range`; `None` if that is empty.
 fn place(range: ByteRange, seed: u64) -> Option<ByteRange> {
     let index = mix(seed).checked_rem(range.len.div_ceil(PLACE_LEN))?;
     let start = range.offset + index * PLACE_LEN;
@@ -124,7 +123,7 @@ async fn can_read(device: &DynDevice, place: ByteRange) -> Result<bool> {
     }
 }
 
-/// Scatters numbers (the finaliser of SplitMix64).
+/// Mixes bits (the finaliser of SplitMix64).
 const fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

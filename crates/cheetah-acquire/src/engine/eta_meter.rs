@@ -1,24 +1,23 @@
-//! How fast it goes, and how long it will take, honestly: from what was done lately, not from the average of hours, and
-//! without taking zeros for speed.
+//! Rate and remaining time, from the last seconds rather than the average of hours. No I/O.
 //!
-//! Zeros cost next to nothing: a stretch of them says nothing of how long content will take. So the rate of content
-//! is what counts, and of what is left the same share is taken to be content as of what is done.
+//! Runs of zeros cost next to nothing, so they are left out of the rate on which the estimate is based. The rest of the
+//! source is assumed to hold the same share of content as what is done.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::acquire::Progress;
 
-/// What counts as lately.
+/// The length of the window for the rate.
 const LATELY: Duration = Duration::from_secs(15);
-/// Samples are this far apart, which bounds how many there are.
+/// The distance between samples, which bounds their number.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// Nothing is said of how long it will take before this.
+/// The remaining time is unknown before this.
 const KNOWN_AFTER: Duration = Duration::from_secs(2);
-/// With nothing done for so long, it has stalled.
+/// Without progress for this long, the pass has stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 
-/// How far things were at one time.
+/// The progress at one time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sample {
     at: Duration,
@@ -26,9 +25,9 @@ struct Sample {
     content: u64,
 }
 
-/// The pace of a pass. Times are counted from any one beginning.
+/// Meters the rate of a pass and estimates the time left. Times are since any fixed start.
 #[derive(Debug)]
-pub struct Pace {
+pub struct EtaMeter {
     total: u64,
     begun: Sample,
     samples: VecDeque<Sample>,
@@ -36,19 +35,19 @@ pub struct Pace {
     moved_at: Duration,
 }
 
-impl Pace {
-    /// Of `total` bytes, `done` are done at the beginning.
+impl EtaMeter {
+    /// Starts with `done` of `total` bytes done.
     pub fn new(total: u64, done: u64) -> Self {
         let begun = Sample { at: Duration::ZERO, done, content: 0 };
         Self { total, begun, samples: VecDeque::from([begun]), now: begun, moved_at: Duration::ZERO }
     }
 
-    /// It has turned out how many bytes there are to do.
+    /// Sets the number of bytes to do.
     pub fn expect(&mut self, total: u64) {
         self.total = total;
     }
 
-    /// `bytes` more are done, of which `zeros` were known to be zeros without being moved.
+    /// Adds `bytes`, of which `zeros` were holes.
     pub fn step(&mut self, bytes: u64, zeros: u64, at: Duration) {
         self.now.done += bytes;
         self.now.content += bytes.saturating_sub(zeros);
@@ -56,7 +55,7 @@ impl Pace {
         self.tick(at);
     }
 
-    /// Time has passed.
+    /// Advances the time.
     pub fn tick(&mut self, at: Duration) {
         self.now.at = self.now.at.max(at);
         if self.samples.back().is_none_or(|last| self.now.at >= last.at + SAMPLE_EVERY) {
@@ -67,7 +66,7 @@ impl Pace {
         }
     }
 
-    /// All of it, as it is told.
+    /// Returns the progress as reported in events.
     pub fn progress(&self) -> Progress {
         Progress {
             done_bytes: self.now.done,
@@ -79,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// Bytes a second, lately, zeros included.
+    /// Returns the current rate in bytes a second, zeros included.
     pub fn rate(&self) -> u64 {
         self.per_second(|sample| sample.done)
     }
@@ -91,12 +90,12 @@ impl Pace {
         u64::try_from((bytes * 1_000_000_000).checked_div(took).unwrap_or(0)).unwrap_or(u64::MAX)
     }
 
-    /// Whether nothing has moved for some seconds.
+    /// Returns whether nothing was done for some seconds.
     pub fn is_stalled(&self) -> bool {
         self.now.done < self.total && self.now.at.saturating_sub(self.moved_at) >= STALLED_AFTER
     }
 
-    /// Seconds left; `None` while there is no telling.
+    /// Returns the estimated seconds left; `None` while unknown.
     pub fn left_s(&self) -> Option<u64> {
         let left = self.total - self.now.done.min(self.total);
         if left == 0 {
@@ -108,11 +107,11 @@ impl Pace {
         let done = self.now.done - self.begun.done;
         let content = u128::from(left) * u128::from(self.now.content) / u128::from(done.max(1));
         let lately = self.per_second(|sample| sample.content);
-        // Nothing but zeros lately: as fast as content was from the beginning.
+        // Only zeros in the window: use the rate of content since the start.
         let all = u128::from(self.now.content) * 1_000_000_000 / self.now.at.as_nanos().max(1);
         let rate = if lately > 0 { u128::from(lately) } else { all };
         match rate {
-            // Zeros all along: then they are what there is to go by.
+            // Only zeros so far.
             0 => u64::try_from(u128::from(left) / u128::from(self.rate().max(1))).ok(),
             rate => u64::try_from(content.div_ceil(rate)).ok(),
         }
@@ -130,15 +129,15 @@ mod tests {
     }
 
     #[test]
-    fn an_even_pace_is_told_as_it_is() {
-        let mut pace = Pace::new(100 * MIB, 0);
+    fn a_steady_rate_gives_the_time_left() {
+        let mut pace = EtaMeter::new(100 * MIB, 0);
         (1..=20).for_each(|s| pace.step(MIB, 0, seconds(s)));
         assert_eq!((pace.rate(), pace.left_s()), (MIB, Some(80)));
     }
 
     #[test]
     fn zeros_are_not_taken_for_speed() {
-        let mut pace = Pace::new(400 * MIB, 0);
+        let mut pace = EtaMeter::new(400 * MIB, 0);
         (1..=20).for_each(|s| pace.step(MIB, 0, seconds(s)));
         // 180 MiB of zeros in no time, then content as before: a tenth is content, at 1 MiB/s.
         pace.step(180 * MIB, 180 * MIB, seconds(20));
@@ -148,16 +147,16 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_done_lately_counts() {
-        let mut pace = Pace::new(1000 * MIB, 500 * MIB);
+    fn only_the_last_seconds_count() {
+        let mut pace = EtaMeter::new(1000 * MIB, 500 * MIB);
         (1..=20).for_each(|s| pace.step(10 * MIB, 0, seconds(s)));
         (21..=60).for_each(|s| pace.step(MIB, 0, seconds(s)));
         assert_eq!(pace.left_s(), Some(260));
     }
 
     #[test]
-    fn standing_still_is_said() {
-        let mut pace = Pace::new(100 * MIB, 0);
+    fn a_stall_is_reported() {
+        let mut pace = EtaMeter::new(100 * MIB, 0);
         (1..=5).for_each(|s| pace.step(MIB, 0, seconds(s)));
         pace.tick(seconds(7));
         assert!(!pace.is_stalled());
