@@ -13,7 +13,6 @@ const JSON_EVERY: Duration = Duration::from_secs(1);
 /// Shows events as they come.
 pub struct Show {
     ui: Ui,
-    source: String,
     bar: Option<(String, Progress)>,
     told: Option<Instant>,
 }
@@ -21,7 +20,7 @@ pub struct Show {
 impl Show {
     /// Nothing to show yet.
     pub fn new(ui: Ui) -> Self {
-        Self { ui, source: String::new(), bar: None, told: None }
+        Self { ui, bar: None, told: None }
     }
 
     /// One more.
@@ -31,7 +30,6 @@ impl Show {
         }
         match event {
             Event::Started { source, destinations, resumed_at } => {
-                self.source.clone_from(&source.location);
                 let to = destinations.join(" and ");
                 match resumed_at {
                     0 => self.ui.say(format_args!("acquiring {} of {} into {to}", Size(source.size), source.location)),
