@@ -1,8 +1,7 @@
-//! Which bytes of an image have been read, could not be read, or have not been read yet.
+//! Coverage: which bytes of an image have been read, could not be read, or have not been read yet.
 //!
-//! Unread, unreadable and zero are three different things; an image whose bytes were not all read carries its
-//! coverage with it, as a map file in the format of GNU ddrescue ("Mapfile structure" in its manual), which the
-//! field's tools understand.
+//! Unread, unreadable and zero are three different things. An image that was not read in full comes with its coverage,
+//! as a map file in the format of GNU ddrescue ("Mapfile structure" in its manual), which the field's tools understand.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,17 +9,17 @@ use std::str::FromStr;
 
 use crate::ByteRange;
 
-/// Runs a map may hold, which bounds what a hostile map file can make us allocate.
+/// The maximum number of runs in a map, which limits what a malicious map file can make us allocate.
 const RUNS_MAX: usize = 4 << 20;
 
-/// What is known of a byte.
+/// The state of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Not read yet (`?`).
     Unread,
     /// Read (`+`).
     Read,
-    /// Tried, and could not be read (`-`).
+    /// Unreadable (`-`).
     Unreadable,
 }
 
@@ -33,7 +32,7 @@ impl State {
         }
     }
 
-    /// What ddrescue calls non-trimmed (`*`) and non-scraped (`/`) is, to us, not read yet.
+    /// Parses ddrescue's status. Its non-trimmed (`*`) and non-scraped (`/`) count as not read yet.
     fn of_symbol(symbol: &str) -> Option<Self> {
         match symbol {
             "?" | "*" | "/" => Some(Self::Unread),
@@ -48,22 +47,22 @@ impl State {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Coverage {
     size: u64,
-    /// Where each run begins; neighbours differ. Starts with 0 unless the size is 0.
+    /// The state of each run, by offset; neighbours differ. Starts with 0 unless the size is 0.
     runs: BTreeMap<u64, State>,
 }
 
 impl Coverage {
-    /// `size` bytes, none of them read.
+    /// Makes a coverage of `size` unread bytes.
     pub fn new(size: u64) -> Self {
         Self { size, runs: (size > 0).then_some((0, State::Unread)).into_iter().collect() }
     }
 
-    /// Bytes in the image.
+    /// Returns the size of the image.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Sets the state of a range; what lies outside the image is ignored.
+    /// Sets the state of a range; bytes outside the image are ignored.
     pub fn set(&mut self, range: ByteRange, state: State) {
         let Some(range) = range.intersection(ByteRange::new(0, self.size)) else { return };
         let after = self.at(range.end());
@@ -76,12 +75,12 @@ impl Coverage {
         }
         match after {
             Some(after) if after != state => self.runs.insert(range.end(), after),
-            // The run behind, if it is of the same state, goes on from here.
+            // A following run of the same state is merged.
             _ => self.runs.remove(&range.end()),
         };
     }
 
-    /// The state at `offset`; `None` outside the image.
+    /// Returns the state at `offset`; `None` outside the image.
     pub fn at(&self, offset: u64) -> Option<State> {
         if offset >= self.size {
             return None;
@@ -93,7 +92,7 @@ impl Coverage {
         self.runs.range(..offset).next_back().map(|(_, state)| *state)
     }
 
-    /// The runs that make up `range`, in order, each cut to the range; neighbours differ.
+    /// Returns the runs of `range`, in order, each cut to the range; neighbours differ.
     pub fn runs(&self, range: ByteRange) -> impl Iterator<Item = (ByteRange, State)> {
         let range = range.intersection(ByteRange::new(0, self.size)).unwrap_or_default();
         let mut at = range.offset;
@@ -106,12 +105,12 @@ impl Coverage {
         })
     }
 
-    /// The runs in this state, over all of the image.
+    /// Returns all runs in a state.
     pub fn in_state(&self, state: State) -> impl Iterator<Item = ByteRange> {
         self.runs(ByteRange::new(0, self.size)).filter(move |(_, other)| *other == state).map(|(run, _)| run)
     }
 
-    /// Bytes in this state.
+    /// Returns the number of bytes in a state.
     pub fn bytes(&self, state: State) -> u64 {
         self.in_state(state).map(|run| run.len).sum()
     }
@@ -144,13 +143,13 @@ impl fmt::Display for Coverage {
     }
 }
 
-/// Why a text is not a map of an image.
+/// The reason why a text is not a map file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the map: {why}")]
 pub struct BadMap {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -209,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_has_the_state_it_was_set_to_last(changes in states(), from in 0u64..70, len in 0u64..70) {
+        fn each_byte_has_the_state_set_last(changes in states(), from in 0u64..70, len in 0u64..70) {
             let mut coverage = Coverage::new(64);
             let mut model = [State::Unread; 64];
             for (at, len, state) in changes {
@@ -232,13 +231,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[-0-9a-fx?+*/# \n]{0,200}") {
+        fn no_text_causes_a_panic(text in "[-0-9a-fx?+*/# \n]{0,200}") {
             let _ = text.parse::<Coverage>();
         }
     }
 
     #[test]
-    fn ddrescues_own_map_is_understood() {
+    fn a_map_written_by_ddrescue_is_parsed() {
         let text = "# Mapfile. Created by GNU ddrescue version 1.27\n0x00000400     ?               1\n\
                     0x00000000  0x00000200  +\n0x00000200  0x00000200  -\n0x00000400  0x00000200  *\n";
         let coverage: Coverage = text.parse().unwrap();

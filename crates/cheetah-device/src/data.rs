@@ -1,12 +1,12 @@
-//! Bytes on their way through the stack.
+//! The content of reads and writes.
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 /// The content of one read or write: a short list of parts, each either bytes or a run of zeros.
 ///
-/// Layers cut and join data without copying it: a stripe joins what its nodes sent, a cache hands out slices of
-/// its chunks, and zeros never take memory or room on the wire until someone insists on bytes.
+/// Layers split and join data without copying it: a stripe joins the data of its nodes, a cache returns slices of its
+/// entries. Zeros take no memory, and no room on the wire, until they are converted to bytes.
 #[derive(Clone, Default, Debug)]
 pub struct Data {
     parts: SmallVec<[Part; 2]>,
@@ -23,7 +23,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Bytes it stands for.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -38,7 +38,7 @@ impl Part {
 
     fn slice(&self, from: u64, to: u64) -> Self {
         match self {
-            // A part of bytes is addressable memory, so its positions fit in usize.
+            // Bytes are in memory, so their positions fit in usize.
             Self::Bytes(bytes) => Self::Bytes(bytes.slice(from as usize..to as usize)),
             Self::Zeros(_) => Self::Zeros(to - from),
         }
@@ -46,29 +46,29 @@ impl Part {
 }
 
 impl Data {
-    /// No bytes.
+    /// Returns empty data.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A run of zeros.
+    /// Returns a run of zeros.
     pub fn zeros(len: u64) -> Self {
         let mut data = Self::new();
         data.push_part(Part::Zeros(len));
         data
     }
 
-    /// Bytes in all.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its parts in order; none is empty, and no two runs of zeros are neighbours.
+    /// Returns the parts in order; none is empty, and no two runs of zeros are adjacent.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
@@ -93,7 +93,7 @@ impl Data {
         }
     }
 
-    /// `len` bytes from `from`, sharing the memory. Both are clamped to what there is.
+    /// Returns `len` bytes from `from`, sharing the memory. Both are clamped to the length.
     pub fn slice(&self, from: u64, len: u64) -> Self {
         let to = from.saturating_add(len).min(self.len);
         let mut out = Self::new();
@@ -123,7 +123,7 @@ impl Data {
         }
     }
 
-    /// The data as one run of bytes; copies unless it is one already.
+    /// Converts the data to one run of bytes; copies unless it is one already.
     pub fn into_bytes(mut self) -> Bytes {
         match self.parts.as_mut_slice() {
             [] => Bytes::new(),
@@ -136,7 +136,7 @@ impl Data {
         }
     }
 
-    /// Whether every byte is zero; looks at the bytes, and stops at the first that is not.
+    /// Whether every byte is zero; reads the bytes up to the first that is not.
     pub fn is_zero(&self) -> bool {
         self.parts.iter().all(|part| match part {
             Part::Bytes(bytes) => is_zero(bytes),
@@ -147,7 +147,7 @@ impl Data {
 
 /// Whether every byte is zero.
 pub fn is_zero(bytes: &[u8]) -> bool {
-    // In runs, so that the compiler compares vectors and content gives up early.
+    // In chunks, so that the compiler compares vectors, and the loop ends early on content.
     bytes.chunks(256).all(|run| run.iter().fold(0, |seen, byte| seen | byte) == 0)
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong when a device is read or written.
+//! The errors of devices.
 
 use std::sync::Arc;
 
@@ -7,59 +7,59 @@ use crate::ByteRange;
 /// The result of an operation on a device.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on a device failed.
+/// The reason why an operation on a device failed.
 ///
-/// Each variant maps to one errno ([`Error::errno`]), which is what NBD and FUSE clients get to see; the text
-/// goes to the log. Cloneable, because one failed fetch may have several readers waiting on it.
+/// Each variant maps to one errno ([`Error::errno`]), which NBD and FUSE clients get; the text goes to the log.
+/// Cloneable, because several readers may wait for one fetch that fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The caller asked for bytes the device does not have.
+    /// The requested bytes are not within the device.
     #[error("range {range} is outside the device of {size} bytes")]
     OutOfBounds {
-        /// What was asked for.
+        /// The requested range.
         range: ByteRange,
-        /// Bytes there are.
+        /// The size of the device.
         size: u64,
     },
     /// The device, or this opening of it, cannot be written.
     #[error("the device is read-only")]
     ReadOnly,
-    /// There is no memory or disk left to hold what was written.
+    /// No memory or disk space is left for the data.
     #[error("no space: {0}")]
     NoSpace(Arc<str>),
     /// Another writer holds the lease, or ours was taken away.
     #[error("write refused: {0}")]
     Fenced(Arc<str>),
-    /// Whoever holds the bytes did not answer in time, is gone, or came back empty.
+    /// The node or source that holds the bytes did not answer in time, is gone, or came back empty.
     #[error("{device}: {range} lost: {why}")]
     Lost {
-        /// Which device, as the user named it.
+        /// The device, as the user named it.
         device: Arc<str>,
-        /// Range on that device.
+        /// The range on that device.
         range: ByteRange,
-        /// What happened.
+        /// The reason.
         why: Arc<str>,
     },
-    /// The bytes are there, but their digest says they are not the ones that were written.
+    /// The digest of the bytes is not that of the bytes written.
     #[error("{device}: {range} is corrupt: its digest does not match")]
     Corrupt {
-        /// Which device, as the user named it.
+        /// The device, as the user named it.
         device: Arc<str>,
-        /// Range on that device.
+        /// The range on that device.
         range: ByteRange,
     },
-    /// The evidence itself could not be read here: bad sectors, or ranges an image records as unreadable. Asking
-    /// again is of little use; the rest of the device may well be readable.
+    /// The evidence itself could not be read here: bad sectors, or ranges an image records as unreadable. A retry is of
+    /// little use; the rest of the device may be readable.
     #[error("{device}: {range} is unreadable: {why}")]
     Unreadable {
-        /// Which device, as the user named it.
+        /// The device, as the user named it.
         device: Arc<str>,
-        /// Range on that device.
+        /// The range on that device.
         range: ByteRange,
-        /// What happened.
+        /// The reason.
         why: Arc<str>,
     },
-    /// The request makes no sense to this device.
+    /// The request is invalid for this device.
     #[error("{0}")]
     Invalid(Arc<str>),
     /// The device cannot do this.
@@ -68,7 +68,7 @@ pub enum Error {
     /// The operating system or a peer reported an error.
     #[error("{context}: {why}")]
     Io {
-        /// What was being done, to what.
+        /// The operation, and its object.
         context: Arc<str>,
         /// The error's text.
         why: Arc<str>,
@@ -78,18 +78,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an operating-system error with what was being done.
+    /// Wraps an operating-system error with the operation that failed.
     pub fn io(context: impl Into<Arc<str>>, error: &std::io::Error) -> Self {
         Self::Io { context: context.into(), why: error.to_string().into(), errno: error.raw_os_error().unwrap_or(EIO) }
     }
 
-    /// Whether the evidence itself cannot be read just here, while the rest of it may well be: a bad sector, rather
-    /// than a source that is gone.
+    /// Whether the evidence is unreadable in this place only: a bad sector, rather than a source that is gone.
     pub fn is_bad_sector(&self) -> bool {
         matches!(self, Self::Unreadable { .. } | Self::Io { errno: EIO, .. })
     }
 
-    /// The errno (Linux numbering) a client of the device is told.
+    /// Returns the errno (Linux numbering) for clients of the device.
     pub fn errno(&self) -> i32 {
         match self {
             Self::OutOfBounds { .. } | Self::Invalid(_) => EINVAL,

@@ -6,34 +6,34 @@ use std::task::{Context, Poll};
 
 use crate::{Error, Result};
 
-/// One operation under way.
+/// An operation in progress.
 ///
-/// A layer that has the answer at hand (RAM, a cache) returns [`Io::Done`] and pays for no allocation and no
-/// trip through the executor; anything that waits returns [`Io::Later`].
+/// A device that has the answer at hand (RAM, a cache) returns [`Io::Done`], which costs no allocation and no trip
+/// through the executor. An operation that waits is [`Io::Later`].
 pub enum Io<'a, T> {
-    /// The answer is here. `None` once taken.
+    /// The answer; `None` once taken.
     Done(Option<Result<T>>),
-    /// The answer comes later.
+    /// A future of the answer.
     Later(Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>),
 }
 
 impl<'a, T> Io<'a, T> {
-    /// Finished with `result`.
+    /// Returns a finished operation.
     pub fn done(result: Result<T>) -> Self {
         Self::Done(Some(result))
     }
 
-    /// Finished well.
+    /// Returns an operation that has succeeded.
     pub fn ok(value: T) -> Self {
         Self::done(Ok(value))
     }
 
-    /// Finished badly.
+    /// Returns an operation that has failed.
     pub fn fail(error: Error) -> Self {
         Self::done(Err(error))
     }
 
-    /// To be finished by `future`.
+    /// Returns an operation that `future` finishes.
     pub fn later(future: impl Future<Output = Result<T>> + Send + 'a) -> Self {
         Self::Later(Box::pin(future))
     }

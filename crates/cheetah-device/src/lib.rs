@@ -1,22 +1,23 @@
 //! The [`Device`] trait and its layers.
 //!
-//! A *device* is anything with a size that can be read at an offset, and perhaps written. A drive is a stack
-//! of devices: each layer takes devices and is one. Reading this file, [`device`] and one layer (start with
-//! [`linear`]) is enough to write another.
+//! A *device* is anything with a size that can be read at an offset, and perhaps written. A drive is a stack of
+//! devices: each layer takes devices and is one. This file, [`device`], [`layer`] and one layer (start with
+//! [`readonly`]) are enough to write another.
 
 #![forbid(unsafe_code)]
 
-// Lengths of buffers are u64 on the wire and usize in memory; nothing here is meant for machines where they differ.
+// Lengths of buffers are u64 on the wire and usize in memory.
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("Cheetah needs a 64-bit target");
 
 pub mod cache;
 pub mod copy_on_read;
 pub mod coverage;
+pub mod coverage_filter;
 pub mod data;
 pub mod device;
 pub mod error;
-pub mod gaps;
+mod fetch;
 pub mod io;
 pub mod layer;
 pub mod linear;

@@ -1,11 +1,11 @@
-//! Children one after the other, as one device.
+//! The concatenation of several devices.
 
 use crate::Result;
 use crate::device::DynDevice;
 use crate::placement::Layout;
 use crate::spread::{Spread, device_is_its_spread};
 
-/// Children one after the other.
+/// A concatenation of children.
 pub struct Linear(Spread);
 
 impl Linear {

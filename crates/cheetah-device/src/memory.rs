@@ -1,11 +1,11 @@
-//! A device over plain memory: the reference model in tests, and the smallest possible example of a layer.
+//! A device over plain memory: the reference model in tests, and the smallest example of a device.
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 
 use crate::{ByteRange, Data, Device, Geometry, Io, Result};
 
-/// A writable device over one run of memory.
+/// A writable device over a vector.
 pub struct Memory {
     bytes: RwLock<Vec<u8>>,
 }
@@ -16,7 +16,7 @@ impl Memory {
         Self { bytes: RwLock::new(bytes) }
     }
 
-    /// A copy of everything in it.
+    /// Returns a copy of the content.
     pub fn snapshot(&self) -> Vec<u8> {
         self.bytes.read().clone()
     }

@@ -1,12 +1,11 @@
-//! Copy-on-write: a device that can be written while what is below never is.
+//! Copy-on-write: a device that can be written while the device below never is.
 //!
-//! What is written goes to memory or to a file, and [`Spans`] remembers which bytes those are, to the byte. So a
-//! write never has to read what is around it, two writers have no block in common to fight over, and a range of
-//! the base that cannot be read can still be written over. Every read finds out under a short lock which bytes
-//! come from where, then fetches without the lock.
+//! Writes go to memory or to a file, and [`Spans`] records their ranges to the byte. So a write never has to read the
+//! bytes around it, two writers never share a block, and an unreadable range of the base can still be written over. A
+//! read looks up the source of each byte under a short lock, then fetches without the lock.
 //!
-//! Changes to a file happen one after the other, and one that has begun is finished even if its future is dropped:
-//! otherwise it could land after a later change to the same bytes and undo it.
+//! Changes to a file are made one at a time, and a change that has begun is finished even if its future is dropped:
+//! otherwise it could take effect after a later change to the same bytes, and undo it.
 
 mod spans;
 
@@ -24,11 +23,10 @@ use crate::data::Part;
 use crate::device::DynDevice;
 use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Size, Zeroing};
 
-/// What is written is kept in memory in pieces cut at multiples of this, so that writing over a part of it gives
-/// the rest back.
+/// Data in memory is cut at multiples of this, so that overwriting a part of it frees that part.
 const PIECE_BYTES: u64 = 4096;
 
-/// A writable view of a device that is never written.
+/// A writable view of a device that is never written itself.
 ///
 /// The changes live as long as the overlay; [`flush`](Device::flush) has nothing to do.
 pub struct Overlay {
@@ -37,30 +35,30 @@ pub struct Overlay {
     store: Store,
 }
 
-/// Where changes are kept.
+/// The storage of changes.
 enum Store {
-    /// In the spans themselves.
+    /// The spans themselves.
     Memory { limit_bytes: u64 },
-    /// At the same offsets of a sparse file.
+    /// A sparse file, at the same offsets.
     File(Arc<ScratchFile>),
 }
 
 struct ScratchFile {
     file: File,
     path: PathBuf,
-    /// Held by the change under way, until it is done.
+    /// Held by the change in progress.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Overlay {
-    /// Keeps changes in memory, `limit_bytes` of them with all their bookkeeping; a write beyond it fails with
+    /// Keeps changes in memory, up to `limit_bytes` with their metadata; a write beyond that fails with
     /// [`Error::NoSpace`].
     pub fn in_memory(base: DynDevice, limit_bytes: u64) -> Self {
         Self { base, spans: Arc::default(), store: Store::Memory { limit_bytes } }
     }
 
-    /// Keeps changes in a sparse file at `path`. The file must not exist yet, and its name is removed again at
-    /// once: without the overlay it means nothing, and so its space is given back however the process ends.
+    /// Keeps changes in a sparse file at `path`. The file must not exist yet, and is unlinked at once: it is useless
+    /// without the overlay, and so its space is freed however the process ends.
     ///
     /// Operations must be awaited within a tokio runtime.
     pub fn in_file(base: DynDevice, path: &Path) -> Result<Self> {
@@ -73,12 +71,12 @@ impl Overlay {
         Ok(Self { base, spans: Arc::default(), store })
     }
 
-    /// Bytes that differ in origin from the base: written or zeroed here.
+    /// Returns the number of bytes written or zeroed here.
     pub fn changed_bytes(&self) -> u64 {
         self.spans.lock().len_bytes()
     }
 
-    /// One segment's content; `None` in it stands for the base.
+    /// Fetches the content of a segment.
     fn fetch(&self, segment: Segment) -> Io<'_, Data> {
         match (segment.content, &self.store) {
             (None, _) => self.base.read(segment.range),
@@ -89,10 +87,10 @@ impl Overlay {
         }
     }
 
-    /// Puts `data` in memory if the limit allows it.
+    /// Stores `data` in memory if the limit allows it.
     fn keep(&self, offset: u64, data: &Data, limit_bytes: u64) -> Result<()> {
         let range = ByteRange::new(offset, data.len());
-        // Copied before the lock is taken; pieces of their own, so that no big buffer is kept for a small part.
+        // Copied before the lock is taken, in separate pieces, so that no large buffer is kept for a small part.
         let pieces: Vec<(ByteRange, Content)> = range
             .split_at_multiples(PIECE_BYTES)
             .map(|piece| (piece, piece_content(&data.slice(piece.offset - offset, piece.len))))
@@ -217,19 +215,19 @@ impl ScratchFile {
         }))
     }
 
-    /// Writes to the file and then says so in `spans`.
+    /// Writes to the file, and then records the range in `spans`.
     fn write(self: &Arc<Self>, offset: u64, data: Data, spans: &Arc<Mutex<Spans>>) -> Io<'_, ()> {
         let (this, spans) = (Arc::clone(self), Arc::clone(spans));
         Io::later(async move {
-            // Taken here, so that changes happen in the order in which they were begun, and given back over there,
-            // where the work is done, which goes on when this future is dropped.
+            // Taken here, so that changes are made in the order in which they began, and released by the blocking work,
+            // which goes on when this future is dropped.
             let turn = Arc::clone(&this.turn).lock_owned().await;
             blocking(move || {
                 let _turn = turn;
                 let range = ByteRange::new(offset, data.len());
                 let result = this.file.write_all_at(&data.into_bytes(), offset);
                 result.map_err(|error| this.error("writing", range, &error))?;
-                // Only now: until the bytes are in the file, readers get what was there before.
+                // Only now: until the bytes are in the file, readers get the old content.
                 spans.lock().set(range, Content::Stored);
                 Ok(())
             })
@@ -242,7 +240,7 @@ impl ScratchFile {
     }
 }
 
-/// Runs file I/O where it may block.
+/// Runs file I/O on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
@@ -262,7 +260,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let base = Arc::new(Memory::new(vec![b'.'; 8]));
             let overlay = Overlay::in_file(base, &directory.path().join("changes")).unwrap();
-            // Nothing gets to the file until the only thread there is for it is let go.
+            // Nothing gets to the file while its only thread is busy.
             let (let_go, held) = std::sync::mpsc::channel::<()>();
             let holding = tokio::task::spawn_blocking(move || held.recv());
 

@@ -1,12 +1,12 @@
-//! Percent encoding in URIs (RFC 3986, section 2.1), for all that have devices named by one.
+//! Percent encoding in URIs (RFC 3986, section 2.1).
 
 use std::fmt;
 
-/// Undoes percent encoding.
+/// Decodes percent encoding.
 ///
 /// # Errors
 ///
-/// If a percent sign is not followed by two hexadecimal digits, or what comes out is not UTF-8.
+/// If a percent sign is not followed by two hexadecimal digits, or the result is not UTF-8.
 pub fn decode(text: &str) -> Result<String, &'static str> {
     const BAD: &str = "a percent sign must be followed by two hexadecimal digits; write %25 for the sign itself";
     let mut out = Vec::with_capacity(text.len());
@@ -23,7 +23,7 @@ pub fn decode(text: &str) -> Result<String, &'static str> {
     String::from_utf8(out).map_err(|_| "it must be UTF-8")
 }
 
-/// Percent encodes everything but letters, digits, `-`, `_`, `.`, `~`, and what else is `plain`.
+/// Percent-encodes everything except letters, digits, `-`, `_`, `.`, `~` and the bytes in `plain`.
 pub fn encode(text: &str, plain: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for byte in text.bytes() {
         match byte {

@@ -1,25 +1,25 @@
-//! Which child holds which bytes: the arithmetic of linear and striped devices, and nothing else.
+//! The mapping of bytes to children in linear and striped devices.
 //!
-//! A placement is a list of *zones*, laid end to end. In a zone every member child takes part from the same
-//! offset on, one unit in turn; a zone of one member is simply a run of that child. A linear placement is one
-//! zone a child. A stripe over equal children is one zone over all of them; over unequal children it is as in
-//! md's raid0: over all until the smallest is full, then over the rest, and so on.
+//! A placement is a list of adjacent *zones*. In a zone every member child takes part from the same offset on, one unit
+//! in turn; a zone of one member is a range of that child. A linear placement has a zone for each child. A stripe over
+//! equal children is one zone over all of them. Over unequal children it is that of md's raid0: over all children until
+//! the smallest is full, then over the rest, and so on.
 //!
-//! Two things hold for every placement and the layers above rely on them: a range of the whole is, on each child
-//! it touches, *one* range; and its pieces come in order there.
+//! The layers above rely on two properties of every placement: a range of the whole is *one* range on each child it
+//! touches, and its parts come in order there.
 
 use smallvec::SmallVec;
 
 use crate::{ByteRange, Error, Result, Size};
 
-/// How bytes are laid over children.
+/// The order of bytes on children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// One child after the other.
     Linear,
     /// Round robin (RAID 0).
     Stripe {
-        /// Bytes on one child before it is the next one's turn: a power of two from [`UNIT_MIN`] to [`UNIT_MAX`].
+        /// Consecutive bytes on one child: a power of two from [`UNIT_MIN`] to [`UNIT_MAX`].
         unit: u64,
     },
 }
@@ -30,7 +30,7 @@ pub const UNIT_MIN: u64 = 4 << 10;
 pub const UNIT_MAX: u64 = 4 << 20;
 
 impl Layout {
-    /// Fails, saying why, if the stripe unit is not one that can be used.
+    /// Fails, with the reason, if the stripe unit is invalid.
     pub fn check(self) -> Result<()> {
         let Self::Stripe { unit } = self else { return Ok(()) };
         if unit.is_power_of_two() && (UNIT_MIN..=UNIT_MAX).contains(&unit) {
@@ -42,7 +42,7 @@ impl Layout {
     }
 }
 
-/// The bytes of a device over several children, mapped.
+/// The mapping of a device's bytes to its children.
 #[derive(Debug, Clone)]
 pub struct Placement {
     /// Contiguous, in order, none empty.
@@ -54,31 +54,31 @@ pub struct Placement {
 
 #[derive(Debug, Clone)]
 struct Zone {
-    /// First byte of the zone in the whole, and the first after it.
+    /// The first byte of the zone in the whole, and the first after it.
     start: u64,
     end: u64,
-    /// Where the zone starts on each of its members.
+    /// The offset of the zone on each of its members.
     child_start: u64,
     members: SmallVec<[usize; 4]>,
 }
 
-/// A run of bytes that is contiguous in the whole and on one child.
+/// A range that is contiguous in the whole and on one child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// Index of the child.
+pub struct ChildRange {
+    /// The index of the child.
     pub child: usize,
-    /// Range on that child.
+    /// The range on that child.
     pub range: ByteRange,
-    /// Where the piece starts in the whole.
+    /// The offset in the whole.
     pub at: u64,
 }
 
 impl Placement {
-    /// Lays bytes over children of these sizes. A stripe uses whole units only, so what a child has beyond the
-    /// last of them stays unused.
+    /// Distributes bytes over children of these sizes. A stripe uses whole units only; the rest of a child stays
+    /// unused.
     ///
-    /// Fails without children, with a bad unit, if a child to be striped holds not even one unit, and if the
-    /// sizes add up to more than 2^63 bytes.
+    /// Fails without children, with an invalid unit, if a striped child is smaller than a unit, and if the sizes add up
+    /// to more than 2^63 bytes.
     pub fn new(layout: Layout, child_sizes: &[u64]) -> Result<Self> {
         layout.check()?;
         if child_sizes.is_empty() {
@@ -97,19 +97,19 @@ impl Placement {
         Ok(Self { zones, unit_bits, size })
     }
 
-    /// Bytes in the whole.
+    /// Returns the size of the whole.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The pieces of `range`, in order, none empty. What lies beyond [`size`](Self::size) has none.
+    /// Maps `range` to ranges of children, in order, none empty. Bytes beyond [`size`](Self::size) have none.
     pub fn map(&self, range: ByteRange) -> Pieces<'_> {
         let zone = self.zones.partition_point(|zone| zone.end <= range.offset);
         Pieces { zones: &self.zones[zone..], unit_bits: self.unit_bits, at: range.offset, end: range.end() }
     }
 }
 
-/// The pieces of a range: see [`Placement::map`].
+/// The ranges of children of a range: see [`Placement::map`].
 #[derive(Debug, Clone)]
 pub struct Pieces<'a> {
     zones: &'a [Zone],
@@ -119,9 +119,9 @@ pub struct Pieces<'a> {
 }
 
 impl Iterator for Pieces<'_> {
-    type Item = Piece;
+    type Item = ChildRange;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<ChildRange> {
         let zone = self.zones.first()?;
         if self.at >= self.end {
             return None;
@@ -136,20 +136,20 @@ impl Iterator for Pieces<'_> {
 }
 
 impl Zone {
-    /// The piece of this zone that starts at `at` and goes no further than `end`.
+    /// Returns the range of this zone that starts at `at` and ends at `end` at the latest.
     #[allow(clippy::cast_possible_truncation, reason = "the column is below the number of members, which is a usize")]
-    fn piece(&self, at: u64, end: u64, unit_bits: u32) -> Piece {
+    fn piece(&self, at: u64, end: u64, unit_bits: u32) -> ChildRange {
         let within = at - self.start;
         let end = end.min(self.end);
         if let [child] = self.members[..] {
-            return Piece { child, range: ByteRange::new(self.child_start + within, end - at), at };
+            return ChildRange { child, range: ByteRange::new(self.child_start + within, end - at), at };
         }
         let members = self.members.len() as u64;
         let (turn, in_unit) = (within >> unit_bits, within & ((1 << unit_bits) - 1));
         let (row, column) = (turn / members, turn % members);
         let len = (end - at).min((1 << unit_bits) - in_unit);
         let offset = self.child_start + (row << unit_bits) + in_unit;
-        Piece { child: self.members[column as usize], range: ByteRange::new(offset, len), at }
+        ChildRange { child: self.members[column as usize], range: ByteRange::new(offset, len), at }
     }
 }
 
@@ -172,7 +172,7 @@ fn stripe_zones(unit: u64, child_sizes: &[u64]) -> Result<Vec<Zone>> {
     let usable: Vec<u64> = child_sizes.iter().map(|size| size - size % unit).collect();
     let mut zones = Vec::new();
     let (mut start, mut child_start) = (0, 0);
-    // Each round ends at the smallest child that reaches beyond the round before.
+    // Each round ends at the end of the smallest child that is larger than the last round.
     while let Some(child_end) = usable.iter().copied().filter(|size| *size > child_start).min() {
         let members: SmallVec<[usize; 4]> = (0..usable.len()).filter(|child| usable[*child] > child_start).collect();
         let end = start + (child_end - child_start) * members.len() as u64;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_takes_turns_a_unit_each() {
+    fn a_stripe_alternates_units() {
         let unit = 4 * KIB;
         let found = pieces(Layout::Stripe { unit }, &[8 * KIB; 3], ByteRange::new(unit - 1, 2 * unit + 2));
         assert_eq!(found, [(0, unit - 1, 1), (1, 0, unit), (2, 0, unit), (0, unit, 1)]);

@@ -5,29 +5,30 @@ use std::fmt;
 /// A range of bytes of a device: `len` bytes from `offset`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ByteRange {
-    /// First byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// Number of bytes; may be 0.
+    /// The number of bytes; may be 0.
     pub len: u64,
 }
 
 impl ByteRange {
-    /// `len` bytes from `offset`.
+    /// Returns the range of `len` bytes from `offset`.
     pub const fn new(offset: u64, len: u64) -> Self {
         Self { offset, len }
     }
 
-    /// From `start` up to, not including, `end`; empty where `end` is not beyond `start`.
+    /// Returns the range from `start` up to, not including, `end`; empty if `end` is not after `start`.
     pub const fn between(start: u64, end: u64) -> Self {
         Self { offset: start, len: end.saturating_sub(start) }
     }
 
-    /// The first byte after the range, saturating (so a hostile range compares as beyond any device).
+    /// Returns the offset of the first byte after the range, saturating, so that a malicious range is outside any
+    /// device.
     pub const fn end(self) -> u64 {
         self.offset.saturating_add(self.len)
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -45,24 +46,24 @@ impl ByteRange {
         self.offset <= other.offset && other.end() <= self.end()
     }
 
-    /// The bytes that are in both, if any.
+    /// Returns the bytes in both ranges, if any.
     pub fn intersection(self, other: Self) -> Option<Self> {
         let both = Self::between(self.offset.max(other.offset), self.end().min(other.end()));
         (!both.is_empty()).then_some(both)
     }
 
-    /// The same length, `by` bytes further on.
+    /// Returns the range `by` bytes further on.
     pub const fn shifted(self, by: u64) -> Self {
         Self { offset: self.offset + by, len: self.len }
     }
 
-    /// The smallest range that contains this one and starts and ends on multiples of `unit`.
+    /// Returns the smallest range that contains this one and starts and ends at multiples of `unit`.
     pub const fn aligned_to(self, unit: u64) -> Self {
         let start = self.offset - self.offset % unit;
         Self { offset: start, len: self.end().next_multiple_of(unit) - start }
     }
 
-    /// Cuts the range at every multiple of `unit`; the pieces come in order and none is empty.
+    /// Splits the range at every multiple of `unit`; the parts are in order, and none is empty.
     pub fn split_at_multiples(self, unit: u64) -> impl Iterator<Item = Self> {
         let end = self.end();
         let mut at = self.offset;

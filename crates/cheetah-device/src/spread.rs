@@ -1,39 +1,39 @@
-//! The engine under every device that spreads its bytes over children without redundancy.
+//! A device that distributes its bytes over children without redundancy: the engine of `Linear` and `Stripe`.
 //!
-//! A request is cut by the [`Placement`] and dispatched to the children at the same time, one request each:
-//! pieces that are apart in the whole are neighbours on the child. What the children read is interleaved again
-//! by reference, and what they are to write is gathered by reference; no byte is copied here.
+//! A request is split by the [`Placement`] and sent to the children at the same time, one request each: ranges that are
+//! apart in the whole are adjacent on the child. Data read is interleaved, and data to write gathered, by reference; no
+//! byte is copied.
 //!
-//! A child's error is the request's error, as it is: it names the child and the range on it.
+//! A child's error is the request's error, unchanged: it names the child and the range on it.
 
 use futures::future::{join_all, try_join_all};
 use smallvec::SmallVec;
 
 use crate::device::DynDevice;
-use crate::placement::{Layout, Piece, Placement};
+use crate::placement::{ChildRange, Layout, Placement};
 use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
 
-/// Children and which of them holds what.
+/// Children, and the placement of bytes on them.
 pub struct Spread {
     placement: Placement,
     children: Vec<DynDevice>,
     geometry: Geometry,
 }
 
-/// What one request asks of one child: always one range (see [`placement`](crate::placement)).
-struct Part {
+/// The part of a request for one child: always one range (see [`placement`](crate::placement)).
+struct ChildRequest {
     child: usize,
     range: ByteRange,
 }
 
-/// Where a request goes.
+/// The children a request goes to.
 enum Route {
-    /// There is nothing to do.
+    /// None.
     Nowhere,
-    /// To one child as it is.
-    One(Piece),
-    /// To several.
-    Many(SmallVec<[Part; 4]>),
+    /// One.
+    One(ChildRange),
+    /// Several.
+    Many(SmallVec<[ChildRequest; 4]>),
 }
 
 impl Spread {
@@ -51,31 +51,33 @@ impl Spread {
 
     fn route(&self, range: ByteRange) -> Result<Route> {
         self.check(range)?;
-        let mut pieces = self.placement.map(range);
-        let Some(first) = pieces.next() else { return Ok(Route::Nowhere) };
+        let mut ranges = self.placement.map(range);
+        let Some(first) = ranges.next() else { return Ok(Route::Nowhere) };
         if first.range.len == range.len {
             return Ok(Route::One(first));
         }
-        let mut parts: SmallVec<[Part; 4]> = SmallVec::new();
-        parts.push(Part { child: first.child, range: first.range });
-        for piece in pieces {
-            match parts.iter_mut().find(|part| part.child == piece.child) {
+        let mut parts: SmallVec<[ChildRequest; 4]> = SmallVec::new();
+        parts.push(ChildRequest { child: first.child, range: first.range });
+        for mapped in ranges {
+            match parts.iter_mut().find(|part| part.child == mapped.child) {
                 Some(part) => {
-                    debug_assert_eq!(part.range.end(), piece.range.offset, "one range a child");
-                    part.range.len += piece.range.len;
+                    debug_assert_eq!(part.range.end(), mapped.range.offset, "one range a child");
+                    part.range.len += mapped.range.len;
                 }
-                None => parts.push(Part { child: piece.child, range: piece.range }),
+                None => parts.push(ChildRequest { child: mapped.child, range: mapped.range }),
             }
         }
         // A linear device's neighbours, or the last zone's only member, may still be one child.
         Ok(match parts[..] {
-            [Part { child, range: on_child }] => Route::One(Piece { child, range: on_child, at: range.offset }),
+            [ChildRequest { child, range: on_child }] => {
+                Route::One(ChildRange { child, range: on_child, at: range.offset })
+            }
             _ => Route::Many(parts),
         })
     }
 
-    /// Runs an operation that yields nothing on every child concerned. Waits for all of them even if one fails:
-    /// a failed write must not still be landing after the failure has been told.
+    /// Runs an operation on every child of the range. Waits for all of them even if one fails: a failed write must not
+    /// take effect after its failure has been reported.
     fn each<'a>(
         &'a self,
         range: ByteRange,
@@ -84,15 +86,15 @@ impl Spread {
         match self.route(range) {
             Err(error) => Io::fail(error),
             Ok(Route::Nowhere) => Io::ok(()),
-            Ok(Route::One(piece)) => operation(&self.children[piece.child], piece.range),
+            Ok(Route::One(mapped)) => operation(&self.children[mapped.child], mapped.range),
             Ok(Route::Many(parts)) => Io::later(async move {
                 all(parts.iter().map(|part| operation(&self.children[part.child], part.range))).await
             }),
         }
     }
 
-    /// Joins what the parts' children read to the content of `range`.
-    fn interleave(&self, range: ByteRange, parts: &[Part], replies: Vec<Data>) -> Result<Data> {
+    /// Interleaves the children's data to the content of `range`.
+    fn interleave(&self, range: ByteRange, parts: &[ChildRequest], replies: Vec<Data>) -> Result<Data> {
         let mut cuts = Vec::with_capacity(parts.len());
         for (part, reply) in parts.iter().zip(replies) {
             if reply.len() != part.range.len {
@@ -102,38 +104,38 @@ impl Spread {
             cuts.push((part, reply));
         }
         let mut whole = Data::new();
-        for piece in self.placement.map(range) {
-            if let Some((part, reply)) = cuts.iter().find(|(part, _)| part.child == piece.child) {
-                whole.append(reply.slice(piece.range.offset - part.range.offset, piece.range.len));
+        for mapped in self.placement.map(range) {
+            if let Some((part, reply)) = cuts.iter().find(|(part, _)| part.child == mapped.child) {
+                whole.append(reply.slice(mapped.range.offset - part.range.offset, mapped.range.len));
             }
         }
         Ok(whole)
     }
 
-    /// Gathers, for each of the parts, what of `data` (to be written at `offset`) goes there.
-    fn gather(&self, offset: u64, data: &Data, parts: &[Part]) -> SmallVec<[Data; 4]> {
+    /// Gathers the data of each part from `data`, which is to be written at `offset`.
+    fn gather(&self, offset: u64, data: &Data, parts: &[ChildRequest]) -> SmallVec<[Data; 4]> {
         let mut gathered: SmallVec<[Data; 4]> = parts.iter().map(|_| Data::new()).collect();
-        for piece in self.placement.map(ByteRange::new(offset, data.len())) {
-            if let Some(index) = parts.iter().position(|part| part.child == piece.child) {
-                gathered[index].append(data.slice(piece.at - offset, piece.range.len));
+        for mapped in self.placement.map(ByteRange::new(offset, data.len())) {
+            if let Some(index) = parts.iter().position(|part| part.child == mapped.child) {
+                gathered[index].append(data.slice(mapped.at - offset, mapped.range.len));
             }
         }
         gathered
     }
 
-    fn interleave_extents(&self, range: ByteRange, parts: &[Part], replies: Vec<Vec<Extent>>) -> Vec<Extent> {
+    fn interleave_extents(&self, range: ByteRange, parts: &[ChildRequest], replies: Vec<Vec<Extent>>) -> Vec<Extent> {
         let mut cursors: Vec<_> = replies.into_iter().map(ExtentCursor::new).collect();
         let mut whole = Vec::new();
-        for piece in self.placement.map(range) {
-            if let Some(index) = parts.iter().position(|part| part.child == piece.child) {
-                cursors[index].take(piece.range.len, &mut whole);
+        for mapped in self.placement.map(range) {
+            if let Some(index) = parts.iter().position(|part| part.child == mapped.child) {
+                cursors[index].take(mapped.range.len, &mut whole);
             }
         }
         whole
     }
 }
 
-/// Finishes when all have; fails if any has.
+/// Waits for all operations; fails if any failed.
 async fn all<'a>(operations: impl Iterator<Item = Io<'a, ()>>) -> Result<()> {
     join_all(operations).await.into_iter().collect()
 }
@@ -147,7 +149,7 @@ impl Device for Spread {
         match self.route(range) {
             Err(error) => Io::fail(error),
             Ok(Route::Nowhere) => Io::ok(Data::new()),
-            Ok(Route::One(piece)) => self.children[piece.child].read(piece.range),
+            Ok(Route::One(mapped)) => self.children[mapped.child].read(mapped.range),
             Ok(Route::Many(parts)) => Io::later(async move {
                 let replies = try_join_all(parts.iter().map(|part| self.children[part.child].read(part.range))).await?;
                 self.interleave(range, &parts, replies)
@@ -162,7 +164,7 @@ impl Device for Spread {
         match self.route(ByteRange::new(offset, data.len())) {
             Err(error) => Io::fail(error),
             Ok(Route::Nowhere) => Io::ok(()),
-            Ok(Route::One(piece)) => self.children[piece.child].write(piece.range.offset, data, fua),
+            Ok(Route::One(mapped)) => self.children[mapped.child].write(mapped.range.offset, data, fua),
             Ok(Route::Many(parts)) => Io::later(async move {
                 let gathered = self.gather(offset, &data, &parts);
                 drop(data);
@@ -204,7 +206,7 @@ impl Device for Spread {
         match self.route(range) {
             Err(error) => Io::fail(error),
             Ok(Route::Nowhere) => Io::ok(Vec::new()),
-            Ok(Route::One(piece)) => self.children[piece.child].extents(piece.range),
+            Ok(Route::One(mapped)) => self.children[mapped.child].extents(mapped.range),
             Ok(Route::Many(parts)) => Io::later(async move {
                 let replies =
                     try_join_all(parts.iter().map(|part| self.children[part.child].extents(part.range))).await?;
@@ -214,7 +216,7 @@ impl Device for Spread {
     }
 }
 
-/// Hands out a list of extents a piece at a time.
+/// Takes extents from a list by length.
 struct ExtentCursor {
     extents: std::vec::IntoIter<Extent>,
     current: Extent,
@@ -225,7 +227,7 @@ impl ExtentCursor {
         Self { extents: extents.into_iter(), current: Extent::data(0) }
     }
 
-    /// Moves the next `len` bytes' extents to `out`. Should the child have told too few, the rest may be data.
+    /// Moves the extents of the next `len` bytes to `out`. If the child returned too few, the rest counts as data.
     fn take(&mut self, mut len: u64, out: &mut Vec<Extent>) {
         while len > 0 {
             if self.current.len == 0 {

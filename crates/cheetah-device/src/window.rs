@@ -1,4 +1,4 @@
-//! Part of a device, as a device: a partition, or a drive without the padding its layout needs.
+//! A part of a device: a partition, or a drive without the padding of its layout.
 
 use crate::device::DynDevice;
 use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
@@ -10,13 +10,13 @@ pub struct Window {
 }
 
 impl Window {
-    /// The bytes of `inner` in `range`, from 0 on. Fails if `inner` does not have them all.
+    /// Makes a device of `range` of `inner`. Fails unless the range lies within it.
     pub fn new(inner: DynDevice, range: ByteRange) -> Result<Self> {
         inner.check(range)?;
         Ok(Self { inner, range })
     }
 
-    /// Runs `operation` on the inner device's range for `range` of this one.
+    /// Runs `operation` on the inner device, with `range` translated.
     fn on_inner<'a, T>(
         &'a self,
         range: ByteRange,

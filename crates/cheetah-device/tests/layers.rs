@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cheetah_device::cache::{Cache, CacheConfig, CachePlace};
 use cheetah_device::coverage::State;
-use cheetah_device::gaps::Gaps;
+use cheetah_device::coverage_filter::CoverageFilter;
 use cheetah_device::layer::conformance::Operation::{AnswersAtOnce, Cache as Hint, Flush, Lend, TakePrefetched};
 use cheetah_device::layer::conformance::Operation::{Trim, Write, WriteFua, Zero};
 use cheetah_device::layer::conformance::{CHANGES, SIZE, assert_hands_on};
@@ -22,7 +22,8 @@ use cheetah_device::{ByteRange, Coverage, Data, Device, DynDevice, Error, Extent
 #[tokio::test]
 async fn every_layer_hands_on_what_it_does_not_handle() {
     assert_hands_on(|below| Arc::new(ReadOnly::new(below)), &[CHANGES]).await;
-    assert_hands_on(|below| Arc::new(Gaps::new(below, read_throughout(), "case42", "when read")), &[CHANGES]).await;
+    assert_hands_on(|below| Arc::new(CoverageFilter::new(below, read_throughout(), "case42", "when read")), &[CHANGES])
+        .await;
     // The prefetcher takes hints itself, and knows better what it has prefetched.
     let prefetch = |below| Prefetch::new(below, PrefetchConfig::default()) as DynDevice;
     assert_hands_on(prefetch, &[&[Hint, TakePrefetched]]).await;
@@ -61,15 +62,16 @@ async fn a_window_translates_offsets_in_everything_it_hands_on() {
 async fn content_that_may_not_be_read_is_handed_out_in_no_way() {
     let mut coverage = read_throughout();
     coverage.set(ByteRange::new(72 << 10, 512), State::Unread);
-    let gaps = Gaps::new(Arc::new(Predicting(Memory::new(vec![0; SIZE as usize]))), coverage, "case42", "when read");
+    let filter =
+        CoverageFilter::new(Arc::new(Predicting(Memory::new(vec![0; SIZE as usize]))), coverage, "case42", "when read");
     let gap = ByteRange::new(72 << 10, 4096);
-    assert!(matches!(gaps.read(gap).await, Err(Error::Unreadable { .. })));
-    let lent = gaps.lend(gap, &mut |_| panic!("a gap is not lent"));
+    assert!(matches!(filter.read(gap).await, Err(Error::Unreadable { .. })));
+    let lent = filter.lend(gap, &mut |_| panic!("a gap is not lent"));
     assert!(matches!(lent, Some(Err(Error::Unreadable { .. }))), "{lent:?}");
-    assert_eq!(gaps.extents(gap).await, Ok(vec![Extent::data(4096)]));
+    assert_eq!(filter.extents(gap).await, Ok(vec![Extent::data(4096)]));
     let before = ByteRange::between(gap.offset - 4096, gap.offset);
-    assert!(gaps.take_prefetched(before).is_empty(), "the data that follows is in the gap");
-    assert_eq!(gaps.take_prefetched(ByteRange::new(0, 4096)).len(), 1);
+    assert!(filter.take_prefetched(before).is_empty(), "the data that follows is in the gap");
+    assert_eq!(filter.take_prefetched(ByteRange::new(0, 4096)).len(), 1);
 }
 
 /// A layer that handles writes only.

@@ -1,4 +1,4 @@
-//! Every stack of layers against the plainest device there is: one `Vec` of bytes.
+//! Every stack of layers against a `Vec` of bytes.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic, and its devices are small")]
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use proptest::sample::Index;
 
 const UNIT: u64 = 4096;
 
-/// What is done to a device. Places are fractions of its size, so that one list fits any device.
+/// An operation. Offsets are fractions of the device's size, so that one list fits any device.
 #[derive(Debug, Clone)]
 enum Step {
     Read(Index, Index),
@@ -48,13 +48,13 @@ fn layout() -> impl Strategy<Value = Layout> {
     prop_oneof![Just(Layout::Linear), (0u32..3).prop_map(|bits| Layout::Stripe { unit: UNIT << bits })]
 }
 
-/// Sizes of children that any layout above can use.
+/// Generates sizes of children that suit any layout above.
 fn sizes() -> impl Strategy<Value = Vec<u64>> {
     vec((UNIT << 2)..(UNIT << 4), 1..5)
 }
 
 fn pattern(seed: u8, len: usize) -> Vec<u8> {
-    // A prime period, so that no two units of a stripe look alike.
+    // A prime period, so that no two units of a stripe are equal.
     (0..len).map(|i| (i % 251) as u8 ^ seed).collect()
 }
 
@@ -79,7 +79,7 @@ fn dynamic(memories: &[Arc<Memory>]) -> Vec<DynDevice> {
     memories.iter().map(|memory| Arc::clone(memory) as DynDevice).collect()
 }
 
-/// Makes an operation finish only after the executor has been round, as a network would.
+/// Makes every operation yield to the executor first, as on a network.
 struct Slow(DynDevice);
 
 impl Device for Slow {
@@ -108,8 +108,8 @@ fn in_runtime(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(test);
 }
 
-/// Does `steps` to `device` and to a `Vec`, and compares whatever can be seen. A trimmed range may read as
-/// anything, so it is written over in both.
+/// Performs `steps` on `device` and on a `Vec`, and compares the results. A trimmed range may read as anything, so it
+/// is overwritten in both.
 async fn compare(device: &dyn Device, steps: Vec<Step>) {
     let mut model = all_of(device).await;
     let size = model.len() as u64;
@@ -163,16 +163,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_spread_device_is_its_bytes(layout in layout(), sizes in sizes(), steps in vec(step(), 0..30)) {
+    fn linear_and_striped_devices_match_plain_memory(layout in layout(), sizes in sizes(), steps in vec(step(), 0..30)) {
         in_runtime(async {
             let slow = dynamic(&memories(&sizes)).into_iter().map(|child| Arc::new(Slow(child)) as DynDevice).collect();
             compare(&*spread(layout, slow), steps).await;
         });
     }
 
-    /// The mapping itself: a byte has one place, in bounds, and no two bytes share it.
+    /// Each byte is mapped to one place, in bounds, and no two bytes share one.
     #[test]
-    fn every_byte_has_a_place_of_its_own(layout in layout(), sizes in sizes(), at in any::<Index>(), len in any::<Index>()) {
+    fn each_byte_is_mapped_to_one_place_of_its_own(layout in layout(), sizes in sizes(), at in any::<Index>(), len in any::<Index>()) {
         let placement = Placement::new(layout, &sizes).unwrap();
         let mut taken: Vec<Vec<bool>> = sizes.iter().map(|size| vec![false; *size as usize]).collect();
         let mut next = 0;
@@ -186,7 +186,7 @@ proptest! {
         }
         prop_assert_eq!(next, placement.size());
 
-        // And a range touches one range of each child, whose pieces come in order.
+        // A range maps to one range of each child, whose parts come in order.
         let range = range_of(at, len, placement.size());
         let mut ends = vec![None; sizes.len()];
         for piece in placement.map(range) {
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn an_overlay_is_its_bytes_and_its_base_is_untouched(
+    fn an_overlay_matches_plain_memory_and_leaves_its_base_untouched(
         layout in layout(), sizes in sizes(), steps in vec(step(), 0..40), in_file in any::<bool>(),
     ) {
         in_runtime(async {
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_is_its_bytes_and_no_others(
+    fn a_window_matches_plain_memory_and_touches_nothing_outside(
         layout in layout(), sizes in sizes(), at in any::<Index>(), len in any::<Index>(), steps in vec(step(), 0..20),
     ) {
         in_runtime(async {
@@ -233,7 +233,7 @@ proptest! {
         });
     }
 
-    /// Writers of ranges that share no byte do not disturb each other, however close they are.
+    /// Adjacent ranges share no block, so their writers do not disturb each other.
     #[test]
     fn overlay_writers_side_by_side_do_not_disturb_each_other(cuts in vec(1u64..3000, 2..20), in_file in any::<bool>()) {
         in_runtime(async {
@@ -258,7 +258,7 @@ proptest! {
         });
     }
 
-    /// One child lost: an error for exactly the ranges that touch it, and right bytes for all others.
+    /// With one child lost, exactly the ranges that touch it fail; all others return the right bytes.
     #[test]
     fn a_lost_child_fails_the_ranges_that_touch_it(
         layout in layout(), sizes in sizes(), lost in any::<Index>(), ranges in vec(any::<(Index, Index)>(), 1..20),
@@ -317,7 +317,7 @@ impl Device for Lost {
 }
 
 #[test]
-fn a_full_overlay_says_so_and_still_takes_what_needs_no_room() {
+fn a_full_overlay_reports_no_space_and_still_takes_writes_that_need_none() {
     in_runtime(async {
         let overlay = Overlay::in_memory(Arc::new(Memory::new(vec![9; 1 << 20])), 16 << 10);
         overlay.write(0, vec![1; 8 << 10].into(), false).await.unwrap();
@@ -326,7 +326,7 @@ fn a_full_overlay_says_so_and_still_takes_what_needs_no_room() {
         assert!(error.to_string().contains("the overlay may take 16KiB of memory"), "{error}");
         assert!(overlay.read(ByteRange::new(64 << 10, 12 << 10)).await.unwrap() == vec![9; 12 << 10][..]);
 
-        // Over and over the same place, and then zeros, which take the room of what they replace.
+        // Repeated writes to one place, and then zeros, take the room of the content they replace.
         for turn in 0..100 {
             overlay.write(turn, vec![3; 8 << 10].into(), false).await.unwrap();
         }
@@ -337,7 +337,7 @@ fn a_full_overlay_says_so_and_still_takes_what_needs_no_room() {
 }
 
 #[test]
-fn an_overlay_repairs_what_cannot_be_read() {
+fn an_unreadable_range_can_be_written_over_in_an_overlay() {
     in_runtime(async {
         let overlay = Overlay::in_memory(Arc::new(Lost(1 << 20)), 1 << 20);
         overlay.write(1000, vec![5; 100].into(), false).await.unwrap();
@@ -347,7 +347,7 @@ fn an_overlay_repairs_what_cannot_be_read() {
 }
 
 #[test]
-fn an_overlay_never_takes_over_a_file_that_exists() {
+fn an_overlay_refuses_an_existing_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let refused = Overlay::in_file(Arc::new(Memory::new(vec![0; 10])), file.path());
     assert!(refused.err().unwrap().to_string().contains("must not exist yet"));

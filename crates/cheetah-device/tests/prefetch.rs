@@ -1,7 +1,7 @@
-//! The prefetch layer against plain memory: whatever is read, written, delayed or failed at once, every byte a
-//! read returns was there at some moment while the read was under way.
+//! The prefetch layer against plain memory: with any concurrent reads, writes, delays and failures, every byte a read
+//! returns was there at some moment during the read.
 //!
-//! Time is virtual, so nothing here waits, and every run of a case goes the same way.
+//! Time is virtual, so nothing here waits, and every run of a case is the same.
 
 #[allow(clippy::unwrap_used)]
 #[path = "prefetch_support/mod.rs"]
@@ -68,7 +68,7 @@ async fn read_taking_prefetched(device: &Prefetch, content: &[u8], trace: &[Byte
 }
 
 #[test]
-fn what_a_kernel_would_not_read_ahead_is_handed_out_ahead() {
+fn backward_and_strided_readers_get_prefetched_data_and_forward_ones_do_not() {
     run_virtual(async {
         let content = pattern(8 * MIB);
         let device = || Prefetch::new(Arc::new(Slow::new(content.clone(), 7)), budget(16 * MIB));
@@ -92,7 +92,7 @@ fn what_a_kernel_would_not_read_ahead_is_handed_out_ahead() {
 }
 
 #[test]
-fn what_is_held_is_answered_at_once() {
+fn a_read_of_held_data_is_answered_at_once() {
     run_virtual(async {
         let device = Prefetch::new(Arc::new(Slow::new(pattern(MIB), 7)), budget(16 * MIB));
         device.cache(ByteRange::new(0, MIB)).await.unwrap();
@@ -104,7 +104,7 @@ fn what_is_held_is_answered_at_once() {
 }
 
 #[test]
-fn a_read_waits_for_the_fetch_on_its_way_and_asks_for_the_rest_only() {
+fn a_read_that_overlaps_an_in_flight_fetch_requests_only_the_rest() {
     run_virtual(async {
         let content = pattern(4 * MIB);
         let slow = Arc::new(Slow::new(content.clone(), 7));
@@ -119,7 +119,7 @@ fn a_read_waits_for_the_fetch_on_its_way_and_asks_for_the_rest_only() {
 }
 
 #[test]
-fn random_reads_pass_exactly_as_they_are() {
+fn random_reads_pass_unchanged() {
     run_virtual(async {
         let slow = Arc::new(Slow::new(pattern(64 * MIB), 7));
         let device = Prefetch::new(slow.clone(), budget(16 * MIB));
@@ -133,7 +133,7 @@ fn random_reads_pass_exactly_as_they_are() {
 }
 
 #[test]
-fn a_failed_fetch_is_nobodys_error_and_a_failed_read_is_its_own() {
+fn a_failed_fetch_fails_no_read_but_that_of_the_bad_sector() {
     run_virtual(async {
         let content = pattern(4 * MIB);
         let slow = Arc::new(Slow::new(content.clone(), 7));
@@ -149,17 +149,17 @@ fn a_failed_fetch_is_nobodys_error_and_a_failed_read_is_its_own() {
         }
         let stats = device.stats();
         assert_eq!(stats.failures, 1, "{stats:?}");
-        // It went on by itself for a while, and then with the layer's help again.
+        // The reader passed the place by itself, and then got prefetched data again.
         assert!(stats.hits > 600, "{stats:?}");
     });
 }
 
 #[test]
-fn a_write_is_seen_at_once_and_forgets_what_was_fetched() {
+fn a_write_is_seen_at_once_and_drops_prefetched_data() {
     run_virtual(async {
         let device = Prefetch::new(Arc::new(Slow::new(pattern(4 * MIB), 7)), budget(16 * MIB));
         device.cache(ByteRange::new(0, 2 * MIB)).await.unwrap();
-        // One fetch is here when the write ends, another on its way.
+        // When the write ends, one fetch has arrived and another is in flight.
         device.write(MIB - 5, vec![9; 10].into(), false).await.unwrap();
         let data = device.read(ByteRange::new(MIB - 6, 12)).await.unwrap().into_bytes();
         assert_eq!(data[1..11], [9; 10]);
@@ -170,7 +170,7 @@ fn a_write_is_seen_at_once_and_forgets_what_was_fetched() {
 }
 
 #[test]
-fn what_changed_below_is_seen_once_it_is_forgotten() {
+fn a_change_below_is_seen_after_forget() {
     run_virtual(async {
         let slow = Arc::new(Slow::new(pattern(4 * MIB), 7));
         let device = Prefetch::new(slow.clone(), budget(16 * MIB));
@@ -183,7 +183,7 @@ fn what_changed_below_is_seen_once_it_is_forgotten() {
 }
 
 #[test]
-fn dropping_the_layer_ends_its_fetches() {
+fn dropping_the_layer_cancels_its_fetches() {
     run_virtual(async {
         let slow = Arc::new(Slow::new(pattern(4 * MIB), 7));
         let device = Prefetch::new(slow.clone(), budget(16 * MIB));
@@ -196,7 +196,7 @@ fn dropping_the_layer_ends_its_fetches() {
 }
 
 #[test]
-fn bounds_and_empty_ranges_are_as_for_any_device() {
+fn bounds_are_checked_and_empty_ranges_succeed() {
     run_virtual(async {
         let device = Prefetch::new(Arc::new(Slow::new(pattern(4096), 7)), PrefetchConfig::default());
         assert_eq!(device.read(ByteRange::new(4096, 0)).await.unwrap().len(), 0);
@@ -208,7 +208,7 @@ fn bounds_and_empty_ranges_are_as_for_any_device() {
     });
 }
 
-/// Small, so that all get in each other's way.
+/// Small, so that operations overlap.
 const SIZE: u64 = MIB;
 
 proptest! {
@@ -241,7 +241,7 @@ proptest! {
             for result in futures::future::join_all(work).await {
                 result.unwrap();
             }
-            // Nothing is left that is stale.
+            // Nothing stale is left.
             ledger.perform(&*device, Step::Read(ByteRange::new(0, SIZE))).await;
             let stats = device.stats();
             assert!(stats.used_bytes + stats.unused_bytes <= stats.prefetched_bytes, "{stats:?}");

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_device::gaps::Gaps;
+use cheetah_device::coverage_filter::CoverageFilter;
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{Coverage, DynDevice};
@@ -80,7 +80,8 @@ impl Drive {
         let gaps = gaps(file, &options).await?;
         let mut drive = Self::open_unmarked(file, options).await?;
         if let Some(coverage) = gaps {
-            drive.device = Arc::new(Gaps::new(drive.device, coverage, file.name.as_str(), "when the drive was filled"));
+            drive.device =
+                Arc::new(CoverageFilter::new(drive.device, coverage, file.name.as_str(), "when the drive was filled"));
         }
         match &file.image {
             Some(image) if drive.is_writable() && image.state == ImageState::Intact => {

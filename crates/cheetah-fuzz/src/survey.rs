@@ -1,6 +1,6 @@
 //! File systems: a survey of a hostile volume requests only ranges within it, and ends without a panic.
 
-use cheetah_volume::survey::offline::survey;
+use cheetah_volume::offline::survey;
 
 /// Room for structures behind those that are made up for each kind of file system.
 const SIZE: usize = 128 << 10;

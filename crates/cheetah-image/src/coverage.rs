@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cheetah_device::coverage::State;
-use cheetah_device::gaps::Gaps;
+use cheetah_device::coverage_filter::CoverageFilter;
 use cheetah_device::{ByteRange, Coverage, Size};
 
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ pub(crate) fn heeded(source: Source, image: &Path) -> Result<Source> {
     let missing = map.runs(ByteRange::new(0, map.size())).filter(|(_, state)| *state != State::Read);
     identity.unreadable.extend(missing.map(|(run, _)| run));
     identity.unreadable = joined(identity.unreadable);
-    let device = Arc::new(Gaps::new(device, map, image.display().to_string(), "when the image was made"));
+    let device = Arc::new(CoverageFilter::new(device, map, image.display().to_string(), "when the image was made"));
     Ok(Source { device, identity, name })
 }
 

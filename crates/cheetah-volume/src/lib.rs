@@ -1,7 +1,7 @@
 //! Partitions ([`partition`]), and the positions of file systems' metadata and files' content ([`survey`]).
 //!
-//! Nothing here presents files. Tools interpret the file system themselves; surveys only predict their reads, so that the
-//! data can be prefetched. A wrong prediction costs time, never a byte.
+//! Nothing here presents files. Tools interpret the file system themselves; surveys only predict their reads, so that
+//! the data can be prefetched. A wrong prediction costs time, never a byte.
 
 #![forbid(unsafe_code)]
 
@@ -10,5 +10,7 @@ mod fat;
 pub mod foresight;
 mod le;
 mod ntfs;
+pub mod offline;
 pub mod partition;
+pub mod recognise;
 pub mod survey;

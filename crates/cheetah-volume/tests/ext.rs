@@ -1,4 +1,4 @@
-//! Surveys of ext2, ext3 and ext4: whether what The Sleuth Kit reads was asked for, and little else.
+//! Surveys of ext2, ext3 and ext4: they request what The Sleuth Kit reads, and little else.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod tools;
@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use cheetah_volume::survey::offline::survey;
+use cheetah_volume::offline::survey;
 use proptest::prelude::*;
 
 use tools::*;
 use walk::{Nearness, programs, reads, surveyed};
 
-/// Options of mkfs: what file systems there are.
+/// The kinds of file systems, by options of mkfs.
 const KINDS: &[(&str, &str)] = &[
     ("ext4", "-t ext4 -b 4096"),
     ("ext4", "-t ext4 -b 1024 -I 128"),
@@ -36,7 +36,7 @@ struct Image {
     files: BTreeMap<String, Vec<u8>>,
 }
 
-/// One of each kind, made once; none if that is not possible here.
+/// One image of each kind, made once; none if the programs are missing.
 fn images() -> &'static [Image] {
     static IMAGES: OnceLock<Vec<Image>> = OnceLock::new();
     if !programs(&["mkfs.ext4", "debugfs", "fls"]) {
@@ -45,7 +45,7 @@ fn images() -> &'static [Image] {
     IMAGES.get_or_init(|| KINDS.iter().map(|(name, options)| image(name, options, 48)).collect())
 }
 
-/// Makes a file system with a tree in it, some of which is deleted again.
+/// Makes a file system with a tree, parts of which are deleted again.
 fn image(name: &'static str, options: &'static str, mebibytes: u64) -> Image {
     let folder = tempfile::tempdir().unwrap();
     let (tree, path) = (folder.path().join("tree"), folder.path().join("image"));
@@ -73,7 +73,7 @@ fn image(name: &'static str, options: &'static str, mebibytes: u64) -> Image {
     Image { name, options, folder, path, bytes, files }
 }
 
-/// Inodes by their paths, as TSK lists them.
+/// Paths by inode, as The Sleuth Kit lists them.
 fn inodes(listing: &str) -> HashMap<u64, String> {
     let lines = listing.lines().filter(|line| !line.contains("(deleted)"));
     let fields = lines.map(|line| line.split('|').collect::<Vec<_>>());
@@ -81,7 +81,7 @@ fn inodes(listing: &str) -> HashMap<u64, String> {
 }
 
 #[test]
-fn a_listing_needs_nothing_that_was_not_asked_for() {
+fn a_listing_reads_only_surveyed_ranges() {
     for image in images() {
         let Image { name, options, .. } = image;
         let found = surveyed(&image.bytes);
@@ -95,7 +95,7 @@ fn a_listing_needs_nothing_that_was_not_asked_for() {
 }
 
 #[test]
-fn no_more_is_asked_for_than_a_listing_reads() {
+fn a_survey_requests_little_more_than_a_listing_reads() {
     if !programs(&["strace"]) {
         return;
     }
@@ -111,7 +111,7 @@ fn no_more_is_asked_for_than_a_listing_reads() {
 }
 
 #[test]
-fn files_are_where_they_are_said_to_be() {
+fn located_files_have_their_content() {
     for image in images() {
         let Image { name, options, .. } = image;
         let found = surveyed(&image.bytes);
@@ -119,7 +119,7 @@ fn files_are_where_they_are_said_to_be() {
         let mut seen = 0;
         let found: Vec<_> = found.files.iter().filter(|file| !file.runs.is_empty()).collect();
         for file in &found {
-            // The Sleuth Kit does not show all that there is in large directories with blocks of 1 KiB.
+            // The Sleuth Kit does not list all entries of large directories with blocks of 1 KiB.
             let Some(path) = paths.get(&file.id) else { continue };
             let mut expected = image.files[path].clone();
             if path == "in pieces" {
@@ -128,7 +128,7 @@ fn files_are_where_they_are_said_to_be() {
             assert!(content(&image.bytes, file) == expected, "{options}: {path}: {file:?}");
             seen += 1;
         }
-        // Content in inodes lies nowhere else.
+        // Content in inodes has no extents.
         let inline = if options.contains("inline_data") { 60 } else { 0 };
         let expected = image.files.values().filter(|content| content.len() > inline).count();
         assert!(found.len() >= expected, "{options}: {} of {expected}", found.len());
@@ -144,9 +144,9 @@ fn small() -> &'static [u8] {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is flipped in the metadata, the survey ends, without a panic, and asks for no byte twice.
+    /// With any bits of the metadata flipped, the survey ends without a panic, and requests no byte twice.
     #[test]
-    fn damage_is_survived(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0u32..8), 1..60)) {
+    fn a_survey_of_damaged_metadata_ends(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0u32..8), 1..60)) {
         if !programs(&["mkfs.ext4", "debugfs"]) {
             return Ok(());
         }
@@ -162,7 +162,8 @@ proptest! {
             | u64::from(u32::from_le_bytes(bytes[1024 + 0x150..1024 + 0x154].try_into().unwrap())) << 32;
         if let Some(found) = survey(&bytes, 1 << 20) {
             prop_assert!(found.ended);
-            // What the superblock claims to be there may not be there; but nothing is asked for beyond, or again and again.
+            // What the superblock claims to be there may not be there; but nothing is asked for beyond, or again and
+            // again.
             let claimed = u128::from(blocks) << (10 + bytes[1048]);
             prop_assert!(found.asked().all(|range| u128::from(range.end()) <= claimed));
             let asked: u128 = found.asked().map(|range| u128::from(range.len)).sum();

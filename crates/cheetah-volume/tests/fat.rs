@@ -1,4 +1,4 @@
-//! Surveys of FAT12, FAT16, FAT32 and exFAT: whether what The Sleuth Kit reads was asked for, and little else.
+//! Surveys of FAT12, FAT16, FAT32 and exFAT: they request what The Sleuth Kit reads, and little else.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod tools;
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use cheetah_volume::survey::offline::survey;
+use cheetah_volume::offline::survey;
 use proptest::prelude::*;
 
 use tools::*;
 use walk::{Nearness, evidence, programs, reads, skip, surveyed};
 
-/// What The Sleuth Kit calls them, what we do, options of mkfs.vfat, and how large they are in MiB.
+/// The Sleuth Kit's name, ours, options of mkfs.vfat, and the size in MiB.
 const KINDS: &[(&str, &str, &str, u64)] =
     &[("fat12", "FAT12", "-F 12 -s 4", 8), ("fat16", "FAT16", "-F 16 -s 4", 32), ("fat32", "FAT32", "-F 32 -s 1", 48)];
 
@@ -29,7 +29,7 @@ struct Image {
     files: BTreeMap<String, Vec<u8>>,
 }
 
-/// One of each kind, made once; none if that is not possible here.
+/// One image of each kind, made once; none if the programs are missing.
 fn images() -> &'static [Image] {
     static IMAGES: OnceLock<Vec<Image>> = OnceLock::new();
     if !programs(&["mkfs.vfat", "mcopy", "fls"]) {
@@ -41,8 +41,8 @@ fn images() -> &'static [Image] {
     })
 }
 
-/// Makes a volume with a tree in it, some of which is deleted again, a file in the gaps, and one in all that is left: so
-/// there is little for a search in the unused clusters to go through.
+/// Makes a volume with a tree, parts of which are deleted again, a file in the gaps, and one in the rest, so that few
+/// clusters are unused.
 fn fat(kind: &'static str, name: &'static str, options: &str, mebibytes: u64) -> Image {
     let folder = tempfile::tempdir().unwrap();
     let (tree, path) = (folder.path().join("tree"), folder.path().join("image"));
@@ -61,7 +61,7 @@ fn fat(kind: &'static str, name: &'static str, options: &str, mebibytes: u64) ->
         run("mdel", &["-i", image, &format!("::/{gone}")]);
         files.remove(gone);
     }
-    // The first takes what is behind the others, the second what is between them.
+    // The first file takes the space after the others, the second the gaps between them.
     let cluster_bytes = if kind == "fat32" { 512 } else { 2048 };
     for (name, bytes) in [("filler", bytes_free(image) - 40 * cluster_bytes), ("in pieces", usize::MAX)] {
         let content = noise(5, bytes.min(bytes_free(image)));
@@ -80,7 +80,7 @@ fn bytes_free(image: &str) -> usize {
     line.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
-/// The same on exFAT, which only a mounted volume can be made to hold.
+/// The same on exFAT, which has to be mounted to be filled.
 fn ex_fat() -> Option<Image> {
     if !programs(&["mkfs.exfat", "mount.exfat-fuse", "losetup", "umount"]) {
         return None;
@@ -99,7 +99,7 @@ fn ex_fat() -> Option<Image> {
         std::fs::remove_file(mounted.join(gone)).unwrap();
         files.remove(gone);
     }
-    // In all that is left, gaps too.
+    // The rest, gaps included.
     let filler = noise(5, 64 << 20);
     std::fs::write(mounted.join("filler"), &filler).unwrap_err();
     let len = std::fs::metadata(mounted.join("filler")).unwrap().len() as usize;
@@ -109,7 +109,7 @@ fn ex_fat() -> Option<Image> {
     Some(Image { kind: "exfat", name: "exFAT", folder, path, bytes, files })
 }
 
-/// A volume that is mounted while this lives.
+/// A mounted volume; unmounted when this is dropped.
 struct Mount {
     device: String,
     mounted: PathBuf,
@@ -133,7 +133,7 @@ impl Drop for Mount {
 }
 
 #[test]
-fn a_listing_needs_nothing_that_was_not_asked_for() {
+fn a_listing_reads_only_surveyed_ranges() {
     for image in images() {
         let found = surveyed(&image.bytes);
         assert_eq!(found.name, image.name);
@@ -146,14 +146,14 @@ fn a_listing_needs_nothing_that_was_not_asked_for() {
 }
 
 #[test]
-fn no_more_is_asked_for_than_a_listing_reads() {
+fn a_survey_requests_little_more_than_a_listing_reads() {
     if !programs(&["strace"]) {
         return;
     }
     for image in images() {
         let found = surveyed(&image.bytes);
         let mut reads = reads("fls", &[LISTING, &["-f", image.kind]].concat(), &image.path, &[]);
-        // exFAT cannot be filled to its last cluster; those that are not in use are left to who reads ahead.
+        // exFAT cannot be filled to its last cluster; unused clusters are left to read-ahead.
         let filled = image.bytes.len() as u64 - (128 << 10);
         reads.retain(|read| image.kind != "exfat" || read.offset < filled);
         let nearness = Nearness::of(&reads, &found, image.bytes.len() as u64);
@@ -164,7 +164,7 @@ fn no_more_is_asked_for_than_a_listing_reads() {
 }
 
 #[test]
-fn files_are_where_they_are_said_to_be() {
+fn located_files_have_their_content() {
     for image in images() {
         let found = surveyed(&image.bytes);
         let mut contents: Vec<_> = found.files.iter().map(|file| content(&image.bytes, file)).collect();
@@ -172,7 +172,7 @@ fn files_are_where_they_are_said_to_be() {
         contents.retain(|content| !content.is_empty());
         contents.sort_unstable();
         expected.sort_unstable();
-        // Of the deleted ones, exFAT still knows where they were.
+        // exFAT still records the clusters of deleted files.
         assert!(contents.len() <= expected.len() + 2, "{}", image.kind);
         assert!(expected.iter().all(|expected| contents.binary_search(expected).is_ok()), "{}", image.kind);
         let pieces = found.files.iter().map(|file| file.runs.len()).max();
@@ -181,7 +181,7 @@ fn files_are_where_they_are_said_to_be() {
 }
 
 #[test]
-fn deleted_files_are_looked_for_where_they_would_be_recovered() {
+fn deleted_files_are_located_where_they_would_be_recovered() {
     if !programs(&["mkfs.vfat", "mcopy", "icat", "fls"]) {
         return;
     }
@@ -203,7 +203,7 @@ fn deleted_files_are_looked_for_where_they_would_be_recovered() {
 }
 
 #[test]
-fn a_real_volume_is_surveyed() {
+fn a_survey_of_a_real_volume_requests_what_tools_read() {
     let Some(disk) = evidence("nps-2010-emails.E01") else { return };
     if !programs(&["fls"]) {
         return;
@@ -216,7 +216,7 @@ fn a_real_volume_is_surveyed() {
     let kind = found.name.to_lowercase();
     let listing = fls(&kind, &whole);
     assert!(listing.lines().count() > 5);
-    // What is deleted is in the clusters that are not in use, which are left to who reads ahead.
+    // Deleted content is in unused clusters, which are left to read-ahead.
     let named = |listing: &str| {
         let lines = listing.lines().filter(|line| !line.contains("$OrphanFiles"));
         lines.map(str::to_owned).collect::<Vec<_>>()
@@ -225,7 +225,7 @@ fn a_real_volume_is_surveyed() {
     assert_eq!(named(&fls(&kind, &kept)), named(&listing));
 }
 
-/// A volume in which damage is done.
+/// A volume to be damaged.
 fn small(kind: &str) -> Option<&'static [u8]> {
     images().iter().find(|image| image.kind == kind).map(|image| &image.bytes[..])
 }
@@ -233,9 +233,9 @@ fn small(kind: &str) -> Option<&'static [u8]> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is flipped in the metadata, the survey ends, without a panic, and asks for nothing again and again.
+    /// With any bits of the metadata flipped, the survey ends without a panic, and requests nothing repeatedly.
     #[test]
-    fn damage_is_survived(
+    fn a_survey_of_damaged_metadata_ends(
         kind in prop::sample::select(vec!["fat12", "fat16", "fat32", "exfat"]),
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0u32..8), 1..60),
     ) {

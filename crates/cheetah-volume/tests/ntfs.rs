@@ -1,4 +1,4 @@
-//! Surveys of NTFS: volumes that other programs made, beside what The Sleuth Kit reads of them, and damaged ones.
+//! Surveys of NTFS: volumes made by other programs, compared with what The Sleuth Kit reads of them, and damaged ones.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod walk;
@@ -11,19 +11,20 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use cheetah_device::ByteRange;
-use cheetah_volume::survey::offline::drive;
-use cheetah_volume::survey::{Plan, START_BYTES, WINDOW_BYTES, recognise};
+use cheetah_volume::offline::drive;
+use cheetah_volume::recognise::{START_BYTES, recognise};
+use cheetah_volume::survey::{SurveyPlan, WINDOW_BYTES};
 use walk::{Nearness, evidence, output, probed, programs, reads, skip, surveyed};
 
 const SIZE: u64 = 64 << 20;
 
-/// A volume that ntfs-3g filled, and what it was filled with.
+/// A volume filled by ntfs-3g, and its content.
 struct Volume {
     folder: tempfile::TempDir,
     bytes: Vec<u8>,
-    /// Record, and content, of files that are still there.
+    /// The records and content of files that are not deleted.
     files: Vec<(u64, Vec<u8>)>,
-    /// Records of directories, with their files in the order of their names.
+    /// The records of directories, with their files in the order of their names.
     order: Vec<(u64, Vec<u64>)>,
 }
 
@@ -35,7 +36,7 @@ impl Volume {
 
 static VOLUME: LazyLock<Option<Volume>> = LazyLock::new(make);
 
-/// A file system mounted by ntfs-3g; it ends with the test, come what may.
+/// A file system mounted by ntfs-3g; unmounted when this is dropped.
 struct Mounted {
     daemon: Child,
     folder: PathBuf,
@@ -94,7 +95,7 @@ fn content(seed: usize, len: usize) -> Vec<u8> {
 
 impl Volume {
     fn fill(&mut self, root: &Path) {
-        // Nested directories with files in and outside of the MFT, some of them deleted, with whole directories.
+        // Nested directories with resident and non-resident files, some of them deleted, whole directories among them.
         for i in 0..24 {
             let folder = root.join(format!("top {}", i % 6)).join(format!("Middle {i:02}")).join("ä deep one");
             std::fs::create_dir_all(&folder).unwrap();
@@ -121,7 +122,7 @@ impl Volume {
             std::fs::write(gone.join(format!("a file that will be deleted {i}")), content(i, 3000)).unwrap();
         }
         std::fs::remove_dir_all(&gone).unwrap();
-        // A file with so many holes that it needs several records for its runs.
+        // A file with enough holes to need several records for its runs.
         let path = root.join("holes");
         let holes = File::create(&path).unwrap();
         let written = content(1, 2000 * 4096);
@@ -133,7 +134,7 @@ impl Volume {
 }
 
 #[test]
-fn what_a_listing_reads_is_near() {
+fn a_listing_reads_only_surveyed_ranges() {
     let Some(volume) = &*VOLUME else { return };
     let mut surveyed = surveyed(&volume.bytes);
     assert_eq!(surveyed.name, "NTFS");
@@ -152,14 +153,14 @@ fn what_a_listing_reads_is_near() {
 }
 
 #[test]
-fn what_extracting_a_file_reads_is_near_or_its_content() {
+fn extracting_a_file_reads_only_surveyed_ranges_and_its_content() {
     let Some(volume) = &*VOLUME else { return };
     let mut surveyed = surveyed(&volume.bytes);
     probed(&volume.bytes, &mut surveyed);
     for nth in [2, volume.files.len() - 1] {
         let record = volume.files[nth].0;
         let file = surveyed.files.iter().find(|file| file.id == record).unwrap();
-        // It reads 64 KiB for each run, and lastly what is behind the end.
+        // It reads 64 KiB for each run, and bytes past the end.
         let wide = |run: &ByteRange| ByteRange::new(run.offset, run.len.next_multiple_of(WINDOW_BYTES));
         let content: Vec<_> = file.runs.iter().map(wide).collect();
         surveyed.fetches.extend(content);
@@ -170,7 +171,7 @@ fn what_extracting_a_file_reads_is_near_or_its_content() {
 }
 
 #[test]
-fn files_are_where_they_were_put() {
+fn located_files_have_their_content() {
     let Some(volume) = &*VOLUME else { return };
     let surveyed = surveyed(&volume.bytes);
     let mut several = 0;
@@ -198,7 +199,7 @@ fn files_are_where_they_were_put() {
 }
 
 #[test]
-fn what_real_volumes_are_read_for_is_near() {
+fn a_survey_of_real_volumes_requests_what_tools_read() {
     for name in ["ntfs.bin.gz", "ntfs_sample.E01", "windows_volume.qcow2"] {
         let Some(bytes) = evidence(name) else { continue };
         if !programs(&["fls", "strace"]) {
@@ -212,14 +213,14 @@ fn what_real_volumes_are_read_for_is_near() {
         let near = Nearness::of(&reads, &surveyed, bytes.len() as u64);
         println!("{name}: {near:?} in {} reads", reads.len());
         assert!(near.near_bytes * 100 >= near.read_bytes * 99, "too little was near: {near:?}");
-        // Of a volume with hardly any files, tools read little more than the start; some of what others read comes to more.
+        // Of a volume with hardly any files, tools read little more than the start, so the other surveyed ranges exceed
+        // it.
         assert!(near.asked_bytes <= near.read_bytes * 3 / 2 + (1 << 20), "too much was asked for: {near:?}");
         assert!(near.waits <= 3, "{near:?}");
     }
 }
 
-/// Whatever is wrong with a volume, its survey ends, keeps to what its boot sector says is its size, and asks for nothing
-/// a third time.
+/// Asserts that a survey ends, stays within the size in the boot sector, and requests no byte a third time.
 fn assert_bounded(bytes: &[u8], fails: impl Fn(ByteRange) -> bool) {
     let start = &bytes[..bytes.len().min(START_BYTES as usize)];
     let Some(mut surveyor) = recognise(start) else { return };
@@ -234,13 +235,13 @@ fn assert_bounded(bytes: &[u8], fails: impl Fn(ByteRange) -> bool) {
     assert!(surveyed.asked().map(|range| range.len).sum::<u64>() <= 2 * says);
 }
 
-/// The volumes there are, real ones and the generated one.
+/// The real volumes that are present, and the generated one.
 fn volumes() -> Vec<Vec<u8>> {
     let real = ["ntfs.bin.gz", "ntfs_sample.E01"].into_iter().filter_map(evidence);
     real.chain(VOLUME.as_ref().map(|volume| volume.bytes.clone())).collect()
 }
 
-/// A generator of numbers that are the same in every run.
+/// A deterministic generator of random numbers.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -250,12 +251,12 @@ fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
 }
 
 #[test]
-fn damage_is_survived() {
+fn a_survey_of_damaged_metadata_ends() {
     for mut bytes in volumes() {
         let intact = surveyed(&bytes);
         let mut number = numbers(bytes.len() as u64);
         for round in 0..60 {
-            // In all that is read, and half the time in what all else hangs on.
+            // Anywhere in what is read, and half the time in the records that everything depends on.
             let mut undo = Vec::new();
             for _ in 0..1 << (round % 12) {
                 let range = match number(4) {
@@ -277,7 +278,7 @@ fn damage_is_survived() {
 }
 
 #[test]
-fn reads_that_fail_leave_out_what_they_would_have_told() {
+fn a_survey_with_failed_reads_ends_without_their_content() {
     for bytes in volumes() {
         let intact = surveyed(&bytes);
         for nth in 0..3 {
@@ -290,13 +291,13 @@ fn reads_that_fail_leave_out_what_they_would_have_told() {
     }
 }
 
-/// The order in which things arrive changes nothing but the order in which things are asked for.
+/// The order of arrival changes only the order of requests.
 #[test]
-fn any_order_of_arrival_will_do() {
+fn any_order_of_arrival_gives_the_same_result() {
     for bytes in volumes() {
         let intact = surveyed(&bytes);
         let mut surveyor = recognise(&bytes[..START_BYTES as usize]).unwrap();
-        let (mut plan, mut number) = (Plan::default(), numbers(7));
+        let (mut plan, mut number) = (SurveyPlan::default(), numbers(7));
         let mut files = Vec::new();
         surveyor.start(&mut plan);
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Partition tables: those other tools make, damaged ones, and ones made up to do harm.
+//! Partition tables: made by other tools, damaged, and malicious.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 use std::io::Cursor;
@@ -27,7 +27,7 @@ fn partition(number: u32, offset: u64, len: u64) -> Partition {
     Partition { number, range: ByteRange::new(offset, len) }
 }
 
-/// Makes a boot record of a sector: entries of a type, a first sector and a number of sectors.
+/// Writes a boot record to a sector: entries of a type, a first sector and a number of sectors.
 fn put_record(bytes: &mut [u8], sector: u32, entries: &[(u8, u32, u32)]) {
     let record = &mut bytes[sector as usize * 512..][..512];
     for (entry, (kind, start, sectors)) in record[446..].chunks_exact_mut(16).zip(entries) {
@@ -42,7 +42,8 @@ fn put_record(bytes: &mut [u8], sector: u32, entries: &[(u8, u32, u32)]) {
 fn with_logical() -> (Vec<u8>, Vec<Partition>) {
     let mut bytes = vec![0; SIZE];
     put_record(&mut bytes, 0, &[(0x07, 2048, 1000), (0x05, 4096, 8000), (0, 0, 0), (0x83, 13_000, 100)]);
-    // A partition counts from its own record, the next record from the start of the extended partition.
+    // A partition's offset is relative to its own record, that of the next record to the start of the extended
+    // partition.
     put_record(&mut bytes, 4096, &[(0x83, 104, 1000), (0x05, 1896, 1008)]);
     put_record(&mut bytes, 5992, &[(0x83, 8, 1000), (0x05, 4896, 1008)]);
     put_record(&mut bytes, 8992, &[(0x83, 8, 1000)]);
@@ -67,13 +68,13 @@ fn with_gpt(sector: LogicalBlockSize) -> (Vec<u8>, Vec<Partition>) {
 }
 
 #[test]
-fn an_mbr_with_logical_partitions() {
+fn logical_partitions_of_an_mbr_are_found() {
     let (bytes, expected) = with_logical();
     assert_eq!(partitions_of(&bytes), expected);
 }
 
 #[test]
-fn a_gpt_with_small_and_large_sectors() {
+fn a_gpt_is_read_with_small_and_large_sectors() {
     for sector in [LogicalBlockSize::Lb512, LogicalBlockSize::Lb4096] {
         let (bytes, expected) = with_gpt(sector);
         assert_eq!(expected.iter().map(|found| found.number).collect::<Vec<_>>(), [1, 2, 3]);
@@ -82,11 +83,11 @@ fn a_gpt_with_small_and_large_sectors() {
 }
 
 #[test]
-fn the_second_gpt_stands_in_for_the_first() {
+fn the_backup_gpt_is_used_if_the_primary_is_damaged() {
     for sector in [LogicalBlockSize::Lb512, LogicalBlockSize::Lb4096] {
         let (intact, expected) = with_gpt(sector);
         let first = sector.as_usize();
-        // In turn: the header's checksum, the entries' content, and the header gone.
+        // In turn: the header's checksum, the entries' content, and a missing header.
         for damage in [first + 20..first + 21, 2 * first..2 * first + 300, first..2 * first] {
             let mut bytes = intact.clone();
             bytes[damage.clone()].iter_mut().for_each(|byte| *byte ^= 0x55);
@@ -99,7 +100,7 @@ fn the_second_gpt_stands_in_for_the_first() {
 }
 
 #[test]
-fn what_reaches_beyond_the_device_is_cut_or_left_out() {
+fn partitions_beyond_the_end_are_cut_or_left_out() {
     let (mut bytes, mut expected) = with_logical();
     // In the middle of the second logical partition.
     let end = expected[3].range.offset + 512;
@@ -123,10 +124,10 @@ fn a_file_system_without_a_table_has_no_partitions() {
 }
 
 #[test]
-fn a_chain_that_bites_its_tail_ends() {
+fn a_cyclic_chain_of_boot_records_ends() {
     let mut bytes = vec![0; 1 << 20];
     put_record(&mut bytes, 0, &[(5, 99, 500)]);
-    // A partition of one sector, and as the next record one that names itself as the next.
+    // A partition of one sector, and a next record that refers to itself.
     put_record(&mut bytes, 99, &[(0x83, 1, 1), (5, 1, 500)]);
     put_record(&mut bytes, 100, &[(0x83, 1, 1), (5, 1, 500)]);
     let found = partitions_of(&bytes);
@@ -135,7 +136,7 @@ fn a_chain_that_bites_its_tail_ends() {
 }
 
 #[test]
-fn an_unreadable_table_is_no_partitions() {
+fn an_unreadable_table_gives_no_partitions() {
     struct Lost;
     impl Device for Lost {
         fn geometry(&self) -> Geometry {
@@ -151,9 +152,9 @@ fn an_unreadable_table_is_no_partitions() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is in a table, reading it ends, and every partition is on the device.
+    /// Reading any table ends, and every partition is within the device.
     #[test]
-    fn any_table_is_survived(
+    fn any_partition_table_is_handled_without_panic(
         kind in 0usize..3, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..40),
         resealed in any::<bool>(), size in 0..SIZE,
     ) {
@@ -167,7 +168,7 @@ proptest! {
             bytes[table.start + at.index(table.len())] = value;
         }
         if resealed && kind > 0 {
-            // A table made up on purpose has the right checksums.
+            // A malicious table has the right checksums.
             bytes[header..header + 8].copy_from_slice(b"EFI PART");
             bytes[header + 12..header + 20].copy_from_slice(&[92, 0, 0, 0, 0, 0, 0, 0]);
             let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &bytes[header..header + 92]) as u32;

@@ -1,4 +1,4 @@
-//! The whole layer as a state machine: events in, what to do out. It does no I/O and reads no clock.
+//! The cache as a state machine: events in, fetches out. It does no I/O and reads no clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,69 +6,69 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
+use super::entries::{CacheEntries, CacheFetchId, CachedPart, CachedParts, Origin};
+use super::hint_queue::HintQueue;
 use super::hint_window::HintWindow;
-use super::shelf::{FetchId, Finds, Found, Shelf};
 use super::stats::CacheStats;
-use super::wishes::Wishes;
 use super::{DEMAND_BYTES_MAX, GRAIN, Urgency};
+use crate::fetch::PendingFetch;
 use crate::link_estimate::TrackedRequest;
-use crate::prefetch::chunk::Landing;
 use crate::{ByteRange, Data};
 
-/// Fetches that one event may start on account of hints.
+/// The maximum number of fetches for hints that one event starts.
 const FETCHES_MAX: usize = 64;
 
-/// A range to be read from the device, the outcome to be handed to [`Engine::fetched`].
+/// A range to be read from the device. Pass the outcome to [`CacheEngine::fetched`].
 #[derive(Debug)]
-pub(super) struct Fetch {
-    pub(super) id: FetchId,
+pub(super) struct CacheFetch {
+    pub(super) id: CacheFetchId,
     pub(super) range: ByteRange,
-    wished: Option<Urgency>,
-    landing: Arc<Landing>,
+    origin: Origin,
+    pending: Arc<PendingFetch>,
     sent: TrackedRequest,
 }
 
-pub(super) type Fetches = SmallVec<[Fetch; 2]>;
+pub(super) type CacheFetches = SmallVec<[CacheFetch; 2]>;
 
-/// How a read is to be answered.
+/// How to answer a read.
 #[derive(Debug)]
-pub(super) enum Plan {
-    /// With this.
+pub(super) enum CachePlan {
+    /// With this data.
     Hit(Data),
-    /// Piece by piece.
-    Gather(Pieces),
+    /// From several parts, in order.
+    Gather(CacheReadSteps),
 }
 
-pub(super) type Pieces = SmallVec<[Piece; 2]>;
+pub(super) type CacheReadSteps = SmallVec<[CacheReadStep; 2]>;
 
-/// A piece of a read.
+/// How to get a part of a read.
 #[derive(Debug)]
-pub(super) enum Piece {
-    /// What is known of it; never [`Found::Absent`].
-    Found(Found),
-    /// To be fetched by the reader; `part` of what comes, counted from its start, is its own.
-    Missing { fetch: Fetch, part: ByteRange },
+pub(super) enum CacheReadStep {
+    /// From the entry; never [`CachedPart::Absent`].
+    Known(CachedPart),
+    /// By a fetch the reader makes: `part` of it, counted from its start.
+    Fetch { fetch: CacheFetch, part: ByteRange },
 }
 
-/// See the module's essay.
-pub(super) struct Engine {
+/// The state machine; see the [module](super).
+pub(super) struct CacheEngine {
     size: u64,
-    shelf: Shelf,
-    wishes: Wishes,
+    entries: CacheEntries,
+    hints: HintQueue,
     window: HintWindow,
     next_fetch: u64,
-    /// Bytes on their way on account of hints.
+    /// Bytes in flight for hints.
     hinted: u64,
     stats: CacheStats,
 }
 
-impl Engine {
-    /// For a device of `size` bytes; keeps up to `budget`.
+impl CacheEngine {
+    /// An empty cache of `budget` bytes for a device of `size` bytes.
     pub(super) fn new(size: u64, budget: u64) -> Self {
         Self {
             size,
-            shelf: Shelf::new(budget),
-            wishes: Wishes::default(),
+            entries: CacheEntries::new(budget),
+            hints: HintQueue::default(),
             window: HintWindow::default(),
             next_fetch: 1,
             hinted: 0,
@@ -76,11 +76,12 @@ impl Engine {
         }
     }
 
-    /// A read of a range that is not empty and lies within the device; one that `counts` makes what it touches used.
-    pub(super) fn read(&mut self, range: ByteRange, counts: bool, now: Duration) -> Plan {
-        let finds = self.shelf.look(range, counts, &mut self.stats);
-        let absent = finds.iter().any(|found| matches!(found, Found::Absent(_)));
-        let waits = finds.iter().any(|found| matches!(found, Found::Flying { .. }));
+    /// Plans a read of a range that is not empty and lies within the device. With `counts`, what it touches counts as
+    /// used.
+    pub(super) fn read(&mut self, range: ByteRange, counts: bool, now: Duration) -> CachePlan {
+        let parts = self.entries.look_up(range, counts, &mut self.stats);
+        let absent = parts.iter().any(|part| matches!(part, CachedPart::Absent(_)));
+        let waits = parts.iter().any(|part| matches!(part, CachedPart::InFlight { .. }));
         if counts {
             let count = match (absent, waits) {
                 (true, _) => &mut self.stats.misses,
@@ -89,110 +90,111 @@ impl Engine {
             };
             *count += 1;
         }
-        if let Some(data) = at_hand(&finds) {
-            return Plan::Hit(data);
+        if let Some(data) = in_memory(&parts) {
+            return CachePlan::Hit(data);
         }
-        let mut pieces = Pieces::new();
-        for found in finds {
-            match found {
-                Found::Absent(wanted) => self.demand(wanted, now, &mut pieces),
-                known => pieces.push(Piece::Found(known)),
+        let mut steps = CacheReadSteps::new();
+        for part in parts {
+            match part {
+                CachedPart::Absent(range) => self.demand(range, now, &mut steps),
+                known => steps.push(CacheReadStep::Known(known)),
             }
         }
-        Plan::Gather(pieces)
+        CachePlan::Gather(steps)
     }
 
-    /// Fetches for a part of a read that is absent. Whole grains, so that what is kept has few seams; those around an
-    /// absent byte are absent too, since nothing else is ever fetched.
-    fn demand(&mut self, wanted: ByteRange, now: Duration, pieces: &mut Pieces) {
+    /// Fetches an absent part of a read, in whole grains, so that few entries result. The rest of a grain around an
+    /// absent byte is absent too, since only whole grains are ever fetched.
+    fn demand(&mut self, wanted: ByteRange, now: Duration, steps: &mut CacheReadSteps) {
         for range in self.grains(wanted).split_at_multiples(DEMAND_BYTES_MAX) {
-            let Some(mine) = range.intersection(wanted) else { continue };
-            let fetch = self.take_off(range, None, now);
-            let part = ByteRange::new(mine.offset - range.offset, mine.len);
-            pieces.push(Piece::Missing { fetch, part });
+            let Some(common) = range.intersection(wanted) else { continue };
+            let fetch = self.start_fetch(range, Origin::Demand, now);
+            let part = ByteRange::new(common.offset - range.offset, common.len);
+            steps.push(CacheReadStep::Fetch { fetch, part });
         }
     }
 
-    fn take_off(&mut self, range: ByteRange, wished: Option<Urgency>, now: Duration) -> Fetch {
-        let id = FetchId(self.next_fetch);
+    fn start_fetch(&mut self, range: ByteRange, origin: Origin, now: Duration) -> CacheFetch {
+        let id = CacheFetchId(self.next_fetch);
         self.next_fetch += 1;
-        self.hinted += if wished.is_some() { range.len } else { 0 };
-        let landing = self.shelf.take_off(id, range, wished);
-        Fetch { id, range, wished, landing, sent: self.window.sent(range.len, now) }
+        self.hinted += if origin == Origin::Demand { 0 } else { range.len };
+        let pending = self.entries.start_fetch(id, range, origin);
+        CacheFetch { id, range, origin, pending, sent: self.window.sent(range.len, now) }
     }
 
-    /// A fetch is over; with no data it failed, or was given up.
-    pub(super) fn fetched(&mut self, fetch: &Fetch, data: Option<Data>, now: Duration) {
-        // A device that sends less than it was asked for is broken; nothing of it is used.
+    /// Notes that a fetch is over; without data it failed, or was cancelled.
+    pub(super) fn fetched(&mut self, fetch: &CacheFetch, data: Option<Data>, now: Duration) {
+        // A device that sends less than was requested is broken; nothing of it is used.
         let data = data.filter(|data| data.len() == fetch.range.len);
         self.window.finished(fetch.sent, data.is_some(), now);
-        self.hinted -= if fetch.wished.is_some() { fetch.range.len } else { 0 };
+        self.hinted -= if fetch.origin == Origin::Demand { 0 } else { fetch.range.len };
         self.stats.failures += u64::from(data.is_none());
-        self.shelf.land(fetch.id, fetch.range, data.clone(), &mut self.stats);
-        fetch.landing.land(data);
+        self.entries.finish_fetch(fetch.id, fetch.range, data.clone(), &mut self.stats);
+        fetch.pending.complete(data);
     }
 
-    /// What a fetch brought is in the file, with these digests.
-    pub(super) fn stored(&mut self, id: FetchId, range: ByteRange, digests: Arc<[u64]>) {
-        self.shelf.stored(id, range, digests);
+    /// Notes that the data of a fetch is in the file, with these digests.
+    pub(super) fn stored(&mut self, id: CacheFetchId, range: ByteRange, digests: Arc<[u64]>) {
+        self.entries.stored(id, range, digests);
     }
 
-    /// What a fetch brought cannot be kept.
-    pub(super) fn not_stored(&mut self, id: FetchId, range: ByteRange) {
-        self.shelf.forget(id, range);
+    /// Notes that the data of a fetch cannot be stored.
+    pub(super) fn not_stored(&mut self, id: CacheFetchId, range: ByteRange) {
+        self.entries.forget(id, range);
     }
 
-    /// What a fetch brought came back different from where it was kept; whether it should not have.
-    pub(super) fn spoilt(&mut self, id: FetchId, range: ByteRange) -> bool {
-        let known = self.shelf.forget(id, range);
+    /// Notes that the data of a fetch came back different from the file; returns whether it should not have.
+    pub(super) fn corrupted(&mut self, id: CacheFetchId, range: ByteRange) -> bool {
+        let known = self.entries.forget(id, range);
         if known {
             self.stats.spoilt_bytes += range.len;
         }
         known
     }
 
-    /// Somebody wants a range near; `told` when it is here, or on its way.
-    pub(super) fn wish(&mut self, range: ByteRange, urgency: Urgency, told: Option<oneshot::Sender<()>>) {
-        self.wishes.push(self.grains(range), urgency, told);
+    /// Queues a hint; `done` is notified when the range is held or in flight.
+    pub(super) fn hint(&mut self, range: ByteRange, urgency: Urgency, done: Option<oneshot::Sender<()>>) {
+        self.hints.push(self.grains(range), urgency, done);
     }
 
-    /// Starts what wishes there is room for on the link.
-    pub(super) fn pump(&mut self, now: Duration, fetches: &mut Fetches) {
+    /// Starts fetches for hints, as far as the link has room.
+    pub(super) fn pump(&mut self, now: Duration, fetches: &mut CacheFetches) {
         while fetches.len() < FETCHES_MAX {
-            let Some((range, urgency)) = self.wishes.peek(self.window.fetch_bytes()) else { return };
-            let absent = self.shelf.absent(range);
+            let Some((range, urgency)) = self.hints.peek(self.window.fetch_bytes()) else { return };
+            let absent = self.entries.absent(range);
             let bytes: u64 = absent.iter().map(|part| part.len).sum();
             let in_flight = self.window.in_flight();
-            // One at least may go along with what is read, or who never stops reading would stop them altogether.
+            // One hint may always be in flight beside the reads: a reader that never pauses would stop them altogether.
             if self.hinted > 0 && bytes > 0 && in_flight.saturating_add(bytes) > self.window.bytes(now) {
                 return;
             }
             for part in absent {
                 tracing::trace!(range = %part, ?urgency, in_flight, "fetched ahead");
-                fetches.push(self.take_off(part, Some(urgency), now));
+                fetches.push(self.start_fetch(part, Origin::Hint(urgency), now));
             }
-            self.wishes.pop(range, urgency);
+            self.hints.pop(range, urgency);
         }
     }
 
-    /// Parts of the range that are neither here nor on their way.
+    /// Returns the parts of the range that are neither held nor in flight.
     pub(super) fn absent(&self, range: ByteRange) -> SmallVec<[ByteRange; 2]> {
-        self.shelf.absent(range)
+        self.entries.absent(range)
     }
 
-    /// Whether all of the range is kept.
+    /// Whether all of the range is held.
     pub(super) fn holds(&self, range: ByteRange) -> bool {
-        self.shelf.holds(range)
+        self.entries.holds(range)
     }
 
+    /// Returns the ranges removed since the last call.
     pub(super) fn take_dropped(&mut self) -> Vec<ByteRange> {
-        self.shelf.take_dropped()
+        self.entries.take_dropped()
     }
 
     pub(super) fn stats(&self) -> CacheStats {
         let link = self.window.model().unwrap_or_default();
         CacheStats {
-            held_bytes: self.shelf.weight(),
+            held_bytes: self.entries.weight(),
             in_flight_bytes: self.window.in_flight(),
             bandwidth: link.bandwidth,
             round_trip_us: u64::try_from(link.round_trip.as_micros()).unwrap_or(u64::MAX),
@@ -200,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// The grains a range touches, within the device.
+    /// Widens a range to whole grains, within the device.
     fn grains(&self, range: ByteRange) -> ByteRange {
         let start = range.offset - range.offset % GRAIN;
         let end = range.end().checked_next_multiple_of(GRAIN).unwrap_or(self.size).min(self.size);
@@ -208,15 +210,15 @@ impl Engine {
     }
 }
 
-/// All of it, if it is in memory.
-fn at_hand(finds: &Finds) -> Option<Data> {
-    if let [Found::Here(data)] = finds.as_slice() {
+/// Joins the parts if all of them are in memory.
+fn in_memory(parts: &CachedParts) -> Option<Data> {
+    if let [CachedPart::InMemory(data)] = parts.as_slice() {
         return Some(data.clone());
     }
-    let mut all = Data::new();
-    for found in finds {
-        let Found::Here(data) = found else { return None };
-        all.append(data.clone());
+    let mut whole = Data::new();
+    for part in parts {
+        let CachedPart::InMemory(data) = part else { return None };
+        whole.append(data.clone());
     }
-    Some(all)
+    Some(whole)
 }

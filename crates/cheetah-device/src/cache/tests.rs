@@ -1,4 +1,4 @@
-//! The layer over devices that misbehave, and against a naive model.
+//! The layer over devices that fail, and against a naive model.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn content(range: ByteRange) -> Vec<u8> {
     (range.offset..range.end()).map(|at| (at / 512 * 7 + at % 251) as u8).collect()
 }
 
-/// A source that takes a millisecond, counts what it is asked for, and cannot read some places.
+/// A source with a latency of a millisecond, which records requests, and has unreadable ranges.
 #[derive(Default)]
 struct Source {
     asked: Mutex<Vec<ByteRange>>,
@@ -78,7 +78,7 @@ async fn a_read_that_is_never_polled_blocks_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_once_is_not_asked_for_again() {
+async fn data_that_has_crossed_is_not_requested_again() {
     let (source, cache) = cached(1 << 30);
     right(&cache, ByteRange::new(5000, 100)).await;
     assert_eq!(source.asked(), [ByteRange::new(4096, 4096)], "a whole grain, and no more");
@@ -94,7 +94,7 @@ async fn what_came_once_is_not_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_want_the_same_at_once_send_for_it_once() {
+async fn concurrent_reads_of_a_range_cause_one_fetch() {
     let (source, cache) = cached(1 << 30);
     let reads = (0..20).map(|nth| right(&cache, ByteRange::new(nth * 100, 60_000)));
     futures::future::join_all(reads).await;
@@ -102,7 +102,7 @@ async fn many_who_want_the_same_at_once_send_for_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_sector_is_an_error_to_those_who_read_it_only_and_not_for_ever() {
+async fn a_bad_sector_fails_only_reads_of_it_and_is_not_remembered() {
     let (source, cache) = cached(1 << 30);
     let bad = ByteRange::new(100_000, 512);
     source.bad.lock().push(bad);
@@ -119,12 +119,12 @@ async fn a_bad_sector_is_an_error_to_those_who_read_it_only_and_not_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hint_brings_what_is_read_later_and_its_failure_is_nobodys() {
+async fn a_hint_fetches_data_and_its_failure_is_not_reported() {
     let (source, cache) = cached(1 << 30);
     source.bad.lock().push(ByteRange::new(600_000, 1));
     cache.cache(ByteRange::new(0, 1 << 20)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Nothing is known of the link yet, so it comes in pieces that go along side by side.
+    // Nothing is known of the link yet, so it is fetched in small requests in parallel.
     assert!(source.asked().iter().all(|range| range.len == FETCH_BYTES_FIRST));
     right(&cache, ByteRange::new(0, 300_000)).await;
     assert_eq!(source.asked(), []);
@@ -135,13 +135,13 @@ async fn a_hint_brings_what_is_read_later_and_its_failure_is_nobodys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hints_leave_room_on_the_link_for_who_waits() {
+async fn hints_leave_room_on_the_link_for_demand_reads() {
     let (source, cache) = cached(1 << 30);
     source.stalled.store(true, Ordering::Relaxed);
     cache.cache(ByteRange::new(0, 3 << 20)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert!(cache.stats().in_flight_bytes <= 1 << 20, "{:?}", cache.stats());
-    // What is still in the queue does not hold up who reads it now.
+    // A read of a range that is still queued is not held up.
     let read = right(&cache, ByteRange::new(2 << 20, 4096));
     let go_on = async {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -152,9 +152,9 @@ async fn hints_leave_room_on_the_link_for_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_aside_gets_the_bytes_and_uses_nothing_up() {
+async fn a_background_read_does_not_count_as_use() {
     let (_, cache) = cached(1 << 30);
-    let data = cache.read_aside(ByteRange::new(10, 200_000), Urgency::Soon).await.unwrap();
+    let data = cache.read_in_background(ByteRange::new(10, 200_000), Urgency::Soon).await.unwrap();
     assert_eq!(data.into_bytes(), content(ByteRange::new(10, 200_000)));
     assert_eq!(cache.stats().unused_bytes(), 200_704);
     right(&cache, ByteRange::new(0, 200_704)).await;
@@ -162,7 +162,7 @@ async fn who_reads_aside_gets_the_bytes_and_uses_nothing_up() {
 }
 
 #[tokio::test]
-async fn a_file_keeps_what_came_and_has_no_name() {
+async fn a_cache_in_a_file_keeps_data_and_leaves_no_name() {
     let (source, cache, dir) = in_file(1 << 30);
     right(&cache, ByteRange::new(0, 1 << 20)).await;
     assert_eq!(dir.path().read_dir().unwrap().count(), 0);
@@ -174,27 +174,27 @@ async fn a_file_keeps_what_came_and_has_no_name() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_not_there_is_said_so() {
+async fn a_missing_directory_is_an_error_that_names_it() {
     let config = CacheConfig { place: CachePlace::Directory("/not/there".into()), budget_bytes: 1 };
     let error = Cache::new(Arc::new(Source::default()), config).err().unwrap();
     assert!(error.to_string().contains("cannot keep a cache in /not/there"), "{error}");
 }
 
 #[test]
-fn what_comes_back_different_from_the_file_is_found_out() {
-    let store = store::Store::new(&std::env::temp_dir()).unwrap();
+fn data_changed_in_the_file_is_detected() {
+    let file = file::CacheFile::new(&std::env::temp_dir()).unwrap();
     let whole = ByteRange::new(8192, 10_000);
     let data = Data::from(content(whole));
-    let digests = store.write(whole.offset, &data).unwrap();
+    let digests = file.write(whole.offset, &data).unwrap();
     let part = ByteRange::new(13_000, 100);
-    assert_eq!(store.read(whole, part, &digests).unwrap().into_bytes(), content(part));
-    assert_eq!(store.read(whole, whole, &digests).unwrap().into_bytes(), content(whole));
-    store.write(13_500, &Data::from(vec![0x5a])).unwrap();
-    assert!(store.read(whole, part, &digests).is_none());
+    assert_eq!(file.read(whole, part, &digests).unwrap().into_bytes(), content(part));
+    assert_eq!(file.read(whole, whole, &digests).unwrap().into_bytes(), content(whole));
+    file.write(13_500, &Data::from(vec![0x5a])).unwrap();
+    assert!(file.read(whole, part, &digests).is_none());
     let before = ByteRange::new(8192, 4096);
-    assert!(store.read(whole, before, &digests).is_some());
-    store.punch(whole).unwrap();
-    assert!(store.read(whole, before, &digests).is_none());
+    assert!(file.read(whole, before, &digests).is_some());
+    file.punch(whole).unwrap();
+    assert!(file.read(whole, before, &digests).is_none());
 }
 
 #[derive(Debug, Clone)]
@@ -203,7 +203,7 @@ enum Event {
     Aside(u64, u64),
     Hint(u64, u64, usize),
     Pause,
-    /// The source cannot read this from now on.
+    /// The source cannot read this byte from now on.
     Spoil(u64),
     Heal,
 }
@@ -223,8 +223,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever is hinted, read and spoilt: what is read is right or an error that the source would give too, and with
-    /// room for everything nothing good comes twice.
+    /// For any hints, reads and bad bytes: a read returns the right data or an error of the source, and with room for
+    /// everything no good byte is fetched twice.
     #[test]
     fn bytes_are_right_and_cross_the_link_once(events in prop::collection::vec(event(), 1..40), small in any::<bool>()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -237,7 +237,7 @@ proptest! {
                 match event {
                     Event::Read(at, len) => check(&source, clip(at, len), cache.read(clip(at, len)).await),
                     Event::Aside(at, len) => {
-                        check(&source, clip(at, len), cache.read_aside(clip(at, len), Urgency::Soon).await);
+                        check(&source, clip(at, len), cache.read_in_background(clip(at, len), Urgency::Soon).await);
                     }
                     Event::Hint(at, len, urgency) => cache.hint(clip(at, len), Urgency::ALL[urgency]),
                     Event::Pause => tokio::time::sleep(Duration::from_millis(3)).await,

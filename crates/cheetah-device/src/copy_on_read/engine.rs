@@ -1,12 +1,12 @@
-//! The whole layer as a state machine: events in, actions out. It does no I/O and reads no clock.
+//! Copy-on-read as a state machine: events in, actions out. It does no I/O and reads no clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::copy_pacer::CopyPacer;
-use super::flights::{Aloft, Flight, FlightId, Flights, Stage};
 use super::suspects::{Suspects, next_unit};
+use super::transfers::{CopyTransfer, CopyTransfers, InTransit, TransferId, TransferStage};
 use super::{CopyOnReadConfig, FETCH_BYTES_MAX, GRAIN, Progress};
 use crate::coverage::State;
 use crate::{ByteRange, Coverage, Data, Error, Result};
@@ -15,86 +15,86 @@ use crate::{ByteRange, Coverage, Data, Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ReadId(u64);
 
-/// What is to be done; whoever does it reports the outcome as an event.
+/// An action for the shell, which reports the outcome as an event.
 #[derive(Debug)]
-pub(super) enum Action {
-    /// Read this from the source; then [`Engine::fetched`].
-    Fetch(FlightId, ByteRange),
-    /// Write this to the drive; then [`Engine::written`].
-    Write(FlightId, ByteRange, Data),
-    /// Answer a read that waited.
-    Answer(ReadId, Result<Vec<Piece>>),
-    /// Flush the drive; then [`Engine::flushed`].
+pub(super) enum CopyAction {
+    /// Read this from the source; then [`CopyEngine::fetched`].
+    Fetch(TransferId, ByteRange),
+    /// Write this to the drive; then [`CopyEngine::written`].
+    Write(TransferId, ByteRange, Data),
+    /// Answer a waiting read.
+    Answer(ReadId, Result<Vec<AnswerPart>>),
+    /// Flush the drive; then [`CopyEngine::flushed`].
     Flush,
-    /// Record this coverage, all of which the drive has flushed; then [`Engine::recorded`].
+    /// Record this coverage, which the drive has flushed; then [`CopyEngine::recorded`].
     Record(Coverage),
 }
 
-/// A part of the answer to a read. The parts come in order.
+/// A part of the answer to a read.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum AnswerPart {
     /// To be read from the drive.
-    There(ByteRange),
-    /// This.
-    Here(Data),
+    OnDrive(ByteRange),
+    /// This data.
+    InMemory(Data),
 }
 
-/// What becomes of a read.
+/// How to answer a read.
 #[derive(Debug)]
-pub(super) enum Plan {
-    /// Answered.
-    Now(Result<Vec<Piece>>),
-    /// To be answered by an [`Action::Answer`].
+pub(super) enum CopyReadPlan {
+    /// At once.
+    Now(Result<Vec<AnswerPart>>),
+    /// By a later [`CopyAction::Answer`].
     Wait(ReadId),
 }
 
-/// Recording what has been copied.
+/// The state of recording the coverage.
 #[derive(Debug)]
 enum Recording {
-    /// Nothing under way; next not before then.
+    /// Nothing in progress; not again before this time.
     Idle(Duration),
-    /// What the drive had when it was asked to flush.
+    /// The drive is flushing; the coverage at that moment.
     Flushing(Coverage),
     Writing,
 }
 
-/// See the module's essay.
-pub(super) struct Engine {
+/// The state machine; see the [module](super).
+pub(super) struct CopyEngine {
     config: CopyOnReadConfig,
     /// How errors name the source.
     source: Arc<str>,
-    /// What the drive has, and what cannot be had.
+    /// What the drive has, and what is unreadable.
     coverage: Coverage,
-    /// `Unread` where nobody has asked the source yet; `Read` everywhere else.
+    /// `Unread` where the source has not been asked yet; `Read` everywhere else.
     asked: Coverage,
-    flights: Flights,
+    transfers: CopyTransfers,
     suspects: Suspects,
     waiting: BTreeMap<ReadId, ByteRange>,
     pacer: CopyPacer,
-    /// Where the background goes on.
+    /// The offset at which the background copy continues.
     at: u64,
     next_id: u64,
     recording: Recording,
-    /// What is covered is not all recorded.
+    /// The coverage has changed since it was last recorded.
     dirty: bool,
     progress: Progress,
-    /// Nothing is fetched any more, for this reason.
+    /// The reason why nothing is fetched any more.
     stopped: Option<Error>,
 }
 
-type Actions = Vec<Action>;
+type CopyActions = Vec<CopyAction>;
 
-/// What can be said of a range that was asked for.
-enum Outlook {
-    Ready(Result<Vec<Piece>>),
-    /// All that is missing is on its way.
-    Coming,
-    /// Something is neither here nor on its way.
+/// Whether a range can be answered.
+enum RangeStatus {
+    Ready(Result<Vec<AnswerPart>>),
+    /// Everything missing is in flight.
+    InFlight,
+    /// Something is neither held nor in flight.
     Missing,
 }
 
-impl Engine {
-    /// For a source that is covered so far already.
+impl CopyEngine {
+    /// Continues from a coverage.
     pub(super) fn new(config: CopyOnReadConfig, coverage: Coverage) -> Self {
         let mut asked = coverage.clone();
         let unreadable: Vec<_> = coverage.in_state(State::Unreadable).collect();
@@ -113,7 +113,7 @@ impl Engine {
             config,
             coverage,
             asked,
-            flights: Flights::default(),
+            transfers: CopyTransfers::default(),
             suspects: Suspects::default(),
             waiting: BTreeMap::new(),
             pacer: CopyPacer::new(),
@@ -125,24 +125,24 @@ impl Engine {
         }
     }
 
-    /// How far it has come.
+    /// Returns the progress.
     pub(super) fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// What the drive has.
+    /// Returns what the drive has.
     pub(super) fn coverage(&self) -> &Coverage {
         &self.coverage
     }
 
-    /// Somebody wants a range, which is not empty and lies within the source.
-    pub(super) fn read(&mut self, range: ByteRange, now: Duration, actions: &mut Actions) -> Plan {
-        match self.outlook(range) {
-            Outlook::Ready(answer) => return Plan::Now(answer),
-            Outlook::Coming => {}
-            Outlook::Missing => {
+    /// Plans a read of a range that is not empty and lies within the source.
+    pub(super) fn read(&mut self, range: ByteRange, now: Duration, actions: &mut CopyActions) -> CopyReadPlan {
+        match self.status_of(range) {
+            RangeStatus::Ready(answer) => return CopyReadPlan::Now(answer),
+            RangeStatus::InFlight => {}
+            RangeStatus::Missing => {
                 if let Some(why) = &self.stopped {
-                    return Plan::Now(Err(why.clone()));
+                    return CopyReadPlan::Now(Err(why.clone()));
                 }
                 self.demand(range, now, actions);
             }
@@ -150,42 +150,42 @@ impl Engine {
         self.pacer.give_way();
         let id = ReadId(self.new_id());
         self.waiting.insert(id, range);
-        Plan::Wait(id)
+        CopyReadPlan::Wait(id)
     }
 
-    /// Nobody waits for that read any more. What was asked for on its account goes on.
+    /// Cancels a waiting read. Fetches made for it go on.
     pub(super) fn forget(&mut self, id: ReadId) {
         self.waiting.remove(&id);
     }
 
-    /// What the drive has in `range` is not what the source sent: it is unread again.
-    pub(super) fn unlearn(&mut self, range: ByteRange) {
+    /// Marks `range` as unread again: the drive's content differs from what the source sent.
+    pub(super) fn invalidate(&mut self, range: ByteRange) {
         let known: Vec<_> =
             self.coverage.runs(range).filter(|(_, state)| *state == State::Read).map(|(run, _)| run).collect();
         for run in known {
             self.coverage.set(run, State::Unread);
             self.asked.set(run, State::Unread);
             self.progress.read -= run.len;
-            // What is being flushed is about to be recorded; what is being recorded is recorded once more.
+            // A coverage being flushed is recorded next, so it is corrected; one being recorded is recorded once more.
             if let Recording::Flushing(coverage) = &mut self.recording {
                 coverage.set(run, State::Unread);
             }
-            self.soil();
+            self.mark_dirty();
         }
     }
 
-    /// The source has answered, or failed.
-    pub(super) fn fetched(&mut self, id: FlightId, outcome: Result<Data>, now: Duration, actions: &mut Actions) {
+    /// Notes that the source has answered, or failed.
+    pub(super) fn fetched(&mut self, id: TransferId, outcome: Result<Data>, now: Duration, actions: &mut CopyActions) {
         let calm = self.waiting.is_empty();
-        let Some(flight) = self.flights.get_mut(id) else { return };
-        let Stage::Fetching(sent) = flight.stage else { return };
-        let range = flight.range;
+        let Some(transfer) = self.transfers.get_mut(id) else { return };
+        let TransferStage::Fetching(sent) = transfer.stage else { return };
+        let range = transfer.range;
         self.pacer.finished(sent, outcome.is_ok(), calm, now);
         match outcome {
             Ok(data) if data.len() == range.len => {
-                flight.stage = Stage::Writing(data.clone());
+                transfer.stage = TransferStage::Writing(data.clone());
                 self.source_answered();
-                actions.push(Action::Write(id, range, data));
+                actions.push(CopyAction::Write(id, range, data));
                 self.revisit(range, now, actions);
             }
             Ok(data) => {
@@ -205,91 +205,91 @@ impl Engine {
         self.progress.source_trouble = None;
     }
 
-    /// Something in a flight's range cannot be read: which sectors is found out by asking for less at a time.
-    fn unreadable(&mut self, id: FlightId, error: &Error, now: Duration, actions: &mut Actions) {
-        let Some(Flight { range, .. }) = self.flights.remove(id) else { return };
+    /// Notes that something in a transfer's range cannot be read, and retries it in smaller units to find the sectors.
+    fn unreadable(&mut self, id: TransferId, error: &Error, now: Duration, actions: &mut CopyActions) {
+        let Some(CopyTransfer { range, .. }) = self.transfers.remove(id) else { return };
         match next_unit(range.len, self.config.sector_bytes) {
             Some(unit) => self.suspects.add(range, unit),
             None => {
                 tracing::warn!("{}: {range} cannot be read: {error}", self.source);
                 self.coverage.set(range, State::Unreadable);
                 self.progress.unreadable += range.len;
-                self.soil();
+                self.mark_dirty();
             }
         }
         self.revisit(range, now, actions);
     }
 
-    /// The source did not answer: whoever waits for it is told, and it is left alone for a while.
-    fn source_lost(&mut self, id: FlightId, error: Error, now: Duration, actions: &mut Actions) {
-        let Some(flight) = self.flights.remove(id) else { return };
-        self.give_up(&flight);
+    /// Notes that the source did not answer: fails the reads that wait for it, and pauses.
+    fn source_lost(&mut self, id: TransferId, error: Error, now: Duration, actions: &mut CopyActions) {
+        let Some(transfer) = self.transfers.remove(id) else { return };
+        self.give_up(&transfer);
         self.pacer.source_failed(now);
         self.progress.source_trouble = Some(error.clone());
-        for (read, _) in self.waiting_for(flight.range) {
+        for (read, _) in self.waiting_for(transfer.range) {
             self.waiting.remove(&read);
-            actions.push(Action::Answer(read, Err(error.clone())));
+            actions.push(CopyAction::Answer(read, Err(error.clone())));
         }
     }
 
-    /// A flight's range is to be asked for anew.
-    fn give_up(&mut self, flight: &Flight) {
-        match flight.unit {
-            Some(unit) => self.suspects.add(flight.range, unit),
-            None => self.asked.set(flight.range, State::Unread),
+    /// Has a transfer's range requested again.
+    fn give_up(&mut self, transfer: &CopyTransfer) {
+        match transfer.unit {
+            Some(unit) => self.suspects.add(transfer.range, unit),
+            None => self.asked.set(transfer.range, State::Unread),
         }
     }
 
-    /// The drive has what it was given, or not.
-    pub(super) fn written(&mut self, id: FlightId, outcome: Result<()>, now: Duration, actions: &mut Actions) {
-        let Some(flight) = self.flights.remove(id) else { return };
+    /// Notes that the drive has written a range, or failed.
+    pub(super) fn written(&mut self, id: TransferId, outcome: Result<()>, now: Duration, actions: &mut CopyActions) {
+        let Some(transfer) = self.transfers.remove(id) else { return };
         match outcome {
             Ok(()) => {
-                self.coverage.set(flight.range, State::Read);
-                self.progress.read += flight.range.len;
+                self.coverage.set(transfer.range, State::Read);
+                self.progress.read += transfer.range.len;
                 self.progress.drive_trouble = None;
                 self.pacer.drive_answered();
-                self.soil();
+                self.mark_dirty();
             }
             Err(error) => {
-                self.give_up(&flight);
+                self.give_up(&transfer);
                 self.pacer.drive_failed(now);
                 self.drive_refused(error, actions);
-                self.revisit(flight.range, now, actions);
+                self.revisit(transfer.range, now, actions);
             }
         }
     }
 
-    fn drive_refused(&mut self, error: Error, actions: &mut Actions) {
+    fn drive_refused(&mut self, error: Error, actions: &mut CopyActions) {
         self.progress.drive_trouble = Some(error.clone());
-        // Somebody else copies now.
+        // Another process copies now.
         if matches!(error, Error::Fenced(_)) {
             self.stop(error, actions);
         }
     }
 
-    fn soil(&mut self) {
+    fn mark_dirty(&mut self) {
         self.dirty = true;
         self.progress.recorded = false;
     }
 
-    /// Nothing more is fetched; reads of what is not there fail with `why`, those that wait included. What has come
-    /// is still written.
-    pub(super) fn stop(&mut self, why: Error, actions: &mut Actions) {
+    /// Stops fetching: reads of what is not there fail with `why`, waiting ones included. Data that has arrived is
+    /// still written.
+    pub(super) fn stop(&mut self, why: Error, actions: &mut CopyActions) {
         let why = self.stopped.get_or_insert(why).clone();
         for (read, _) in std::mem::take(&mut self.waiting) {
-            actions.push(Action::Answer(read, Err(why.clone())));
+            actions.push(CopyAction::Answer(read, Err(why.clone())));
         }
     }
 
-    /// Whether nothing is being written, so that what is covered stays as it is once stopped.
+    /// Whether nothing is being written, so that the coverage is final once stopped.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.flights.writes()
+        !self.transfers.writes()
     }
 
-    /// Time has passed, or something has happened: what can be started now is.
-    pub(super) fn pump(&mut self, now: Duration, actions: &mut Actions) {
-        while self.stopped.is_none() && self.flights.bytes() < self.config.memory_bytes {
+    /// Starts what can be started now.
+    pub(super) fn pump(&mut self, now: Duration, actions: &mut CopyActions) {
+        while self.stopped.is_none() && self.transfers.bytes() < self.config.memory_bytes {
             let Some(bytes) = self.pacer.next_request(now) else { break };
             let Some((range, unit)) = self.next_ahead(bytes) else { break };
             self.fetch(range, unit, true, now, actions);
@@ -302,20 +302,20 @@ impl Engine {
         }
     }
 
-    /// Records what is covered now, without waiting for the time to do so.
-    pub(super) fn flush(&mut self, actions: &mut Actions) {
+    /// Records the coverage now.
+    pub(super) fn flush(&mut self, actions: &mut CopyActions) {
         if matches!(self.recording, Recording::Idle(_)) && self.dirty {
             self.dirty = false;
             self.recording = Recording::Flushing(self.coverage.clone());
-            actions.push(Action::Flush);
+            actions.push(CopyAction::Flush);
         }
     }
 
-    /// The drive has flushed what had been written before, or could not.
-    pub(super) fn flushed(&mut self, outcome: Result<()>, now: Duration, actions: &mut Actions) {
+    /// Notes that the drive has flushed, or failed.
+    pub(super) fn flushed(&mut self, outcome: Result<()>, now: Duration, actions: &mut CopyActions) {
         let Recording::Flushing(coverage) = std::mem::replace(&mut self.recording, Recording::Writing) else { return };
         match outcome {
-            Ok(()) => actions.push(Action::Record(coverage)),
+            Ok(()) => actions.push(CopyAction::Record(coverage)),
             Err(error) => {
                 self.recording = Recording::Idle(now + self.config.record_every);
                 self.dirty = true;
@@ -324,38 +324,38 @@ impl Engine {
         }
     }
 
-    /// The coverage has been recorded, or could not be.
+    /// Notes that the coverage has been recorded, or could not be.
     pub(super) fn recorded(&mut self, outcome: &Result<()>, now: Duration) {
         self.recording = Recording::Idle(now + self.config.record_every);
         self.dirty |= outcome.is_err();
         self.progress.recorded = !self.dirty;
     }
 
-    /// When [`pump`](Self::pump) is to be called next, if nothing else happens.
+    /// Returns when to call [`pump`](Self::pump) next, if nothing else happens.
     pub(super) fn wakes_at(&self, now: Duration) -> Option<Duration> {
         let ledger = match self.recording {
             Recording::Idle(next) if self.dirty => Some(next),
             _ => None,
         };
         let resumes = self.pacer.resumes_at().filter(|_| self.stopped.is_none() && !self.progress.is_settled());
-        // What is due already was started by the pump, or waits for something else to happen.
+        // What is due already was started by the pump, or waits for another event.
         ledger.into_iter().chain(resumes).filter(|at| *at > now).min()
     }
 
-    /// Asks for what is missing of a range that somebody waits for.
-    fn demand(&mut self, range: ByteRange, now: Duration, actions: &mut Actions) {
+    /// Fetches what is missing of a range that a reader waits for.
+    fn demand(&mut self, range: ByteRange, now: Duration, actions: &mut CopyActions) {
         let wide = range.aligned_to(GRAIN);
         let runs: Vec<_> =
             self.asked.runs(wide).filter(|(_, state)| *state == State::Unread).map(|(run, _)| run).collect();
-        for piece in runs.into_iter().flat_map(|run| run.split_at_multiples(FETCH_BYTES_MAX)) {
-            self.fetch(piece, None, false, now, actions);
+        for part in runs.into_iter().flat_map(|run| run.split_at_multiples(FETCH_BYTES_MAX)) {
+            self.fetch(part, None, false, now, actions);
         }
-        for (piece, unit) in self.suspects.take(range) {
-            self.fetch(piece, Some(unit), false, now, actions);
+        for (part, unit) in self.suspects.take(range) {
+            self.fetch(part, Some(unit), false, now, actions);
         }
     }
 
-    /// What the background asks for next: what nobody has asked for, and what could not be read last of all.
+    /// Returns what the background copy fetches next: unrequested ranges first, suspect ones last.
     fn next_ahead(&mut self, bytes: u64) -> Option<(ByteRange, Option<u64>)> {
         let size = self.asked.size();
         let unread = |from, to| {
@@ -372,24 +372,24 @@ impl Engine {
         }
     }
 
-    fn fetch(&mut self, range: ByteRange, unit: Option<u64>, ahead: bool, now: Duration, actions: &mut Actions) {
-        let id = FlightId(self.new_id());
+    fn fetch(&mut self, range: ByteRange, unit: Option<u64>, ahead: bool, now: Duration, actions: &mut CopyActions) {
+        let id = TransferId(self.new_id());
         let sent = self.pacer.sent(range.len, ahead, now);
         self.asked.set(range, State::Read);
-        self.flights.insert(Flight { id, range, unit, stage: Stage::Fetching(sent) });
-        actions.push(Action::Fetch(id, range));
+        self.transfers.insert(CopyTransfer { id, range, unit, stage: TransferStage::Fetching(sent) });
+        actions.push(CopyAction::Fetch(id, range));
     }
 
-    /// Answers the reads that waited for something in `range` and need wait no longer; asks for what is missing now.
-    fn revisit(&mut self, range: ByteRange, now: Duration, actions: &mut Actions) {
+    /// Answers the waiting reads that `range` completes, and fetches what is missing of the others.
+    fn revisit(&mut self, range: ByteRange, now: Duration, actions: &mut CopyActions) {
         for (read, wanted) in self.waiting_for(range) {
-            match self.outlook(wanted) {
-                Outlook::Ready(answer) => {
+            match self.status_of(wanted) {
+                RangeStatus::Ready(answer) => {
                     self.waiting.remove(&read);
-                    actions.push(Action::Answer(read, answer));
+                    actions.push(CopyAction::Answer(read, answer));
                 }
-                Outlook::Coming => {}
-                Outlook::Missing => self.demand(wanted, now, actions),
+                RangeStatus::InFlight => {}
+                RangeStatus::Missing => self.demand(wanted, now, actions),
             }
         }
     }
@@ -399,31 +399,31 @@ impl Engine {
         overlapping.map(|(read, wanted)| (*read, *wanted)).collect()
     }
 
-    /// What a reader of `range` can be told now.
-    fn outlook(&self, range: ByteRange) -> Outlook {
-        let mut pieces = Vec::new();
-        let (mut coming, mut missing) = (false, false);
+    /// Returns whether a read of `range` can be answered now.
+    fn status_of(&self, range: ByteRange) -> RangeStatus {
+        let mut parts = Vec::new();
+        let (mut in_flight, mut missing) = (false, false);
         for (run, state) in self.coverage.runs(range) {
             match state {
-                State::Read => pieces.push(Piece::There(run)),
-                State::Unreadable => return Outlook::Ready(Err(self.unreadable_error(run))),
+                State::Read => parts.push(AnswerPart::OnDrive(run)),
+                State::Unreadable => return RangeStatus::Ready(Err(self.unreadable_error(run))),
                 State::Unread => {
-                    let mut found = 0;
-                    for (part, aloft) in self.flights.within(run) {
-                        found += part.len;
-                        match aloft {
-                            Aloft::Fetching => coming = true,
-                            Aloft::Writing(data) => pieces.push(Piece::Here(data)),
+                    let mut in_transit = 0;
+                    for (part, state) in self.transfers.within(run) {
+                        in_transit += part.len;
+                        match state {
+                            InTransit::Fetching => in_flight = true,
+                            InTransit::Writing(data) => parts.push(AnswerPart::InMemory(data)),
                         }
                     }
-                    missing |= found < run.len;
+                    missing |= in_transit < run.len;
                 }
             }
         }
-        match (missing, coming) {
-            (true, _) => Outlook::Missing,
-            (false, true) => Outlook::Coming,
-            (false, false) => Outlook::Ready(Ok(pieces)),
+        match (missing, in_flight) {
+            (true, _) => RangeStatus::Missing,
+            (false, true) => RangeStatus::InFlight,
+            (false, false) => RangeStatus::Ready(Ok(parts)),
         }
     }
 

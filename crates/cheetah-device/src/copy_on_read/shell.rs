@@ -1,4 +1,4 @@
-//! What runs the [`Engine`]: it asks the source, writes to the drive, waits, and reports back.
+//! The I/O around the [`CopyEngine`]: it asks the source, writes to the drive, waits, and reports back.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -6,73 +6,68 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future::{Either, select, try_join_all};
+use futures::future::try_join_all;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::Instant;
 
-use super::engine::{Action, Engine, Piece, Plan, ReadId};
-use super::flights::FlightId;
+use super::engine::{AnswerPart, CopyAction, CopyEngine, CopyReadPlan, ReadId};
+use super::transfers::TransferId;
 use super::{Ledger, Progress};
+use crate::fetch::Background;
 use crate::{ByteRange, Coverage, Data, DynDevice, Error, Io, Result};
 
-type Answer = Result<Vec<Piece>>;
+type Answer = Result<Vec<AnswerPart>>;
 
-/// What the layer, its reads and its tasks share.
-pub(super) struct Shared {
+/// State shared by the layer, its reads and its tasks.
+pub(super) struct CopyShared {
     pub(super) source: DynDevice,
     pub(super) drive: DynDevice,
     ledger: Arc<dyn Ledger>,
     state: Mutex<State>,
-    /// Where tasks run. Reads may come from threads that belong to no runtime.
-    runtime: Handle,
-    started: Instant,
+    /// Closed when nothing more is to be fetched.
+    background: Background,
     progress: watch::Sender<Progress>,
-    /// The drive has everything; the engine need not be asked any more.
+    /// The drive has all content, so the engine need not be asked any more.
     whole: AtomicBool,
-    /// Something happened, so that the time of the next wake-up may be another.
+    /// Notified after each event, which may change the time of the next wake-up.
     happened: Notify,
-    /// A write has ended, one way or the other.
+    /// Notified when a write to the drive has ended.
     written: Notify,
-    /// Nothing more is fetched.
-    over: watch::Sender<bool>,
-    /// Held by who records coverage, so that no record replaces a newer one. True once the last was made.
+    /// Held while coverage is recorded, so that no record replaces a newer one. True after the last record.
     closed: tokio::sync::Mutex<bool>,
 }
 
 struct State {
-    engine: Engine,
+    engine: CopyEngine,
     waiting: BTreeMap<ReadId, oneshot::Sender<Answer>>,
 }
 
 /// How a read is answered.
-pub(super) enum Asked {
+pub(super) enum CopyAnswer {
     Now(Answer),
     Later(Waiting),
 }
 
-impl Shared {
-    pub(super) fn start(source: DynDevice, drive: DynDevice, ledger: Arc<dyn Ledger>, engine: Engine) -> Arc<Self> {
+impl CopyShared {
+    /// Starts the background copy on the runtime this is called in.
+    pub(super) fn start(source: DynDevice, drive: DynDevice, ledger: Arc<dyn Ledger>, engine: CopyEngine) -> Arc<Self> {
         let shared = Arc::new(Self {
             source,
             drive,
             ledger,
             progress: watch::Sender::new(engine.progress().clone()),
             state: Mutex::new(State { engine, waiting: BTreeMap::new() }),
-            runtime: Handle::current(),
-            started: Instant::now(),
+            background: Background::new(),
             whole: AtomicBool::new(false),
             happened: Notify::new(),
             written: Notify::new(),
-            over: watch::Sender::new(false),
             closed: tokio::sync::Mutex::new(false),
         });
-        shared.runtime.spawn(keep_going(Arc::clone(&shared)));
+        shared.background.spawn(keep_going(Arc::clone(&shared)));
         shared
     }
 
-    pub(super) fn engine(&self) -> MappedMutexGuard<'_, Engine> {
+    pub(super) fn engine(&self) -> MappedMutexGuard<'_, CopyEngine> {
         MutexGuard::map(self.state.lock(), |state| &mut state.engine)
     }
 
@@ -84,31 +79,31 @@ impl Shared {
         self.whole.load(Ordering::Acquire)
     }
 
-    /// Somebody wants a range.
-    pub(super) fn read(self: &Arc<Self>, range: ByteRange) -> Asked {
-        let (now, mut actions) = (self.started.elapsed(), Vec::new());
+    /// Reads a range.
+    pub(super) fn read(self: &Arc<Self>, range: ByteRange) -> CopyAnswer {
+        let (now, mut actions) = (self.background.now(), Vec::new());
         let mut state = self.state.lock();
         let id = match state.engine.read(range, now, &mut actions) {
-            // Nothing has changed by that, so there is nothing else to do.
-            Plan::Now(answer) => return Asked::Now(answer),
-            Plan::Wait(id) => id,
+            // This changed nothing, so there is nothing else to do.
+            CopyReadPlan::Now(answer) => return CopyAnswer::Now(answer),
+            CopyReadPlan::Wait(id) => id,
         };
         let (sender, receiver) = oneshot::channel();
         state.waiting.insert(id, sender);
         self.settle(&mut state, now, actions);
         drop(state);
         self.happened.notify_one();
-        Asked::Later(Waiting { shared: Arc::clone(self), id, receiver })
+        CopyAnswer::Later(Waiting { shared: Arc::clone(self), id, receiver })
     }
 
-    /// What the drive has there is not to be served any more.
+    /// Stops serving these ranges from the drive.
     pub(super) fn forget(self: &Arc<Self>, ranges: &[ByteRange]) {
-        self.happen(|engine, _, _| ranges.iter().for_each(|range| engine.unlearn(*range)));
+        self.happen(|engine, _, _| ranges.iter().for_each(|range| engine.invalidate(*range)));
     }
 
-    /// Lets an event happen, and does what comes of it.
-    fn happen(self: &Arc<Self>, event: impl FnOnce(&mut Engine, Duration, &mut Vec<Action>)) {
-        let (now, mut actions) = (self.started.elapsed(), Vec::new());
+    /// Passes an event to the engine, and performs the resulting actions.
+    fn happen(self: &Arc<Self>, event: impl FnOnce(&mut CopyEngine, Duration, &mut Vec<CopyAction>)) {
+        let (now, mut actions) = (self.background.now(), Vec::new());
         let mut state = self.state.lock();
         event(&mut state.engine, now, &mut actions);
         self.settle(&mut state, now, actions);
@@ -116,15 +111,15 @@ impl Shared {
         self.happened.notify_one();
     }
 
-    /// Starts what can be started, until when there is nothing to do unless something happens.
-    fn pump(self: &Arc<Self>) -> Option<Instant> {
-        let now = self.started.elapsed();
+    /// Starts what can be started. Returns when to call this next, if nothing happens before.
+    fn pump(self: &Arc<Self>) -> Option<Duration> {
+        let now = self.background.now();
         let mut state = self.state.lock();
         self.settle(&mut state, now, Vec::new());
-        state.engine.wakes_at(now).map(|at| self.started + at)
+        state.engine.wakes_at(now)
     }
 
-    fn settle(self: &Arc<Self>, state: &mut State, now: Duration, mut actions: Vec<Action>) {
+    fn settle(self: &Arc<Self>, state: &mut State, now: Duration, mut actions: Vec<CopyAction>) {
         state.engine.pump(now, &mut actions);
         let progress = state.engine.progress();
         self.whole.store(progress.read == progress.size, Ordering::Release);
@@ -140,37 +135,33 @@ impl Shared {
         }
     }
 
-    fn perform(self: &Arc<Self>, action: Action, state: &mut State) {
+    fn perform(self: &Arc<Self>, action: CopyAction, state: &mut State) {
         let shared = Arc::clone(self);
         match action {
-            Action::Fetch(id, range) => drop(self.runtime.spawn(shared.fetch(id, range))),
-            Action::Write(id, range, data) => drop(self.runtime.spawn(shared.write(id, range, data))),
-            Action::Flush => drop(self.runtime.spawn(shared.flush())),
-            Action::Record(coverage) => drop(self.runtime.spawn(shared.record(coverage))),
-            Action::Answer(id, answer) => {
+            CopyAction::Fetch(id, range) => self.background.spawn(shared.fetch(id, range)),
+            CopyAction::Write(id, range, data) => self.background.spawn(shared.write(id, range, data)),
+            CopyAction::Flush => self.background.spawn(shared.flush()),
+            CopyAction::Record(coverage) => self.background.spawn(shared.record(coverage)),
+            CopyAction::Answer(id, answer) => {
                 if let Some(sender) = state.waiting.remove(&id) {
-                    // A reader that has gone away meanwhile needs no answer.
+                    // A reader that was dropped meanwhile needs no answer.
                     let _ = sender.send(answer);
                 }
             }
         }
     }
 
-    async fn fetch(self: Arc<Self>, id: FlightId, range: ByteRange) {
-        let mut over = self.over.subscribe();
-        let over = pin!(async move { drop(over.wait_for(|over| *over).await) });
-        let outcome = match select(self.source.read(range), over).await {
-            Either::Left((outcome, _)) => outcome,
-            // Nobody waits for it any more.
-            Either::Right(_) => return,
-        };
+    async fn fetch(self: Arc<Self>, id: TransferId, range: ByteRange) {
+        let read = async { self.source.read(range).await };
+        // After closing, no reader waits for it any more.
+        let Some(outcome) = self.background.unless_closed(read).await else { return };
         if let Some(data) = outcome.as_ref().ok().filter(|data| data.len() == range.len) {
             self.ledger.passed(range, data);
         }
         self.happen(|engine, now, actions| engine.fetched(id, outcome, now, actions));
     }
 
-    async fn write(self: Arc<Self>, id: FlightId, range: ByteRange, data: Data) {
+    async fn write(self: Arc<Self>, id: TransferId, range: ByteRange, data: Data) {
         let outcome = self.drive.write(range.offset, data, false).await;
         if let Err(error) = &outcome {
             tracing::warn!("copying {range}: {error}");
@@ -191,16 +182,16 @@ impl Shared {
         }
         let outcome = self.ledger.record(coverage).await;
         if let Err(error) = &outcome {
-            tracing::warn!("what has been copied could not be recorded: {error}");
+            tracing::warn!("the progress of the copy could not be recorded: {error}");
         }
         self.happen(|engine, now, _| engine.recorded(&outcome, now));
     }
 
-    /// Fetches nothing more.
+    /// Stops fetching.
     pub(super) fn stop(self: &Arc<Self>) {
         let why = Error::Invalid("the drive is being closed".into());
         self.happen(|engine, _, actions| engine.stop(why, actions));
-        self.over.send_replace(true);
+        self.background.close();
     }
 
     pub(super) async fn close(self: &Arc<Self>) -> Result<()> {
@@ -224,28 +215,25 @@ impl Shared {
     }
 }
 
-/// Wakes the engine up when it is time.
-async fn keep_going(shared: Arc<Shared>) {
-    let mut over = shared.over.subscribe();
+/// Wakes the engine when it is due, until the layer is closed.
+async fn keep_going(shared: Arc<CopyShared>) {
     loop {
         let wakes_at = shared.pump();
-        let alarm = async {
-            match wakes_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
+        let woken = async {
+            tokio::select! {
+                () = shared.background.sleep_until(wakes_at) => {}
+                () = shared.happened.notified() => {}
             }
         };
-        tokio::select! {
-            () = alarm => {}
-            () = shared.happened.notified() => {}
-            _ = over.wait_for(|over| *over) => return,
+        if shared.background.unless_closed(woken).await.is_none() {
+            return;
         }
     }
 }
 
-/// A read that waits. Dropped, it waits no longer.
+/// A read that waits. It is cancelled when this is dropped.
 pub(super) struct Waiting {
-    shared: Arc<Shared>,
+    shared: Arc<CopyShared>,
     id: ReadId,
     receiver: oneshot::Receiver<Answer>,
 }
@@ -265,19 +253,19 @@ impl Drop for Waiting {
     }
 }
 
-/// Puts an answer together.
-pub(super) fn gather(drive: &DynDevice, mut pieces: Vec<Piece>) -> Io<'_, Data> {
-    let fetch = move |piece| match piece {
-        Piece::There(range) => drive.read(range),
-        Piece::Here(data) => Io::ok(data),
+/// Joins the parts of an answer.
+pub(super) fn gather(drive: &DynDevice, mut parts: Vec<AnswerPart>) -> Io<'_, Data> {
+    let fetch = move |part| match part {
+        AnswerPart::OnDrive(range) => drive.read(range),
+        AnswerPart::InMemory(data) => Io::ok(data),
     };
-    if pieces.len() <= 1 {
-        return pieces.pop().map_or_else(|| Io::ok(Data::new()), fetch);
+    if parts.len() <= 1 {
+        return parts.pop().map_or_else(|| Io::ok(Data::new()), fetch);
     }
     Io::later(async move {
         let mut whole = Data::new();
-        for part in try_join_all(pieces.into_iter().map(fetch)).await? {
-            whole.append(part);
+        for data in try_join_all(parts.into_iter().map(fetch)).await? {
+            whole.append(data);
         }
         Ok(whole)
     })

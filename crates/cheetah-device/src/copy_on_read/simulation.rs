@@ -1,10 +1,10 @@
-//! The engine over a slow link, in virtual time: how long readers wait while the background copies.
+//! The engine over a slow link in virtual time: how long reads wait during the background copy.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::engine::{Action, Engine, Plan, ReadId};
-use super::flights::FlightId;
+use super::engine::{CopyAction, CopyEngine, CopyReadPlan, ReadId};
+use super::transfers::TransferId;
 use super::{CopyOnReadConfig, GRAIN};
 use crate::{ByteRange, Coverage, Data};
 
@@ -19,11 +19,11 @@ fn carrying(bytes: u64) -> Duration {
 
 /// A link that answers in order, and a drive that takes no time.
 struct Simulation {
-    engine: Engine,
+    engine: CopyEngine,
     now: Duration,
     round_trip: Duration,
-    /// When each answer is here.
-    wire: VecDeque<(Duration, FlightId, ByteRange)>,
+    /// The answers in flight, and when they arrive.
+    wire: VecDeque<(Duration, TransferId, ByteRange)>,
     free_at: Duration,
     answered: Vec<ReadId>,
 }
@@ -31,7 +31,7 @@ struct Simulation {
 impl Simulation {
     fn new(size: u64) -> Self {
         let mut new = Self {
-            engine: Engine::new(CopyOnReadConfig::new("evidence"), Coverage::new(size)),
+            engine: CopyEngine::new(CopyOnReadConfig::new("evidence"), Coverage::new(size)),
             now: Duration::ZERO,
             round_trip: ROUND_TRIP,
             wire: VecDeque::new(),
@@ -42,21 +42,21 @@ impl Simulation {
         new
     }
 
-    fn pump(&mut self, mut actions: Vec<Action>) {
+    fn pump(&mut self, mut actions: Vec<CopyAction>) {
         self.engine.pump(self.now, &mut actions);
         while !actions.is_empty() {
             let mut more = Vec::new();
             for action in std::mem::take(&mut actions) {
                 match action {
-                    Action::Fetch(id, range) => {
-                        // Half a trip there; then its turn on the wire; then half a trip back.
+                    CopyAction::Fetch(id, range) => {
+                        // Half a round trip there, its turn on the link, and half a round trip back.
                         self.free_at = self.free_at.max(self.now + self.round_trip / 2) + carrying(range.len + 100);
                         self.wire.push_back((self.free_at + self.round_trip / 2, id, range));
                     }
-                    Action::Write(id, ..) => self.engine.written(id, Ok(()), self.now, &mut more),
-                    Action::Flush => self.engine.flushed(Ok(()), self.now, &mut more),
-                    Action::Record(_) => self.engine.recorded(&Ok(()), self.now),
-                    Action::Answer(id, answer) => {
+                    CopyAction::Write(id, ..) => self.engine.written(id, Ok(()), self.now, &mut more),
+                    CopyAction::Flush => self.engine.flushed(Ok(()), self.now, &mut more),
+                    CopyAction::Record(_) => self.engine.recorded(&Ok(()), self.now),
+                    CopyAction::Answer(id, answer) => {
                         answer.unwrap();
                         self.answered.push(id);
                     }
@@ -67,7 +67,7 @@ impl Simulation {
         }
     }
 
-    /// Lets the next answer arrive, unless that is after `until`.
+    /// Delivers the next answer, unless it arrives after `until`.
     fn arrive(&mut self, until: Duration) -> bool {
         let Some((at, id, range)) = self.wire.front().copied().filter(|(at, ..)| *at <= until) else {
             self.now = until;
@@ -93,22 +93,22 @@ impl Simulation {
         (self.engine.progress().read - before) / seconds
     }
 
-    /// How long a read waits.
+    /// Returns the latency of a read.
     fn read(&mut self, offset: u64) -> Duration {
         let asked = self.now;
         let mut actions = Vec::new();
         let plan = self.engine.read(ByteRange::new(offset, 4096), asked, &mut actions);
         self.pump(actions);
-        if let Plan::Wait(id) = plan {
+        if let CopyReadPlan::Wait(id) = plan {
             while !self.answered.contains(&id) {
-                assert!(self.arrive(Duration::MAX), "nothing comes any more");
+                assert!(self.arrive(Duration::MAX), "no answer is in flight");
             }
         }
         self.now - asked
     }
 }
 
-/// What a read of one grain takes on an idle link.
+/// Returns the latency of a read of one grain on an idle link.
 fn direct() -> Duration {
     ROUND_TRIP + carrying(GRAIN)
 }
@@ -118,7 +118,7 @@ fn the_first_byte_of_a_file_comes_within_five_round_trips_of_a_direct_read() {
     for (warm_up_s, think_ms) in [(0, 0), (1, 0), (5, 0), (5, 3), (5, 30)] {
         let mut simulation = Simulation::new(4096 * MIB);
         simulation.sleep(Duration::from_secs(warm_up_s));
-        // To find a file takes some reads, each of which depends on the one before.
+        // Finding a file takes several reads, each of which depends on the last.
         let reads = 6;
         let mut waited = Duration::ZERO;
         for n in 0..reads {
@@ -131,7 +131,7 @@ fn the_first_byte_of_a_file_comes_within_five_round_trips_of_a_direct_read() {
 }
 
 #[test]
-fn no_read_waits_longer_than_for_the_background_under_way_and_its_own() {
+fn a_read_waits_only_for_the_background_requests_in_flight() {
     let mut simulation = Simulation::new(4096 * MIB);
     simulation.sleep(Duration::from_secs(5));
     let first = simulation.read(4000 * MIB);

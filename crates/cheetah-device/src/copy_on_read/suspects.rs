@@ -1,28 +1,27 @@
-//! Ranges with something unreadable in them, to be read again in smaller pieces.
+//! Ranges that contain something unreadable, to be read again in smaller units.
 
 use std::collections::BTreeMap;
 
 use crate::ByteRange;
 
-/// The sizes a range that cannot be read in one go is tried in, one after the other, before single sectors: few steps,
-/// because on a failing disk each attempt that fails may take seconds.
+/// The units in which a range that cannot be read is retried, in turn, before single sectors. Few, because each failed
+/// attempt may take seconds on a failing disk.
 const STEPS: [u64; 2] = [64 << 10, 4 << 10];
 
-/// What was tried in vain, and in which pieces it is to be tried next. Ranges do not overlap.
+/// Ranges that failed, and the units in which to retry them. They never overlap.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
-    /// First byte, to length and the size of the pieces.
+    /// Lengths and units, by offset.
     runs: BTreeMap<u64, (u64, u64)>,
 }
 
-/// The size of the pieces to try next after a range of `len` bytes failed; `None` if it is a single sector, so that
-/// there is nothing left to try.
+/// Returns the unit in which to retry a range of `len` bytes; `None` for a single sector, which is not retried.
 pub(super) fn next_unit(len: u64, sector: u64) -> Option<u64> {
     (len > sector).then(|| STEPS.into_iter().find(|step| *step < len && *step > sector).unwrap_or(sector))
 }
 
 impl Suspects {
-    /// To be tried in pieces cut at multiples of `unit`.
+    /// Adds a range to be retried in pieces cut at multiples of `unit`.
     pub(super) fn add(&mut self, mut range: ByteRange, unit: u64) {
         let before = self.runs.range(..range.offset).next_back().map(|(at, run)| (*at, *run));
         if let Some((at, (len, _))) = before.filter(|(at, (len, same))| at + len == range.offset && *same == unit) {
@@ -35,7 +34,7 @@ impl Suspects {
         self.runs.insert(range.offset, (range.len, unit));
     }
 
-    /// Takes out the pieces that have a byte in `range`: each with its unit.
+    /// Removes and returns the pieces that overlap `range`, each with its unit.
     pub(super) fn take(&mut self, range: ByteRange) -> Vec<(ByteRange, u64)> {
         let before = self.runs.range(..range.offset).next_back().filter(|(at, (len, _))| *at + len > range.offset);
         let hit: Vec<u64> =
@@ -59,7 +58,7 @@ impl Suspects {
         taken
     }
 
-    /// Takes out the piece to try next: where pieces are largest, much is still to be gained by a single attempt.
+    /// Removes and returns the piece to retry next, of the largest unit: one attempt may recover most there.
     pub(super) fn take_next(&mut self) -> Option<(ByteRange, u64)> {
         let (at, _) = self.runs.iter().max_by_key(|(at, (_, unit))| (*unit, std::cmp::Reverse(**at)))?;
         let first = ByteRange::new(*at, 1);
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_shrink_to_a_sector() {
+    fn units_shrink_to_a_sector() {
         let ladder = |sector| {
             std::iter::successors(Some(1 << 20), move |len| next_unit(*len, sector)).skip(1).collect::<Vec<u64>>()
         };
@@ -82,11 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_whole_pieces_and_the_rest_stays() {
+    fn whole_pieces_are_taken_and_the_rest_stays() {
         let mut suspects = Suspects::default();
         suspects.add(ByteRange::new(0, 4096), 1024);
         suspects.add(ByteRange::new(4096, 100), 1024);
-        assert_eq!(suspects.runs.len(), 1, "neighbours of a kind are one");
+        assert_eq!(suspects.runs.len(), 1, "neighbours of the same unit are merged");
         let taken: Vec<_> = suspects.take(ByteRange::new(1500, 1000)).into_iter().map(|(piece, _)| piece).collect();
         assert_eq!(taken, [ByteRange::new(1024, 1024), ByteRange::new(2048, 1024)]);
         assert_eq!(suspects.take(ByteRange::new(4100, 1)), [(ByteRange::new(4096, 100), 1024)]);

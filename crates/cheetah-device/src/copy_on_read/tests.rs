@@ -1,12 +1,12 @@
-//! The engine against a world in which everything may happen in any order, and may fail.
+//! The engine with events in any order, any of which may be a failure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::engine::{Action, Engine, Piece, Plan, ReadId};
-use super::flights::FlightId;
+use super::engine::{AnswerPart, CopyAction, CopyEngine, CopyReadPlan, ReadId};
+use super::transfers::TransferId;
 use super::{CopyOnReadConfig, GRAIN};
 use crate::coverage::State;
 use crate::{ByteRange, Coverage, Data, Error, Result};
@@ -15,7 +15,7 @@ const SECTOR: u64 = 512;
 /// Neither whole grains nor whole sectors.
 const SIZE: u64 = 9 * GRAIN + 3 * SECTOR + 100;
 
-/// What happens next; an index counts modulo what there is to choose from.
+/// The next event. An index counts modulo the number of choices.
 #[derive(Debug, Clone)]
 enum Step {
     Read {
@@ -27,35 +27,35 @@ enum Step {
     Written(usize, bool),
     Flushed(bool),
     Recorded(bool),
-    /// The drive is found to have lost a grain.
-    Unlearn(u64),
+    /// A grain on the drive is found to be wrong.
+    Invalidate(u64),
     Sleep(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Outcome {
-    /// What the source has, or an error if part of it is bad.
+    /// The source's data, or an error if part of it is bad.
     Answered,
     /// The source is gone.
     Lost,
-    /// The source answers with less than it was asked for.
+    /// The source answers with less than was requested.
     Short,
 }
 
-/// A source, a drive, and everything that is under way between them.
+/// A source, a drive, and all requests between them.
 struct World {
-    engine: Engine,
+    engine: CopyEngine,
     now: Duration,
     bytes: Vec<u8>,
     bad: Vec<ByteRange>,
-    /// What was written to the drive; nothing where `None`.
+    /// The content of the drive; `None` where it has not been written.
     drive: Vec<Option<u8>>,
-    /// How often the source gave each sector, and how often the drive refused it.
+    /// How often the source returned each sector, less how often the drive refused it.
     given: Vec<i64>,
-    fetches: Vec<(FlightId, ByteRange)>,
-    writes: Vec<(FlightId, ByteRange, Data)>,
+    fetches: Vec<(TransferId, ByteRange)>,
+    writes: Vec<(TransferId, ByteRange, Data)>,
     reads: BTreeMap<ReadId, ByteRange>,
-    /// What the drive had when it was asked to flush.
+    /// The ranges the drive had when it was asked to flush.
     flush: Option<Vec<bool>>,
     flushed: Vec<bool>,
     record: Option<Coverage>,
@@ -69,7 +69,7 @@ impl World {
         let there: Vec<bool> = (0..SIZE).map(|at| recorded.at(at) == Some(State::Read)).collect();
         let sector = |n: u64| ByteRange::new(n * SECTOR, SECTOR).intersection(ByteRange::new(0, SIZE));
         Self {
-            engine: Engine::new(CopyOnReadConfig::new("evidence"), recorded.clone()),
+            engine: CopyEngine::new(CopyOnReadConfig::new("evidence"), recorded.clone()),
             now: Duration::ZERO,
             bad: bad.into_iter().filter_map(sector).collect(),
             drive: bytes.iter().zip(&there).map(|(byte, there)| there.then_some(*byte)).collect(),
@@ -92,8 +92,8 @@ impl World {
             Step::Read { offset, len } => {
                 let range = ByteRange::between(offset.min(SIZE - 1), (offset + len).min(SIZE));
                 match engine.read(range, now, &mut actions) {
-                    Plan::Now(answer) => self.check(range, answer),
-                    Plan::Wait(id) => drop(self.reads.insert(id, range)),
+                    CopyReadPlan::Now(answer) => self.check(range, answer),
+                    CopyReadPlan::Wait(id) => drop(self.reads.insert(id, range)),
                 }
             }
             Step::Forget(index) if !self.reads.is_empty() => {
@@ -133,10 +133,10 @@ impl World {
                 }
                 engine.recorded(&if ok { Ok(()) } else { Err(Error::NoSpace("full".into())) }, now);
             }
-            Step::Unlearn(grain) => {
+            Step::Invalidate(grain) => {
                 let grain = ByteRange::between(grain * GRAIN, ((grain + 1) * GRAIN).min(SIZE));
                 let lost: Vec<_> = engine.coverage().runs(grain).filter(|(_, state)| *state == State::Read).collect();
-                engine.unlearn(grain);
+                engine.invalidate(grain);
                 for (run, _) in lost {
                     let bytes = run.offset as usize..run.end() as usize;
                     self.drive[bytes.clone()].fill(None);
@@ -152,28 +152,28 @@ impl World {
         actions.into_iter().for_each(|action| self.perform(action));
     }
 
-    fn perform(&mut self, action: Action) {
+    fn perform(&mut self, action: CopyAction) {
         match action {
-            Action::Fetch(id, range) => {
+            CopyAction::Fetch(id, range) => {
                 let another = self.fetches.iter().map(|(_, range)| range).chain(self.writes.iter().map(|(_, r, _)| r));
                 let overlaps = another.filter(|other| other.intersection(range).is_some()).count();
-                assert_eq!(overlaps, 0, "{range} is asked for while it is on its way");
+                assert_eq!(overlaps, 0, "{range} is requested while in transit");
                 assert!(range.fits(SIZE) && !range.is_empty());
                 self.fetches.push((id, range));
             }
-            Action::Write(id, range, data) => {
+            CopyAction::Write(id, range, data) => {
                 assert!(data == self.bytes[range.offset as usize..range.end() as usize]);
                 self.writes.push((id, range, data));
             }
-            Action::Answer(id, answer) => {
-                let range = self.reads.remove(&id).expect("whoever is answered has asked and waits");
+            CopyAction::Answer(id, answer) => {
+                let range = self.reads.remove(&id).expect("only waiting reads are answered");
                 self.check(range, answer);
             }
-            Action::Flush => {
+            CopyAction::Flush => {
                 assert!(self.flush.is_none() && self.record.is_none(), "one record at a time");
                 self.flush = Some(self.drive.iter().map(Option::is_some).collect());
             }
-            Action::Record(coverage) => {
+            CopyAction::Record(coverage) => {
                 for run in coverage.in_state(State::Read) {
                     let there = &self.flushed[run.offset as usize..run.end() as usize];
                     assert!(there.iter().all(|there| *there), "{run} is recorded and was never flushed");
@@ -203,7 +203,7 @@ impl World {
     }
 
     /// An answer is the source's bytes, or an error with a reason.
-    fn check(&self, range: ByteRange, answer: Result<Vec<Piece>>) {
+    fn check(&self, range: ByteRange, answer: Result<Vec<AnswerPart>>) {
         let pieces = match answer {
             Ok(pieces) => pieces,
             Err(Error::Unreadable { range: bad, .. }) => {
@@ -220,8 +220,8 @@ impl World {
         let mut at = range.offset as usize;
         for piece in pieces {
             let bytes = match piece {
-                Piece::Here(data) => data.into_bytes().to_vec(),
-                Piece::There(run) => {
+                AnswerPart::InMemory(data) => data.into_bytes().to_vec(),
+                AnswerPart::OnDrive(run) => {
                     let slots = &self.drive[run.offset as usize..run.end() as usize];
                     slots.iter().map(|slot| slot.expect("nothing is read that was not written")).collect()
                 }
@@ -232,7 +232,7 @@ impl World {
         assert_eq!(at as u64, range.end());
     }
 
-    /// Lets everything go well until there is nothing left to do.
+    /// Lets everything succeed until there is nothing left to do.
     fn finish(&mut self) {
         for round in 0.. {
             assert!(round < 200_000, "it never ends: {:?}", self.engine.progress());
@@ -248,7 +248,7 @@ impl World {
             };
             self.step(step);
         }
-        assert!(self.reads.is_empty(), "nobody waits for ever");
+        assert!(self.reads.is_empty(), "no read waits for ever");
         assert!(self.engine.progress().is_done(), "{:?}", self.engine.progress());
         let unreadable: u64 = self.bad.iter().map(|bad| bad.len).sum();
         assert_eq!(self.recorded.bytes(State::Unreadable), unreadable, "exactly the bad sectors");
@@ -266,7 +266,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (any::<usize>(), prop::bool::weighted(0.9)).prop_map(|(index, ok)| Step::Written(index, ok)),
         1 => prop::bool::weighted(0.8).prop_map(Step::Flushed),
         1 => prop::bool::weighted(0.8).prop_map(Step::Recorded),
-        1 => (0..SIZE.div_ceil(GRAIN)).prop_map(Step::Unlearn),
+        1 => (0..SIZE.div_ceil(GRAIN)).prop_map(Step::Invalidate),
         1 => (1u64..4000).prop_map(Step::Sleep),
     ]
 }
@@ -280,7 +280,7 @@ fn bad_sectors() -> impl Strategy<Value = Vec<u64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(160))]
     #[test]
-    fn whatever_happens_each_byte_is_copied_once_and_nobody_sees_another(
+    fn each_byte_is_copied_once_and_read_right_in_any_order_of_events(
         bad in bad_sectors(),
         steps in prop::collection::vec(step(), 0..120),
     ) {
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn killed_at_any_moment_it_goes_on_from_what_was_recorded(
+    fn a_copy_killed_at_any_moment_resumes_from_the_record(
         bad in bad_sectors(),
         steps in prop::collection::vec(step(), 0..120),
     ) {
@@ -317,7 +317,7 @@ fn a_reader_is_answered_as_soon_as_the_source_has_answered() {
 }
 
 #[test]
-fn a_reader_near_a_bad_sector_does_not_wait_for_everything_else_to_be_copied() {
+fn a_reader_near_a_bad_sector_does_not_wait_for_the_rest_of_the_copy() {
     let mut world = World::new(vec![5 * GRAIN / SECTOR], Coverage::new(SIZE));
     world.step(Step::Read { offset: 5 * GRAIN + 5000, len: 10 });
     world.step(Step::Fetched(0, Outcome::Answered));
@@ -330,13 +330,13 @@ fn a_reader_near_a_bad_sector_does_not_wait_for_everything_else_to_be_copied() {
 }
 
 #[test]
-fn what_is_unlearned_is_fetched_again_before_it_is_read() {
+fn an_invalidated_range_is_fetched_again_before_it_is_read() {
     let mut world = World::new(vec![7 * GRAIN / SECTOR], Coverage::new(SIZE));
     world.step(Step::Sleep(1));
     world.finish();
     let unreadable = world.engine.progress().unreadable;
-    world.step(Step::Unlearn(7));
-    world.step(Step::Unlearn(2));
+    world.step(Step::Invalidate(7));
+    world.step(Step::Invalidate(2));
     assert!(!world.engine.progress().is_settled() && world.engine.progress().unreadable == unreadable);
     world.step(Step::Read { offset: 2 * GRAIN, len: 10 });
     assert_eq!(world.reads.len(), 1, "it waits for the source");
@@ -344,7 +344,7 @@ fn what_is_unlearned_is_fetched_again_before_it_is_read() {
 }
 
 #[test]
-fn a_lease_that_is_lost_ends_the_copy_and_not_the_reading_of_what_is_there() {
+fn a_lost_lease_ends_the_copy_but_not_reads_of_what_is_there() {
     let mut world = World::new(vec![], Coverage::new(SIZE));
     world.step(Step::Read { offset: 0, len: GRAIN });
     world.step(Step::Fetched(0, Outcome::Answered));
@@ -355,10 +355,10 @@ fn a_lease_that_is_lost_ends_the_copy_and_not_the_reading_of_what_is_there() {
     let mut actions = Vec::new();
     world.engine.written(id, Err(Error::Fenced("taken over".into())), world.now, &mut actions);
     world.engine.pump(world.now, &mut actions);
-    assert!(!actions.iter().any(|action| matches!(action, Action::Fetch(..))));
+    assert!(!actions.iter().any(|action| matches!(action, CopyAction::Fetch(..))));
     let mut read = |offset| match world.engine.read(ByteRange::new(offset, 1), world.now, &mut Vec::new()) {
-        Plan::Now(answer) => answer.is_ok(),
-        Plan::Wait(_) => panic!("there is nothing to wait for"),
+        CopyReadPlan::Now(answer) => answer.is_ok(),
+        CopyReadPlan::Wait(_) => panic!("there is nothing to wait for"),
     };
     assert!(read(0) && !read(4 * GRAIN));
 }

@@ -1,4 +1,4 @@
-//! Which bytes of an overlay are not the base's, and what they are.
+//! The changed ranges of an overlay, and their content.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use bytes::Bytes;
 use super::PIECE_BYTES;
 use crate::ByteRange;
 
-/// What one span costs beside its content: its place in the map and the allocation's own bookkeeping.
+/// The memory a span takes besides its content: its entry in the map, and the allocation's overhead.
 pub(super) const SPAN_BYTES: u64 = 128;
 
-/// What a span holds.
+/// The content of a span.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     /// Zeros.
     Zero,
     /// These bytes, exactly as many as the span is long.
     Bytes(Bytes),
-    /// Bytes kept elsewhere, at the same offset.
+    /// Bytes stored in the file, at the same offset.
     Stored,
 }
 
@@ -29,7 +29,7 @@ impl Content {
         }
     }
 
-    /// `len` bytes of it from `from`. Bytes are copied, so that those left out do not stay in memory.
+    /// Returns `len` bytes from `from`. Bytes are copied, so that the others can be freed.
     fn part(&self, from: u64, len: u64) -> Self {
         match self {
             Self::Bytes(bytes) => Self::Bytes(Bytes::copy_from_slice(&bytes[indices(from, len)])),
@@ -38,7 +38,7 @@ impl Content {
         }
     }
 
-    /// This and what follows it as one content for `range`, if one span may hold both.
+    /// Joins this and the content after it, if one span may hold both.
     fn joined(&self, next: &Self, range: ByteRange) -> Option<Self> {
         match (self, next) {
             (Self::Zero, Self::Zero) => Some(Self::Zero),
@@ -52,30 +52,29 @@ impl Content {
     }
 }
 
-/// A run of bytes and its content; `None` where it is the base's.
+/// A range and its content; `None` if it is the base's.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) range: ByteRange,
     pub(super) content: Option<Content>,
 }
 
-/// Disjoint spans of bytes, each with its content.
+/// Disjoint ranges, each with its content.
 #[derive(Default, Debug)]
 pub(super) struct Spans {
-    /// By first byte: length and content. Never empty, never overlapping.
+    /// Length and content by offset. Never empty, never overlapping.
     map: BTreeMap<u64, (u64, Content)>,
-    /// Sum of the contents' bytes in memory.
+    /// The memory of all contents.
     content_bytes: u64,
 }
 
 impl Spans {
-    /// Bytes in all spans.
+    /// Returns the length of all spans.
     pub(super) fn len_bytes(&self) -> u64 {
         self.map.values().map(|(len, _)| len).sum()
     }
 
-    /// The most memory there will be in use once `range` has been set to `bytes` bytes of content in `pieces`
-    /// pieces.
+    /// Returns the maximum memory in use after `range` has been set to `bytes` bytes of content in `pieces` pieces.
     pub(super) fn memory_bytes_after(&self, range: ByteRange, bytes: u64, pieces: usize) -> u64 {
         let (mut spans, mut content) = (self.map.len() as u64 + pieces as u64, self.content_bytes + bytes);
         for (start, len, old) in self.overlapping(range) {
@@ -84,21 +83,21 @@ impl Spans {
             if matches!(old, Content::Bytes(_)) {
                 content -= replaced;
             }
-            // What sticks out on either side stays a span of its own.
+            // What exceeds the range on either side stays a span of its own.
             let kept = u64::from(span.offset < range.offset) + u64::from(range.end() < span.end());
             spans = spans + kept - 1;
         }
         content + spans * SPAN_BYTES
     }
 
-    /// Sets the content of `range`, replacing whatever was there.
+    /// Sets the content of `range`.
     pub(super) fn set(&mut self, range: ByteRange, content: Content) {
         if range.is_empty() {
             return;
         }
         self.clear(range);
         let (mut range, mut content) = (range, content);
-        // Neighbours of a kind become one, so that a disk zeroed bit by bit is one span in the end.
+        // Neighbours of the same kind are merged, so that a disk zeroed in steps is one span in the end.
         if let Some((&start, (len, before))) = self.map.range(..range.offset).next_back()
             && start + *len == range.offset
             && let both = ByteRange::between(start, range.end())
@@ -117,7 +116,7 @@ impl Spans {
         self.insert(range, content);
     }
 
-    /// What `range` consists of, in order and without gaps.
+    /// Returns the segments of `range`, in order and without gaps.
     pub(super) fn segments(&self, range: ByteRange) -> Vec<Segment> {
         let mut segments = Vec::new();
         let mut at = range.offset;
@@ -127,7 +126,7 @@ impl Spans {
                 segments.push(Segment { range: ByteRange::between(at, part.offset), content: None });
             }
             let content = match content {
-                // Shared, unlike in `part`: the reader lets go of it soon.
+                // Shared, unlike in `part`: a reader drops it soon.
                 Content::Bytes(bytes) => Content::Bytes(bytes.slice(indices(part.offset - start, part.len))),
                 other => other.clone(),
             };
@@ -140,7 +139,7 @@ impl Spans {
         segments
     }
 
-    /// The spans that have a byte in `range`: first byte, length, content.
+    /// Returns the spans that overlap `range`: offset, length, content.
     fn overlapping(&self, range: ByteRange) -> impl Iterator<Item = (u64, u64, &Content)> {
         let before = self.map.range(..range.offset).next_back();
         let reaching_in = before.filter(|(start, (len, _))| *start + len > range.offset && !range.is_empty());
@@ -150,7 +149,7 @@ impl Spans {
             .map(|(start, (len, content))| (*start, *len, content))
     }
 
-    /// Removes every byte of `range` from the spans.
+    /// Removes `range` from the spans.
     fn clear(&mut self, range: ByteRange) {
         let hit: Vec<u64> = self.overlapping(range).map(|(start, ..)| start).collect();
         for start in hit {
@@ -179,7 +178,7 @@ impl Spans {
     }
 }
 
-/// Positions within bytes that are in memory.
+/// Converts positions within bytes in memory.
 #[allow(clippy::cast_possible_truncation, reason = "they are less than a length, which is a usize")]
 fn indices(from: u64, len: u64) -> std::ops::Range<usize> {
     from as usize..(from + len) as usize
@@ -190,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_of_a_kind_become_one() {
+    fn neighbours_of_the_same_kind_are_merged() {
         let mut spans = Spans::default();
         for offset in [0, 20, 10] {
             spans.set(ByteRange::new(offset, 10), Content::Zero);
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_never_more_than_foreseen() {
+    fn memory_never_exceeds_the_prediction() {
         let mut spans = Spans::default();
         let bytes = |len| Content::Bytes(Bytes::from(vec![7; len]));
         for (offset, len) in [(0u64, 100usize), (200, 100), (50, 200), (60, 10), (0, 300)] {

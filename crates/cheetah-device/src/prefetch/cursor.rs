@@ -1,158 +1,150 @@
-//! One stream of reads: where its reader is, how far ahead it has been fetched, and what to fetch next.
+//! One stream of reads: the position of its reader, how far ahead it has been fetched, and what to fetch next.
 //!
-//! A stream going down is a stream going up on a mirrored device, so everything here goes up; only
-//! [`Cursor::view`] knows better.
+//! A stream going down is a stream going up on a mirrored device, so everything here goes up. [`Cursor::view`] mirrors.
 
-use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::history::Found;
+use super::history::DetectedStream;
+use super::pattern::{Direction, Pattern};
 use super::{KIB, MIB};
 use crate::ByteRange;
 
-/// Which way a stream goes through the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// Towards the end.
-    Up,
-    /// Towards the start.
-    Down,
-}
-
-/// The pattern of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
-    /// One read after the other.
-    Sequential(Direction),
-    /// A record every so many bytes, with a gap between them.
-    Strided {
-        /// Which way.
-        direction: Direction,
-        /// Bytes from the start of one record to the start of the next.
-        step: u64,
-        /// Bytes in a record.
-        record: u64,
-    },
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arrow = |direction: &Direction| if *direction == Direction::Up { "forward" } else { "backward" };
-        match self {
-            Self::Sequential(direction) => f.write_str(arrow(direction)),
-            Self::Strided { direction, step, record } => {
-                write!(f, "{}, {} every {}", arrow(direction), crate::Size(*record), crate::Size(*step))
-            }
-        }
-    }
-}
-
-/// The window a stream starts with.
+/// The initial window of a stream.
 const WINDOW_START: u64 = 128 * KIB;
-/// A fetch of a sequential stream: a quarter of its window within these bounds, so that several are on their way.
+/// Bounds of a fetch of a sequential stream, which is a quarter of its window, so that several are in flight.
 const FETCH_MIN: u64 = 64 * KIB;
 const FETCH_MAX: u64 = MIB;
-/// Where a window allows no fetch of this size, fetching ahead is not worth its requests.
+/// A window that allows no fetch of this size is not worth its requests.
 const FETCH_WORTHWHILE: u64 = 4 * KIB;
-/// Reads that clients and kernels have under way at once, and so may deliver in any order.
+/// The queue depth of clients and kernels, whose reads may arrive in any order.
 const DEPTH: u64 = 16;
-/// Bounds of how far from its place a read may be and still belong to the stream.
+/// Bounds of the distance at which a read still belongs to a stream.
 const SLACK_MIN: u64 = 64 * KIB;
 const SLACK_MAX: u64 = 16 * MIB;
-/// Records fetched ahead of a strided stream.
+/// Bounds of the number of records fetched ahead of a strided stream.
 const RECORDS_MIN: u64 = 2;
 const RECORDS_MAX: u64 = 1024;
-/// Data handed out ahead of its reader: up to this many records, or runs of this many bytes. A kernel takes as long to store
-/// some hundred KiB as one request takes.
+/// Data handed out ahead of its reader: up to this many records, or runs of this many bytes. A kernel takes as long to
+/// store some hundred KiB as one request takes.
 const PREDICTED_RECORDS_MAX: usize = 32;
 const PREDICTED_RUNS_MAX: u64 = 4;
 const PREDICTED_BYTES: u64 = 64 * KIB;
-/// After so many reads the wrong way, and none the right way, the stream is taken to have turned.
+/// After this many reads against its direction, and none along it, a stream has turned.
 const CONTRARY_MAX: u32 = 3;
-/// After a failed fetch, so far the reader has to get on by itself; doubled each time.
+/// The distance over which nothing is fetched after a failed fetch; doubled each time.
 const SETBACK_START: u64 = MIB;
 const SETBACK_MAX: u64 = 64 * MIB;
 
-/// Names a cursor for as long as the layer lives.
+/// Names a cursor for the life of the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct CursorId(pub(super) u64);
 
-/// One stream. Offsets are those of the device as [`view`](Self::view)ed.
+/// One stream. Offsets are mirrored by [`view`](Self::view) if it goes down.
 #[derive(Debug)]
 pub(super) struct Cursor {
     pub(super) id: CursorId,
     /// When it was last read from.
     pub(super) used_at: Duration,
     direction: Direction,
-    /// Size of the device.
+    /// The size of the device.
     size: u64,
-    records: Option<Records>,
+    shape: StreamShape,
     /// Sequential: the end of the furthest read. Strided: the start of the furthest record read.
     position: u64,
-    /// The same, of what has been asked of the device.
+    /// The same, of the data held or in flight. Never before `position`.
     frontier: u64,
-    /// How far ahead of `position` the frontier may be.
+    /// The maximum distance of the frontier from `position`.
     window: u64,
-    /// Only starvation from here on widens the window again: before it, the last widening cannot show yet.
+    /// Only starvation after this offset widens the window again: before it, the last widening cannot have an effect
+    /// yet.
     widen_from: u64,
-    /// The largest read.
-    read_max: u64,
-    /// The lowest read since it started or turned.
+    /// The lowest read since the stream started or turned.
     low: u64,
-    contrary: u32,
-    tally: Tally,
-    /// No fetches before the reader gets here.
-    paused_until: Option<u64>,
+    fetching: Fetching,
+    /// The length of the next pause.
     setback: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Records {
-    step: u64,
-    len: u64,
+/// What a stream reads.
+#[derive(Debug)]
+enum StreamShape {
+    /// Ranges that are adjacent, or nearly so.
+    Sequential {
+        /// The largest read.
+        read_max: u64,
+        /// Reads against the direction since the last one along it.
+        contrary: u32,
+        density: Density,
+    },
+    /// Records of `len` bytes every `step`.
+    Strided { step: u64, len: u64 },
 }
 
-/// How much of what the stream passes is read.
+/// Whether a stream is fetched ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fetching {
+    Active,
+    /// A fetch failed: not before the reader gets to this offset.
+    PausedUntil(u64),
+}
+
+/// The share of the bytes a stream passes that are read.
 #[derive(Debug)]
-struct Tally {
-    /// One byte in how many is expected to be.
+struct Density {
+    /// The number of bytes passed for each byte expected to be read.
     sparse: u64,
     passed: u64,
     read: u64,
 }
 
 impl Cursor {
-    /// Follows the stream that was found. With `through`, the gaps of a strided one are fetched too.
-    pub(super) fn new(id: CursorId, found: &Found, read: ByteRange, through: bool, size: u64, now: Duration) -> Self {
-        let records = found.step.filter(|_| !through).map(|step| Records { step, len: read.len });
+    /// Follows a stream. With `through`, the gaps of a strided one are fetched too.
+    pub(super) fn new(
+        id: CursorId,
+        found: &DetectedStream,
+        read: ByteRange,
+        through: bool,
+        size: u64,
+        now: Duration,
+    ) -> Self {
+        let sparse = found.step.map_or(1, |step| step.div_ceil(read.len).max(1));
+        let shape = match found.step.filter(|_| !through) {
+            Some(step) => StreamShape::Strided { step, len: read.len },
+            None => StreamShape::Sequential {
+                read_max: read.len,
+                contrary: 0,
+                density: Density { sparse, passed: 0, read: 0 },
+            },
+        };
         let mut cursor = Self {
             id,
             used_at: now,
             direction: found.direction,
             size,
-            records,
+            shape,
             position: 0,
             frontier: 0,
             window: WINDOW_START,
             widen_from: 0,
-            read_max: read.len,
             low: 0,
-            contrary: 0,
-            tally: Tally { sparse: found.step.map_or(1, |step| step.div_ceil(read.len).max(1)), passed: 0, read: 0 },
-            paused_until: None,
+            fetching: Fetching::Active,
             setback: SETBACK_START,
         };
         let hull = cursor.view(found.hull);
         cursor.low = hull.offset;
-        cursor.position = if records.is_some() { hull.end() - read.len } else { hull.end() };
+        cursor.position = if cursor.is_strided() { hull.end() - read.len } else { hull.end() };
         cursor.frontier = cursor.position;
         cursor.widen_from = cursor.position;
         cursor
     }
 
-    /// The range as a stream going up sees it, and back.
+    fn is_strided(&self) -> bool {
+        matches!(self.shape, StreamShape::Strided { .. })
+    }
+
+    /// Mirrors a range if the stream goes down; its own inverse.
     fn view(&self, range: ByteRange) -> ByteRange {
         match self.direction {
             Direction::Up => range,
@@ -160,54 +152,68 @@ impl Cursor {
         }
     }
 
-    /// How far the read is from the place where the next one is expected, if it can be of this stream at all.
+    /// Returns the distance of a read from the expected one; `None` if it does not belong to the stream.
     pub(super) fn distance(&self, range: ByteRange) -> Option<u64> {
         let read = self.view(range);
-        let Some(Records { step, len }) = self.records else {
-            let near = read.end() >= self.position.saturating_sub(self.slack())
-                && read.offset <= self.position.saturating_add(self.slack()).max(self.frontier);
-            return near.then(|| read.offset.abs_diff(self.position));
-        };
-        let apart = read.offset.abs_diff(self.position);
-        let steps = apart / step;
-        let near = if read.offset > self.position { (self.frontier - self.position) / step } else { 0 } + DEPTH;
-        (read.len <= len && apart.is_multiple_of(step) && steps <= near)
-            .then(|| read.offset.abs_diff(self.position.saturating_add(step)))
+        match self.shape {
+            StreamShape::Sequential { .. } => {
+                let near = read.end() >= self.position.saturating_sub(self.slack())
+                    && read.offset <= self.position.saturating_add(self.slack()).max(self.frontier);
+                near.then(|| read.offset.abs_diff(self.position))
+            }
+            StreamShape::Strided { step, len } => {
+                let apart = read.offset.abs_diff(self.position);
+                let ahead = if read.offset > self.position { (self.frontier - self.position) / step } else { 0 };
+                let near = apart / step <= ahead + DEPTH;
+                (read.len <= len && apart.is_multiple_of(step) && near)
+                    .then(|| read.offset.abs_diff(self.position.saturating_add(step)))
+            }
+        }
     }
 
     fn slack(&self) -> u64 {
-        DEPTH.saturating_mul(self.read_max).saturating_mul(self.tally.sparse).clamp(SLACK_MIN, SLACK_MAX)
+        let StreamShape::Sequential { read_max, density, .. } = &self.shape else { return SLACK_MIN };
+        DEPTH.saturating_mul(*read_max).saturating_mul(density.sparse).clamp(SLACK_MIN, SLACK_MAX)
     }
 
-    /// Notes a read of this stream. False if it turns out not to be one: too little of what it passes is read.
+    /// Notes a read of this stream. Returns false if it turns out not to be one: too little of what it passes is read.
     pub(super) fn advance(&mut self, range: ByteRange, now: Duration) -> bool {
         self.used_at = now;
         let read = self.view(range);
-        if self.records.is_some() {
-            self.position = self.position.max(read.offset);
-        } else {
-            self.read_max = self.read_max.max(read.len);
-            self.tally.read = self.tally.read.saturating_add(read.len);
-            if read.end() > self.position {
-                self.tally.passed = self.tally.passed.saturating_add(read.end() - self.position);
-                self.position = read.end();
-                self.contrary = 0;
-            } else if read.end() <= self.low {
-                self.low = read.offset;
-                self.contrary += 1;
-                if self.contrary == CONTRARY_MAX {
-                    self.turn();
+        let mut turned = false;
+        match &mut self.shape {
+            StreamShape::Strided { .. } => self.position = self.position.max(read.offset),
+            StreamShape::Sequential { read_max, contrary, density } => {
+                *read_max = (*read_max).max(read.len);
+                density.read = density.read.saturating_add(read.len);
+                if read.end() > self.position {
+                    density.passed = density.passed.saturating_add(read.end() - self.position);
+                    self.position = read.end();
+                    *contrary = 0;
+                } else if read.end() <= self.low {
+                    self.low = read.offset;
+                    *contrary += 1;
+                    turned = *contrary == CONTRARY_MAX;
                 }
             }
         }
-        self.frontier = self.frontier.max(self.position);
-        if self.paused_until.is_some_and(|until| self.position >= until) {
-            (self.paused_until, self.window, self.widen_from) = (None, WINDOW_START, self.position);
+        if turned {
+            self.turn();
         }
-        self.tally.holds(2 * self.slack())
+        self.frontier = self.frontier.max(self.position);
+        if let Fetching::PausedUntil(until) = self.fetching
+            && self.position >= until
+        {
+            (self.fetching, self.window, self.widen_from) = (Fetching::Active, WINDOW_START, self.position);
+        }
+        let span = 2 * self.slack();
+        match &mut self.shape {
+            StreamShape::Sequential { density, .. } => density.suffices(span),
+            StreamShape::Strided { .. } => true,
+        }
     }
 
-    /// The reader goes the other way: from the lowest read down.
+    /// Turns the stream: it goes on from the lowest read, the other way.
     fn turn(&mut self) {
         let (low, high) = (self.low, self.position);
         self.direction = if self.direction == Direction::Up { Direction::Down } else { Direction::Up };
@@ -216,11 +222,13 @@ impl Cursor {
         self.low = self.size - high;
         self.window = WINDOW_START;
         self.widen_from = self.position;
-        self.contrary = 0;
-        self.paused_until = None;
+        self.fetching = Fetching::Active;
+        if let StreamShape::Sequential { contrary, .. } = &mut self.shape {
+            *contrary = 0;
+        }
     }
 
-    /// The read was not in memory when its reader wanted it: the window is too small, up to `limit`.
+    /// Notes that a read was not in memory: widens the window, up to `limit`.
     pub(super) fn starved(&mut self, range: ByteRange, limit: u64) {
         if self.view(range).offset >= self.widen_from {
             self.window = (self.window * 2).min(limit.max(WINDOW_START));
@@ -228,34 +236,38 @@ impl Cursor {
         }
     }
 
-    /// A fetch for this stream failed. The reader passes the place by itself, and some way more.
+    /// Notes that a fetch for this stream failed. The reader passes the place by itself, and some distance more.
     pub(super) fn failed(&mut self, range: ByteRange) {
         let until = self.view(range).end().saturating_add(self.setback);
-        self.paused_until = Some(self.paused_until.unwrap_or(0).max(until));
+        let before = if let Fetching::PausedUntil(before) = self.fetching { before } else { 0 };
+        self.fetching = Fetching::PausedUntil(before.max(until));
         self.setback = (self.setback * 2).min(SETBACK_MAX);
         self.frontier = self.position;
     }
 
-    /// What to fetch next with a window of no more than `limit` bytes; [`fetching`](Self::fetching) it moves on.
+    /// Returns the range to fetch next, with a window of at most `limit` bytes. [`fetching`](Self::fetching) moves on.
     pub(super) fn next_fetch(&self, limit: u64) -> Option<ByteRange> {
-        if self.paused_until.is_some() {
+        debug_assert!(self.frontier >= self.position, "the reader is ahead of what has been fetched");
+        if self.fetching != Fetching::Active {
             return None;
         }
         let window = self.window.min(limit);
-        let next = match self.records {
-            Some(records) => self.next_record(records, window)?,
-            None => self.next_run(window)?,
+        let next = match self.shape {
+            StreamShape::Strided { step, len } => self.next_record(step, len, window)?,
+            StreamShape::Sequential { .. } => self.next_run(window)?,
         };
         Some(self.view(next))
     }
 
-    /// The range of [`next_fetch`](Self::next_fetch) is being fetched, or need not be.
+    /// Notes that the range of [`next_fetch`](Self::next_fetch) is being fetched, or need not be.
     pub(super) fn fetching(&mut self, range: ByteRange) {
         let range = self.view(range);
-        self.frontier = if self.records.is_some() { range.offset } else { range.end() };
+        let frontier = if self.is_strided() { range.offset } else { range.end() };
+        debug_assert!(frontier > self.frontier, "each fetch moves the frontier on");
+        self.frontier = frontier;
     }
 
-    fn next_record(&self, Records { step, len }: Records, window: u64) -> Option<ByteRange> {
+    fn next_record(&self, step: u64, len: u64, window: u64) -> Option<ByteRange> {
         let ahead = (window / len).clamp(RECORDS_MIN, RECORDS_MAX);
         let next = ByteRange::new(self.frontier.checked_add(step)?, len);
         (next.fits(self.size) && next.offset - self.position <= ahead.saturating_mul(step)).then_some(next)
@@ -273,7 +285,7 @@ impl Cursor {
         (end <= self.position.saturating_add(window)).then(|| ByteRange::between(self.frontier, end))
     }
 
-    /// The next offset that is a multiple of `unit` on the device as it is, or its end.
+    /// Returns the next offset that is a multiple of `unit` on the device itself, or its end.
     fn boundary_after(&self, at: u64, unit: u64) -> u64 {
         match self.direction {
             Direction::Up => (at / unit + 1).saturating_mul(unit).min(self.size),
@@ -282,38 +294,36 @@ impl Cursor {
         }
     }
 
-    /// Whether the stream has come as far as this read of it, and no further.
+    /// Whether this is the furthest read of the stream.
     pub(super) fn is_at(&self, read: ByteRange) -> bool {
         let read = self.view(read);
-        if self.records.is_some() { read.offset == self.position } else { read.end() == self.position }
+        if self.is_strided() { read.offset == self.position } else { read.end() == self.position }
     }
 
-    /// Returns the ranges that will be read next and have been fetched or are in flight, nearest first. None for a stream that
-    /// goes forward without gaps.
+    /// Returns the ranges that will be read next and are held or in flight, nearest first. None for a stream that goes
+    /// forward without gaps.
     pub(super) fn predicted(&self) -> SmallVec<[ByteRange; PREDICTED_RECORDS_MAX]> {
-        let asked = match self.records {
-            Some(Records { step, .. }) => (self.frontier - self.position) / step,
-            None if self.direction == Direction::Up => 0,
-            None => (self.frontier - self.position) / PREDICTED_BYTES,
+        let (first, step, len, max) = match self.shape {
+            StreamShape::Strided { step, len } => {
+                (self.position.saturating_add(step), step, len, PREDICTED_RECORDS_MAX as u64)
+            }
+            StreamShape::Sequential { .. } if self.direction == Direction::Up => return SmallVec::new(),
+            StreamShape::Sequential { .. } => (self.position, PREDICTED_BYTES, PREDICTED_BYTES, PREDICTED_RUNS_MAX),
         };
-        let nth = |nth: u64| match self.records {
-            Some(Records { step, len }) => ByteRange::new(self.position + nth * step, len),
-            None => ByteRange::new(self.position + (nth - 1) * PREDICTED_BYTES, PREDICTED_BYTES),
-        };
-        let most = if self.records.is_some() { PREDICTED_RECORDS_MAX as u64 } else { PREDICTED_RUNS_MAX };
-        let fits = |range: &ByteRange| range.fits(self.size);
-        (1..=asked.min(most)).map(nth).filter(fits).map(|range| self.view(range)).collect()
+        let count = ((self.frontier - self.position) / step).min(max);
+        let ranges = (0..count).map(|nth| ByteRange::new(first + nth * step, len));
+        ranges.filter(|range| range.fits(self.size)).map(|range| self.view(range)).collect()
     }
 
     pub(super) fn pattern(&self) -> Pattern {
         let direction = self.direction;
-        match self.records {
-            Some(Records { step, len }) => Pattern::Strided { direction, step, record: len },
-            None => Pattern::Sequential(direction),
+        match self.shape {
+            StreamShape::Strided { step, len } => Pattern::Strided { direction, step, record: len },
+            StreamShape::Sequential { .. } => Pattern::Sequential(direction),
         }
     }
 
-    /// Where the reader is, on the device as it is.
+    /// Returns the position of the reader on the device itself.
     pub(super) fn position(&self) -> u64 {
         match self.direction {
             Direction::Up => self.position,
@@ -321,41 +331,52 @@ impl Cursor {
         }
     }
 
-    /// Bytes the stream has come.
-    pub(super) fn come(&self) -> u64 {
-        let way = self.position.saturating_sub(self.low);
-        self.records.map_or(way, |Records { step, len }| (way / step + 1).saturating_mul(len))
+    /// Returns the bytes the stream has advanced.
+    pub(super) fn advanced_bytes(&self) -> u64 {
+        let distance = self.position.saturating_sub(self.low);
+        match self.shape {
+            StreamShape::Strided { step, len } => (distance / step + 1).saturating_mul(len),
+            StreamShape::Sequential { .. } => distance,
+        }
     }
 
-    /// Whether more than a quarter of what it passed lately was not read.
+    /// Whether more than a quarter of the bytes it passed lately was not read.
     pub(super) fn has_gaps(&self) -> bool {
-        self.records.is_none() && self.tally.read.saturating_mul(4) < self.tally.passed.saturating_mul(3)
+        match &self.shape {
+            StreamShape::Sequential { density, .. } => {
+                density.read.saturating_mul(4) < density.passed.saturating_mul(3)
+            }
+            StreamShape::Strided { .. } => false,
+        }
     }
 
-    /// The largest of its reads.
+    /// Returns the length of its largest read.
     pub(super) fn read_max(&self) -> u64 {
-        self.read_max
+        match self.shape {
+            StreamShape::Sequential { read_max, .. } => read_max,
+            StreamShape::Strided { len, .. } => len,
+        }
     }
 
     pub(super) fn window(&self) -> u64 {
-        if self.paused_until.is_some() { 0 } else { self.window }
+        if self.fetching == Fetching::Active { self.window } else { 0 }
     }
 }
 
-impl Tally {
-    /// Whether at least a third of what was expected is read, judged every `span` bytes.
-    fn holds(&mut self, span: u64) -> bool {
+impl Density {
+    /// Whether at least a third of the bytes expected to be read are, judged every `span` bytes.
+    fn suffices(&mut self, span: u64) -> bool {
         if self.passed <= span {
             return true;
         }
-        let holds = self.read.saturating_mul(3).saturating_mul(self.sparse) >= self.passed;
+        let suffices = self.read.saturating_mul(3).saturating_mul(self.sparse) >= self.passed;
         self.passed /= 2;
         self.read /= 2;
-        holds
+        suffices
     }
 }
 
-/// The largest power of two that is no larger than `n`; 0 for 0.
+/// Returns the largest power of two that is no larger than `n`; 0 for 0.
 fn power_of_two_within(n: u64) -> u64 {
     if n == 0 { 0 } else { 1 << n.ilog2() }
 }

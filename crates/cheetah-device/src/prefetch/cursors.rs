@@ -1,40 +1,40 @@
-//! The streams being followed, and which read belongs to which.
+//! The streams being followed, and the assignment of reads to them.
 
 use std::time::Duration;
 
 use super::cursor::{Cursor, CursorId};
-use super::history::{Found, History};
+use super::history::{DetectedStream, History};
 use super::stats::StreamStats;
 use crate::ByteRange;
 
-/// Streams followed at once.
+/// The maximum number of streams followed at once.
 const CURSORS: usize = 64;
-/// A stream nobody has read from for so long has no claim on memory any more.
+/// A stream that has not been read from for this long has no claim on memory any more.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// All cursors, and the reads that may become some.
+/// All cursors, and the history of reads that belong to none.
 pub(super) struct Cursors {
     size: u64,
     cursors: Vec<Cursor>,
     history: History,
     next_id: u64,
-    /// Whose turn it is when streams share what the link has room for.
+    /// The cursor whose turn it is when streams share the window of the link.
     turn: usize,
 }
 
 impl Cursors {
-    /// For a device of `size` bytes.
+    /// No cursors yet, for a device of `size` bytes.
     pub(super) fn new(size: u64) -> Self {
         Self { size, cursors: Vec::with_capacity(CURSORS), history: History::new(), next_id: 1, turn: 0 }
     }
 
-    /// Places a read: the cursor it belongs to, if any. `through` says whether a strided stream's gaps are to be
-    /// fetched as well.
+    /// Assigns a read to a cursor, if it belongs to a stream. `through` decides whether the gaps of a strided stream
+    /// are fetched too.
     pub(super) fn place(
         &mut self,
         read: ByteRange,
         now: Duration,
-        through: impl FnOnce(&Found) -> bool,
+        through: impl FnOnce(&DetectedStream) -> bool,
     ) -> Option<CursorId> {
         let nearest = self.cursors.iter_mut().filter_map(|cursor| Some((cursor.distance(read)?, cursor)));
         if let Some((_, cursor)) = nearest.min_by_key(|(distance, _)| *distance) {
@@ -55,7 +55,7 @@ impl Cursors {
         Some(id)
     }
 
-    /// The cursor of the stream whose latest read is `read`.
+    /// Returns the cursor of the stream whose furthest read is `read`.
     pub(super) fn at(&self, read: ByteRange) -> Option<&Cursor> {
         self.cursors.iter().find(|cursor| cursor.is_at(read))
     }
@@ -64,24 +64,24 @@ impl Cursors {
         self.cursors.iter_mut().find(|cursor| cursor.id == id)
     }
 
-    /// How many have a claim on memory.
+    /// Returns the number of streams with a claim on memory.
     pub(super) fn active(&self, now: Duration) -> u64 {
         self.cursors.iter().filter(|cursor| is_active(cursor, now)).count() as u64
     }
 
-    /// Whether what was fetched for that cursor may be dropped.
+    /// Whether the chunks of that cursor may be dropped.
     pub(super) fn is_idle(&self, id: CursorId, now: Duration) -> bool {
         !self.cursors.iter().any(|cursor| cursor.id == id && is_active(cursor, now))
     }
 
-    /// The active cursor whose turn it is, the `nth` of this round.
+    /// Returns the `nth` cursor of this round, if it is active.
     pub(super) fn in_turn(&mut self, nth: usize, now: Duration) -> Option<&mut Cursor> {
         let count = self.cursors.len();
         let at = (self.turn + nth).checked_rem(count)?;
         self.cursors.get_mut(at).filter(|cursor| is_active(cursor, now))
     }
 
-    /// Cursors in a round; the next one begins with the next of them.
+    /// Starts a round one cursor later than the last; returns its length.
     pub(super) fn begin_round(&mut self) -> usize {
         self.turn = self.turn.wrapping_add(1);
         self.cursors.len()

@@ -1,106 +1,107 @@
-//! The whole layer as a state machine: events in, what to do out. It does no I/O and reads no clock.
+//! The prefetcher as a state machine: events in, fetches out. It does no I/O and reads no clock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cache::{Cache, Piece, Pieces};
-use super::chunk::{FetchId, Landing};
+use super::chunk::PrefetchId;
+use super::chunk_cache::{ChunkCache, PrefetchedPart, PrefetchedParts};
 use super::cursor::CursorId;
 use super::cursors::Cursors;
-use super::hints::Hints;
+use super::hints::PrefetchHints;
 use super::link_window::LinkWindow;
 use super::stats::PrefetchStats;
-use super::writes::{WriteId, Writes};
+use super::writes::{ActiveWrites, WriteId};
 use super::{MIB, PrefetchConfig};
+use crate::fetch::PendingFetch;
 use crate::link_estimate::TrackedRequest;
 use crate::{ByteRange, Data};
 
-/// Fetches to start.
-pub(super) type Fetches = Vec<Fetch>;
+pub(super) type PrefetchRequests = Vec<PrefetchRequest>;
 
-/// Fetches that one event may start.
+/// The maximum number of fetches that one event starts.
 const FETCHES_MAX: usize = 64;
-/// A stream that has to earn its window has to come so far before it gets any, in bytes.
+/// The distance a stream that has to earn its window must have advanced before it gets one, in bytes.
 const EARNED_MIN: u64 = 512 * 1024;
-/// Reads longer than this are fetched ahead as if they were this long.
+/// The longest read taken into account when the window is made large enough for two.
 const READ_MAX: u64 = 2 * MIB;
 
-/// A range to be read from the device, the outcome to be handed to [`Engine::fetched`].
+/// A range to be read from the device. Pass the outcome to [`PrefetchEngine::fetched`].
 #[derive(Debug)]
-pub(super) struct Fetch {
+pub(super) struct PrefetchRequest {
     pub(super) range: ByteRange,
-    id: FetchId,
+    id: PrefetchId,
     owner: CursorId,
-    landing: Arc<Landing>,
+    pending: Arc<PendingFetch>,
     sent: TrackedRequest,
 }
 
-/// What became of a fetch.
+/// The outcome of a fetch.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum FetchOutcome {
     Arrived(Data),
-    /// It had not to come from anywhere, so it says nothing of the link: what is below may keep something, too.
-    AtHand(Data),
+    /// The device had the data at hand (a cache below, say), so nothing follows about the link.
+    AnsweredAtOnce(Data),
     Failed,
-    /// It was never sent, or nobody waited for the answer.
-    GivenUp,
+    /// It was never sent, or not waited for.
+    Cancelled,
 }
 
-/// How a read is to be answered.
+/// How to answer a read.
 #[derive(Debug)]
-pub(super) enum Plan {
-    /// By the device: the layer has nothing to do with it.
+pub(super) enum PrefetchPlan {
+    /// By the device.
     Pass,
-    /// With this.
+    /// With this data.
     Hit(Data),
-    /// Piece by piece. What is missing is counted by the ticket, to be handed to [`Engine::demanded`].
-    Gather(Pieces, TrackedRequest),
+    /// From several parts, in order. Pass the request, which accounts for the absent ones, to
+    /// [`PrefetchEngine::demanded`].
+    Gather(PrefetchedParts, TrackedRequest),
 }
 
-/// See the module's essay.
-pub(super) struct Engine {
+/// The state machine; see the [module](super).
+pub(super) struct PrefetchEngine {
     config: PrefetchConfig,
     cursors: Cursors,
-    cache: Cache,
+    cache: ChunkCache,
     link: LinkWindow,
-    writes: Writes,
-    hints: Hints,
+    writes: ActiveWrites,
+    hints: PrefetchHints,
     next_fetch: u64,
     stats: PrefetchStats,
 }
 
-impl Engine {
-    /// For a device of `size` bytes.
+impl PrefetchEngine {
+    /// An idle prefetcher for a device of `size` bytes.
     pub(super) fn new(config: PrefetchConfig, size: u64) -> Self {
         Self {
             config,
             cursors: Cursors::new(size),
-            cache: Cache::new(config.budget_bytes),
+            cache: ChunkCache::new(config.budget_bytes),
             link: LinkWindow::new(config.window_bytes_first),
-            writes: Writes::default(),
-            hints: Hints::default(),
+            writes: ActiveWrites::default(),
+            hints: PrefetchHints::default(),
             next_fetch: 1,
             stats: PrefetchStats::default(),
         }
     }
 
-    /// A read of a range that is not empty and lies within the device. The `fetches` are to be started after
-    /// what is missing has been asked for.
-    pub(super) fn read(&mut self, range: ByteRange, now: Duration, fetches: &mut Fetches) -> Plan {
+    /// Plans a read of a range that is not empty and lies within the device. Start the `fetches` after its absent parts
+    /// have been requested.
+    pub(super) fn read(&mut self, range: ByteRange, now: Duration, fetches: &mut PrefetchRequests) -> PrefetchPlan {
         let (link, dear) = (&self.link, self.config.earned);
         let through = |step: u64| !dear && link.gap_is_cheap(step, range.len);
         let cursor = self.cursors.place(range, now, |found| found.step.is_some_and(through));
-        let pieces = self.cache.read(range, &mut self.stats);
+        let parts = self.cache.read(range, &mut self.stats);
         let plan = match cursor {
-            None if pieces.is_empty() && !self.link.wants_sample(now) => {
+            None if parts.is_empty() && !self.link.wants_sample(now) => {
                 self.stats.misses += 1;
-                return Plan::Pass;
+                return PrefetchPlan::Pass;
             }
-            _ => self.plan(range, pieces, now),
+            _ => self.plan(range, parts, now),
         };
         if let Some(cursor) = cursor {
             let missing = match &plan {
-                Plan::Gather(_, sent) => {
+                PrefetchPlan::Gather(_, sent) => {
                     self.starved(cursor, range, now);
                     sent.bytes()
                 }
@@ -111,13 +112,13 @@ impl Engine {
         plan
     }
 
-    /// Returns prefetched data predicted to follow `range`, read on behalf of its stream. Nothing of a stream that goes forward
-    /// without gaps: a kernel reads ahead of that by itself.
+    /// Returns prefetched data predicted to follow `range`, read on behalf of its stream. Nothing of a stream that goes
+    /// forward without gaps: a kernel reads ahead of that by itself.
     pub(super) fn take_prefetched(
         &mut self,
         range: ByteRange,
         now: Duration,
-        fetches: &mut Fetches,
+        fetches: &mut PrefetchRequests,
     ) -> Vec<(u64, Data)> {
         let Some(predicted) = self.cursors.at(range).map(|cursor| cursor.predicted()) else { return Vec::new() };
         let mut prefetched = Vec::new();
@@ -125,79 +126,81 @@ impl Engine {
             if !self.cache.holds(range) {
                 break;
             }
-            if let Plan::Hit(data) = self.read(range, now, fetches) {
+            if let PrefetchPlan::Hit(data) = self.read(range, now, fetches) {
                 prefetched.push((range.offset, data));
             }
         }
         prefetched
     }
 
-    fn plan(&mut self, range: ByteRange, mut pieces: Pieces, now: Duration) -> Plan {
-        if pieces.is_empty() {
-            pieces.push(Piece::Missing(range));
+    fn plan(&mut self, range: ByteRange, mut parts: PrefetchedParts, now: Duration) -> PrefetchPlan {
+        if parts.is_empty() {
+            parts.push(PrefetchedPart::Absent(range));
         }
         let (mut missing, mut waits) = (0, false);
-        for piece in &pieces {
-            match piece {
-                Piece::Missing(range) => missing += range.len,
-                Piece::Flying { .. } => waits = true,
-                Piece::Here(_) => {}
+        for part in &parts {
+            match part {
+                PrefetchedPart::Absent(range) => missing += range.len,
+                PrefetchedPart::InFlight { .. } => waits = true,
+                PrefetchedPart::Held(_) => {}
             }
         }
         self.stats.waits += u64::from(waits);
         self.stats.misses += u64::from(missing > 0);
         if missing > 0 || waits {
-            return Plan::Gather(pieces, self.link.sent(missing, now));
+            return PrefetchPlan::Gather(parts, self.link.sent(missing, now));
         }
         self.stats.hits += 1;
         let mut data = Data::new();
-        for piece in pieces {
-            if let Piece::Here(part) = piece {
+        for part in parts {
+            if let PrefetchedPart::Held(part) = part {
                 data.append(part);
             }
         }
-        Plan::Hit(data)
+        PrefetchPlan::Hit(data)
     }
 
-    /// What was missing of a read has come from the device (`crossed`), or was at hand, or has not come.
+    /// Notes that the absent parts of a read have arrived from the device (`crossed`), were at hand, or failed.
     pub(super) fn demanded(&mut self, sent: TrackedRequest, crossed: bool, now: Duration) {
         self.link.finished(sent, crossed, now);
     }
 
-    /// A fetch is over.
-    pub(super) fn fetched(&mut self, fetch: &Fetch, outcome: Outcome, now: Duration) {
-        let crossed = matches!(outcome, Outcome::Arrived(_));
+    /// Notes that a fetch is over.
+    pub(super) fn fetched(&mut self, fetch: &PrefetchRequest, outcome: FetchOutcome, now: Duration) {
+        let crossed = matches!(outcome, FetchOutcome::Arrived(_));
         let data = match outcome {
-            // A device that sends less than it was asked for is broken; nothing of it is used.
-            Outcome::Arrived(data) | Outcome::AtHand(data) if data.len() == fetch.range.len => Some(data),
-            Outcome::Arrived(_) | Outcome::AtHand(_) | Outcome::Failed => {
+            // A device that sends less than was requested is broken; nothing of it is used.
+            FetchOutcome::Arrived(data) | FetchOutcome::AnsweredAtOnce(data) if data.len() == fetch.range.len => {
+                Some(data)
+            }
+            FetchOutcome::Arrived(_) | FetchOutcome::AnsweredAtOnce(_) | FetchOutcome::Failed => {
                 self.stats.failures += 1;
                 if let Some(cursor) = self.cursors.get_mut(fetch.owner) {
                     cursor.failed(fetch.range);
                 }
                 None
             }
-            Outcome::GivenUp => None,
+            FetchOutcome::Cancelled => None,
         };
         self.link.finished(fetch.sent, crossed && data.is_some(), now);
-        self.cache.land(fetch.id, fetch.range, data.clone(), &mut self.stats);
-        fetch.landing.land(data);
+        self.cache.finish_fetch(fetch.id, fetch.range, data.clone(), &mut self.stats);
+        fetch.pending.complete(data);
     }
 
-    /// A write, of any kind, begins.
+    /// Notes that a write of any kind begins.
     pub(super) fn write_begins(&mut self, range: ByteRange) -> WriteId {
         self.writes.begin(range)
     }
 
-    /// It is over; `done` unless it failed or was given up. Whoever reads from now on sees it.
+    /// Notes that it is over; `done` unless it failed or was cancelled. Reads that start from now on see it.
     pub(super) fn write_ends(&mut self, id: WriteId, done: bool) {
         if let Some(range) = self.writes.end(id, done) {
             self.cache.invalidate(range, &mut self.stats);
         }
     }
 
-    /// Someone says that the range will be read soon.
-    pub(super) fn hint(&mut self, range: ByteRange, now: Duration, fetches: &mut Fetches) {
+    /// Takes a hint that the range will be read soon.
+    pub(super) fn hint(&mut self, range: ByteRange, now: Duration, fetches: &mut PrefetchRequests) {
         self.hints.push(range);
         self.fetch_more(now, fetches);
     }
@@ -214,23 +217,25 @@ impl Engine {
         }
     }
 
-    /// What the link has room for on behalf of a stream whose reads are up to `read_max` long. Whoever reads long
-    /// runs at a time would, with less than two of them on the way, wait for the second half of each.
+    /// Returns the window of the link for a stream whose reads are up to `read_max` long. With less than two long reads
+    /// in flight, a reader would wait for the second half of each.
     fn room(&self, read_max: u64) -> u64 {
         self.link.bytes().max(2 * read_max.min(READ_MAX))
     }
 
-    /// The largest window a stream may have now.
+    /// Returns the largest window a stream may have now.
     fn window_limit(&self, room: u64, now: Duration) -> u64 {
         let share = self.cache.budget_unread() / self.cursors.active(now).max(1);
         room.min(share).min(self.config.window_bytes_max)
     }
 
-    /// The largest window a stream has earned.
+    /// Returns the largest window a stream has earned.
     fn earned(&mut self, cursor: CursorId) -> u64 {
         match self.cursors.get_mut(cursor) {
             Some(cursor) if self.config.earned && cursor.has_gaps() => 0,
-            Some(cursor) if self.config.earned => Some(cursor.come()).filter(|come| *come >= EARNED_MIN).unwrap_or(0),
+            Some(cursor) if self.config.earned => {
+                Some(cursor.advanced_bytes()).filter(|bytes| *bytes >= EARNED_MIN).unwrap_or(0)
+            }
             _ => u64::MAX,
         }
     }
@@ -242,15 +247,15 @@ impl Engine {
         }
     }
 
-    /// Starts what one cursor wants. `own` are bytes its reader has just asked for itself: they do not count
-    /// against the room on the link, since the fetches are to follow right behind them.
-    fn fetch_for(&mut self, id: CursorId, own: u64, now: Duration, fetches: &mut Fetches) {
+    /// Starts the fetches of one cursor. `own` are bytes its reader has just requested itself: they do not count
+    /// against the window, since the fetches follow right behind them.
+    fn fetch_for(&mut self, id: CursorId, own: u64, now: Duration, fetches: &mut PrefetchRequests) {
         let Some(read_max) = self.cursors.get_mut(id).map(|cursor| cursor.read_max()) else { return };
         let room = self.room(read_max);
         let limit = self.window_limit(room, now).min(self.earned(id));
         while fetches.len() < FETCHES_MAX {
             let Some(range) = self.cursors.get_mut(id).and_then(|cursor| cursor.next_fetch(limit)) else { return };
-            if self.start(id, range, room.saturating_add(own), now, fetches) != Start::Done {
+            if self.start(id, range, room.saturating_add(own), now, fetches) != FetchStart::Done {
                 return;
             }
             if let Some(cursor) = self.cursors.get_mut(id) {
@@ -259,9 +264,8 @@ impl Engine {
         }
     }
 
-    /// Shares what room there is on the link among all cursors, then the hints. To be called when a request is
-    /// over.
-    pub(super) fn fetch_more(&mut self, now: Duration, fetches: &mut Fetches) {
+    /// Shares the free part of the window among all cursors, then the hints. To be called when a request is over.
+    pub(super) fn fetch_more(&mut self, now: Duration, fetches: &mut PrefetchRequests) {
         if self.link.in_flight() >= self.room(READ_MAX) {
             return;
         }
@@ -272,47 +276,54 @@ impl Engine {
         }
         while fetches.len() < FETCHES_MAX {
             let Some(range) = self.hints.peek() else { return };
-            match self.start(Hints::OWNER, range, self.link.bytes(), now, fetches) {
-                Start::Done => self.hints.pop(range),
-                Start::LinkFull => return,
-                // By the time there is, the hint will be old.
-                Start::MemoryFull => return self.hints.clear(),
+            match self.start(PrefetchHints::OWNER, range, self.link.bytes(), now, fetches) {
+                FetchStart::Done => self.hints.pop(range),
+                FetchStart::LinkFull => return,
+                // By the time there is room, the hint will be old.
+                FetchStart::MemoryFull => return self.hints.clear(),
             }
         }
     }
 
-    /// Starts fetching what is absent of the range, if there is room now for all of it.
-    fn start(&mut self, owner: CursorId, range: ByteRange, room: u64, now: Duration, fetches: &mut Fetches) -> Start {
+    /// Starts fetching the absent parts of the range, if there is room for all of them.
+    fn start(
+        &mut self,
+        owner: CursorId,
+        range: ByteRange,
+        room: u64,
+        now: Duration,
+        fetches: &mut PrefetchRequests,
+    ) -> FetchStart {
         let absent = self.cache.absent(range);
         if absent.is_empty() || !self.writes.allow(range) {
-            return Start::Done;
+            return FetchStart::Done;
         }
         let bytes = absent.iter().map(|part| part.len).sum::<u64>();
         let in_flight = self.link.in_flight();
         if in_flight > 0 && (in_flight.saturating_add(bytes) > room || self.link.must_drain(now)) {
-            return Start::LinkFull;
+            return FetchStart::LinkFull;
         }
         let cursors = &self.cursors;
         if !self.cache.make_room(bytes, |other| other != owner && cursors.is_idle(other, now), &mut self.stats) {
-            return Start::MemoryFull;
+            return FetchStart::MemoryFull;
         }
         for range in absent {
-            let id = FetchId(self.next_fetch);
+            let id = PrefetchId(self.next_fetch);
             self.next_fetch += 1;
-            let landing = self.cache.take_off(id, owner, range);
-            fetches.push(Fetch { range, id, owner, landing, sent: self.link.sent(range.len, now) });
+            let pending = self.cache.start_fetch(id, owner, range);
+            fetches.push(PrefetchRequest { range, id, owner, pending, sent: self.link.sent(range.len, now) });
         }
-        Start::Done
+        FetchStart::Done
     }
 }
 
-/// What came of an attempt to fetch a range ahead.
+/// The result of an attempt to fetch a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Start {
-    /// It is on its way, or here, or must not be fetched: on to the next.
+enum FetchStart {
+    /// It is in flight, or held, or must not be fetched: on to the next.
     Done,
-    /// As much is on its way as the link takes; try again when something has arrived.
+    /// The window of the link is full; try again when a request is over.
     LinkFull,
-    /// Everything held is still wanted.
+    /// Every chunk held is still wanted.
     MemoryFull,
 }

@@ -1,4 +1,4 @@
-//! Ranges someone has said will be read soon.
+//! Hinted ranges that have not been fetched yet.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use super::MIB;
 use super::cursor::CursorId;
 use crate::ByteRange;
 
-/// Hints remembered; further ones are forgotten, as hints may be.
+/// The maximum number of hints queued; further ones are dropped, as hints may be.
 const HINTS_MAX: usize = 64;
-/// They are fetched in runs of this many bytes.
+/// The largest fetch for a hint.
 const FETCH: u64 = MIB;
 
-/// What is left of the hints, in the order they came.
+/// Hinted ranges, first in first out.
 #[derive(Default)]
-pub(super) struct Hints {
+pub(super) struct PrefetchHints {
     ranges: VecDeque<ByteRange>,
 }
 
-impl Hints {
-    /// Owns what is fetched for hints; no cursor has this id.
+impl PrefetchHints {
+    /// Owns the chunks fetched for hints; no cursor has this id.
     pub(super) const OWNER: CursorId = CursorId(0);
 
     pub(super) fn push(&mut self, range: ByteRange) {
@@ -31,12 +31,12 @@ impl Hints {
         self.ranges.clear();
     }
 
-    /// What to fetch next.
+    /// Returns the range to fetch next.
     pub(super) fn peek(&self) -> Option<ByteRange> {
         self.ranges.front()?.split_at_multiples(FETCH).next()
     }
 
-    /// What was peeked at is being fetched.
+    /// Removes a range that was [peeked](Self::peek) at and is being fetched.
     pub(super) fn pop(&mut self, range: ByteRange) {
         if let Some(front) = self.ranges.front_mut() {
             *front = ByteRange::between(range.end(), front.end());

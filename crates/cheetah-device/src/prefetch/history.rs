@@ -1,22 +1,22 @@
-//! The last reads that belong to no stream, and the streams that can be made out in them.
+//! The last reads that belong to no stream, and the detection of streams in them.
 
 use super::MIB;
-use super::cursor::Direction;
+use super::pattern::Direction;
 use crate::ByteRange;
 
-/// Reads remembered: enough for twenty streams that begin at once and take turns.
+/// The number of reads remembered: enough for twenty streams that begin at once and alternate.
 const READS: usize = 64;
-/// Of those, the latest ones searched for a stride; the search takes its square.
+/// The number of latest reads searched for a stride; the search takes quadratic time.
 const READS_STRIDE: usize = 16;
-/// Records further apart than this are more likely to be streams that take turns.
+/// Records further apart than this are more likely to be alternating streams.
 const STEP_MAX: u64 = 16 * MIB;
-/// Adjacent reads that make a stream. Two meet by chance too often among random reads.
+/// The number of adjacent reads that make a stream. Two are adjacent by chance too often among random reads.
 const ADJACENT: usize = 3;
 
-/// The last few reads nobody could place.
+/// The last few reads that belong to no stream.
 ///
-/// A set rather than a chain: reads of a stream may arrive in any order, with any other reads between them, and
-/// are recognised as soon as enough of them are here.
+/// A set rather than a sequence: reads of a stream may arrive in any order, with other reads between them, and are
+/// detected as soon as enough of them have arrived.
 pub(super) struct History {
     starts: [u64; READS],
     ends: [u64; READS],
@@ -24,14 +24,14 @@ pub(super) struct History {
     next: usize,
 }
 
-/// A stream made out.
+/// A stream detected among the reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Which way it goes.
+pub(super) struct DetectedStream {
+    /// Its direction.
     pub(super) direction: Direction,
-    /// What has been read of it.
+    /// The range its reads cover.
     pub(super) hull: ByteRange,
-    /// Distance between the starts of its reads, if they are not adjacent.
+    /// The distance between the starts of its reads, if they are not adjacent.
     pub(super) step: Option<u64>,
 }
 
@@ -41,8 +41,8 @@ impl History {
         Self { starts: [u64::MAX; READS], ends: [u64::MAX; READS], next: 0 }
     }
 
-    /// Remembers the read, and says which stream it completes.
-    pub(super) fn note(&mut self, range: ByteRange) -> Option<Found> {
+    /// Remembers a read; returns the stream it completes, if any.
+    pub(super) fn note(&mut self, range: ByteRange) -> Option<DetectedStream> {
         let known = (0..READS).any(|i| self.starts[i] == range.offset && self.ends[i] == range.end());
         if known || range.is_empty() {
             return None;
@@ -54,9 +54,9 @@ impl History {
         found
     }
 
-    fn adjacent(&self, range: ByteRange) -> Option<Found> {
+    fn adjacent(&self, range: ByteRange) -> Option<DetectedStream> {
         let (mut start, mut end) = (range.offset, range.end());
-        // Ages of the reads at the two ends of the run; the new one is the youngest.
+        // The ages of the reads at the two ends of the run; the new one is the youngest.
         let (mut age_low, mut age_high) = (0, 0);
         let mut reads = 1;
         while reads < ADJACENT {
@@ -70,27 +70,27 @@ impl History {
             reads += 1;
         }
         let direction = if age_high < age_low { Direction::Up } else { Direction::Down };
-        Some(Found { direction, hull: ByteRange::between(start, end), step: None })
+        Some(DetectedStream { direction, hull: ByteRange::between(start, end), step: None })
     }
 
-    fn strided(&self, range: ByteRange) -> Option<Found> {
+    fn strided(&self, range: ByteRange) -> Option<DetectedStream> {
         let same = |start: u64| self.latest().any(|slot| self.starts[slot] == start && self.len(slot) == range.len);
         for slot in self.latest().filter(|slot| self.len(*slot) == range.len) {
             let before = self.starts[slot];
             let step = before.abs_diff(range.offset);
             let back = |from: u64| if before < range.offset { from.checked_sub(step) } else { from.checked_add(step) };
-            // Records that overlap are no records.
+            // Overlapping reads are not records.
             let possible = (range.len..=STEP_MAX).contains(&step);
             let Some(second) = back(before).filter(|at| possible && same(*at)) else { continue };
             let Some(first) = back(second).filter(|at| same(*at)) else { continue };
             let direction = if before < range.offset { Direction::Up } else { Direction::Down };
             let hull = ByteRange::between(first.min(range.offset), first.max(range.offset).saturating_add(range.len));
-            return Some(Found { direction, hull, step: Some(step) });
+            return Some(DetectedStream { direction, hull, step: Some(step) });
         }
         None
     }
 
-    /// Slots of the latest reads, latest first.
+    /// Returns the slots of the latest reads, latest first.
     fn latest(&self) -> impl Iterator<Item = usize> {
         let next = self.next;
         (1..=READS_STRIDE).map(move |back| (next + READS - back) % READS)
@@ -100,7 +100,7 @@ impl History {
         self.ends[slot] - self.starts[slot]
     }
 
-    /// 1 for the latest read, and so on.
+    /// Returns the age of a slot: 1 for the latest read.
     fn age(&self, slot: usize) -> usize {
         (self.next + READS - slot - 1) % READS + 1
     }
@@ -112,7 +112,7 @@ mod tests {
 
     const KIB: u64 = 1024;
 
-    fn last_found(starts: &[u64], len: u64) -> Option<Found> {
+    fn last_found(starts: &[u64], len: u64) -> Option<DetectedStream> {
         let mut history = History::new();
         starts.iter().map(|start| history.note(ByteRange::new(*start, len))).last().flatten()
     }
@@ -127,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn order_of_arrival_and_strangers_between_do_not_matter() {
+    fn a_stream_is_detected_in_any_order_and_among_other_reads() {
         let found = last_found(&[4096, 900 * KIB, 0, 77 * KIB, 8192], 4096).unwrap();
         assert_eq!((found.direction, found.hull), (Direction::Up, ByteRange::new(0, 12288)));
     }
 
     #[test]
-    fn four_equal_steps_make_a_stride() {
+    fn four_reads_at_equal_distances_make_a_strided_stream() {
         let step = 200 * KIB;
         let up = last_found(&[0, step, 2 * step, 3 * step], 4096).unwrap();
         assert_eq!((up.direction, up.step), (Direction::Up, Some(step)));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_the_same_again_is_no_stream() {
+    fn repeated_reads_make_no_stream() {
         assert_eq!(last_found(&[0, 4096, 0, 4096, 0, 4096], 4096), None);
     }
 }

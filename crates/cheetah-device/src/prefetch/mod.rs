@@ -1,61 +1,60 @@
-//! Reads ahead of whoever reads in a pattern, so that the way to the device is busy while the reader thinks.
+//! Reads ahead of readers that follow a pattern, so that the link to the device is busy while a reader processes data.
 //!
-//! The layer watches the reads that pass. Those that follow no pattern go straight to the device, exactly as
-//! asked, and leave no trace but a line in a short history. Reads that do are followed by a
-//! cursor, one for each stream, and the bytes ahead of it are fetched before they are asked for.
+//! The layer watches the reads that pass. Reads that follow no pattern go straight to the device, unchanged, and leave
+//! only an entry in a short history. A stream of reads is followed by a cursor, and the bytes ahead of it are fetched
+//! before they are requested.
 //!
-//! # Recognising a stream
+//! # Detecting a stream
 //!
-//! Three adjacent reads are a stream, going up or down; four reads at equal distances are a strided one. The
-//! history is a set, not a sequence, so that streams may be interleaved and reads may arrive in any order (a
-//! kernel's readahead and a client with several threads both see to that). Once recognised, a stream owns every
-//! read near its place; a read far from all streams disturbs none.
+//! Three adjacent reads are a stream, going up or down; four reads at equal distances are a strided one. The history is
+//! a set, not a sequence, so streams may interleave and reads may arrive in any order (a kernel's read-ahead and a
+//! client with several threads both cause that). Once detected, a stream owns every read near its position; a read far
+//! from all streams disturbs none.
 //!
-//! # How much
+//! # The read-ahead window
 //!
-//! A stream's window begins at 128 KiB. It doubles whenever the reader *starves*, that is, wants bytes that are
-//! not here yet; that a stream goes on is no reason to widen it, since a slow reader never needs more. The limit
-//! is what keeps the link busy, twice its bandwidth-delay product, as measured; and an equal share of the
-//! memory budget. No more than that is on its way at any time for all streams together, so a read that must go
-//! to the device never finds a long queue before it; and what a read wants itself is always asked for before
-//! anything is fetched on its account.
+//! A stream's window begins at 128 KiB. It doubles whenever the reader *starves*, that is, requests bytes that are not
+//! held yet. It does not grow because a stream goes on: a slow reader needs no more. Its limits are the window of the
+//! link (`link_window`), twice the measured bandwidth-delay product, and an equal share of the memory budget. No more
+//! than the window of the link is in flight for all streams together, so a read that must go to the device never finds
+//! a long queue before it; and a read's own bytes are always requested before anything is fetched on its account.
 //!
-//! Runs are fetched in pieces of a quarter of the window, aligned, 64 KiB to 1 MiB. Of a strided stream only the
-//! records are fetched, many at a time, unless the gaps take less time than the requests they save.
+//! Sequential streams are fetched in aligned chunks of a quarter of the window, 64 KiB to 1 MiB. Of a strided stream
+//! only the records are fetched, many at a time, unless carrying the gaps takes less time than the requests they save.
 //!
-//! The thesis this began with doubled its read-ahead from 4 KiB to 128 KiB with each adjacent block, and fell back
-//! to 4 KiB at the first that was not: one stream, forward only, lost to any read in between.
+//! The thesis this began with doubled its read-ahead from 4 KiB to 128 KiB with each adjacent block, and fell back to 4
+//! KiB at the first other read: one stream, forward only, lost to any read in between.
 //!
 //! # What is kept
 //!
-//! Fetched chunks are held until they have been read, and a little longer; then they are the first to go
-//! when memory is wanted. Chunks nobody has read go only when their stream is idle: while it is not, a stream
-//! that wants room goes without. A read that finds a part of its bytes here, and a part on its way, asks the
-//! device only for the rest.
+//! Chunks are held until they have been read, and a little longer; then they are the first to be dropped when memory is
+//! needed. Unread chunks are dropped only when their stream is idle; while it is not, a stream that needs room goes
+//! without. A read that overlaps an in-flight fetch waits for that fetch, and requests only the rest from the device.
 //!
-//! # Right or not at all
+//! # Correctness
 //!
-//! * A write forgets what it overlaps *when it ends*, fetches on their way included: a fetch that started before
-//!   that may bring either content. Nothing is fetched ahead where a write is under way, nor ever again where one
-//!   has failed.
-//! * A failed fetch is nobody's error. Readers waiting for it ask the device themselves; the stream's window
-//!   closes, and opens again some way behind the place.
+//! * A write drops the data it overlaps *when it ends*, fetches in flight included: a fetch that started before that
+//!   may return either content. Nothing is fetched ahead where a write is in flight, nor ever again where one has
+//!   failed.
+//! * A failed fetch is not an error. Readers that wait for it request their bytes themselves; the stream's window
+//!   closes, and opens again some distance behind the place.
 //! * Writes that reach the device by another way than through this layer are not seen.
 //!
 //! # The parts
 //!
-//! `engine` is the whole of it as a state machine that does no I/O and reads no clock; its parts are
-//! `cursors` (with `cursor` and `history`), `cache` (with `chunk`), `link_window`, `writes` and `hints`.
-//! This file and `shell` are what is thin around it.
+//! `engine` is the layer as a state machine that does no I/O and reads no clock; its parts are `cursors` (with
+//! `cursor`, `pattern` and `history`), `chunk_cache` (with `chunk`), `link_window`, `writes` and `hints`. `shell` does
+//! the I/O.
 
-mod cache;
-pub(crate) mod chunk;
+mod chunk;
+mod chunk_cache;
 mod cursor;
 mod cursors;
 mod engine;
 mod hints;
 mod history;
 mod link_window;
+mod pattern;
 mod shell;
 #[cfg(test)]
 mod simulation;
@@ -66,11 +65,11 @@ mod writes;
 
 use std::sync::Arc;
 
-pub use self::cursor::{Direction, Pattern};
+pub use self::pattern::{Direction, Pattern};
 pub use self::stats::{PrefetchStats, StreamStats};
 
-use self::engine::{Engine, Plan};
-use self::shell::{Change, Demand, Shared, gather, launch};
+use self::engine::{PrefetchEngine, PrefetchPlan};
+use self::shell::{DemandGuard, PrefetchShared, WriteGuard, gather, spawn_all};
 use crate::layer::{Layer, Reads, Writes};
 use crate::{ByteRange, Data, Device, DynDevice, Io, Result, Zeroing};
 
@@ -80,16 +79,16 @@ const MIB: u64 = 1024 * KIB;
 /// Limits of a [`Prefetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefetchConfig {
-    /// Bytes that may be held and on their way for all streams together. Below some hundred KiB nothing is
+    /// The maximum number of bytes held and in flight for all streams together. Below some hundred KiB nothing is
     /// fetched ahead.
     pub budget_bytes: u64,
-    /// The most one stream may be fetched ahead, in bytes, however long and fast the link is.
+    /// The maximum window of a stream, in bytes.
     pub window_bytes_max: u64,
-    /// How many bytes may be on their way until the link has been measured: what is known of it from elsewhere, or enough for
-    /// a fast local network and little enough for a slow one.
+    /// The maximum number of bytes in flight until the link has been measured. The default suits a fast local network,
+    /// and is little enough for a slow one.
     pub window_bytes_first: u64,
-    /// Whether a stream is fetched ahead no further than it has come, and not while it leaves gaps, so that what was fetched
-    /// for nothing is never more than what was read: for links over which bytes are dear.
+    /// Whether a stream is fetched ahead no further than it has advanced, and not while it leaves gaps, so that it
+    /// never wastes more bytes than were read: for slow links.
     pub earned: bool,
 }
 
@@ -101,30 +100,30 @@ impl Default for PrefetchConfig {
 
 /// A device that reads ahead; see the [module](self).
 pub struct Prefetch {
-    shared: Arc<Shared>,
+    shared: Arc<PrefetchShared>,
 }
 
 impl Prefetch {
-    /// Reads ahead of readers of `inner`. Fetches run on the tokio runtime this is called in; panics outside one.
+    /// Reads ahead of the readers of `inner`. Fetches run on the tokio runtime this is called in; panics outside one.
     pub fn new(inner: DynDevice, config: PrefetchConfig) -> Arc<Self> {
         let size = inner.geometry().size;
-        Arc::new(Self { shared: Arc::new(Shared::new(inner, Engine::new(config, size))) })
+        Arc::new(Self { shared: Arc::new(PrefetchShared::new(inner, PrefetchEngine::new(config, size))) })
     }
 
-    /// What was read ahead in `range` is not to be served any more: the device below has something else there by now.
+    /// Drops prefetched data in `range`: the device below has other content there by now.
     pub fn forget(&self, range: ByteRange) {
-        // As a write that has ended.
-        drop(Change::begin(&self.shared, range).around(Io::ok(())));
+        // Like a write that has ended.
+        drop(WriteGuard::begin(&self.shared, range).around(Io::ok(())));
     }
 
-    /// What it has done so far.
+    /// Returns the counters.
     pub fn stats(&self) -> PrefetchStats {
         self.shared.stats()
     }
 }
 
 impl Drop for Prefetch {
-    /// Gives up the fetches on their way, so that the device below can be closed.
+    /// Cancels the fetches in flight, so that the device below can be closed.
     fn drop(&mut self) {
         self.shared.close();
     }
@@ -147,28 +146,28 @@ impl Layer for Prefetch {
         if let Err(error) = self.check(range) {
             return Io::fail(error);
         }
-        let (plan, flights) = shared.with_engine(|engine, now, fetches| engine.read(range, now, fetches));
+        let (plan, tasks) = shared.with_engine(|engine, now, fetches| engine.read(range, now, fetches));
         match plan {
-            Plan::Pass => shared.pass(range),
-            Plan::Hit(data) => {
-                launch(flights);
+            PrefetchPlan::Pass => shared.pass(range),
+            PrefetchPlan::Hit(data) => {
+                spawn_all(tasks);
                 Io::ok(data)
             }
-            Plan::Gather(pieces, sent) => Io::later(gather(Demand::new(shared, sent), pieces, flights)),
+            PrefetchPlan::Gather(parts, sent) => Io::later(gather(DemandGuard::new(shared, sent), parts, tasks)),
         }
     }
 
     fn on_write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
-        let change = Change::begin(&self.shared, ByteRange::new(offset, data.len()));
+        let change = WriteGuard::begin(&self.shared, ByteRange::new(offset, data.len()));
         change.around(self.shared.inner.write(offset, data, fua))
     }
 
     fn on_zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
-        Change::begin(&self.shared, range).around(self.shared.inner.zero(range, how))
+        WriteGuard::begin(&self.shared, range).around(self.shared.inner.zero(range, how))
     }
 
     fn on_trim(&self, range: ByteRange) -> Io<'_, ()> {
-        Change::begin(&self.shared, range).around(self.shared.inner.trim(range))
+        WriteGuard::begin(&self.shared, range).around(self.shared.inner.trim(range))
     }
 
     fn on_cache(&self, range: ByteRange) -> Io<'_, ()> {
@@ -176,8 +175,8 @@ impl Layer for Prefetch {
             return Io::fail(error);
         }
         if !self.shared.is_instant() {
-            let ((), flights) = self.shared.with_engine(|engine, now, fetches| engine.hint(range, now, fetches));
-            launch(flights);
+            let ((), tasks) = self.shared.with_engine(|engine, now, fetches| engine.hint(range, now, fetches));
+            spawn_all(tasks);
         }
         Io::ok(())
     }
@@ -195,9 +194,9 @@ impl Layer for Prefetch {
         if range.is_empty() || self.shared.is_instant() {
             return Vec::new();
         }
-        let (prefetched, flights) =
+        let (prefetched, tasks) =
             self.shared.with_engine(|engine, now, fetches| engine.take_prefetched(range, now, fetches));
-        launch(flights);
+        spawn_all(tasks);
         prefetched
     }
 }

@@ -1,5 +1,5 @@
-//! What runs the [`Engine`]: it asks the device, waits, and reports back. Everything that must be reported is
-//! held by a guard, so that it is reported also when a future is dropped half-way.
+//! The I/O around the [`PrefetchEngine`]: it asks the device, waits, and reports back. A guard holds everything that
+//! must be reported, so that it is reported even when a future is dropped half-way.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,67 +7,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::future::{Either, join_all, select};
+use futures::future::join_all;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
-use tokio::sync::Notify;
-use tokio::time::Instant;
 
-use super::cache::{Piece, Pieces};
-use super::engine::{Engine, Fetch, Fetches, Outcome};
+use super::chunk_cache::{PrefetchedPart, PrefetchedParts};
+use super::engine::{FetchOutcome, PrefetchEngine, PrefetchRequest, PrefetchRequests};
 use super::stats::PrefetchStats;
 use super::writes::WriteId;
+use crate::fetch::Background;
 use crate::link_estimate::TrackedRequest;
 use crate::{ByteRange, Data, DynDevice, Error, Io, Result};
 
-/// What the layer, the reads and the fetches under way share.
-pub(super) struct Shared {
+/// State shared by the layer, the reads and the fetches in flight.
+pub(super) struct PrefetchShared {
     pub(super) inner: DynDevice,
-    engine: Mutex<Engine>,
-    /// Where fetches run. Reads may come from threads that belong to no runtime.
-    runtime: Handle,
-    started: Instant,
-    /// The device answered the last read at once: there is nothing to be gained by fetching from it ahead.
+    engine: Mutex<PrefetchEngine>,
+    background: Background,
+    /// The device answered the last read at once: nothing is gained by fetching ahead from it.
     instant: AtomicBool,
-    closed: AtomicBool,
-    closing: Notify,
 }
 
-impl Shared {
-    /// Fetches run on the runtime this is called in.
-    pub(super) fn new(inner: DynDevice, engine: Engine) -> Self {
-        Self {
-            inner,
-            engine: Mutex::new(engine),
-            runtime: Handle::current(),
-            started: Instant::now(),
-            instant: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            closing: Notify::new(),
-        }
+impl PrefetchShared {
+    /// Runs fetches on the runtime this is called in.
+    pub(super) fn new(inner: DynDevice, engine: PrefetchEngine) -> Self {
+        Self { inner, engine: Mutex::new(engine), background: Background::new(), instant: AtomicBool::new(false) }
     }
 
     pub(super) fn stats(&self) -> PrefetchStats {
         self.engine.lock().stats()
     }
 
-    /// Lets an event happen, and wraps the fetches that come of it.
+    /// Passes an event to the engine; returns its answer and the fetches to start.
     pub(super) fn with_engine<T>(
         self: &Arc<Self>,
-        event: impl FnOnce(&mut Engine, Duration, &mut Fetches) -> T,
-    ) -> (T, Flights) {
-        let now = self.now();
-        let mut fetches = Fetches::new();
+        event: impl FnOnce(&mut PrefetchEngine, Duration, &mut PrefetchRequests) -> T,
+    ) -> (T, PrefetchTasks) {
+        let now = self.background.now();
+        let mut fetches = PrefetchRequests::new();
         let answer = event(&mut self.engine.lock(), now, &mut fetches);
-        let flight = |fetch| Flight { shared: Arc::clone(self), fetch, outcome: Outcome::GivenUp };
-        (answer, fetches.into_iter().map(flight).collect())
+        let task = |fetch| PrefetchTask { shared: Arc::clone(self), fetch, outcome: FetchOutcome::Cancelled };
+        (answer, fetches.into_iter().map(task).collect())
     }
 
-    fn now(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Hands a read on as it is, and notes whether the device had the answer at hand.
+    /// Passes a read to the device, and notes whether it answered at once.
     pub(super) fn pass(&self, range: ByteRange) -> Io<'_, Data> {
         let io = self.inner.read(range);
         let instant = matches!(io, Io::Done(Some(Ok(_)))) && !range.is_empty();
@@ -81,21 +63,16 @@ impl Shared {
         self.instant.load(Ordering::Relaxed)
     }
 
-    /// Gives up all fetches.
+    /// Cancels all fetches.
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
-        self.closing.notify_waiters();
+        self.background.close();
     }
 
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
-    }
-
-    async fn piece(&self, piece: Piece) -> Result<Data> {
-        match piece {
-            Piece::Here(data) => Ok(data),
-            Piece::Missing(range) => self.inner.read(range).await,
-            Piece::Flying { landing, part, range } => match landing.part(part).await {
+    async fn part(&self, part: PrefetchedPart) -> Result<Data> {
+        match part {
+            PrefetchedPart::Held(data) => Ok(data),
+            PrefetchedPart::Absent(range) => self.inner.read(range).await,
+            PrefetchedPart::InFlight { pending, part, range } => match pending.part(part).await {
                 Some(data) => Ok(data),
                 None => self.inner.read(range).await,
             },
@@ -103,12 +80,12 @@ impl Shared {
     }
 }
 
-/// Answers a read from its pieces: asks for what is not here, then lets the fetches go, then waits for it all.
-pub(super) async fn gather(mut demand: Demand<'_>, pieces: Pieces, flights: Flights) -> Result<Data> {
+/// Answers a read from its parts: requests the absent ones, then starts the fetches, then waits for all parts.
+pub(super) async fn gather(mut demand: DemandGuard<'_>, parts: PrefetchedParts, tasks: PrefetchTasks) -> Result<Data> {
     let shared = demand.shared;
-    let mut parts = pin!(join_all(pieces.into_iter().map(|piece| shared.piece(piece))));
+    let mut parts = pin!(join_all(parts.into_iter().map(|part| shared.part(part))));
     let early = futures::poll!(&mut parts);
-    launch(flights);
+    spawn_all(tasks);
     let (parts, at_hand) = match early {
         Poll::Ready(parts) => (parts, true),
         Poll::Pending => (parts.await, false),
@@ -121,97 +98,93 @@ pub(super) async fn gather(mut demand: Demand<'_>, pieces: Pieces, flights: Flig
     Ok(data)
 }
 
-/// A read's share of the link, given back when the read is over.
-pub(super) struct Demand<'a> {
-    shared: &'a Arc<Shared>,
+/// A read's bytes in flight; it is over when this is dropped.
+pub(super) struct DemandGuard<'a> {
+    shared: &'a Arc<PrefetchShared>,
     sent: TrackedRequest,
-    /// It came from the device.
+    /// The data came over the link.
     crossed: bool,
 }
 
-impl<'a> Demand<'a> {
-    pub(super) fn new(shared: &'a Arc<Shared>, sent: TrackedRequest) -> Self {
+impl<'a> DemandGuard<'a> {
+    pub(super) fn new(shared: &'a Arc<PrefetchShared>, sent: TrackedRequest) -> Self {
         Self { shared, sent, crossed: false }
     }
 }
 
-impl Drop for Demand<'_> {
+impl Drop for DemandGuard<'_> {
     fn drop(&mut self) {
-        let ((), flights) = self.shared.with_engine(|engine, now, fetches| {
+        let ((), tasks) = self.shared.with_engine(|engine, now, fetches| {
             engine.demanded(self.sent, self.crossed, now);
             engine.fetch_more(now, fetches);
         });
-        launch(flights);
+        spawn_all(tasks);
     }
 }
 
-/// Fetches that may be [`launch`]ed.
-pub(super) type Flights = Vec<Flight>;
+pub(super) type PrefetchTasks = Vec<PrefetchTask>;
 
-/// A fetch, on its way or about to be. However it ends, it lands, so that no reader waits for ever.
-pub(super) struct Flight {
-    shared: Arc<Shared>,
-    fetch: Fetch,
-    outcome: Outcome,
+/// A fetch, in flight or about to be. However it ends, the engine is told, so that no reader waits for ever.
+pub(super) struct PrefetchTask {
+    shared: Arc<PrefetchShared>,
+    fetch: PrefetchRequest,
+    outcome: FetchOutcome,
 }
 
-/// Starts them.
-pub(super) fn launch(flights: Flights) {
-    for flight in flights {
-        let runtime = flight.shared.runtime.clone();
-        runtime.spawn(fly(flight));
+/// Starts the fetches.
+pub(super) fn spawn_all(tasks: PrefetchTasks) {
+    for task in tasks {
+        let shared = Arc::clone(&task.shared);
+        shared.background.spawn(run(task));
     }
 }
 
-async fn fly(mut flight: Flight) {
-    let shared = Arc::clone(&flight.shared);
-    // Made before looking, so that a closing in between is not missed.
-    let closing = shared.closing.notified();
-    if shared.is_closed() {
-        return;
-    }
-    let read = shared.inner.read(flight.fetch.range);
-    let at_hand = matches!(read, Io::Done(_));
-    flight.outcome = match select(read, pin!(closing)).await {
-        Either::Left((Ok(data), _)) if at_hand => Outcome::AtHand(data),
-        Either::Left((Ok(data), _)) => Outcome::Arrived(data),
-        Either::Left((Err(error), _)) => {
-            tracing::debug!(range = %flight.fetch.range, %error, "fetching ahead failed");
-            Outcome::Failed
+async fn run(mut task: PrefetchTask) {
+    let shared = Arc::clone(&task.shared);
+    let read = shared.background.unless_closed(async {
+        let read = shared.inner.read(task.fetch.range);
+        (matches!(read, Io::Done(_)), read.await)
+    });
+    task.outcome = match read.await {
+        Some((true, Ok(data))) => FetchOutcome::AnsweredAtOnce(data),
+        Some((false, Ok(data))) => FetchOutcome::Arrived(data),
+        Some((_, Err(error))) => {
+            tracing::debug!(range = %task.fetch.range, %error, "fetching ahead failed");
+            FetchOutcome::Failed
         }
-        Either::Right(_) => return,
+        None => return,
     };
-    drop(flight);
-    let ((), flights) = shared.with_engine(|engine, now, fetches| engine.fetch_more(now, fetches));
-    launch(flights);
+    drop(task);
+    let ((), tasks) = shared.with_engine(|engine, now, fetches| engine.fetch_more(now, fetches));
+    spawn_all(tasks);
 }
 
-impl Drop for Flight {
+impl Drop for PrefetchTask {
     fn drop(&mut self) {
-        let outcome = std::mem::replace(&mut self.outcome, Outcome::GivenUp);
-        self.shared.engine.lock().fetched(&self.fetch, outcome, self.shared.now());
+        let outcome = std::mem::replace(&mut self.outcome, FetchOutcome::Cancelled);
+        self.shared.engine.lock().fetched(&self.fetch, outcome, self.shared.background.now());
     }
 }
 
-/// A write of any kind under way; it ends when dropped.
-pub(super) struct Change<'a> {
-    shared: &'a Shared,
+/// A write of any kind in flight; it ends when this is dropped.
+pub(super) struct WriteGuard<'a> {
+    shared: &'a PrefetchShared,
     id: WriteId,
-    /// How it went is known, and nothing will change any more.
+    /// The outcome is known, and nothing will change any more.
     settled: bool,
 }
 
-impl<'a> Change<'a> {
-    /// To be called before the device is asked to change anything.
-    pub(super) fn begin(shared: &'a Shared, range: ByteRange) -> Self {
+impl<'a> WriteGuard<'a> {
+    /// Begins a write. Call this before the device is asked to change anything.
+    pub(super) fn begin(shared: &'a PrefetchShared, range: ByteRange) -> Self {
         Self { shared, id: shared.engine.lock().write_begins(range), settled: false }
     }
 
-    /// Waits for the change, and ends with it.
+    /// Waits for the write, and ends with it.
     pub(super) fn around(self, io: Io<'a, ()>) -> Io<'a, ()> {
         match io {
             Io::Done(result) => {
-                // Refused on the spot, before anything was sent: nothing changed and nothing will.
+                // Refused before anything was sent: nothing has changed, and nothing will.
                 let refused = matches!(result, Some(Err(Error::ReadOnly | Error::OutOfBounds { .. })));
                 self.end(refused || matches!(result, Some(Ok(()))));
                 Io::Done(result)
@@ -225,14 +198,14 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// An error, whichever it is, settles nothing: it may stand for several requests, one refused and reported,
-    /// another lost, of which nobody knows what it did or will yet do.
+    /// Ends the write. No error settles it: an error may stand for several requests, one of which was refused and
+    /// reported while another was lost and may still take effect.
     fn end(mut self, settled: bool) {
         self.settled = settled;
     }
 }
 
-impl Drop for Change<'_> {
+impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         self.shared.engine.lock().write_ends(self.id, self.settled);
     }

@@ -1,4 +1,4 @@
-//! The engine, readers that follow traces, and a link between it and the device, in virtual time.
+//! The engine with readers that follow traces, over a link in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use super::cache::{Piece, Pieces};
-use super::engine::{Engine, Fetch, Fetches, Outcome, Plan};
+use super::chunk_cache::{PrefetchedPart, PrefetchedParts};
+use super::engine::{FetchOutcome, PrefetchEngine, PrefetchPlan, PrefetchRequest, PrefetchRequests};
 use super::stats::PrefetchStats;
 use super::{MIB, PrefetchConfig};
 use crate::link_estimate::TrackedRequest;
 use crate::{ByteRange, Data};
 
-/// Bytes around every answer: an NBD header and its share of Ethernet, IP and TCP.
+/// Bytes around every answer: an NBD header, and its share of Ethernet, IP and TCP.
 const OVERHEAD: u64 = 100;
 
 /// A link that answers in order.
@@ -34,12 +34,12 @@ impl Wire {
     }
 }
 
-/// Someone who reads a trace, keeping so many reads under way.
+/// A reader that follows a trace at a queue depth.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) trace: Vec<ByteRange>,
     pub(super) depth: usize,
-    /// Time spent on what was read, before the next is asked for.
+    /// The time between an answer and the next read.
     pub(super) think: Duration,
 }
 
@@ -57,30 +57,30 @@ impl Reader {
     }
 }
 
-/// What came of it.
+/// The results of a simulation.
 pub(super) struct Outcomes {
     pub(super) elapsed: Duration,
     pub(super) read_bytes: u64,
     pub(super) stats: PrefetchStats,
-    /// The longest that one read took.
+    /// The latency of the slowest read.
     pub(super) slowest: Duration,
-    /// Requests the device got.
+    /// The number of requests to the device.
     pub(super) requests: u64,
 }
 
 impl Outcomes {
-    /// Bytes read a second, as a share of what the wire carries.
+    /// Returns the bytes read a second, as a share of the bandwidth.
     pub(super) fn share_of(&self, wire: Wire) -> f64 {
         self.read_bytes as f64 / self.elapsed.as_secs_f64() / wire.bandwidth as f64
     }
 }
 
-/// Lets the readers read to the end of their traces, all at once.
+/// Runs all readers at once, to the end of their traces.
 pub(super) fn run(wire: Wire, config: PrefetchConfig, size: u64, readers: Vec<Reader>) -> Outcomes {
     let mut simulation = Simulation {
         wire,
         config,
-        engine: Engine::new(config, size),
+        engine: PrefetchEngine::new(config, size),
         now: Duration::ZERO,
         free_at: Duration::ZERO,
         events: BinaryHeap::new(),
@@ -109,7 +109,7 @@ pub(super) fn run(wire: Wire, config: PrefetchConfig, size: u64, readers: Vec<Re
     }
 }
 
-/// The wire, 64 MiB of budget, and a device far larger than any trace.
+/// Runs the readers with the default budget on a device far larger than any trace.
 pub(super) fn run_plain(wire: Wire, readers: Vec<Reader>) -> Outcomes {
     run(wire, PrefetchConfig::default(), MIB << 20, readers)
 }
@@ -117,7 +117,7 @@ pub(super) fn run_plain(wire: Wire, readers: Vec<Reader>) -> Outcomes {
 struct Simulation {
     wire: Wire,
     config: PrefetchConfig,
-    engine: Engine,
+    engine: PrefetchEngine,
     now: Duration,
     free_at: Duration,
     events: BinaryHeap<Reverse<(Duration, usize)>>,
@@ -125,7 +125,7 @@ struct Simulation {
     readers: Vec<Reader>,
     progress: Vec<Progress>,
     reads: Vec<Read>,
-    /// Those of them that are not finished.
+    /// The reads that are not finished.
     open: Vec<usize>,
     requests: u64,
     read_bytes: u64,
@@ -140,7 +140,7 @@ struct Progress {
 
 enum Happening {
     Ask { reader: usize },
-    Arrive { fetch: Fetch },
+    Arrive { fetch: PrefetchRequest },
     Answer { read: usize },
 }
 
@@ -148,9 +148,9 @@ struct Read {
     reader: usize,
     began: Duration,
     range: ByteRange,
-    /// Answers of the device to come.
+    /// The number of answers the device still owes.
     demands: usize,
-    pieces: Pieces,
+    parts: PrefetchedParts,
     sent: Option<TrackedRequest>,
 }
 
@@ -160,7 +160,7 @@ impl Simulation {
         self.happenings.push(Some(happening));
     }
 
-    /// Sends a request; it is answered after all those before it.
+    /// Sends a request, which is answered after all earlier ones.
     fn request(&mut self, bytes: u64, happening: Happening) {
         self.requests += 1;
         let begins = self.free_at.max(self.now + self.wire.round_trip / 2);
@@ -174,7 +174,7 @@ impl Simulation {
             match self.happenings[at].take().unwrap() {
                 Happening::Ask { reader } => self.ask(reader),
                 Happening::Arrive { fetch } => {
-                    let data = Outcome::Arrived(Data::zeros(fetch.range.len));
+                    let data = FetchOutcome::Arrived(Data::zeros(fetch.range.len));
                     self.engine.fetched(&fetch, data, self.now);
                     self.fetch_more();
                     self.finish_reads();
@@ -193,53 +193,53 @@ impl Simulation {
     fn ask(&mut self, reader: usize) {
         let Some(range) = self.readers[reader].trace.get(self.progress[reader].next).copied() else { return };
         self.progress[reader].next += 1;
-        let mut fetches = Fetches::new();
+        let mut fetches = PrefetchRequests::new();
         let plan = self.engine.read(range, self.now, &mut fetches);
-        let mut read = Read { reader, began: self.now, range, demands: 0, pieces: Pieces::new(), sent: None };
+        let mut read = Read { reader, began: self.now, range, demands: 0, parts: PrefetchedParts::new(), sent: None };
         let id = self.reads.len();
         match plan {
-            Plan::Hit(data) => assert_eq!(data.len(), range.len),
-            Plan::Pass => {
+            PrefetchPlan::Hit(data) => assert_eq!(data.len(), range.len),
+            PrefetchPlan::Pass => {
                 read.demands = 1;
                 self.request(range.len, Happening::Answer { read: id });
             }
-            Plan::Gather(pieces, sent) => {
+            PrefetchPlan::Gather(parts, sent) => {
                 read.sent = Some(sent);
-                for piece in &pieces {
-                    if let Piece::Missing(range) = piece {
+                for part in &parts {
+                    if let PrefetchedPart::Absent(range) = part {
                         read.demands += 1;
                         self.request(range.len, Happening::Answer { read: id });
                     }
                 }
-                read.pieces = pieces;
+                read.parts = parts;
             }
         }
         self.reads.push(read);
         self.open.push(id);
-        self.launch(fetches);
+        self.spawn_all(fetches);
         self.finish_reads();
     }
 
-    fn launch(&mut self, fetches: Fetches) {
+    fn spawn_all(&mut self, fetches: PrefetchRequests) {
         for fetch in fetches {
             self.request(fetch.range.len, Happening::Arrive { fetch });
         }
     }
 
     fn fetch_more(&mut self) {
-        let mut fetches = Fetches::new();
+        let mut fetches = PrefetchRequests::new();
         self.engine.fetch_more(self.now, &mut fetches);
-        self.launch(fetches);
+        self.spawn_all(fetches);
     }
 
     fn finish_reads(&mut self) {
-        let landed = |piece: &Piece| match piece {
-            Piece::Flying { landing, part, .. } => landing.part(*part).now_or_never().is_some(),
+        let landed = |part: &PrefetchedPart| match part {
+            PrefetchedPart::InFlight { pending, part, .. } => pending.part(*part).now_or_never().is_some(),
             _ => true,
         };
         for at in std::mem::take(&mut self.open) {
             let read = &self.reads[at];
-            if read.demands > 0 || !read.pieces.iter().all(landed) {
+            if read.demands > 0 || !read.parts.iter().all(landed) {
                 self.open.push(at);
                 continue;
             }
@@ -247,7 +247,7 @@ impl Simulation {
             self.slowest = self.slowest.max(self.now - read.began);
             self.read_bytes += len;
             self.last = self.now;
-            self.reads[at].pieces.clear();
+            self.reads[at].parts.clear();
             if let Some(sent) = self.reads[at].sent.take() {
                 self.engine.demanded(sent, true, self.now);
                 self.fetch_more();

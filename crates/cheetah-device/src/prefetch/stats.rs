@@ -1,43 +1,43 @@
-//! What the layer has done so far, for people to look at.
+//! Counters of the prefetcher.
 
-use super::cursor::Pattern;
+use super::pattern::Pattern;
 
 /// Counters and gauges of a [`Prefetch`](super::Prefetch). Counters only grow; sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrefetchStats {
     /// Reads answered from memory alone.
     pub hits: u64,
-    /// Reads for which at least one byte was asked of the device.
+    /// Reads for which at least one byte was requested from the device.
     pub misses: u64,
-    /// Reads that waited for a fetch already on its way.
+    /// Reads that waited for a fetch in flight.
     pub waits: u64,
-    /// Fetches that failed. Nobody but this counter is told: the reader asks again by itself.
+    /// Fetches that failed. They are not reported otherwise: a reader requests the range itself.
     pub failures: u64,
     /// Bytes fetched ahead.
     pub prefetched_bytes: u64,
-    /// Of those, bytes that were read.
+    /// Of those, bytes read since.
     pub used_bytes: u64,
-    /// Of those, bytes that were dropped, or overwritten, before anyone read them.
+    /// Of those, bytes dropped or overwritten before they were read.
     pub unused_bytes: u64,
     /// Bytes held now.
     pub held_bytes: u64,
-    /// Bytes of fetches on their way now.
+    /// Bytes of fetches in flight now.
     pub in_flight_bytes: u64,
-    /// The bandwidth of the device as measured, in bytes a second; 0 when nothing has been measured.
+    /// The bandwidth of the device as measured, in bytes a second; 0 before that.
     pub bandwidth: u64,
-    /// The round trip to the device as measured, in microseconds; 0 when nothing has been measured.
+    /// The round trip to the device as measured, in microseconds; 0 before that.
     pub round_trip_us: u64,
     /// The streams being followed, most recently used first.
     pub streams: Vec<StreamStats>,
 }
 
-/// One stream of reads that is being followed.
+/// A stream that is being followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamStats {
-    /// What kind of stream.
+    /// Its pattern.
     pub pattern: Pattern,
-    /// Where its reader is.
+    /// The position of its reader.
     pub position: u64,
-    /// How many bytes are kept ready, or on their way, ahead of it.
+    /// The bytes kept ready, or in flight, ahead of the reader.
     pub window_bytes: u64,
 }

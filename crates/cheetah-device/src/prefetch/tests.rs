@@ -1,4 +1,4 @@
-//! The engine against traces over simulated links.
+//! The engine with traces over simulated links.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::simulation::{Reader, Wire, run, run_plain};
 use super::{KIB, MIB, PrefetchConfig};
 use crate::ByteRange;
 
-/// The thesis's network, as it is today.
+/// The thesis's local network, with gigabit Ethernet.
 const LAN: Wire = Wire::new(1000, 300);
 /// A remote site.
 const REMOTE: Wire = Wire::new(1000, 20_000);
@@ -25,7 +25,7 @@ fn strided(from: u64, len: u64, step: i64, count: u32) -> Vec<ByteRange> {
     (0..count).map(|i| ByteRange::new(from.saturating_add_signed(step * i64::from(i)), len)).collect()
 }
 
-/// Eight forward streams that take turns.
+/// Eight forward streams that alternate.
 fn interleaved(len: u64, count: u64) -> Vec<ByteRange> {
     (0..count / 8).flat_map(|i| (0..8).map(move |s| ByteRange::new((s << 30) + i * len, len))).collect()
 }
@@ -58,7 +58,7 @@ fn trace(text: &str) -> Vec<ByteRange> {
 }
 
 #[test]
-fn a_forward_reader_gets_what_the_wire_carries_at_any_read_size_and_depth() {
+fn a_forward_reader_gets_the_bandwidth_of_the_link_at_any_read_size_and_depth() {
     for len in [4 * KIB, 64 * KIB, MIB] {
         for depth in [1, 16] {
             let reader = Reader::new(forward(0, len, 64 * MIB / len)).at_depth(depth);
@@ -92,7 +92,7 @@ fn backward_interleaved_and_strided_are_as_fast_as_forward() {
 }
 
 #[test]
-fn a_stride_of_small_gaps_is_read_in_long_runs_and_one_of_large_gaps_record_by_record() {
+fn a_stride_with_small_gaps_is_fetched_in_long_runs_and_one_with_large_gaps_record_by_record() {
     let close = run_plain(LAN, vec![Reader::new(strided(0, 512, 1024, 20_000))]);
     assert!(close.requests < 1000, "{} requests", close.requests);
     let far = run_plain(LAN, vec![Reader::new(strided(0, 4096, 200 * KIB as i64, 1000))]);
@@ -109,7 +109,7 @@ fn random_reads_fetch_nothing_ahead() {
 }
 
 #[test]
-fn random_reads_of_a_device_so_small_that_they_meet_fetch_little_in_vain() {
+fn random_reads_of_a_small_device_waste_little() {
     for size in [MIB, 16 * MIB, 64 * MIB] {
         let reader = Reader::new(Random(7).reads(4 * KIB, 20_000, size)).at_depth(8);
         let stats = run(LAN, PrefetchConfig::default(), size, vec![reader]).stats;
@@ -118,7 +118,7 @@ fn random_reads_of_a_device_so_small_that_they_meet_fetch_little_in_vain() {
 }
 
 #[test]
-fn the_end_of_the_largest_device_is_like_any_other() {
+fn streams_end_at_the_end_of_the_largest_device() {
     let size = u64::MAX;
     for trace in
         [forward(size - 4 * MIB, 64 * KIB, 63), backward(size, 64 * KIB, 64), strided(size - MIB, 4096, 8192, 127)]
@@ -129,7 +129,7 @@ fn the_end_of_the_largest_device_is_like_any_other() {
 }
 
 #[test]
-fn random_reads_leave_a_stream_its_window() {
+fn random_reads_do_not_shrink_the_window_of_a_stream() {
     let stream = || Reader::new(forward(0, 64 * KIB, 2000)).thinking(Duration::from_millis(1));
     let window = |readers| run_plain(LAN, readers).stats.streams[0].window_bytes;
     let quiet = run_plain(LAN, vec![stream()]);
@@ -155,7 +155,7 @@ fn a_random_read_never_waits_behind_a_long_queue() {
 }
 
 #[test]
-fn a_reader_who_is_slower_than_the_link_is_not_fetched_far_ahead_of() {
+fn a_reader_slower_than_the_link_gets_no_larger_window() {
     let reader = Reader::new(forward(0, 64 * KIB, 1000)).thinking(Duration::from_millis(5));
     let outcomes = run_plain(Wire::new(10_000, 1000), vec![reader]);
     assert_eq!(outcomes.stats.waits + outcomes.stats.misses, 3);
@@ -163,7 +163,7 @@ fn a_reader_who_is_slower_than_the_link_is_not_fetched_far_ahead_of() {
 }
 
 #[test]
-fn reads_out_of_order_are_one_stream() {
+fn reads_out_of_order_are_followed_as_one_stream() {
     for batch in [4, 16] {
         let mut random = Random(3);
         let mut trace = forward(0, 64 * KIB, 2000);
@@ -179,8 +179,8 @@ fn reads_out_of_order_are_one_stream() {
 }
 
 #[test]
-fn steps_back_within_a_file_cost_little() {
-    // As The Sleuth Kit reads: 64 KiB at sector boundaries, runs with steps back, and tables elsewhere between.
+fn steps_back_within_a_file_waste_little() {
+    // As The Sleuth Kit reads: 64 KiB at sector boundaries, in runs with steps back, and tables elsewhere in between.
     let mut random = Random(4);
     let mut trace = Vec::new();
     for file in 0..60 {
@@ -208,7 +208,7 @@ fn steps_back_within_a_file_cost_little() {
 }
 
 #[test]
-fn recorded_listings_gain_and_move_few_bytes_in_vain() {
+fn recorded_listings_get_faster_and_waste_little() {
     for text in [include_str!("../../tests/traces/ext4-fls.txt"), include_str!("../../tests/traces/ntfs-fls.txt")] {
         let asked = trace(text).iter().map(|read| read.len).sum::<u64>();
         for wire in [LAN, REMOTE, Wire::new(100, 40_000)] {
@@ -226,9 +226,9 @@ fn recorded_listings_gain_and_move_few_bytes_in_vain() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// The simulation itself asserts after each event that the budget holds and the books balance.
+    /// The simulation asserts after each event that the budget holds and the counters agree.
     #[test]
-    fn any_mix_stays_within_its_budget(
+    fn any_mix_of_readers_stays_within_the_budget(
         kinds in prop::collection::vec((0u32..5, 9u32..21, 1usize..20, any::<u32>()), 1..12),
         budget_kib in 0u64..8192,
         mbit in prop_oneof![Just(10u64), Just(1000), Just(40_000)],
@@ -255,19 +255,19 @@ proptest! {
 }
 
 #[test]
-fn a_stream_that_has_to_earn_its_window_wastes_no_more_than_it_reads() {
+fn a_stream_that_earns_its_window_wastes_no_more_than_it_reads() {
     let config = PrefetchConfig { earned: true, ..PrefetchConfig::default() };
-    // Short streams, far from each other: what lies behind them is fetched for nothing.
+    // Short streams, far from each other: bytes fetched past their ends are wasted.
     let short: Vec<_> = (0..100).flat_map(|nth| forward(nth << 30, 64 * KIB, 6)).collect();
     let short = run(REMOTE, config, MIB << 20, vec![Reader::new(short)]);
     assert!(short.stats.prefetched_bytes - short.stats.used_bytes <= short.read_bytes, "{:?}", short.stats);
-    // Nor are gaps read through by one that has begun without any.
+    // A stream that began without gaps does not read through gaps either.
     let gaps = strided(MIB, 64 * KIB, 132 * KIB as i64, 400);
     let gaps = [forward(0, 64 * KIB, 16), gaps].concat();
     let gaps = run(REMOTE, config, MIB << 20, vec![Reader::new(gaps)]);
     let in_vain = gaps.stats.prefetched_bytes - gaps.stats.used_bytes;
     assert!(in_vain * 8 < gaps.read_bytes, "{in_vain} of {:?}", gaps.stats);
-    // And a long one gets the line for itself all the same.
+    // A long stream still gets the whole link.
     let long = run(REMOTE, config, MIB << 20, vec![Reader::new(forward(0, 128 * KIB, 4000))]);
     assert!(long.share_of(REMOTE) > 0.8, "{} {:?}", long.share_of(REMOTE), long.stats);
 }

@@ -1,19 +1,19 @@
-//! Ranges that may change under a fetch.
+//! Writes in flight, and ranges that may change during a fetch.
 
 use crate::ByteRange;
 
-/// Beyond so many ranges nothing is fetched ahead at all; the lists stay short.
+/// With more ranges than this, nothing is fetched ahead at all, so that the lists stay short.
 const RANGES_MAX: usize = 128;
 
-/// The writes under way. Nothing that overlaps one is fetched ahead: it would be forgotten when the write ends.
+/// The writes in flight. Nothing that overlaps one is fetched ahead: it would be dropped when the write ends.
 #[derive(Default)]
-pub(super) struct Writes {
+pub(super) struct ActiveWrites {
     active: Vec<(WriteId, ByteRange)>,
-    /// Ranges of writes that failed or were given up. They may yet take effect at the far end, at a time nobody
-    /// will tell us, and what was fetched before would be stale; so these are never fetched ahead again.
+    /// Ranges of writes that failed or were cancelled. Such a write may still take effect at the far end at any later
+    /// time, which would make data fetched before that stale, so these ranges are never fetched ahead again.
     doubtful: Vec<ByteRange>,
-    /// There were more of them than are kept, so that nobody knows any more what is safe. It stays so: those kept
-    /// may merge and be few again, but those that were not kept are as doubtful as ever.
+    /// There were more such ranges than are kept, so nothing is known to be safe any more. This is final: ranges that
+    /// are kept may merge and become few again, but those that were not kept remain doubtful.
     overflowed: bool,
     next: u64,
 }
@@ -22,7 +22,7 @@ pub(super) struct Writes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriteId(u64);
 
-impl Writes {
+impl ActiveWrites {
     pub(super) fn begin(&mut self, range: ByteRange) -> WriteId {
         let id = WriteId(self.next);
         self.next += 1;
@@ -30,7 +30,7 @@ impl Writes {
         id
     }
 
-    /// The write is over; `done` unless it failed or was given up. Its range.
+    /// Ends a write; `done` unless it failed or was cancelled. Returns its range.
     pub(super) fn end(&mut self, id: WriteId, done: bool) -> Option<ByteRange> {
         let at = self.active.iter().position(|(known, _)| *known == id)?;
         let (_, range) = self.active.swap_remove(at);
@@ -59,7 +59,7 @@ impl Writes {
         }
     }
 
-    /// Whether the range can be fetched now and be right afterwards.
+    /// Whether a fetch of the range that starts now returns content that stays valid.
     pub(super) fn allow(&self, range: ByteRange) -> bool {
         if self.overflowed {
             return false;
@@ -74,8 +74,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_kept_out_while_written_and_for_good_when_the_write_fails() {
-        let mut writes = Writes::default();
+    fn a_range_is_not_fetched_during_a_write_nor_ever_after_a_failed_one() {
+        let mut writes = ActiveWrites::default();
         let range = ByteRange::new(100, 10);
         let first = writes.begin(range);
         assert!(!writes.allow(ByteRange::new(0, 101)) && writes.allow(ByteRange::new(110, 10)));
@@ -90,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn adjacent_doubts_are_one_and_too_many_stop_everything() {
-        let mut writes = Writes::default();
+    fn adjacent_doubtful_ranges_merge_and_too_many_stop_all_fetches() {
+        let mut writes = ActiveWrites::default();
         let mut fail = |offset| {
             let id = writes.begin(ByteRange::new(offset, 10));
             writes.end(id, false);
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn doubts_beyond_those_kept_are_not_forgotten_when_others_merge() {
-        let mut writes = Writes::default();
+    fn doubtful_ranges_beyond_the_limit_stop_fetches_even_after_others_merge() {
+        let mut writes = ActiveWrites::default();
         let mut fail = |range| {
             let id = writes.begin(range);
             writes.end(id, false);

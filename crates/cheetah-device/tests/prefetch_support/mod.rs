@@ -1,4 +1,4 @@
-//! A slow and failing device, and a ledger of what may be read from it.
+//! A slow and failing device, and a ledger of the values that reads may return.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-/// Writes fill whole sectors with their id, so that a sector read says which write it came from.
+/// Writes fill whole sectors with their id, so that a sector read identifies its write.
 pub const SECTOR: u64 = 512;
 
 /// Runs in virtual time.
@@ -20,8 +20,8 @@ pub fn run_virtual<F: Future<Output = ()>>(future: F) {
 
 /// Memory behind random delays, before and after each operation takes effect.
 ///
-/// As on a network, a write that was sent takes effect whether or not anyone waits for it, and one that was
-/// reported lost may do so long after.
+/// As on a network, a write that was sent takes effect even if its future is dropped, and one that was reported lost
+/// may do so long after.
 pub struct Slow {
     memory: Arc<Memory>,
     random: AtomicU64,
@@ -41,17 +41,17 @@ impl Slow {
         }
     }
 
-    /// Reads that touch the sector at `offset` fail.
+    /// Makes reads of the sector at `offset` fail.
     pub fn break_sector(&self, offset: u64) {
         *self.broken.lock() = Some(offset);
     }
 
-    /// This share of operations fails, before or after it took effect.
+    /// Makes this share of operations fail, before or after taking effect.
     pub fn fail_one_in(&self, n: u64) {
         self.fail_one_in.store(n, Ordering::Relaxed);
     }
 
-    /// Offset and length of every read so far.
+    /// Returns the offset and length of every read so far.
     pub fn log(&self) -> Vec<(u64, u64)> {
         self.log.lock().clone()
     }
@@ -103,7 +103,7 @@ impl Device for Slow {
                     later.await;
                     memory.write(offset, data, fua).await
                 });
-                // As when another device's refusal hides that this one's answer was lost.
+                // As if the refusal of one device hid the lost answer of another.
                 let hidden = (offset / SECTOR).is_multiple_of(2);
                 return Err(if hidden { Error::NoSpace("injected".into()) } else { lost(range) });
             }
@@ -119,20 +119,20 @@ impl Device for Slow {
     }
 }
 
-/// Something to do.
+/// An operation of a worker.
 #[derive(Debug, Clone)]
 pub enum Step {
     Read(ByteRange),
     Write(ByteRange),
     Zero(ByteRange),
     Hint(ByteRange),
-    /// Wait so many milliseconds.
+    /// Wait for this many milliseconds.
     Think(u64),
-    /// Begin a write and give it up after so many milliseconds.
+    /// Begin a write and drop its future after this many milliseconds.
     GiveUp(ByteRange, u64),
 }
 
-/// Runs of reads in a pattern, with other things between.
+/// Generates runs of reads in a pattern, with other operations in between.
 pub fn steps(size: u64) -> impl Strategy<Value = Vec<Step>> {
     let sectors = size / SECTOR;
     let range = move |most: u64| {
@@ -168,7 +168,7 @@ pub struct Ledger {
 struct Written {
     id: u64,
     began: u64,
-    /// `u64::MAX` while under way, and for good if it failed.
+    /// `u64::MAX` while it is in flight, and for good if it failed.
     ended: u64,
 }
 
@@ -178,7 +178,7 @@ impl Ledger {
         Self { clock: AtomicU64::new(1), sectors: Mutex::new(sectors) }
     }
 
-    /// What the device holds at first.
+    /// Returns the initial content of the device.
     pub fn initial(&self) -> Vec<u8> {
         vec![0; self.sectors.lock().len() * SECTOR as usize]
     }
@@ -187,7 +187,7 @@ impl Ledger {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Does it, and panics if a read returns what cannot have been there.
+    /// Performs a step; panics if a read returns content that cannot have been there.
     pub async fn perform(&self, device: &dyn Device, step: Step) {
         match step {
             Step::Think(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
@@ -217,7 +217,7 @@ impl Ledger {
         }
     }
 
-    /// The tick at which it began names the write.
+    /// Begins a write, and names it by the tick at which it began.
     fn begin(&self, range: ByteRange, id: Option<u64>) -> u64 {
         let began = self.tick();
         for sector in &mut self.sectors.lock()[sectors(range)] {
@@ -243,11 +243,12 @@ impl Ledger {
             let (ids, _) = bytes.as_chunks::<8>();
             let id = u64::from_le_bytes(ids[0]);
             assert!(ids.iter().all(|other| u64::from_le_bytes(*other) == id), "a torn sector");
-            // One that was over before another began, which in turn was over before the read began, is gone.
+            // A write that ended before another began, which itself ended before the read began, has been overwritten.
             let gone = |w: &Written| sector.iter().any(|later| later.began > w.ended && later.ended < began);
             let possible = sector.iter().any(|w| w.id == id && !gone(w));
             assert!(possible, "stale: write {id} read by a read begun at {began} of {sector:?}");
-            // Once read, it is there, even if its writer was never told; nobody may go back behind it.
+            // Content that was read has taken effect, even if its writer was never told; later reads must not return
+            // older content.
             let mut writers = sector.iter_mut().filter(|w| w.id == id);
             if let (Some(writer), None) = (writers.next(), writers.next()) {
                 writer.ended = writer.ended.min(ended);

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::mapping::Run;
 use super::superblock::Layout;
-use crate::survey::{FileRuns, Plan};
+use crate::survey::{FileRuns, SurveyPlan};
 
 /// The maximum number of incomplete files. A million take about 100 MiB until the survey ends.
 const FILES_MAX: usize = 2 << 20;
@@ -47,7 +47,7 @@ pub(super) struct Files {
 
 impl Files {
     /// Records a name of an inode; of several, the first counts.
-    pub fn name(&mut self, inode: u32, name: Name, layout: &Layout, plan: &mut Plan) {
+    pub fn name(&mut self, inode: u32, name: Name, layout: &Layout, plan: &mut SurveyPlan) {
         let is_full = self.by_inode.len() >= FILES_MAX;
         match self.by_inode.entry(inode) {
             Slot::Occupied(mut slot) => {
@@ -62,7 +62,7 @@ impl Files {
     }
 
     /// Records the inode itself.
-    pub fn content(&mut self, inode: u32, content: Content, layout: &Layout, plan: &mut Plan) {
+    pub fn content(&mut self, inode: u32, content: Content, layout: &Layout, plan: &mut SurveyPlan) {
         let is_full = self.by_inode.len() >= FILES_MAX;
         match self.by_inode.entry(inode) {
             Slot::Occupied(mut slot) => {
@@ -78,7 +78,7 @@ impl Files {
     }
 
     /// Records the arrival or failure of a map block, its runs, and the number of further blocks it refers to.
-    pub fn mapped(&mut self, inode: u32, runs: &[Run], nodes_more: u32, layout: &Layout, plan: &mut Plan) {
+    pub fn mapped(&mut self, inode: u32, runs: &[Run], nodes_more: u32, layout: &Layout, plan: &mut SurveyPlan) {
         let Slot::Occupied(mut slot) = self.by_inode.entry(inode) else { return };
         if let File::Content(content, _) = slot.get_mut() {
             let room = RUNS_MAX.saturating_sub(content.runs.len());
@@ -89,21 +89,25 @@ impl Files {
     }
 
     /// Reports the files whose map is incomplete, at the end of the survey.
-    pub fn finish(&mut self, layout: &Layout, plan: &mut Plan) {
+    pub fn finish(&mut self, layout: &Layout, plan: &mut SurveyPlan) {
         for (inode, file) in self.by_inode.drain() {
             tell(inode, file, layout, plan);
         }
     }
 }
 
-fn tell_if_whole(slot: std::collections::hash_map::OccupiedEntry<'_, u32, File>, layout: &Layout, plan: &mut Plan) {
+fn tell_if_whole(
+    slot: std::collections::hash_map::OccupiedEntry<'_, u32, File>,
+    layout: &Layout,
+    plan: &mut SurveyPlan,
+) {
     if matches!(slot.get(), File::Content(Content { nodes_left: 0, .. }, Some(_))) {
         let (inode, file) = slot.remove_entry();
         tell(inode, file, layout, plan);
     }
 }
 
-fn tell(inode: u32, file: File, layout: &Layout, plan: &mut Plan) {
+fn tell(inode: u32, file: File, layout: &Layout, plan: &mut SurveyPlan) {
     let File::Content(mut content, Some(name)) = file else { return };
     content.runs.sort_unstable_by_key(|run| run.at);
     let mut runs: SmallVec<[ByteRange; 2]> = SmallVec::new();

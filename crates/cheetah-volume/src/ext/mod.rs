@@ -1,18 +1,17 @@
 //! ext2, ext3 and ext4.
 //!
-//! The layout follows the kernel's `Documentation/filesystems/ext4`. The order of requests follows the reads of The Sleuth
-//! Kit (4.11):
+//! The layout follows the kernel's `Documentation/filesystems/ext4`. The order of requests follows the reads of The
+//! Sleuth Kit (4.11):
 //!
 //! 1. On opening, the superblock, which is in the start of the volume and already present. The journal is not read.
 //! 2. The group descriptors, mostly present as well.
-//! 3. For each name, its group's inode bitmap and its inode. The next step therefore requests all inode bitmaps, and the
-//!    used part of all inode tables, at once. Descriptors with checksums record the size of that part; otherwise the
-//!    bitmaps give it one step later.
-//! 4. The blocks of each directory, preceded by its extent index blocks or indirect blocks, as soon as its inode is known,
-//!    regardless of its place in the tree. The blocks of an `htree` are read in sequence like those of any directory.
-//!    Targets of symbolic links in separate blocks without extents.
-//!    Every read of the tool extends to 64 KiB, so that window is fetched around each directory once all are known, in the
-//!    order of a listing.
+//! 3. For each name, its group's inode bitmap and its inode. The next step therefore requests all inode bitmaps, and
+//!    the used part of all inode tables, at once. Descriptors with checksums record the size of that part; otherwise
+//!    the bitmaps give it one step later.
+//! 4. The blocks of each directory, preceded by its extent index blocks or indirect blocks, as soon as its inode is
+//!    known, regardless of its place in the tree. The blocks of an `htree` are read in sequence like those of any
+//!    directory. Targets of symbolic links in separate blocks without extents. Every read of the tool extends to 64
+//!    KiB, so that window is fetched around each directory once all are known, in the order of a listing.
 //! 5. For a recursive listing of the root, all unused inodes, among which the tool looks for deleted ones: the rest of
 //!    every inode table, even if never used. It is only fetched, as are block bitmaps, which reading a file needs and
 //!    listing does not, and the blocks of deleted directories.
@@ -37,9 +36,9 @@ use self::group::Group;
 use self::inode::{Form, Inode, Kind};
 use self::mapping::{Mapped, Node, Run};
 use self::superblock::Layout;
-use crate::survey::tree::Tree;
-use crate::survey::wishes::{Wishes, merged, part_of};
-use crate::survey::{FileRuns, Plan, Surveyor};
+use crate::survey::directory_tree::DirectoryTree;
+use crate::survey::pending_reads::{PendingReads, merged, part_of};
+use crate::survey::{FileRuns, SurveyPlan, Surveyor};
 
 /// The inode of the root directory.
 const ROOT: u64 = 2;
@@ -80,9 +79,9 @@ struct Ext {
     layout: Layout,
     /// The part of the volume that is present from the start.
     start: Vec<u8>,
-    asked: Wishes<Note>,
+    asked: PendingReads<Note>,
     files: Files,
-    tree: Tree,
+    tree: DirectoryTree,
     /// Requests for descriptors, bitmaps, inodes and link targets.
     soon: Vec<ByteRange>,
     /// Requests for map blocks of files, at lower priority.
@@ -98,7 +97,7 @@ impl Surveyor for Ext {
         self.layout.name
     }
 
-    fn start(&mut self, plan: &mut Plan) {
+    fn start(&mut self, plan: &mut SurveyPlan) {
         let start = std::mem::take(&mut self.start);
         let here = ByteRange::new(0, start.len() as u64);
         for (range, group) in self.layout.descriptors() {
@@ -110,12 +109,12 @@ impl Surveyor for Ext {
             let descriptor_bytes = self.layout.descriptor_bytes;
             // Requests are split at block boundaries, so they hold whole descriptors.
             let group_at = |at| group.saturating_add(u32::try_from(at / descriptor_bytes).unwrap_or(u32::MAX));
-            self.asked.wish(range, |at| Note::Descriptors { group: group_at(at) });
+            self.asked.request(range, |at| Note::Descriptors { group: group_at(at) });
         }
-        self.asked.ask(plan);
+        self.asked.submit(plan);
     }
 
-    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         for (part, note) in self.asked.take(range) {
             let bytes = part_of(bytes, range, part);
             match note {
@@ -133,10 +132,10 @@ impl Surveyor for Ext {
                 Note::Passed => {}
             }
         }
-        self.asked.ask(plan);
+        self.asked.submit(plan);
     }
 
-    fn failed(&mut self, range: ByteRange, plan: &mut Plan) {
+    fn failed(&mut self, range: ByteRange, plan: &mut SurveyPlan) {
         for (_, note) in self.asked.take(range) {
             match note {
                 // Without its bitmap, all of a group's inodes may be in use.
@@ -145,10 +144,10 @@ impl Surveyor for Ext {
                 _ => {}
             }
         }
-        self.asked.ask(plan);
+        self.asked.submit(plan);
     }
 
-    fn idle(&mut self, plan: &mut Plan) {
+    fn idle(&mut self, plan: &mut SurveyPlan) {
         if !self.is_over {
             self.is_over = true;
             self.fetch_windows(plan);
@@ -161,13 +160,13 @@ impl Surveyor for Ext {
 
 impl Ext {
     fn new(layout: Layout, start: &[u8]) -> Self {
-        let asked = Wishes::new(layout.volume_bytes());
+        let asked = PendingReads::new(layout.volume_bytes());
         Self {
             layout,
             start: start.to_vec(),
             asked,
             files: Files::default(),
-            tree: Tree::default(),
+            tree: DirectoryTree::default(),
             soon: Vec::new(),
             later: Vec::new(),
             nodes: Vec::new(),
@@ -176,7 +175,7 @@ impl Ext {
     }
 
     /// Once all directories are known: fetches the windows that tools read around them, then the ranges read last.
-    fn fetch_windows(&mut self, plan: &mut Plan) {
+    fn fetch_windows(&mut self, plan: &mut SurveyPlan) {
         for range in std::mem::take(&mut self.soon) {
             self.asked.fetch_window(range, plan);
         }
@@ -191,14 +190,14 @@ impl Ext {
     }
 
     /// Requests the map blocks of files.
-    fn ask_for_nodes(&mut self, plan: &mut Plan) {
+    fn ask_for_nodes(&mut self, plan: &mut SurveyPlan) {
         for (inode, block, node) in std::mem::take(&mut self.nodes) {
             let range = self.layout.range(block, 1);
-            if !range.is_some_and(|range| self.asked.wish(range, |_| Note::FileNode { inode, node })) {
+            if !range.is_some_and(|range| self.asked.request(range, |_| Note::FileNode { inode, node })) {
                 self.files.mapped(inode, &[], 0, &self.layout, plan);
             }
         }
-        self.asked.ask(plan);
+        self.asked.submit(plan);
     }
 
     fn descriptors(&mut self, first: u32, bytes: &[u8]) {
@@ -212,7 +211,7 @@ impl Ext {
                 Some(_) => Note::Passed,
                 None => Note::Bitmap { group: number, inode_table: group.inode_table },
             };
-            let comes = bitmap.is_some_and(|bitmap| self.asked.wish(bitmap, |_| note));
+            let comes = bitmap.is_some_and(|bitmap| self.asked.request(bitmap, |_| note));
             match group.inodes_used {
                 Some(used) => self.inode_table(number, group.inode_table, used),
                 None if !comes => self.inode_table(number, group.inode_table, self.layout.group_inodes),
@@ -230,13 +229,13 @@ impl Ext {
         let Ok(first) = u32::try_from(u64::from(group) * u64::from(group_inodes) + 1) else { return };
         if let Some(range) = self.layout.range(first_block, blocks_used) {
             let inode_at = |at| first.saturating_add(u32::try_from(at / inode_bytes).unwrap_or(u32::MAX));
-            self.asked.wish(range, |at| Note::Inodes { inode: inode_at(at) });
+            self.asked.request(range, |at| Note::Inodes { inode: inode_at(at) });
             self.soon.push(range);
         }
         self.later.extend(self.layout.range(first_block.saturating_add(blocks_used), blocks - blocks_used));
     }
 
-    fn inodes(&mut self, first: u32, bytes: &[u8], plan: &mut Plan) {
+    fn inodes(&mut self, first: u32, bytes: &[u8], plan: &mut SurveyPlan) {
         let inode_bytes = usize::try_from(self.layout.inode_bytes).unwrap_or(usize::MAX);
         for (number, bytes) in (first..u32::MAX).zip(bytes.chunks_exact(inode_bytes)) {
             let Some(inode) = Inode::parse(bytes) else { continue };
@@ -267,19 +266,19 @@ impl Ext {
         for run in &mapped.runs {
             let start = u64::from(run.at) * self.layout.block_bytes;
             if let Some(range) = self.layout.range(run.block, run.count.into()) {
-                self.asked.wish(range, |at| Note::Directory { inode, at: start + at });
+                self.asked.request(range, |at| Note::Directory { inode, at: start + at });
                 self.tree.directory(inode.into(), range);
             }
         }
         for (block, node) in &mapped.nodes {
             if let Some(range) = self.layout.range(*block, 1) {
-                self.asked.wish(range, |_| Note::DirectoryNode { inode, node: *node });
+                self.asked.request(range, |_| Note::DirectoryNode { inode, node: *node });
                 self.tree.directory(inode.into(), range);
             }
         }
     }
 
-    fn directory(&mut self, inode: u32, at: u64, bytes: &[u8], plan: &mut Plan) {
+    fn directory(&mut self, inode: u32, at: u64, bytes: &[u8], plan: &mut SurveyPlan) {
         let block_bytes = usize::try_from(self.layout.block_bytes).unwrap_or(usize::MAX);
         for (index, block) in (0u64..).zip(bytes.chunks(block_bytes)) {
             for entry in directory::entries(block) {
@@ -297,7 +296,7 @@ impl Ext {
         }
     }
 
-    fn file(&mut self, inode: u32, size: u64, mapped: Mapped, plan: &mut Plan) {
+    fn file(&mut self, inode: u32, size: u64, mapped: Mapped, plan: &mut SurveyPlan) {
         let room = FILE_NODES_MAX.saturating_sub(self.nodes.len());
         let nodes = mapped.nodes.iter().take(room);
         self.nodes.extend(nodes.map(|(block, node)| (inode, *block, *node)));
@@ -308,12 +307,12 @@ impl Ext {
         }
     }
 
-    fn file_node(&mut self, inode: u32, node: Node, bytes: &[u8], plan: &mut Plan) {
+    fn file_node(&mut self, inode: u32, node: Node, bytes: &[u8], plan: &mut SurveyPlan) {
         let mapped = Mapped::of_node(bytes, node, &self.layout);
         let mut more = 0;
         for (block, node) in &mapped.nodes {
             let range = self.layout.range(*block, 1);
-            let comes = range.is_some_and(|range| self.asked.wish(range, |_| Note::FileNode { inode, node: *node }));
+            let comes = range.is_some_and(|range| self.asked.request(range, |_| Note::FileNode { inode, node: *node }));
             more += u32::from(comes);
         }
         self.files.mapped(inode, &mapped.runs, more, &self.layout, plan);

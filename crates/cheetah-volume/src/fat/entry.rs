@@ -18,7 +18,7 @@ const EX_CONTIGUOUS: u8 = 0x02;
 
 /// A file or a directory. Its numbers are unchecked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FatEntry {
     pub is_directory: bool,
     pub is_deleted: bool,
     /// Its first cluster.
@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 /// Parses an entry of FAT12, FAT16 or FAT32; `None` if it is empty or of another type.
-pub(super) fn fat(bytes: &[u8], is_wide: bool) -> Option<Found> {
+pub(super) fn fat(bytes: &[u8], is_wide: bool) -> Option<FatEntry> {
     let (name, attributes) = (*bytes.first()?, *bytes.get(11)?);
     let is_other = attributes & 0x3f == LONG_NAME || attributes & LABEL != 0;
     if name == 0 || name == b'.' || is_other {
@@ -38,7 +38,7 @@ pub(super) fn fat(bytes: &[u8], is_wide: bool) -> Option<Found> {
     }
     let high = if is_wide { u32::from(le16(bytes, 20)) << 16 } else { 0 };
     let is_directory = attributes & DIRECTORY != 0;
-    Some(Found {
+    Some(FatEntry {
         is_directory,
         is_deleted: name == DELETED,
         cluster: u32::from(le16(bytes, 26)) | high,

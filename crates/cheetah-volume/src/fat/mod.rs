@@ -1,17 +1,17 @@
 //! FAT12, FAT16, FAT32 and exFAT.
 //!
-//! After Microsoft's *FAT32 File System Specification* (1.03) and *exFAT file system specification*. The order of requests
-//! follows the reads of The Sleuth Kit (4.11):
+//! After Microsoft's *FAT32 File System Specification* (1.03) and *exFAT file system specification*. The order of
+//! requests follows the reads of The Sleuth Kit (4.11):
 //!
-//! 1. On opening, the boot sector, which is already present; for exFAT also the start of the root directory, which locates
-//!    the cluster bitmap. FSInfo and the upper-case table are not read.
+//! 1. On opening, the boot sector, which is already present; for exFAT also the start of the root directory, which
+//!    locates the cluster bitmap. FSInfo and the upper-case table are not read.
 //! 2. The first table, cluster by cluster and in the end all of it. The second table is only read as a file. exFAT uses
 //!    the bitmap for allocation and the table for fragmented files only, so there only the needed parts are read.
-//! 3. Directories; of deleted ones the first cluster. A directory is located by its parent, so the dependent steps are the
-//!    table and the root, which are requested together, and then one per level of the tree. Every read of the tool extends
-//!    to 64 KiB, so that window is fetched once all directories are known.
-//! 4. For a recursive listing of the root, every unused cluster in sequence, which may hold entries of lost directories.
-//!    That is most of an empty volume and sequential, so it is left to read-ahead.
+//! 3. Directories; of deleted ones the first cluster. A directory is located by its parent, so the dependent steps are
+//!    the table and the root, which are requested together, and then one per level of the tree. Every read of the tool
+//!    extends to 64 KiB, so that window is fetched once all directories are known.
+//! 4. For a recursive listing of the root, every unused cluster in sequence, which may hold entries of lost
+//!    directories. That is most of an empty volume and sequential, so it is left to read-ahead.
 //!
 //! A deleted file is assumed to occupy the unused clusters from its first one on, as The Sleuth Kit does.
 
@@ -25,11 +25,11 @@ use cheetah_device::ByteRange;
 use smallvec::SmallVec;
 
 use self::boot::{Geometry, Kind, Root};
-use self::entry::{ENTRY_BYTES, ExFat, Found};
+use self::entry::{ENTRY_BYTES, ExFat, FatEntry};
 use self::table::{Next, Table};
-use crate::survey::tree::Tree;
-use crate::survey::wishes::{Wishes, part_of};
-use crate::survey::{FileRuns, Plan, Surveyor};
+use crate::survey::directory_tree::DirectoryTree;
+use crate::survey::pending_reads::{PendingReads, part_of};
+use crate::survey::{FileRuns, SurveyPlan, Surveyor};
 
 /// The maximum size of a FAT directory: 65,536 entries.
 const FAT_DIRECTORY_BYTES_MAX: u64 = 2 << 20;
@@ -67,7 +67,7 @@ struct Chain {
     id: u64,
     directory: u64,
     place: u32,
-    found: Found,
+    found: FatEntry,
     step: Step,
     /// The number of clusters still missing.
     left: u32,
@@ -102,8 +102,8 @@ impl Chain {
 struct Fat {
     geometry: Geometry,
     table: Table,
-    asked: Wishes<Note>,
-    tree: Tree,
+    asked: PendingReads<Note>,
+    tree: DirectoryTree,
     /// The first clusters of known directories.
     directories: HashSet<u32>,
     /// Chains that wait for a part of the table.
@@ -131,27 +131,27 @@ impl Surveyor for Fat {
         }
     }
 
-    fn start(&mut self, plan: &mut Plan) {
+    fn start(&mut self, plan: &mut SurveyPlan) {
         if self.geometry.kind != Kind::ExFat {
             let table = self.table.kept();
-            self.table.ask(table);
-            self.asked.wish(table, |_| Note::Table);
+            self.table.request(table);
+            self.asked.request(table, |_| Note::Table);
         }
         match self.geometry.root {
             Root::Fixed(range) => {
-                self.asked.wish(range, |at| Note::Directory { id: ROOT, at, is_deleted: false });
+                self.asked.request(range, |at| Note::Directory { id: ROOT, at, is_deleted: false });
                 self.tree.directory(ROOT, range);
             }
             Root::Chain(cluster) => {
                 let size = (self.geometry.kind == Kind::ExFat).then_some(EXFAT_DIRECTORY_BYTES_MAX);
-                let found = Found { is_directory: true, is_deleted: false, cluster, size, is_contiguous: false };
+                let found = FatEntry { is_directory: true, is_deleted: false, cluster, size, is_contiguous: false };
                 self.found(ROOT, ROOT, 0, found, plan);
             }
         }
-        self.asked.ask(plan);
+        self.asked.submit(plan);
     }
 
-    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         let parts = self.asked.take(range);
         for (part, note) in parts {
             let bytes = part_of(bytes, range, part);
@@ -160,19 +160,19 @@ impl Surveyor for Fat {
                 Note::Directory { id, at, is_deleted } => self.directory(id, at, is_deleted, part, bytes, plan),
             }
         }
-        self.asked.ask(plan);
+        self.asked.submit(plan);
     }
 
-    fn failed(&mut self, range: ByteRange, plan: &mut Plan) {
+    fn failed(&mut self, range: ByteRange, plan: &mut SurveyPlan) {
         for (part, note) in self.asked.take(range) {
             if let Note::Table = note {
                 self.table_arrived(part, &[], plan);
             }
         }
-        self.asked.ask(plan);
+        self.asked.submit(plan);
     }
 
-    fn idle(&mut self, plan: &mut Plan) {
+    fn idle(&mut self, plan: &mut SurveyPlan) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -192,10 +192,10 @@ impl Fat {
     fn new(geometry: Geometry) -> Self {
         Self {
             table: Table::new(&geometry),
-            asked: Wishes::new(geometry.volume_bytes),
+            asked: PendingReads::new(geometry.volume_bytes),
             looks_left: u64::from(geometry.clusters) * LOOKS_PER_CLUSTER + 1000,
             geometry,
-            tree: Tree::default(),
+            tree: DirectoryTree::default(),
             directories: HashSet::new(),
             waiting: Vec::new(),
             parted: HashMap::new(),
@@ -203,14 +203,14 @@ impl Fat {
         }
     }
 
-    fn table_arrived(&mut self, part: ByteRange, bytes: &[u8], plan: &mut Plan) {
+    fn table_arrived(&mut self, part: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         self.table.arrived(part, bytes);
         for chain in std::mem::take(&mut self.waiting) {
             self.follow(chain, plan);
         }
     }
 
-    fn directory(&mut self, id: u64, at: u64, is_deleted: bool, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+    fn directory(&mut self, id: u64, at: u64, is_deleted: bool, range: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         for (index, bytes) in (0u64..).zip(bytes.chunks_exact(ENTRY_BYTES)) {
             let step = index * ENTRY_BYTES as u64;
             let (entry, at) = (range.offset + step, at + step);
@@ -226,9 +226,9 @@ impl Fat {
         }
     }
 
-    /// Handles an exFAT entry at this offset of a directory and of the volume. A file's two relevant entries are adjacent,
-    /// but may arrive in different ranges and in either order.
-    fn ex_fat_entry(&mut self, directory: u64, at: u64, entry: u64, bytes: &[u8], plan: &mut Plan) {
+    /// Handles an exFAT entry at this offset of a directory and of the volume. A file's two relevant entries are
+    /// adjacent, but may arrive in different ranges and in either order.
+    fn ex_fat_entry(&mut self, directory: u64, at: u64, entry: u64, bytes: &[u8], plan: &mut SurveyPlan) {
         let (half, at) = match entry::ex_fat(bytes) {
             None => return,
             Some(ExFat::Bitmap { cluster, size }) => {
@@ -259,14 +259,14 @@ impl Fat {
         if let (Parted::File { id, is_directory, is_deleted }, Parted::Stream { cluster, size, is_contiguous }) =
             (file, stream)
         {
-            let found = Found { is_directory, is_deleted, cluster, size: Some(size), is_contiguous };
+            let found = FatEntry { is_directory, is_deleted, cluster, size: Some(size), is_contiguous };
             self.found(id, directory, place(at), found, plan);
         }
     }
 
     /// Handles a file or a directory.
-    fn found(&mut self, id: u64, directory: u64, place: u32, found: Found, plan: &mut Plan) {
-        let Found { cluster, size, is_directory, is_deleted, is_contiguous } = found;
+    fn found(&mut self, id: u64, directory: u64, place: u32, found: FatEntry, plan: &mut SurveyPlan) {
+        let FatEntry { cluster, size, is_directory, is_deleted, is_contiguous } = found;
         if !self.geometry.has(cluster) || size == Some(0) || (is_directory && !self.directories.insert(cluster)) {
             return;
         }
@@ -294,7 +294,7 @@ impl Fat {
     }
 
     /// Follows a chain as far as the table is present.
-    fn follow(&mut self, mut chain: Chain, plan: &mut Plan) {
+    fn follow(&mut self, mut chain: Chain, plan: &mut SurveyPlan) {
         while chain.left > 0 && self.looks_left > 0 && chain.runs.len() < RUNS_MAX {
             self.looks_left -= 1;
             chain.step = match chain.step {
@@ -324,10 +324,10 @@ impl Fat {
     }
 
     /// Suspends a chain until a part of the table arrives. The known part of a directory is requested at once.
-    fn wait(&mut self, mut chain: Chain, part: ByteRange, plan: &mut Plan) {
+    fn wait(&mut self, mut chain: Chain, part: ByteRange, plan: &mut SurveyPlan) {
         if self.table.is_away(part) {
-            self.table.ask(part);
-            if !self.asked.wish(part, |_| Note::Table) {
+            self.table.request(part);
+            if !self.asked.request(part, |_| Note::Table) {
                 self.table.arrived(part, &[]);
             }
         }
@@ -340,7 +340,7 @@ impl Fat {
     }
 
     /// Finishes a chain.
-    fn ended(&mut self, mut chain: Chain, plan: &mut Plan) {
+    fn ended(&mut self, mut chain: Chain, plan: &mut SurveyPlan) {
         self.ask_for_directory(&mut chain);
         let mut left = chain.found.size.unwrap_or(0);
         let mut runs: SmallVec<[ByteRange; 2]> = SmallVec::new();
@@ -366,7 +366,7 @@ impl Fat {
             let start = u64::from(chain.asked) * self.geometry.cluster_bytes;
             let range = self.geometry.range(first, count);
             let (id, is_deleted) = (chain.id, chain.found.is_deleted);
-            self.asked.wish(range, |at| Note::Directory { id, at: start + at, is_deleted });
+            self.asked.request(range, |at| Note::Directory { id, at: start + at, is_deleted });
             self.tree.directory(id, range);
             chain.asked = chain.asked.saturating_add(count);
         }

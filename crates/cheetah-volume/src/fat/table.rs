@@ -4,7 +4,7 @@ use cheetah_device::ByteRange;
 
 use super::boot::{Geometry, Kind};
 use crate::le::{le16, le32};
-use crate::survey::wishes::part_of;
+use crate::survey::pending_reads::part_of;
 
 /// The size of a page of the table; divides 1 MiB.
 const PAGE_BYTES: u64 = 64 << 10;
@@ -57,7 +57,7 @@ impl Table {
     }
 
     /// Records the request of a part.
-    pub fn ask(&mut self, part: ByteRange) {
+    pub fn request(&mut self, part: ByteRange) {
         for (page, _) in self.pages_of(part) {
             self.put(page, Page::Asked);
         }

@@ -1,45 +1,44 @@
-//! Fetches what tools will read of the file systems on a slow link, before they do.
+//! Fetches the file-system data that tools will read over a slow link before they do.
 //!
 //! # Surveys
 //!
-//! When a device is opened, the layer looks for volumes in it, finds out where each keeps its metadata
-//! ([`survey`](crate::survey)), and brings all of that into the [cache](cheetah_device::cache) below, in many requests at
-//! once. A tool that walks the file system meanwhile reads straight through; what it waits for goes first.
+//! When a device is opened, the layer finds the volumes in it, finds the metadata of each ([`survey`](crate::survey)),
+//! and fetches it into the [cache](cheetah_device::cache) below, with many requests in flight. A tool that walks the
+//! file system meanwhile reads straight through; its reads go first.
 //!
 //! # Files
 //!
-//! Surveys tell, too, where the content of files lies. Whoever reads the start of one will read the rest, which is
-//! fetched at once, up to 1 MiB ahead, and further the longer it is read. Whoever reads one file after the other in some
-//! order (as a listing shows them, by number, or by place; every one or every so many) gets the next ones fetched ahead,
-//! as many as it takes not to wait.
+//! Surveys also locate the content of files. A read of the start of a file predicts the rest, which is fetched 1 MiB
+//! ahead, and further the longer the file is read. A reader that goes through files in an order (that of a listing, by
+//! number, or by offset; every file or every n-th) gets the next ones fetched, as many as it takes not to wait.
 //!
-//! # Around
+//! # Locality
 //!
-//! Where no file is known, what lies ahead of a read and behind it is fetched too, if readers come back near where they were
-//! and the link is long enough for that to pay (`around`).
+//! Where no file is known, the bytes ahead of a read and behind it are fetched, if readers come back near earlier reads
+//! and the round trip is long enough for that to pay (`locality`).
 //!
-//! All of this is guessing, so it is on a budget: what was fetched ahead for nothing is never more than what was really
-//! read, and 4 MiB. Metadata, which is not guessed, is fetched up to three quarters of what the cache can keep.
+//! These are predictions, so they have a budget: never more bytes are wasted than were read, plus 4 MiB. Metadata,
+//! which is not predicted, is fetched up to three quarters of the cache.
 //!
 //! # Only hints
 //!
-//! Nothing here answers a read: what is read comes from the device below, whatever a file system says of itself. If it
-//! lies, what it makes us fetch is time lost, within the limits above. A survey whose reads fail, or that hears nothing
-//! for a minute, is given up.
+//! The layer answers no read itself: content comes from the device below, whatever a file system claims. A file system
+//! with wrong metadata costs time, within the limits above. A survey whose reads fail, or that receives nothing for a
+//! minute, is given up.
 //!
 //! # The parts
 //!
-//! `foreteller` (with `stream`, `atlas` and `around`) is what decides what to fetch when something is read: a state machine that
-//! does no I/O and reads no clock. `scout` drives the surveys, which are state machines too.
+//! `predictor` (with `file_stream`, `file_map` and `locality`) decides what to fetch after a read: a state machine that
+//! does no I/O and reads no clock. `survey_driver` runs the surveys, which are state machines too.
 
-mod around;
-mod atlas;
-mod foreteller;
-mod scout;
-#[cfg(test)]
-mod scout_tests;
+mod file_map;
+mod file_stream;
+mod locality;
+mod predictor;
 mod shell;
-mod stream;
+mod survey_driver;
+#[cfg(test)]
+mod survey_driver_tests;
 #[cfg(test)]
 mod tests;
 
@@ -50,33 +49,33 @@ use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
 use tokio::task::JoinHandle;
 
-use self::shell::Shared;
-use crate::survey::START_BYTES;
+use self::shell::ForesightShared;
+use crate::recognise::START_BYTES;
 
-/// As far as a partition table goes that begins the device.
+/// The length of a partition table at the start of a device.
 const TABLE_BYTES: u64 = 20 << 10;
 
-/// A device that knows what tools will read; see the [module](self). Read-only.
+/// A device that fetches what tools will read; see the [module](self). Read-only.
 pub struct Foresight {
     inner: DynDevice,
-    shared: Arc<Shared>,
+    shared: Arc<ForesightShared>,
     surveys: JoinHandle<()>,
 }
 
 impl Foresight {
-    /// Foresees reads of `inner`, and brings what they will need into `cache`, which is below it and keeps up to
-    /// `cache_bytes`. Surveys run on the tokio runtime this is called in; panics outside one.
+    /// Predicts reads of `inner`, and fetches their data into `cache`, which is below it and keeps up to `cache_bytes`.
+    /// Surveys run on the tokio runtime this is called in; panics outside one.
     pub fn new(inner: DynDevice, cache: Arc<Cache>, cache_bytes: u64) -> Arc<Self> {
-        // What everything begins with, in one round trip instead of several: partition table, boot sector, superblock. And
-        // apart, so that those need not wait for it, the entries of a GPT.
+        // The first ranges that tools read, in one round trip instead of several: partition table, boot sector,
+        // superblock. The entries of a GPT are a separate request, so that the others need not wait for it.
         let start = ByteRange::new(0, inner.geometry().size.min(TABLE_BYTES));
         start.split_at_multiples(START_BYTES).for_each(|range| cache.hint(range, Urgency::Next));
-        let shared = Shared::new(cache, cache_bytes / 4 * 3);
-        let surveys = tokio::spawn(scout::survey_all(Arc::clone(&shared)));
+        let shared = ForesightShared::new(cache, cache_bytes / 4 * 3);
+        let surveys = tokio::spawn(survey_driver::survey_all(Arc::clone(&shared)));
         Arc::new(Self { inner, shared, surveys })
     }
 
-    /// Files whose content it can foresee.
+    /// Returns the number of files whose reads it can predict.
     pub fn files(&self) -> usize {
         self.shared.files()
     }
@@ -106,7 +105,7 @@ impl Layer for Foresight {
         if range.is_empty() || !range.fits(self.inner.geometry().size) {
             return self.inner.read(range);
         }
-        let hints = self.shared.foretell(range);
+        let hints = self.shared.predict(range);
         let io = self.inner.read(range);
         if hints.is_empty() {
             return io;
@@ -117,7 +116,7 @@ impl Layer for Foresight {
                 hint();
                 Io::Done(done)
             }
-            // What is read goes first.
+            // The read goes first.
             Io::Later(mut later) => Io::later(async move {
                 let early = futures::poll!(&mut later);
                 hint();

@@ -1,4 +1,4 @@
-//! The foreteller with traces of readers, in a world where what is hinted is there at once.
+//! The predictor with traces of readers; hinted data is held at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use cheetah_device::link_estimate::LinkModel;
 use proptest::prelude::*;
 use smallvec::smallvec;
 
-use super::atlas::{Atlas, Finds, Order};
-use super::foreteller::{Account, Foreteller};
+use super::file_map::{FileMap, FileMapBuilder, FileOrder};
+use super::predictor::{HintUsage, ReadPredictor};
 use crate::survey::{FileRuns, WINDOW_BYTES};
 
 const MIB: u64 = 1 << 20;
@@ -19,8 +19,8 @@ const LINK: LinkModel = LinkModel { bandwidth: 125_000_000, round_trip: Duration
 const DIRECTORIES: u64 = 20;
 const FILES_EACH: u64 = 50;
 
-/// A root with directories in it, and files in those; in pieces every now and then. Files lie on the device, and have
-/// numbers, in the order of a scrambled listing.
+/// A root with directories, and files in those, some of them fragmented. The files' offsets and numbers are those of a
+/// scrambled listing.
 fn files() -> Vec<FileRuns> {
     let directory = |nth| FileRuns { id: 1000 + nth, directory: 5, place: nth as u32, runs: smallvec![] };
     let mut all: Vec<_> = (0..DIRECTORIES).map(directory).collect();
@@ -38,58 +38,58 @@ fn files() -> Vec<FileRuns> {
     all
 }
 
-fn atlas() -> Atlas {
-    let mut finds = Finds::default();
-    finds.note(0, DEVICE, files());
-    finds.atlas()
+fn file_map() -> FileMap {
+    let mut builder = FileMapBuilder::default();
+    builder.note(0, DEVICE, files());
+    builder.build()
 }
 
-/// Somebody who reads all of one file after the other, window by window.
+/// A reader that reads files in whole, window by window.
 struct Reader {
-    foreteller: Foreteller,
-    atlas: Atlas,
-    account: Account,
-    /// Grains that were fetched, and whether they were read.
+    predictor: ReadPredictor,
+    file_map: FileMap,
+    usage: HintUsage,
+    /// The grains fetched, and whether they were read.
     here: BTreeMap<u64, bool>,
-    /// Reads that found nothing, and all of them.
+    /// The reads that had to wait, and all of them.
     starved: u64,
     reads: u64,
 }
 
 impl Reader {
     fn new() -> Self {
-        let mut foreteller = Foreteller::default();
-        foreteller.learn(atlas().into());
-        let (account, here) = (Account::default(), BTreeMap::new());
-        Self { foreteller, atlas: atlas(), account, here, starved: 0, reads: 0 }
+        let mut predictor = ReadPredictor::default();
+        predictor.learn(file_map().into());
+        let (usage, here) = (HintUsage::default(), BTreeMap::new());
+        Self { predictor, file_map: file_map(), usage, here, starved: 0, reads: 0 }
     }
 
     fn read(&mut self, range: ByteRange) {
-        let (here, account) = (&mut self.here, &mut self.account);
+        let (here, usage) = (&mut self.here, &mut self.usage);
         let held = grains(range).all(|grain| here.contains_key(&grain));
         self.reads += 1;
         self.starved += u64::from(!held);
-        let before = *account;
+        let before = *usage;
         for grain in grains(range) {
             match here.insert(grain, true) {
-                None => account.demanded += GRAIN,
-                Some(false) => account.used += GRAIN,
+                None => usage.demanded += GRAIN,
+                Some(false) => usage.used += GRAIN,
                 Some(true) => {}
             }
         }
-        self.foreteller.read(range, !held, before, LINK, |hint| {
+        self.predictor.read(range, !held, before, LINK, |hint| {
             let new: Vec<_> = grains(hint).filter(|grain| !here.contains_key(grain)).collect();
             here.extend(new.iter().map(|grain| (*grain, false)));
-            account.hinted += GRAIN * new.len() as u64;
+            usage.hinted += GRAIN * new.len() as u64;
             GRAIN * new.len() as u64
         });
-        let (asked, unused) = (self.account.demanded + self.account.used, self.account.hinted - self.account.used);
+        let (asked, unused) = (self.usage.demanded + self.usage.used, self.usage.hinted - self.usage.used);
         assert!(unused <= asked + 4 * MIB, "{unused} bytes for nothing, after {asked} read");
     }
 
     fn read_file(&mut self, rank: u32) {
-        let file = self.atlas.at_rank(Order::Listing, rank).unwrap();
-        for run in self.atlas.runs_of(file).to_vec() {
+        let file = self.file_map.at_rank(FileOrder::Listing, rank).unwrap();
+        for run in self.file_map.runs_of(file).to_vec() {
             let wide = ByteRange::new(run.offset, run.len.next_multiple_of(WINDOW_BYTES));
             wide.split_at_multiples(WINDOW_BYTES).for_each(|window| self.read(window));
         }
@@ -100,42 +100,44 @@ fn grains(range: ByteRange) -> impl Iterator<Item = u64> {
     range.offset / GRAIN..range.end().div_ceil(GRAIN)
 }
 
-/// Files by their places in the listing, without the directories.
+/// The ranks of files in the listing, without the directories.
 fn contents() -> Vec<u32> {
-    let atlas = atlas();
-    let full = |rank: &u32| atlas.at_rank(Order::Listing, *rank).is_some_and(|file| !atlas.runs_of(file).is_empty());
-    (0..atlas.count() as u32).filter(full).collect()
+    let file_map = file_map();
+    let full =
+        |rank: &u32| file_map.at_rank(FileOrder::Listing, *rank).is_some_and(|file| !file_map.runs_of(file).is_empty());
+    (0..file_map.count() as u32).filter(full).collect()
 }
 
 #[test]
-fn a_listing_goes_through_each_directory_where_it_is_named() {
-    let atlas = atlas();
-    assert_eq!(atlas.count() as u64, DIRECTORIES * (FILES_EACH + 1));
+fn a_listing_visits_each_directory_at_its_name() {
+    let file_map = file_map();
+    assert_eq!(file_map.count() as u64, DIRECTORIES * (FILES_EACH + 1));
     let files = files();
-    let ids: Vec<_> = (0..60).map(|rank| files[atlas.at_rank(Order::Listing, rank).unwrap() as usize].id).collect();
+    let ids: Vec<_> =
+        (0..60).map(|rank| files[file_map.at_rank(FileOrder::Listing, rank).unwrap() as usize].id).collect();
     assert_eq!(ids[0], 1000);
     assert_eq!(ids[1..4], [100_000, 100_371, 100_742]);
     assert_eq!(ids[51], 1001);
 }
 
 #[test]
-fn a_tree_that_is_a_circle_is_listed_all_the_same() {
-    let mut finds = Finds::default();
+fn a_cyclic_directory_tree_is_listed_once() {
+    let mut builder = FileMapBuilder::default();
     let entry = |id, directory| FileRuns { id, directory, place: 0, runs: smallvec![ByteRange::new(id, 1)] };
-    finds.note(0, DEVICE, [entry(1, 2), entry(2, 3), entry(3, 1), entry(9, 9)]);
-    let atlas = finds.atlas();
-    let mut listed: Vec<_> = (0..4).filter_map(|rank| atlas.at_rank(Order::Listing, rank)).collect();
+    builder.note(0, DEVICE, [entry(1, 2), entry(2, 3), entry(3, 1), entry(9, 9)]);
+    let file_map = builder.build();
+    let mut listed: Vec<_> = (0..4).filter_map(|rank| file_map.at_rank(FileOrder::Listing, rank)).collect();
     listed.sort_unstable();
     assert_eq!(listed, [0, 1, 2, 3]);
 }
 
 #[test]
-fn who_reads_a_page_is_known_to_read_the_file_that_starts_there() {
-    let mut finds = Finds::default();
+fn a_read_belongs_to_the_file_that_starts_on_its_first_page() {
+    let mut builder = FileMapBuilder::default();
     let file = |id, at, len| FileRuns { id, directory: 5, place: 0, runs: smallvec![ByteRange::new(at, len)] };
-    finds.note(0, ByteRange::new(512, 1 << 40), [file(1, 0, 5000), file(2, 8192, 100), file(3, 40_960, 100)]);
-    let atlas = finds.atlas();
-    let at = |offset, len| atlas.file_at(ByteRange::new(offset, len));
+    builder.note(0, ByteRange::new(512, 1 << 40), [file(1, 0, 5000), file(2, 8192, 100), file(3, 40_960, 100)]);
+    let file_map = builder.build();
+    let at = |offset, len| file_map.file_at(ByteRange::new(offset, len));
     assert_eq!(at(0, 4096), Some((0, 0)));
     assert_eq!(at(4096, 4096), Some((0, 4096 - 512)));
     assert_eq!(at(8192, 4096), Some((1, 0)), "the file, and not the slack before it");
@@ -144,33 +146,34 @@ fn who_reads_a_page_is_known_to_read_the_file_that_starts_there() {
 }
 
 #[test]
-fn who_extracts_a_listing_waits_for_a_few_files_only() {
+fn extraction_in_listing_order_waits_for_few_files() {
     let mut reader = Reader::new();
     contents()[100..300].iter().for_each(|rank| reader.read_file(*rank));
     assert!(reader.starved <= 4, "{} of {}", reader.starved, reader.reads);
 }
 
 #[test]
-fn who_extracts_every_seventh_file_waits_for_a_few_only() {
+fn extraction_of_every_seventh_file_waits_for_few() {
     let mut reader = Reader::new();
-    // Within directories of 50 and one: steps are even but where a directory is passed.
+    // Each directory adds one to its 50 files, so steps are even except where a directory is passed.
     (5..900).step_by(7).for_each(|rank| reader.read_file(rank));
     assert!(reader.starved <= 30, "{} of {}", reader.starved, reader.reads);
 }
 
 #[test]
-fn who_goes_backwards_by_number_waits_for_a_few_only() {
+fn extraction_backwards_by_number_waits_for_few() {
     let mut reader = Reader::new();
-    let by_number: Vec<_> = (0..200).map(|rank| reader.atlas.at_rank(Order::Number, 900 - rank).unwrap()).collect();
+    let by_number: Vec<_> =
+        (0..200).map(|rank| reader.file_map.at_rank(FileOrder::Number, 900 - rank).unwrap()).collect();
     for file in by_number {
-        let rank = reader.atlas.rank(Order::Listing, file).unwrap();
+        let rank = reader.file_map.rank(FileOrder::Listing, file).unwrap();
         reader.read_file(rank);
     }
     assert!(reader.starved <= 6, "{} of {}", reader.starved, reader.reads);
 }
 
 #[test]
-fn who_reads_at_random_gets_the_file_and_nothing_else() {
+fn random_files_are_fetched_whole_and_nothing_else() {
     let mut reader = Reader::new();
     let files = contents();
     let mut state = 1u64;
@@ -178,21 +181,21 @@ fn who_reads_at_random_gets_the_file_and_nothing_else() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         reader.read_file(files[(state >> 33) as usize % files.len()]);
     }
-    let unused = reader.account.hinted - reader.account.used;
-    assert!(unused < 5 * MIB, "{unused} of {}", reader.account.demanded);
+    let unused = reader.usage.hinted - reader.usage.used;
+    assert!(unused < 5 * MIB, "{unused} of {}", reader.usage.demanded);
 }
 
 #[test]
-fn a_long_file_is_fetched_further_ahead_while_its_reader_has_to_wait() {
-    let mut finds = Finds::default();
-    finds.note(0, DEVICE, [FileRuns { id: 1, directory: 5, place: 0, runs: smallvec![ByteRange::new(0, 1 << 30)] }]);
-    let mut foreteller = Foreteller::default();
-    foreteller.learn(finds.atlas().into());
+fn the_window_of_a_long_file_grows_while_its_reader_waits() {
+    let mut builder = FileMapBuilder::default();
+    builder.note(0, DEVICE, [FileRuns { id: 1, directory: 5, place: 0, runs: smallvec![ByteRange::new(0, 1 << 30)] }]);
+    let mut predictor = ReadPredictor::default();
+    predictor.learn(builder.build().into());
     let mut ahead = |starved| {
         let mut end = 0;
-        let rich = Account { demanded: 1 << 30, ..Account::default() };
+        let rich = HintUsage { demanded: 1 << 30, ..HintUsage::default() };
         for nth in 0..16 {
-            foreteller.read(ByteRange::new(nth * MIB, MIB), starved, rich, LINK, |hint| {
+            predictor.read(ByteRange::new(nth * MIB, MIB), starved, rich, LINK, |hint| {
                 end = hint.end();
                 hint.len
             });
@@ -204,20 +207,20 @@ fn a_long_file_is_fetched_further_ahead_while_its_reader_has_to_wait() {
     assert!(ahead(true) >= 28 * MIB);
 }
 
-/// Of small files, one behind the other, only what the window of the last did not reach is asked for: the middle of a file
-/// further on.
+/// Of small files in succession, a tool requests only the bytes that the window of the last one did not reach: the
+/// middle of a later file.
 #[test]
-fn who_extracts_small_files_that_share_windows_waits_for_a_few_only() {
+fn extraction_of_small_files_that_share_windows_waits_for_few() {
     let file = |nth| FileRuns {
         id: nth,
         directory: 5,
         place: nth as u32,
         runs: smallvec![ByteRange::new(nth * 20_480, 20_000)],
     };
-    let mut finds = Finds::default();
-    finds.note(0, DEVICE, (0..400).map(file));
+    let mut builder = FileMapBuilder::default();
+    builder.note(0, DEVICE, (0..400).map(file));
     let mut reader = Reader::new();
-    reader.foreteller.learn(finds.atlas().into());
+    reader.predictor.learn(builder.build().into());
     let mut kernel = 0;
     for nth in 100..300 {
         let window = ByteRange::new(nth * 20_480, WINDOW_BYTES);
@@ -227,9 +230,9 @@ fn who_extracts_small_files_that_share_windows_waits_for_a_few_only() {
     assert!(reader.starved <= 10, "{} of {}", reader.starved, reader.reads);
 }
 
-/// Directories of a file system that nobody knows, say: read in no order, but near each other.
+/// For example the directories of an unknown file system: read in no order, but near each other.
 #[test]
-fn who_reads_here_and_there_in_a_region_where_no_file_is_known_waits_for_fewer() {
+fn scattered_reads_in_a_region_without_files_wait_for_fewer() {
     let mut reader = Reader::new();
     let mut nodes: Vec<u64> = (0..64).map(|nth| (2 << 40) + nth * 29 % 64 * 5 * GRAIN).collect();
     for region in 0..4 {
@@ -242,9 +245,9 @@ fn who_reads_here_and_there_in_a_region_where_no_file_is_known_waits_for_fewer()
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whoever reads whatever: no more is fetched in vain than was read, and 4 MiB (asserted by the reader).
+    /// No more bytes are wasted than were read, plus 4 MiB (asserted by the reader).
     #[test]
-    fn little_is_fetched_for_nothing(
+    fn any_mix_of_readers_wastes_little(
         ranks in prop::collection::vec((0u32..900, 1u32..30, 1usize..9), 1..60),
         elsewhere in prop::collection::vec((0u64..1000, -9i64..9, 1u64..40), 1..60),
     ) {
@@ -258,24 +261,24 @@ proptest! {
         }
     }
 
-    /// Files where the evidence has them: anywhere, over each other, beyond the end of numbers.
+    /// Files at any offsets: overlapping, and beyond the largest offset.
     #[test]
-    fn no_atlas_is_too_mad(
+    fn any_file_map_is_handled_without_panic(
         files in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u32>(), prop::collection::vec((any::<u64>(), any::<u64>()), 0..4)), 0..40),
         (start, len) in any::<(u64, u64)>(),
         reads in prop::collection::vec((any::<u64>(), any::<u32>()), 1..20),
     ) {
-        let mut finds = Finds::default();
-        finds.note(1, ByteRange::new(start, len), files.into_iter().map(|(id, directory, place, runs)| FileRuns {
+        let mut builder = FileMapBuilder::default();
+        builder.note(1, ByteRange::new(start, len), files.into_iter().map(|(id, directory, place, runs)| FileRuns {
             id: id.into(),
             directory: directory.into(),
             place,
             runs: runs.into_iter().map(|(offset, len)| ByteRange::new(offset, len)).collect(),
         }));
-        let mut foreteller = Foreteller::default();
-        foreteller.learn(finds.atlas().into());
+        let mut predictor = ReadPredictor::default();
+        predictor.learn(builder.build().into());
         for (at, len) in reads {
-            foreteller.read(ByteRange::new(at, len.into()), true, Account::default(), LINK, |range| range.len);
+            predictor.read(ByteRange::new(at, len.into()), true, HintUsage::default(), LINK, |range| range.len);
         }
     }
 }

@@ -245,8 +245,8 @@ impl Seen {
     }
 }
 
-/// Appends a UTF-16 name in upper case, in an encoding that sorts like UTF-16, the order of directories. ASCII takes half
-/// the space.
+/// Appends a UTF-16 name in upper case, in an encoding that sorts like UTF-16, the order of directories. ASCII takes
+/// half the space.
 fn fold(name: &[u8], text: &mut Vec<u8>) {
     for unit in name.as_chunks().0.iter().map(|&unit| u16::from_le_bytes(unit)) {
         let unit = upper(unit);
@@ -258,8 +258,8 @@ fn fold(name: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-/// The upper case of a UTF-16 unit. The volume's own table may differ for a few letters; then the predicted position of a
-/// file is slightly off.
+/// The upper case of a UTF-16 unit. The volume's own table may differ for a few letters; then the predicted position of
+/// a file is slightly off.
 fn upper(unit: u16) -> u16 {
     if unit < 0x80 {
         return u16::from((unit as u8).to_ascii_uppercase());

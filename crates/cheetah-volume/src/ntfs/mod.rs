@@ -1,8 +1,8 @@
 //! NTFS: all metadata starts from the MFT, a table of records, which is itself a file and may be fragmented.
 //!
 //! The first record locates the others. Three steps therefore find everything: the start of the MFT, then all of it at
-//! once, then the directories' indexes in the order of a listing. Extension records name their base record, so attribute
-//! lists are fetched for tools but not followed.
+//! once, then the directories' indexes in the order of a listing. Extension records name their base record, so
+//! attribute lists are fetched for tools but not followed.
 //!
 //! After Carrier, *File System Forensic Analysis*, chapters 11 to 13, the Linux-NTFS project's documentation, and the
 //! observed reads of The Sleuth Kit 4.11.
@@ -21,7 +21,7 @@ use self::boot::Boot;
 use self::catalogue::Catalogue;
 use self::record::{Attribute, FileName, NonResident, Record, kind};
 use self::table::Table;
-use crate::survey::{Plan, Surveyor, WINDOW_BYTES, Wanted};
+use crate::survey::{RequestFilter, SurveyPlan, Surveyor, WINDOW_BYTES};
 
 /// The size of the first read, which covers the records of all system files.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -51,7 +51,7 @@ mod system {
 #[derive(Debug)]
 pub struct Ntfs {
     boot: Boot,
-    wanted: Wanted,
+    requests: RequestFilter,
     /// The MFT's start, until complete.
     head: Option<Head>,
     table: Table,
@@ -81,7 +81,7 @@ impl Ntfs {
     fn new(boot: Boot) -> Self {
         Self {
             boot,
-            wanted: Wanted::new(boot.volume_bytes),
+            requests: RequestFilter::new(boot.volume_bytes),
             head: None,
             table: Table::new(boot.record_bytes),
             mft_bytes: 0,
@@ -93,7 +93,7 @@ impl Ntfs {
     }
 
     /// Handles the first record, which locates the others.
-    fn open_mft(&mut self, head: Head, plan: &mut Plan) {
+    fn open_mft(&mut self, head: Head, plan: &mut SurveyPlan) {
         let Some(first) = head.bytes.get(..self.boot.record_bytes as usize) else { return };
         let mut first = first.to_vec();
         let Some(record) = Record::parse(&mut first) else {
@@ -130,23 +130,23 @@ impl Ntfs {
     }
 
     /// Requests the known parts of the MFT.
-    fn read_found(&mut self, plan: &mut Plan) {
+    fn read_found(&mut self, plan: &mut SurveyPlan) {
         self.map_found();
         for (_, range) in std::mem::take(&mut self.found) {
-            self.wanted.read(plan, range);
-            self.wanted.fetch(plan, ByteRange::new(range.end(), WINDOW_BYTES));
+            self.requests.read(plan, range);
+            self.requests.fetch(plan, ByteRange::new(range.end(), WINDOW_BYTES));
         }
     }
 
     /// Parses the records in `bytes`, which were read at `range`.
-    fn look(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+    fn look(&mut self, range: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         let mut table = std::mem::take(&mut self.table);
         table.records(range, bytes, |number, record| self.record(number, record, plan));
         self.table = table;
         self.read_found(plan);
     }
 
-    fn record(&mut self, number: u64, bytes: &mut [u8], plan: &mut Plan) {
+    fn record(&mut self, number: u64, bytes: &mut [u8], plan: &mut SurveyPlan) {
         let Some(record) = Record::parse(bytes) else { return };
         let id = if record.is_extension { record.base } else { number };
         let mut is_named = false;
@@ -172,7 +172,7 @@ impl Ntfs {
         }
     }
 
-    fn content(&mut self, id: u64, attribute: Attribute<'_>, plan: &mut Plan) {
+    fn content(&mut self, id: u64, attribute: Attribute<'_>, plan: &mut SurveyPlan) {
         match id {
             system::SECURE => self.fetch_soon(attribute, SECURE_BYTES_MAX, plan),
             system::BITMAP => {
@@ -198,7 +198,7 @@ impl Ntfs {
         }
     }
 
-    fn index(&mut self, id: u64, attribute: Attribute<'_>, plan: &mut Plan) {
+    fn index(&mut self, id: u64, attribute: Attribute<'_>, plan: &mut SurveyPlan) {
         let name = attribute.name();
         if id == system::SECURE && name == b"$\0S\0I\0I\0" {
             return self.fetch_soon(attribute, SECURE_BYTES_MAX, plan);
@@ -215,16 +215,16 @@ impl Ntfs {
 
     /// Fetches up to `bytes` of an attribute's content, with The Sleuth Kit's read windows, before the rest of the MFT:
     /// tools need them first.
-    fn fetch_soon(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut Plan) {
+    fn fetch_soon(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut SurveyPlan) {
         for range in first_bytes(ranges(attribute, self.boot), bytes_max) {
-            self.wanted.fetch_windows_soon(plan, range);
+            self.requests.fetch_windows_soon(plan, range);
         }
     }
 
     /// Fetches up to `bytes` of an attribute's content.
-    fn fetch_start(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut Plan) {
+    fn fetch_start(&mut self, attribute: Attribute<'_>, bytes_max: u64, plan: &mut SurveyPlan) {
         for range in first_bytes(ranges(attribute, self.boot), bytes_max) {
-            self.wanted.fetch(plan, range);
+            self.requests.fetch(plan, range);
         }
     }
 }
@@ -234,14 +234,14 @@ impl Surveyor for Ntfs {
         "NTFS"
     }
 
-    fn start(&mut self, plan: &mut Plan) {
+    fn start(&mut self, plan: &mut SurveyPlan) {
         let end = self.boot.mft.saturating_add(HEAD_BYTES).min(self.boot.volume_bytes);
         let range = ByteRange::between(self.boot.mft, end);
         self.head = Some(Head { range, bytes: vec![0; range.len as usize], missing: range.len as usize });
-        self.wanted.read(plan, range);
+        self.requests.read(plan, range);
     }
 
-    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         let Some(mut head) = self.head.take() else { return self.look(range, bytes, plan) };
         head.fill(range, bytes);
         if head.missing == 0 {
@@ -251,18 +251,18 @@ impl Surveyor for Ntfs {
         }
     }
 
-    fn failed(&mut self, range: ByteRange, _: &mut Plan) {
+    fn failed(&mut self, range: ByteRange, _: &mut SurveyPlan) {
         tracing::debug!("NTFS: {range} of the MFT cannot be read; what it tells is left out");
     }
 
-    fn idle(&mut self, plan: &mut Plan) {
+    fn idle(&mut self, plan: &mut SurveyPlan) {
         let Some(catalogue) = self.catalogue.take() else { return };
         let listing = catalogue.list();
         for range in listing.indexes {
-            self.wanted.fetch_windows(plan, range);
+            self.requests.fetch_windows(plan, range);
         }
         for range in std::mem::take(&mut self.later) {
-            self.wanted.fetch(plan, range);
+            self.requests.fetch(plan, range);
         }
         plan.files.extend(listing.files);
     }

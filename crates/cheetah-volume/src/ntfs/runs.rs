@@ -9,9 +9,9 @@ pub(super) struct Run {
     pub clusters: u64,
 }
 
-/// Decodes a run list (Carrier, *File System Forensic Analysis*, chapter 11, "Cluster runs"): a byte with the lengths of the
-/// two following numbers, the run's length and the signed distance of its start from the previous run's. Stops at the end
-/// of the list, and before an invalid run.
+/// Decodes a run list (Carrier, *File System Forensic Analysis*, chapter 11, "Cluster runs"): a byte with the lengths
+/// of the two following numbers, the run's length and the signed distance of its start from the previous run's. Stops
+/// at the end of the list, and before an invalid run.
 #[derive(Debug, Clone)]
 pub(super) struct Runs<'a> {
     list: &'a [u8],
@@ -116,7 +116,8 @@ pub(super) mod tests {
 
     #[test]
     fn reads_an_example() {
-        // 56 clusters from 342,573, then 114 clusters 363,758 later, then a hole of 32, then 16 clusters at a lower number.
+        // 56 clusters from 342,573, then 114 clusters 363,758 later, then a hole of 32, then 16 clusters at a lower
+        // number.
         let list =
             [0x31, 0x38, 0x2d, 0x3a, 0x05, 0x31, 0x72, 0xee, 0x8c, 0x05, 0x01, 0x20, 0x11, 0x10, 0xfc, 0x00, 0xff];
         let expected = [

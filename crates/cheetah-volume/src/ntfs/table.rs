@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cheetah_device::ByteRange;
 
-use crate::survey::Ranges;
+use crate::survey::RangeSet;
 
 /// The maximum number of partially arrived records. With clusters smaller than records, a record may span two runs.
 const SPLIT_MAX: usize = 1024;
@@ -15,9 +15,9 @@ pub(super) struct Table {
     record_bytes: u64,
     /// Its runs by start on the volume, with end on the volume and start in the MFT. Runs are disjoint.
     runs: BTreeMap<u64, (u64, u64)>,
-    mapped: Ranges,
+    mapped: RangeSet,
     /// The ranges already parsed.
-    seen: Ranges,
+    seen: RangeSet,
     split: BTreeMap<u64, Split>,
     /// The buffer of the current record.
     record: Vec<u8>,
@@ -44,7 +44,8 @@ impl Table {
         }
     }
 
-    /// Calls back with the number and a copy of each record that `bytes`, read at `range`, complete. Bytes are parsed once.
+    /// Calls back with the number and a copy of each record that `bytes`, read at `range`, complete. Bytes are parsed
+    /// once.
     pub(super) fn records(&mut self, range: ByteRange, bytes: &[u8], mut each: impl FnMut(u64, &mut [u8])) {
         let first = self.runs.range(..=range.offset).next_back().map_or(range.offset, |(&start, _)| start);
         let runs: Vec<_> = self.runs.range(first..range.end()).map(|(&start, &run)| (start, run)).collect();

@@ -5,7 +5,7 @@ use cheetah_device::ByteRange;
 use super::boot;
 use super::runs::Run;
 use super::runs::tests::encode;
-use crate::survey::offline::{Surveyed, survey};
+use crate::offline::{Surveyed, survey};
 use crate::survey::{FileRuns, WINDOW_BYTES};
 
 const CLUSTER: u64 = 4096;
@@ -96,7 +96,8 @@ fn file(id: u64, directory: u64, place: u32, runs: &[ByteRange]) -> FileRuns {
 
 #[test]
 fn an_mft_in_pieces_is_followed_wherever_it_says() {
-    // Four records to a cluster. Records 0 to 31 at 100, 32 to 39 at 300, 40 to 47 at 200: each piece tells of the next.
+    // Four records to a cluster. Records 0 to 31 at 100, 32 to 39 at 300, 40 to 47 at 200: each piece tells of the
+    // next.
     let mut volume = Volume::new((100..108).chain([300, 301, 200, 201]));
     let size = 12 * CLUSTER;
     volume.put(0, None, false, &[runs(0x80, "", 0, size, &[(Some(100), 8)])]);

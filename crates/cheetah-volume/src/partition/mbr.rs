@@ -84,8 +84,8 @@ pub(super) async fn read_table(device: &dyn Device) -> Result<Table, String> {
     if partitions.is_empty() { Ok(Table::None) } else { Ok(Table::Partitions(partitions)) }
 }
 
-/// Follows the chain of extended boot records: each holds one partition, relative to itself, and the position of the next
-/// record, relative to the start of the extended partition.
+/// Follows the chain of extended boot records: each holds one partition, relative to itself, and the position of the
+/// next record, relative to the start of the extended partition.
 async fn read_logical(device: &dyn Device, extended: Entry, partitions: &mut Vec<Partition>) {
     let mut at = extended.start;
     for number in 5..5 + LOGICAL_MAX {

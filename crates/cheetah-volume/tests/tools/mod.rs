@@ -1,4 +1,4 @@
-//! Programs that make file systems and read them, and what they are compared with.
+//! Programs that make and read file systems, and helpers to compare with them.
 #![allow(clippy::unwrap_used, dead_code, reason = "a test may panic, and not every one needs all of this")]
 
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use std::process::Command;
 use cheetah_device::ByteRange;
 use cheetah_volume::survey::FileRuns;
 
-/// Where programs are, also those that an ordinary user need not find.
+/// Returns `PATH` with the directories of system programs.
 fn path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
     path
 }
 
-/// What a program prints; it must succeed.
+/// Runs a program, which must succeed; returns its output.
 pub fn run(program: &str, arguments: &[&str]) -> Vec<u8> {
     let output = Command::new(program).env("PATH", path()).args(arguments).env("LC_ALL", "C.UTF-8").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -24,16 +24,16 @@ pub fn run(program: &str, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// How `fls` is to list: as bodyfiles are made, without trying what else the image might be.
+/// Options of `fls`: a body file, without recognising the file system.
 pub const LISTING: &[&str] = &["-i", "raw", "-r", "-m", "/"];
 
-/// The recursive listing of an image.
+/// Returns the recursive listing of an image.
 pub fn fls(kind: &str, image: &Path) -> String {
     let arguments = [LISTING, &["-f", kind, image.to_str().unwrap()]].concat();
     String::from_utf8_lossy(&run("fls", &arguments)).into_owned()
 }
 
-/// Bytes that look like nothing, the same every time.
+/// Returns deterministic random bytes.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -45,7 +45,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(|| next().to_le_bytes()).flatten().take(len).collect()
 }
 
-/// Makes a tree of a few hundred files, nested, some empty; says what is in each.
+/// Makes a nested tree of a few hundred files, some of them empty; returns their content.
 pub fn plant(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut add = |path: String, content: Vec<u8>| {
@@ -70,7 +70,7 @@ pub fn plant(root: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Of an image, only what is in `ranges`; in all other places noise, so that who looks there goes astray.
+/// Returns an image with random bytes outside `ranges`, so that a tool that reads them fails.
 pub fn only(bytes: &[u8], ranges: impl Iterator<Item = ByteRange>) -> Vec<u8> {
     let mut kept = noise(77, bytes.len());
     for range in ranges {
@@ -80,7 +80,7 @@ pub fn only(bytes: &[u8], ranges: impl Iterator<Item = ByteRange>) -> Vec<u8> {
     kept
 }
 
-/// A file's content, as it lies in an image.
+/// Returns a file's content by its extents in an image.
 pub fn content(bytes: &[u8], file: &FileRuns) -> Vec<u8> {
     file.runs.iter().flat_map(|run| bytes[run.offset as usize..run.end() as usize].iter().copied()).collect()
 }

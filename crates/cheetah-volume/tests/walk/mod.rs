@@ -1,4 +1,4 @@
-//! What the tests of surveys share: what a tool reads of an image, and how much of that a survey had asked for.
+//! Helpers for tests of surveys: the ranges a tool reads of an image, compared with those a survey requests.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::io::Write as _;
@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cheetah_device::ByteRange;
-use cheetah_volume::survey::offline::{Surveyed, drive, survey};
-use cheetah_volume::survey::{Probes, START_BYTES};
+use cheetah_volume::offline::{Surveyed, drive, survey};
+use cheetah_volume::recognise::START_BYTES;
+use cheetah_volume::survey::ProbeSurveyor;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// Says that this test is not run, on a line of its own and past the test runner's capture.
+/// Reports a skipped test on a line of its own, bypassing the test runner's capture.
 pub fn skip(why: &str) {
     let thread = std::thread::current();
     let line = format!("\nSKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// Whether all of these programs are there; if not, the test is skipped.
+/// Whether all of these programs are installed; if not, reports the test as skipped.
 pub fn programs(names: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from)).collect();
@@ -30,7 +31,7 @@ pub fn programs(names: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// An image from the folder of real ones made by others, which is not part of the project, as the bytes of its disk.
+/// Returns the content of an image from the folder of real ones, which is not part of the project.
 pub fn evidence(name: &str) -> Option<Vec<u8>> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/evidence");
     let folder = std::env::var_os("CHEETAH_EVIDENCE").map_or(beside, PathBuf::from);
@@ -55,16 +56,16 @@ pub fn evidence(name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// What a program prints, having ended well.
+/// Runs a program, which must succeed; returns its output.
 pub fn output(command: &mut Command) -> Vec<u8> {
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
-/// What a device is probed for, beside what its file system is surveyed for.
+/// Adds the ranges that tools probe to those of a survey.
 pub fn probed(device: &[u8], surveyed: &mut Surveyed) {
-    let mut probes = Probes::new(device.len() as u64);
+    let mut probes = ProbeSurveyor::new(device.len() as u64);
     let probed = drive(&mut probes, 1000, |range| device.get(range.offset as usize..range.end() as usize));
     assert!(probed.ended);
     surveyed.fetches.extend(probed.asked());
@@ -77,7 +78,7 @@ pub fn surveyed(volume: &[u8]) -> Surveyed {
     surveyed
 }
 
-/// What a program reads of `image`, its argument between these, in the order in which it does.
+/// Runs a program with `image` as an argument between these; returns its reads in order.
 pub fn reads(program: &str, arguments: &[&str], image: &Path, behind: &[&str]) -> Vec<ByteRange> {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new("strace");
@@ -102,23 +103,23 @@ pub fn reads(program: &str, arguments: &[&str], image: &Path, behind: &[&str]) -
     reads
 }
 
-/// How what a tool read of a volume compares with what a survey had asked for, in bytes counted once.
+/// The ranges a tool reads, compared with those a survey requests, in bytes counted once.
 #[derive(Debug)]
 pub struct Nearness {
-    /// What the tool read.
+    /// Bytes the tool reads.
     pub read_bytes: u64,
-    /// What of that the survey had asked for.
+    /// Of those, bytes the survey requests.
     pub near_bytes: u64,
-    /// What the survey had asked for.
+    /// Bytes the survey requests.
     pub asked_bytes: u64,
-    /// Reads of the tool that would have had to wait for the link.
+    /// The number of the tool's reads that would wait for the link.
     pub waits: usize,
 }
 
 impl Nearness {
-    /// Compares sector by sector: The Sleuth Kit reads sectors, 64 KiB of them for the one it wants, and a read that
-    /// lacks one sector waits as one that lacks them all. So what is asked for has to contain those 64 KiB, and nothing is
-    /// rounded here. The start that a survey is chosen by counts as asked for.
+    /// Compares by sector. The Sleuth Kit reads 64 KiB from the sector it wants, and a read that lacks one sector waits
+    /// like one that lacks all, so a survey has to request all of it, and nothing is rounded here. The start of a
+    /// volume, by which a survey is chosen, counts as requested.
     pub fn of(reads: &[ByteRange], surveyed: &Surveyed, volume_bytes: u64) -> Self {
         let start = ByteRange::new(0, START_BYTES);
         let sectors = |ranges: &mut dyn Iterator<Item = ByteRange>| {
@@ -141,7 +142,7 @@ impl Nearness {
         }
     }
 
-    /// Nearly all that was read was near, and not much else.
+    /// Asserts that nearly everything read was requested, and not much else.
     pub fn assert_good(&self) {
         assert!(self.near_bytes * 100 >= self.read_bytes * 99, "too little was near: {self:?}");
         assert!(self.asked_bytes * 2 <= self.read_bytes * 3, "too much was asked for: {self:?}");

@@ -1,4 +1,4 @@
-//! Disks at the other end of a slow link, examined with tools that know nothing of it.
+//! Disks behind a slow link, examined with tools that do not know of it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use crate::support::{Desk, KIB, MIB, Mounted, Peer, Service, need, noise, tool};
 
 const DIRECTORIES: usize = 10;
 const FILES_EACH: usize = 20;
-/// Files that are extracted, in the order of the listing.
+/// The number of files extracted, in the order of the listing.
 const EXTRACTED: usize = 100;
 
-/// Directories with files in them, some KiB each.
+/// Makes directories with files of some KiB each.
 fn tree(desk: &Desk, top: &str) {
     let content = noise(MIB, 3);
     for directory in 0..DIRECTORIES {
@@ -28,7 +28,7 @@ fn tree(desk: &Desk, top: &str) {
     }
 }
 
-/// ext4 in the first partition of a disk.
+/// Makes a disk with ext4 in its first partition.
 fn ext4(desk: &Desk) -> Option<String> {
     if !need::programs(&["mkfs.ext4"]) {
         return None;
@@ -42,7 +42,7 @@ fn ext4(desk: &Desk) -> Option<String> {
     Some(image)
 }
 
-/// NTFS, as people fill it.
+/// Makes an NTFS volume and fills it through ntfs-3g.
 fn ntfs(desk: &Desk) -> Option<String> {
     if !need::fuse() || !need::programs(&["mkntfs", "ntfs-3g", "umount"]) {
         return None;
@@ -57,7 +57,7 @@ fn ntfs(desk: &Desk) -> Option<String> {
     Some(image)
 }
 
-/// nbdkit, 20 ms away, and a log of what it was asked.
+/// Starts nbdkit with a delay of 20 ms, and a log of its requests.
 fn far(desk: &Desk, image: &str) -> (Peer, String) {
     let log = desk.arg("asked.log");
     let filters = ["--filter=log", "--filter=delay", "-t", "64", "-r", "file", image];
@@ -65,7 +65,7 @@ fn far(desk: &Desk, image: &str) -> (Peer, String) {
     (Peer::nbdkit_unix(desk, &[&filters[..], &["rdelay=20ms", &logged]].concat()), log)
 }
 
-/// Bytes that crossed the link.
+/// Returns the bytes that crossed the link.
 fn crossed(log: &str) -> u64 {
     let text = fs::read_to_string(log).unwrap();
     let counts = text.lines().filter(|line| line.contains(" Read id=")).filter_map(|line| {
@@ -75,7 +75,7 @@ fn crossed(log: &str) -> u64 {
     counts.sum()
 }
 
-/// Reads that had to wait for the link.
+/// Returns the number of reads that had to wait for the link.
 fn waits(service: &Service) -> usize {
     service.stderr().lines().filter(|line| line.contains("a read waits for the link")).count()
 }
@@ -88,7 +88,7 @@ fn until_surveyed(service: &Service) {
     }
 }
 
-/// `fls -r -m /`, and the metadata addresses of the files in it.
+/// Returns the output of `fls -r -m /`, and the metadata addresses of the files in it.
 fn list(path: &Path, start: &str) -> (String, Vec<String>) {
     let listing = tool("fls", &["-r", "-m", "/", "-o", start, path.to_str().unwrap()]).ok().out();
     let files =
@@ -98,7 +98,7 @@ fn list(path: &Path, start: &str) -> (String, Vec<String>) {
     (listing, files)
 }
 
-/// What `examines` finds on a mount over the link, once all that can be known of the source is; and what crossed.
+/// Runs `examines` on a mount over the link, after all surveys; returns its result, and the bytes that crossed.
 fn over_the_link<T>(desk: &Desk, image: &str, more: &[&str], examines: impl FnOnce(&Mounted) -> T) -> (T, u64) {
     let (peer, log) = far(desk, image);
     let mount = Mounted::new(&peer.uri, &desk.dir("mnt"), &[&["-vv"], more].concat());
@@ -113,7 +113,7 @@ fn over_the_link<T>(desk: &Desk, image: &str, more: &[&str], examines: impl FnOn
     (found, crossed(&log))
 }
 
-/// Lists and extracts over the link; the reads that waited for the listing, for the extraction, and what crossed.
+/// Lists and extracts over the link; returns the reads that waited in each, and the bytes that crossed.
 fn examine(desk: &Desk, image: &str, start: &str, more: &[&str]) -> (usize, usize, u64) {
     let ((listed, extracted), crossed) = over_the_link(desk, image, more, |mount| {
         let before = waits(mount.service());
@@ -137,14 +137,14 @@ fn tools_wait_seldom_and_little_crosses(desk: &Desk, image: &str, start: &str) {
     little_crosses(crossed, crossed_alone);
 }
 
-/// How far the kernel reads on without foresight depends on when it is answered, so that what crosses then differs by a
-/// quarter from run to run. What crosses with foresight hardly does.
+/// Without foresight, the kernel's read-ahead depends on the timing of answers, so the bytes that cross vary by a
+/// quarter from run to run. With foresight they hardly vary.
 fn little_crosses(crossed: u64, crossed_alone: u64) {
     assert!(crossed <= crossed_alone * 3 / 2, "{crossed} bytes, and {crossed_alone} without foresight");
 }
 
 #[test]
-fn a_listing_and_an_extraction_of_ext4_wait_for_few_of_their_reads() {
+fn listing_and_extracting_ext4_wait_for_few_reads() {
     let desk = Desk::new();
     if !need::fuse() || !need::programs(&["nbdkit", "fls", "icat"]) {
         return;
@@ -154,7 +154,7 @@ fn a_listing_and_an_extraction_of_ext4_wait_for_few_of_their_reads() {
 }
 
 #[test]
-fn a_listing_and_an_extraction_of_ntfs_wait_for_few_of_their_reads() {
+fn listing_and_extracting_ntfs_wait_for_few_reads() {
     let desk = Desk::new();
     if !need::programs(&["nbdkit", "fls", "icat"]) {
         return;
@@ -194,14 +194,14 @@ fn recover_far(desk: &Desk, image: &str, start: &str, more: &[&str]) -> (usize, 
 fn recovering_waits_seldom_and_little_crosses(desk: &Desk, image: &str, start: &str) {
     let (waited, crossed) = recover_far(desk, image, start, &[]);
     let (waited_alone, crossed_alone) = recover_far(desk, image, start, &["--foresight", "off"]);
-    // Several of them often wait for the same round trip, as the kernel reads on. The tool itself reads nearly once a file. What
-    // the kernel does alone keeps within this bound too; what foresight adds shows in what crosses.
+    // Several of them often wait for the same round trip, as the kernel reads on. The tool itself reads nearly once a
+    // file. What the kernel does alone keeps within this bound too; what foresight adds shows in what crosses.
     assert!(waited <= DIRECTORIES * FILES_EACH / 3, "{waited} reads wait, and {waited_alone} without foresight");
     little_crosses(crossed, crossed_alone);
 }
 
 #[test]
-fn recovering_all_of_ext4_waits_for_few_of_its_reads() {
+fn recovering_all_files_of_ext4_waits_for_few_reads() {
     let desk = Desk::new();
     if !need::fuse() || !need::programs(&["nbdkit", "tsk_recover"]) {
         return;
@@ -211,7 +211,7 @@ fn recovering_all_of_ext4_waits_for_few_of_its_reads() {
 }
 
 #[test]
-fn recovering_all_of_ntfs_waits_for_few_of_its_reads() {
+fn recovering_all_files_of_ntfs_waits_for_few_reads() {
     let desk = Desk::new();
     if !need::programs(&["nbdkit", "tsk_recover"]) {
         return;
@@ -220,7 +220,7 @@ fn recovering_all_of_ntfs_waits_for_few_of_its_reads() {
     recovering_waits_seldom_and_little_crosses(&desk, &image, "0");
 }
 
-/// Somebody reads node after node of trees that no survey knows, each in a region of its own; the reads that waited.
+/// Reads the nodes of several trees that no survey knows, each in its own region; returns the reads that waited.
 fn climb(desk: &Desk, image: &str, more: &[&str]) -> usize {
     const NODES: u64 = 64;
     let content = fs::read(image).unwrap();
@@ -237,7 +237,7 @@ fn climb(desk: &Desk, image: &str, more: &[&str]) -> usize {
 }
 
 #[test]
-fn who_reads_here_and_there_where_nothing_is_known_waits_less_often() {
+fn scattered_reads_in_an_unknown_region_wait_half_as_often_with_foresight() {
     let desk = Desk::new();
     if !need::fuse() || !need::programs(&["nbdkit"]) {
         return;
@@ -249,10 +249,10 @@ fn who_reads_here_and_there_where_nothing_is_known_waits_less_often() {
     assert!(waited <= waited_alone / 2, "{waited} reads wait, and {waited_alone} without foresight");
 }
 
-/// A third of all requests fail, hints and surveys not excepted: a read is right, or an error that is gone when it is
-/// repeated; and when the source has recovered, nothing reminds of it.
+/// A third of all requests fail, those of hints and surveys included: each read returns the right data, or an error
+/// that a retry overcomes. After the source has recovered, the failures have no effect any more.
 #[test]
-fn a_source_that_fails_now_and_then_is_right_or_an_error() {
+fn reads_of_a_failing_source_return_the_right_data_or_an_error() {
     let desk = Desk::new();
     if !need::fuse() || !need::programs(&["nbdkit", "fls"]) {
         return;
@@ -269,7 +269,7 @@ fn a_source_that_fails_now_and_then_is_right_or_an_error() {
     let file = File::open(&mount.file).unwrap();
     let (mut failed, mut buffer) = (0, vec![0; (64 * KIB) as usize]);
     for (nth, expected) in content.chunks(buffer.len()).enumerate() {
-        // Large requests are few, so that none of the first may have failed.
+        // There are few large requests, so possibly none of the first has failed.
         if nth >= 128 && failed > 0 {
             break;
         }

@@ -1,54 +1,53 @@
-//! What has been fetched ahead, or is being fetched, within one budget.
+//! Prefetched data, and fetches in flight, within one budget.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::chunk::{Chunk, FetchId, Landing, State};
+use super::chunk::{ChunkState, PrefetchId, PrefetchedChunk};
 use super::cursor::CursorId;
 use super::stats::PrefetchStats;
+use crate::fetch::PendingFetch;
 use crate::{ByteRange, Data};
 
-/// Chunks that have been read are kept in this share of the budget, for whoever reads them again.
+/// The share of the budget for chunks that have been read, in case they are read again.
 const SHARE_CONSUMED: u64 = 8;
-/// Chunks looked at in search of one that may be dropped.
+/// The maximum number of chunks examined in search of one that may be dropped.
 const SEARCH_MAX: usize = 64;
 
-/// A read, cut by what is known of its bytes; in order, and nothing is missing between.
-pub(super) type Pieces = SmallVec<[Piece; 1]>;
+/// The parts of a read, in order and without gaps.
+pub(super) type PrefetchedParts = SmallVec<[PrefetchedPart; 1]>;
 
-/// A piece of a read.
+/// A part of a read.
 #[derive(Debug)]
-pub(super) enum Piece {
-    /// Held.
-    Here(Data),
-    /// Part of a fetch on its way.
-    Flying {
-        landing: Arc<Landing>,
-        /// The piece, counted from the start of that fetch.
+pub(super) enum PrefetchedPart {
+    Held(Data),
+    /// Part of a fetch in flight.
+    InFlight {
+        pending: Arc<PendingFetch>,
+        /// The part, counted from the start of that fetch.
         part: ByteRange,
-        /// The piece on the device, to be read from there should the fetch fail.
+        /// The part on the device, to be read from there if the fetch fails.
         range: ByteRange,
     },
-    /// To be had from the device only.
-    Missing(ByteRange),
+    Absent(ByteRange),
 }
 
-/// Chunks by offset; they never overlap, and never take more than the budget with those that are on their way.
-pub(super) struct Cache {
+/// Chunks by offset. They never overlap, and never take more than the budget, those in flight included.
+pub(super) struct ChunkCache {
     budget: u64,
-    chunks: BTreeMap<u64, Chunk>,
-    /// Offsets of the chunks that are here, oldest first: those that have been read in full, and the others.
-    consumed: BTreeMap<FetchId, u64>,
-    unread: BTreeMap<FetchId, u64>,
+    chunks: BTreeMap<u64, PrefetchedChunk>,
+    /// Offsets of the chunks held, oldest first: those that have been read in full, and the others.
+    consumed: BTreeMap<PrefetchId, u64>,
+    unread: BTreeMap<PrefetchId, u64>,
     consumed_bytes: u64,
     held: u64,
-    /// Bytes of fetches on their way, whether or not anyone still wants them.
+    /// Bytes of fetches in flight, whether or not their chunks are still wanted.
     in_flight: u64,
 }
 
-impl Cache {
+impl ChunkCache {
     pub(super) fn new(budget: u64) -> Self {
         Self {
             budget,
@@ -69,54 +68,56 @@ impl Cache {
         self.in_flight
     }
 
-    /// What streams may share among them.
+    /// Returns the part of the budget that streams share.
     pub(super) fn budget_unread(&self) -> u64 {
         self.budget - self.budget / SHARE_CONSUMED
     }
 
-    /// Cuts a read, and counts what it touches as used. Empty if nothing is known of any of its bytes.
-    pub(super) fn read(&mut self, range: ByteRange, stats: &mut PrefetchStats) -> Pieces {
-        let mut pieces = Pieces::new();
+    /// Cuts a read along the chunks, and counts what it touches as used. Empty if it touches none.
+    pub(super) fn read(&mut self, range: ByteRange, stats: &mut PrefetchStats) -> PrefetchedParts {
+        let mut parts = PrefetchedParts::new();
         let mut at = range.offset;
-        let mut finished: SmallVec<[FetchId; 4]> = SmallVec::new();
+        let mut finished: SmallVec<[PrefetchId; 4]> = SmallVec::new();
         let first = self.first_touching(range);
         for chunk in self.chunks.range_mut(first..range.end()).map(|(_, chunk)| chunk) {
             let Some(common) = chunk.range.intersection(range) else { continue };
             if common.offset > at {
-                pieces.push(Piece::Missing(ByteRange::between(at, common.offset)));
+                parts.push(PrefetchedPart::Absent(ByteRange::between(at, common.offset)));
             }
             at = common.end();
             let before = chunk.used();
-            chunk.touch(common);
+            chunk.mark_read(common);
             let part = ByteRange::new(common.offset - chunk.range.offset, common.len);
-            pieces.push(match &chunk.state {
-                State::Flying(landing) => Piece::Flying { landing: Arc::clone(landing), part, range: common },
-                State::Here(data) => {
+            parts.push(match &chunk.state {
+                ChunkState::InFlight(pending) => {
+                    PrefetchedPart::InFlight { pending: Arc::clone(pending), part, range: common }
+                }
+                ChunkState::Held(data) => {
                     stats.used_bytes += chunk.used() - before;
                     if chunk.used() == chunk.range.len && before < chunk.range.len {
                         finished.push(chunk.id);
                     }
-                    Piece::Here(data.slice(part.offset, part.len))
+                    PrefetchedPart::Held(data.slice(part.offset, part.len))
                 }
             });
         }
-        if !pieces.is_empty() && at < range.end() {
-            pieces.push(Piece::Missing(ByteRange::between(at, range.end())));
+        if !parts.is_empty() && at < range.end() {
+            parts.push(PrefetchedPart::Absent(ByteRange::between(at, range.end())));
         }
         for id in finished {
             if let Some(offset) = self.unread.remove(&id) {
                 self.consume(id, offset, stats);
             }
         }
-        pieces
+        parts
     }
 
-    /// Whether all of the range is here.
+    /// Whether all of the range is held.
     pub(super) fn holds(&self, range: ByteRange) -> bool {
         let chunks = self.chunks.range(self.first_touching(range)..range.end()).map(|(_, chunk)| chunk);
         let mut at = range.offset;
         for chunk in chunks {
-            if chunk.range.offset > at || !matches!(chunk.state, State::Here(_)) {
+            if chunk.range.offset > at || !matches!(chunk.state, ChunkState::Held(_)) {
                 return false;
             }
             at = at.max(chunk.range.end());
@@ -124,7 +125,7 @@ impl Cache {
         at >= range.end()
     }
 
-    /// Parts of the range that are neither here nor on their way.
+    /// Returns the parts of the range that are neither held nor in flight.
     pub(super) fn absent(&self, range: ByteRange) -> SmallVec<[ByteRange; 2]> {
         let mut absent = SmallVec::new();
         let mut at = range.offset;
@@ -140,7 +141,7 @@ impl Cache {
         absent
     }
 
-    /// Offset of the first chunk that may overlap the range.
+    /// Returns the offset of the first chunk that may overlap the range.
     fn first_touching(&self, range: ByteRange) -> u64 {
         match self.chunks.range(..=range.offset).next_back() {
             Some((offset, chunk)) if chunk.range.end() > range.offset => *offset,
@@ -148,10 +149,11 @@ impl Cache {
         }
     }
 
-    /// Makes room for `len` bytes more, by dropping what was read, then what is `idle`. False if there is none.
+    /// Makes room for `len` bytes by dropping chunks that were read, then those of `idle` streams. Returns false if
+    /// that does not suffice.
     pub(super) fn make_room(&mut self, len: u64, idle: impl Fn(CursorId) -> bool, stats: &mut PrefetchStats) -> bool {
         while (self.held + self.in_flight).saturating_add(len) > self.budget {
-            let idle_chunk = |(_, offset): (&FetchId, &u64)| {
+            let idle_chunk = |(_, offset): (&PrefetchId, &u64)| {
                 self.chunks.get(offset).is_some_and(|chunk| idle(chunk.owner)).then_some(*offset)
             };
             let oldest = self.consumed.values().next().copied();
@@ -163,22 +165,29 @@ impl Cache {
         true
     }
 
-    /// A fetch sets out for a range that is [`absent`](Self::absent); who waits for it waits at the landing.
-    pub(super) fn take_off(&mut self, id: FetchId, owner: CursorId, range: ByteRange) -> Arc<Landing> {
+    /// Adds a chunk in flight for a range that is [`absent`](Self::absent).
+    pub(super) fn start_fetch(&mut self, id: PrefetchId, owner: CursorId, range: ByteRange) -> Arc<PendingFetch> {
+        debug_assert!(self.absent(range).as_slice() == [range], "{range} is held or in flight already");
         self.in_flight += range.len;
-        let landing = Arc::default();
-        self.chunks.insert(range.offset, Chunk::flying(id, owner, range, Arc::clone(&landing)));
-        landing
+        let pending = Arc::default();
+        self.chunks.insert(range.offset, PrefetchedChunk::in_flight(id, owner, range, Arc::clone(&pending)));
+        pending
     }
 
-    /// The fetch of that id and range is over. The data is kept if it is still wanted.
-    pub(super) fn land(&mut self, id: FetchId, range: ByteRange, data: Option<Data>, stats: &mut PrefetchStats) {
+    /// Holds the data of a finished fetch, if its chunk is still wanted.
+    pub(super) fn finish_fetch(
+        &mut self,
+        id: PrefetchId,
+        range: ByteRange,
+        data: Option<Data>,
+        stats: &mut PrefetchStats,
+    ) {
         self.in_flight -= range.len;
         if data.is_some() {
             stats.prefetched_bytes += range.len;
         }
         let Some(chunk) = self.chunks.get_mut(&range.offset).filter(|chunk| chunk.id == id) else {
-            // Invalidated on its way.
+            // Invalidated in flight.
             if data.is_some() {
                 stats.unused_bytes += range.len;
             }
@@ -188,7 +197,7 @@ impl Cache {
             self.chunks.remove(&range.offset);
             return;
         };
-        chunk.state = State::Here(data);
+        chunk.state = ChunkState::Held(data);
         self.held += range.len;
         stats.used_bytes += chunk.used();
         if chunk.used() == range.len {
@@ -198,8 +207,8 @@ impl Cache {
         }
     }
 
-    /// Files a chunk that has been read in full, and drops the oldest such beyond their share.
-    fn consume(&mut self, id: FetchId, offset: u64, stats: &mut PrefetchStats) {
+    /// Notes that a chunk has been read in full, and drops the oldest such beyond their share.
+    fn consume(&mut self, id: PrefetchId, offset: u64, stats: &mut PrefetchStats) {
         self.consumed.insert(id, offset);
         self.consumed_bytes += self.chunks.get(&offset).map_or(0, |chunk| chunk.range.len);
         while self.consumed_bytes > self.budget / SHARE_CONSUMED {
@@ -210,7 +219,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything that overlaps the range. A fetch on its way there will find itself unwanted.
+    /// Drops every chunk that overlaps the range. Data of a fetch in flight there will not be kept.
     pub(super) fn invalidate(&mut self, range: ByteRange, stats: &mut PrefetchStats) {
         let first = self.first_touching(range);
         while let Some(offset) = self.chunks.range(first..range.end()).next().map(|(offset, _)| *offset) {
@@ -220,7 +229,7 @@ impl Cache {
 
     fn remove(&mut self, offset: u64, stats: &mut PrefetchStats) {
         let Some(chunk) = self.chunks.remove(&offset) else { return };
-        if let State::Flying(_) = chunk.state {
+        if let ChunkState::InFlight(_) = chunk.state {
             return;
         }
         self.held -= chunk.range.len;

@@ -9,15 +9,15 @@ use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-use super::scout::{PATIENCE, explore, survey_all};
-use super::shell::Shared;
-use crate::survey::{FileRuns, Plan, Surveyor};
+use super::shell::ForesightShared;
+use super::survey_driver::{PATIENCE, explore, survey_all};
+use crate::survey::{FileRuns, SurveyPlan, Surveyor};
 
 const SIZE: u64 = 64 << 20;
 const VOLUME: ByteRange = ByteRange::new(1 << 20, 32 << 20);
 const NODE: u64 = 4096;
 
-/// A source at the end of a long line, which may fail or fall silent.
+/// A source with a long round trip, which may fail or stop answering.
 #[derive(Default)]
 struct Far {
     fails: AtomicBool,
@@ -48,23 +48,23 @@ impl Device for Far {
     }
 }
 
-/// A tree of nodes: each leads to eight others, down to the third level, where files are.
+/// A tree of nodes, each of which refers to eight others, with files at the third level.
 #[derive(Default)]
-struct Tree {
+struct TreeSurveyor {
     told: Arc<AtomicU64>,
     fetches: u64,
 }
 
-impl Surveyor for Tree {
+impl Surveyor for TreeSurveyor {
     fn name(&self) -> &'static str {
         "tree"
     }
 
-    fn start(&mut self, plan: &mut Plan) {
+    fn start(&mut self, plan: &mut SurveyPlan) {
         plan.read(ByteRange::new(0, NODE));
     }
 
-    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut Plan) {
+    fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         assert!(bytes.len() as u64 == range.len && bytes.iter().all(|byte| *byte == 7));
         self.told.fetch_add(1, Ordering::Relaxed);
         let node = range.offset / NODE;
@@ -81,21 +81,21 @@ impl Surveyor for Tree {
         }
     }
 
-    fn failed(&mut self, _range: ByteRange, plan: &mut Plan) {
-        // One that does not know when to stop.
+    fn failed(&mut self, _range: ByteRange, plan: &mut SurveyPlan) {
+        // A surveyor that never stops.
         self.told.fetch_add(1, Ordering::Relaxed);
         plan.read(ByteRange::new(self.told.load(Ordering::Relaxed) * NODE, NODE));
     }
 }
 
-fn shared(metadata_bytes_max: u64) -> (Arc<Far>, Arc<Shared>) {
+fn shared(metadata_bytes_max: u64) -> (Arc<Far>, Arc<ForesightShared>) {
     let far = Arc::new(Far::default());
     let config = CacheConfig { place: CachePlace::Memory, budget_bytes: 1 << 30 };
     let cache = Cache::new(far.clone(), config).unwrap();
-    (far, Shared::new(cache, metadata_bytes_max))
+    (far, ForesightShared::new(cache, metadata_bytes_max))
 }
 
-async fn survey(shared: &Arc<Shared>, left: u64, tree: Tree) -> Duration {
+async fn survey(shared: &Arc<ForesightShared>, left: u64, tree: TreeSurveyor) -> Duration {
     let started = Instant::now();
     explore(shared, 1, VOLUME, &AtomicU64::new(left), Box::new(tree)).await;
     started.elapsed()
@@ -105,9 +105,9 @@ async fn survey(shared: &Arc<Shared>, left: u64, tree: Tree) -> Duration {
 async fn a_survey_takes_a_round_trip_for_each_level_and_not_for_each_read() {
     let (far, shared) = shared(1 << 30);
     let told = Arc::<AtomicU64>::default();
-    let took = survey(&shared, 1 << 30, Tree { told: told.clone(), fetches: 500 }).await;
+    let took = survey(&shared, 1 << 30, TreeSurveyor { told: told.clone(), fetches: 500 }).await;
     assert_eq!((told.load(Ordering::Relaxed), shared.files()), (585, 4096));
-    // The clock stands still while something is thought about; what was not is the link.
+    // Virtual time does not pass during computation, only on the link.
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert!(far.most.load(Ordering::Relaxed) > 16);
     let fetched = ByteRange::new(VOLUME.offset + (8 << 20), 500 * NODE);
@@ -120,31 +120,31 @@ async fn a_survey_whose_reads_fail_is_given_up() {
     let (far, shared) = shared(1 << 30);
     far.fails.store(true, Ordering::Relaxed);
     let told = Arc::<AtomicU64>::default();
-    survey(&shared, 1 << 30, Tree { told: told.clone(), fetches: 0 }).await;
+    survey(&shared, 1 << 30, TreeSurveyor { told: told.clone(), fetches: 0 }).await;
     assert!(told.load(Ordering::Relaxed) < 40);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_survey_that_hears_nothing_is_given_up_and_whoever_reads_meanwhile_is_not() {
+async fn a_survey_without_answers_is_given_up_but_reads_are_not() {
     let (far, shared) = shared(1 << 30);
     far.silent.store(true, Ordering::Relaxed);
-    let took = survey(&shared, 1 << 30, Tree::default()).await;
+    let took = survey(&shared, 1 << 30, TreeSurveyor::default()).await;
     assert!(took >= PATIENCE && took < PATIENCE * 2, "{took:?}");
     far.silent.store(false, Ordering::Relaxed);
     assert_eq!(shared.cache.read(VOLUME).await.unwrap().len(), VOLUME.len);
 }
 
 #[tokio::test(start_paused = true)]
-async fn surveys_bring_no_more_than_they_may() {
+async fn surveys_fetch_no_more_than_their_limit() {
     let (_, shared) = shared(1 << 30);
     let told = Arc::<AtomicU64>::default();
-    survey(&shared, 100 * NODE, Tree { told: told.clone(), fetches: 0 }).await;
+    survey(&shared, 100 * NODE, TreeSurveyor { told: told.clone(), fetches: 0 }).await;
     assert!(told.load(Ordering::Relaxed) <= 100);
     assert!(shared.cache.stats().crossed_bytes() <= 100 * NODE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_without_anything_known_in_it_is_soon_done_with() {
+async fn a_device_without_known_file_systems_takes_few_reads() {
     let (_, shared) = shared(1 << 30);
     survey_all(shared.clone()).await;
     assert_eq!(shared.files(), 0);

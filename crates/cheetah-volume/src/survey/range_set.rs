@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use cheetah_device::ByteRange;
 use smallvec::SmallVec;
 
-/// Runs that are kept at most; whoever makes up more gets no more. 32 MiB of memory or so.
+/// The maximum number of runs, against malicious file systems. They take about 32 MiB of memory.
 const RUNS_MAX: usize = 1 << 20;
 
-/// A set of bytes, as runs that neither overlap nor touch: start and end of each.
+/// A set of bytes, as runs that neither overlap nor touch: the start and end of each.
 #[derive(Debug, Default)]
-pub(crate) struct Ranges {
+pub(crate) struct RangeSet {
     runs: BTreeMap<u64, u64>,
 }
 
-impl Ranges {
-    /// The parts of `range` that were not in the set, in order. They are from now on; unless the set is full, then none are
-    /// new.
+impl RangeSet {
+    /// Adds a range; returns the parts that were not in the set, in order. If the set is full, adds and returns
+    /// nothing.
     pub(crate) fn add(&mut self, range: ByteRange) -> SmallVec<[ByteRange; 2]> {
         let mut new = SmallVec::new();
         if range.is_empty() || self.runs.len() >= RUNS_MAX {
@@ -48,8 +48,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn says_what_is_new_as_a_bitmap_does(added in prop::collection::vec((0_u64..200, 0_u64..40), 0..40)) {
-            let mut set = Ranges::default();
+        fn added_parts_are_those_a_bitmap_lacks(added in prop::collection::vec((0_u64..200, 0_u64..40), 0..40)) {
+            let mut set = RangeSet::default();
             let mut model = vec![false; 256];
             for (offset, len) in added {
                 let range = ByteRange::new(offset, len);

@@ -1,18 +1,18 @@
-//! The tree of directories: in which order a listing comes to them.
+//! The tree of directories, and the order in which a listing visits them.
 
 use std::collections::HashMap;
 
 use cheetah_device::ByteRange;
 use smallvec::SmallVec;
 
-use super::{FileRuns, Plan};
+use super::{FileRuns, SurveyPlan};
 
-/// More names of directories are not kept; what they stand for comes behind the others.
+/// The maximum number of names kept. Directories whose names are not kept come last.
 const NAMES_MAX: usize = 2 << 20;
 
-/// Directories: where each one is, and which it holds.
+/// The extents of directories, and the names in them.
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
+pub(crate) struct DirectoryTree {
     directories: HashMap<u64, Directory>,
     names: usize,
 }
@@ -20,17 +20,17 @@ pub(crate) struct Tree {
 #[derive(Debug, Default)]
 struct Directory {
     ranges: SmallVec<[ByteRange; 1]>,
-    /// Places of names, and the numbers of what they stand for.
+    /// The positions of names, and the numbers of the files they refer to.
     names: Vec<(u32, u64)>,
 }
 
-impl Tree {
-    /// Part of a directory, or of the map of one, is there.
+impl DirectoryTree {
+    /// Adds an extent of a directory, or of its block map.
     pub fn directory(&mut self, id: u64, range: ByteRange) {
         self.directories.entry(id).or_default().ranges.push(range);
     }
 
-    /// A name that may be a directory's is in one.
+    /// Adds a name in a directory that may be that of another directory.
     pub fn name(&mut self, directory: u64, place: u32, id: u64) {
         if self.names < NAMES_MAX {
             self.names += 1;
@@ -38,13 +38,13 @@ impl Tree {
         }
     }
 
-    /// Where the directories are, in the order of a recursive listing; and puts them on the plan as files without
-    /// content of their own, so that others know the order too. Those without a name come last.
-    pub fn in_order(mut self, root: u64, plan: &mut Plan) -> Vec<ByteRange> {
+    /// Returns the extents of all directories, in the order of a recursive listing; those without a name come last.
+    /// Adds the directories to the plan as files without extents, which conveys that order.
+    pub fn in_order(mut self, root: u64, plan: &mut SurveyPlan) -> Vec<ByteRange> {
         let mut ranges = Vec::new();
         let mut ahead = vec![(root, 0, root)];
         while let Some((above, place, id)) = ahead.pop() {
-            // Out of the map: a directory that is in itself is listed once.
+            // Removed from the map, so that a directory that contains itself is listed once.
             let Some(mut directory) = self.directories.remove(&id) else { continue };
             ranges.extend(directory.ranges);
             directory.names.sort_unstable_by(|one, other| other.cmp(one));

@@ -1,4 +1,4 @@
-//! Which file lies where, and which comes after which.
+//! The files of a device by offset, and in the orders in which tools read them.
 
 use std::collections::HashMap;
 
@@ -6,41 +6,41 @@ use cheetah_device::ByteRange;
 
 use crate::survey::FileRuns;
 
-/// Files and runs of them that are kept; what is beyond is not foreseen. With all of them, 200 MiB or so.
+/// The maximum numbers of files and runs kept; others are not predicted. All of them take about 200 MiB.
 const FILES_MAX: usize = 1 << 21;
 const RUNS_MAX: usize = 1 << 22;
-/// Directories deeper than this are listed as if they lay in the root.
+/// Directories deeper than this are listed like those in the root.
 const DEPTH_MAX: usize = 1 << 10;
 
-/// A file's index in the atlas; stays the same as the atlas grows.
+/// The index of a file; stays the same as the map grows.
 pub(super) type FileIndex = u32;
 
-/// The orders in which somebody may go through files.
+/// An order in which a tool may read files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// As a recursive listing shows them.
+pub(super) enum FileOrder {
+    /// That of a recursive listing.
     Listing,
-    /// By the file system's numbers.
+    /// By the file system's number.
     Number,
-    /// As they lie on the device.
+    /// By the offset of the content.
     Place,
 }
 
-impl Order {
+impl FileOrder {
     pub(super) const COUNT: usize = 3;
     pub(super) const ALL: [Self; Self::COUNT] = [Self::Listing, Self::Number, Self::Place];
 }
 
-/// What surveys have found so far; an [`Atlas`] is made of it now and then.
+/// The files found by surveys so far; builds a [`FileMap`] from time to time.
 #[derive(Default)]
-pub(super) struct Finds {
-    files: Vec<Found>,
+pub(super) struct FileMapBuilder {
+    files: Vec<LocatedFile>,
     runs: Vec<ByteRange>,
 }
 
-/// A file or a directory of a volume.
+/// A file or directory of a volume.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct LocatedFile {
     volume: u32,
     id: u64,
     directory: u64,
@@ -49,8 +49,8 @@ struct Found {
     runs: u32,
 }
 
-impl Finds {
-    /// Notes files of the volume of that number, which lies at `volume`.
+impl FileMapBuilder {
+    /// Adds files of the volume with that number, at the range `volume`.
     pub(super) fn note(&mut self, number: u32, volume: ByteRange, files: impl IntoIterator<Item = FileRuns>) {
         for file in files {
             if self.files.len() >= FILES_MAX || self.runs.len() + file.runs.len() > RUNS_MAX {
@@ -65,39 +65,43 @@ impl Finds {
             let FileRuns { id, directory, place, .. } = file;
             // Not truncated: see the limits.
             let (run, runs) = (run as u32, (self.runs.len() - run) as u32);
-            self.files.push(Found { volume: number, id, directory, place, run, runs });
+            self.files.push(LocatedFile { volume: number, id, directory, place, run, runs });
         }
     }
 
-    /// Files noted.
+    /// Returns the number of files.
     pub(super) fn count(&self) -> usize {
         self.files.len()
     }
 
-    /// Everything found, in order.
-    pub(super) fn atlas(&self) -> Atlas {
+    /// Builds the map of all files.
+    pub(super) fn build(&self) -> FileMap {
         let mut starts: Vec<_> = (0..)
             .zip(&self.files)
             .flat_map(|(index, file)| {
-                self.runs_of(file).iter().zip(0..).map(move |(run, nth)| Start { offset: run.offset, file: index, nth })
+                self.runs_of(file).iter().zip(0..).map(move |(run, nth)| RunStart {
+                    offset: run.offset,
+                    file: index,
+                    nth,
+                })
             })
             .collect();
         starts.sort_unstable_by_key(|start| start.offset);
-        let orders = Order::ALL.map(|order| Ranks::new(self.sorted(order), self.files.len()));
+        let orders = FileOrder::ALL.map(|order| Ranks::new(self.sorted(order), self.files.len()));
         let files = self.files.iter().map(|file| (file.run, file.runs)).collect();
-        Atlas { files, runs: self.runs.clone(), starts, orders }
+        FileMap { files, runs: self.runs.clone(), starts, orders }
     }
 
-    fn runs_of(&self, file: &Found) -> &[ByteRange] {
+    fn runs_of(&self, file: &LocatedFile) -> &[ByteRange] {
         self.runs.get(file.run as usize..(file.run + file.runs) as usize).unwrap_or_default()
     }
 
-    fn sorted(&self, order: Order) -> Vec<FileIndex> {
+    fn sorted(&self, order: FileOrder) -> Vec<FileIndex> {
         let mut all: Vec<_> = (0..).zip(&self.files).map(|(index, file)| (index, *file)).collect();
         match order {
-            Order::Listing => return self.listed(),
-            Order::Number => all.sort_by_key(|(_, file)| (file.volume, file.id)),
-            Order::Place => {
+            FileOrder::Listing => return self.listed(),
+            FileOrder::Number => all.sort_by_key(|(_, file)| (file.volume, file.id)),
+            FileOrder::Place => {
                 all.retain(|(_, file)| file.runs > 0);
                 all.sort_by_key(|(_, file)| self.runs_of(file).first().map(|run| run.offset));
             }
@@ -105,10 +109,10 @@ impl Finds {
         all.into_iter().map(|(index, _)| index).collect()
     }
 
-    /// Depth first, each directory's entries by their places. Directories that nothing leads to come in the order in
-    /// which they were found.
+    /// Lists depth first, each directory's entries by their positions. Unreachable directories come last, in the order
+    /// in which they were found.
     fn listed(&self) -> Vec<FileIndex> {
-        let key = |file: &Found| (file.volume, file.directory, file.place);
+        let key = |file: &LocatedFile| (file.volume, file.directory, file.place);
         let mut entries: Vec<FileIndex> = (0..self.files.len() as u32).collect();
         let file = |index: &FileIndex| self.files.get(*index as usize);
         entries.sort_by_key(|index| file(index).map(key));
@@ -126,7 +130,7 @@ impl Finds {
         let inner: std::collections::HashSet<_> =
             self.files.iter().filter(|file| file.id != file.directory).map(|file| (file.volume, file.id)).collect();
         let mut roots: Vec<_> = directories.iter().map(|(name, (at, _))| (inner.contains(name), *at, *name)).collect();
-        // Those that are in no other first; the others only if they are left over, as where the tree is a circle.
+        // Directories in no other one first; the others only if they are left over, as in a cycle.
         roots.sort_unstable();
         for (_, _, root) in roots {
             let mut path: Vec<(usize, usize)> = directories.remove(&root).into_iter().collect();
@@ -148,25 +152,25 @@ impl Finds {
     }
 }
 
-/// Where a run of a file starts.
+/// The start of a run of a file.
 #[derive(Debug, Clone, Copy)]
-struct Start {
+struct RunStart {
     offset: u64,
     file: FileIndex,
     nth: u32,
 }
 
-/// Files by offset and by order. Does not change.
+/// Files by offset and by order. Immutable.
 #[derive(Default)]
-pub(super) struct Atlas {
-    /// For each its first run, and how many.
+pub(super) struct FileMap {
+    /// The first run of each file, and the number of its runs.
     files: Vec<(u32, u32)>,
     runs: Vec<ByteRange>,
-    starts: Vec<Start>,
-    orders: [Ranks; Order::COUNT],
+    starts: Vec<RunStart>,
+    orders: [Ranks; FileOrder::COUNT],
 }
 
-/// One order of all files.
+/// All files in one order.
 #[derive(Default)]
 struct Ranks {
     files: Vec<FileIndex>,
@@ -185,12 +189,12 @@ impl Ranks {
     }
 }
 
-impl Atlas {
-    /// The file that whoever reads `range` is reading: one that has a run starting on the range's first page, or else the
-    /// one that its first byte is in. And where in the file that is. Files that only lie in the range's way are not read
-    /// by anybody.
+impl FileMap {
+    /// Returns the file that a read of `range` belongs to, and the position in it: the file with a run that starts on
+    /// the range's first page, or else the one that contains its first byte. Other files in the range are not what the
+    /// reader wants.
     pub(super) fn file_at(&self, range: ByteRange) -> Option<(FileIndex, u64)> {
-        /// What kernels read at least, from multiples of it.
+        /// The unit in which kernels read.
         const PAGE: u64 = 4096;
         let next = self.starts.partition_point(|start| start.offset < range.offset);
         let starting = self.starts.get(next).filter(|start| start.offset < range.end());
@@ -202,33 +206,33 @@ impl Atlas {
         inside.then(|| (before.file, self.position(before, range.offset)))
     }
 
-    fn run(&self, start: &Start) -> Option<ByteRange> {
+    fn run(&self, start: &RunStart) -> Option<ByteRange> {
         self.runs_of(start.file).get(start.nth as usize).copied()
     }
 
-    /// Bytes of content before `offset`, which is in the run that starts there.
-    fn position(&self, start: &Start, offset: u64) -> u64 {
+    /// Returns the bytes of content before `offset`, which is in the run that starts there.
+    fn position(&self, start: &RunStart, offset: u64) -> u64 {
         let runs = self.runs_of(start.file).iter().take(start.nth as usize);
         runs.fold(offset - start.offset, |sum, run| sum.saturating_add(run.len))
     }
 
-    /// Where a file's content lies; nothing for one without any.
+    /// Returns the extents of a file's content.
     pub(super) fn runs_of(&self, file: FileIndex) -> &[ByteRange] {
         let Some((run, runs)) = self.files.get(file as usize) else { return &[] };
         self.runs.get(*run as usize..(*run + *runs) as usize).unwrap_or_default()
     }
 
-    /// A file's place in an order.
-    pub(super) fn rank(&self, order: Order, file: FileIndex) -> Option<u32> {
+    /// Returns the rank of a file in an order.
+    pub(super) fn rank(&self, order: FileOrder, file: FileIndex) -> Option<u32> {
         self.orders[order as usize].ranks.get(file as usize).copied().filter(|rank| *rank != u32::MAX)
     }
 
-    /// The file at a place in an order.
-    pub(super) fn at_rank(&self, order: Order, rank: u32) -> Option<FileIndex> {
+    /// Returns the file at a rank in an order.
+    pub(super) fn at_rank(&self, order: FileOrder, rank: u32) -> Option<FileIndex> {
         self.orders[order as usize].files.get(rank as usize).copied()
     }
 
-    /// Files in it.
+    /// Returns the number of files.
     pub(super) fn count(&self) -> usize {
         self.files.len()
     }

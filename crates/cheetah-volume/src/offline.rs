@@ -1,36 +1,38 @@
-//! Surveys of volumes in memory: for tests and for fuzzing.
+//! Surveys of volumes in memory, for tests and fuzzing.
 
 use cheetah_device::ByteRange;
 
-use super::{FileRuns, Plan, START_BYTES, Surveyor, recognise, tried};
+use crate::recognise::{START_BYTES, recognise};
+use crate::survey::{FileRuns, SurveyPlan, Surveyor, probed_ranges};
 
-/// What a survey came to.
+/// The result of a survey.
 #[derive(Debug, Default)]
 pub struct Surveyed {
-    /// What kind of file system it is.
+    /// The kind of file system.
     pub name: &'static str,
-    /// What was read, in this order.
+    /// The ranges read, in this order.
     pub reads: Vec<ByteRange>,
-    /// What was to be fetched, in this order.
+    /// The ranges to be fetched, in this order.
     pub fetches: Vec<ByteRange>,
-    /// What of both could not be had, for it reaches beyond the volume.
+    /// Those of both that reach beyond the volume.
     pub outside: Vec<ByteRange>,
-    /// The files that were located.
+    /// The files located.
     pub files: Vec<FileRuns>,
-    /// How often something was asked for that depends on what was asked for before: round trips, on a slow link.
+    /// The number of round trips: batches of requests that depend on the answers to earlier ones.
     pub rounds: usize,
-    /// Whether the survey came to its end within the steps it had.
+    /// Whether the survey ended within its steps.
     pub ended: bool,
 }
 
 impl Surveyed {
-    /// All that was read or fetched.
+    /// Returns the ranges read or fetched.
     pub fn asked(&self) -> impl Iterator<Item = ByteRange> {
         self.reads.iter().chain(&self.fetches).copied()
     }
 }
 
-/// Surveys the file system in `volume`, in at most `steps_max` steps (reads, and times it was idle); `None` if it is not known.
+/// Surveys the file system in `volume`, in at most `steps_max` steps (reads, and calls of `idle`); `None` if it is not
+/// recognised.
 pub fn survey(volume: &[u8], steps_max: usize) -> Option<Surveyed> {
     let start = volume.get(..START_BYTES as usize).unwrap_or(volume);
     let mut surveyor = recognise(start)?;
@@ -38,18 +40,18 @@ pub fn survey(volume: &[u8], steps_max: usize) -> Option<Surveyed> {
         let (start, end) = (usize::try_from(range.offset).ok()?, usize::try_from(range.end()).ok()?);
         volume.get(start..end)
     });
-    surveyed.fetches.splice(0..0, tried(ByteRange::new(0, volume.len() as u64)));
+    surveyed.fetches.splice(0..0, probed_ranges(ByteRange::new(0, volume.len() as u64)));
     Some(surveyed)
 }
 
-/// Drives a surveyor to its end, or for at most `steps_max` steps. What `read` has no bytes for has failed.
+/// Drives a surveyor to its end, or for at most `steps_max` steps. A range that `read` returns no bytes for has failed.
 pub fn drive<'a>(
     surveyor: &mut dyn Surveyor,
     steps_max: usize,
     mut read: impl FnMut(ByteRange) -> Option<&'a [u8]>,
 ) -> Surveyed {
     let mut surveyed = Surveyed { name: surveyor.name(), ..Surveyed::default() };
-    let mut plan = Plan::default();
+    let mut plan = SurveyPlan::default();
     let mut steps = 0;
     surveyor.start(&mut plan);
     while steps < steps_max {

@@ -1,7 +1,7 @@
-//! A file to keep bytes in that has no name: it goes with the process, however that ends.
+//! The cache's file. It has no name, so it goes with the process, however that ends.
 //!
-//! Bytes lie in it where they lie on the device, so there is nothing to allocate and nothing to look up; what is dropped
-//! becomes a hole again. The file's system has to know sparse files.
+//! Bytes are at the same offset as on the device, so there is nothing to allocate and nothing to look up; an evicted
+//! range becomes a hole again. The file system must support sparse files.
 
 use std::fs::File;
 use std::io;
@@ -16,13 +16,13 @@ use super::GRAIN;
 use crate::data::Part;
 use crate::{ByteRange, Data, Error, Result};
 
-/// The file.
-pub(super) struct Store {
+/// A sparse file without a name.
+pub(super) struct CacheFile {
     file: File,
 }
 
-impl Store {
-    /// A file in `dir`, which must be there.
+impl CacheFile {
+    /// Makes a file in `dir`, which must exist.
     pub(super) fn new(dir: &Path) -> Result<Self> {
         let context = || format!("cannot keep a cache in {}", dir.display());
         let file = tempfile::tempfile_in(dir).map_err(|error| Error::io(context(), &error))?;
@@ -32,7 +32,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Writes what lies at `offset`, where there is a hole now; a digest of each grain.
+    /// Writes data at `offset`, where there is a hole; returns a digest of each grain.
     pub(super) fn write(&self, offset: u64, data: &Data) -> io::Result<Arc<[u64]>> {
         let mut at = offset;
         for part in data.parts() {
@@ -44,12 +44,12 @@ impl Store {
         Ok(digests(&data.clone().into_bytes()))
     }
 
-    /// Reads `part` of what was written to `whole`; `None` if it is not what was written, whatever the reason.
+    /// Reads `part` of the data written to `whole`; `None` if it differs from what was written, or cannot be read.
     pub(super) fn read(&self, whole: ByteRange, part: ByteRange, wanted: &[u64]) -> Option<Data> {
-        // Both begin at multiples of a grain, but for the end.
+        // Both begin at multiples of a grain.
         let range = part.aligned_to(GRAIN).intersection(whole)?;
         let mut bytes = vec![0; usize::try_from(range.len).ok()?];
-        // A hole at the end is not part of the file; it reads as zeros all the same.
+        // A hole at the end is not part of the file, and is zeros all the same.
         let mut filled = 0;
         while filled < bytes.len() {
             match self.file.read_at(bytes.get_mut(filled..)?, range.offset + filled as u64) {
@@ -65,7 +65,7 @@ impl Store {
         (expected == &*found).then(|| Data::from(Bytes::from(bytes)).slice(part.offset - range.offset, part.len))
     }
 
-    /// Gives the space back.
+    /// Gives the space of a range back.
     pub(super) fn punch(&self, range: ByteRange) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(rustix::fs::fallocate(&self.file, flags, range.offset, range.len)?)

@@ -8,14 +8,14 @@ use crate::{ByteRange, Coverage, Device, DynDevice, Error, Extent, Io, Result};
 
 /// Fails reads of ranges that were not read from the source, or could not be: the device below has zeros there, which
 /// mean nothing. Read-only.
-pub struct Gaps {
+pub struct CoverageFilter {
     below: DynDevice,
     coverage: Coverage,
     name: Arc<str>,
     when: &'static str,
 }
 
-impl Gaps {
+impl CoverageFilter {
     /// Allows reads of what `coverage` says has been read from the source, and of everything after its end. `name` is
     /// what errors call the device, and `when` says when it was read, as in `when the image was made`.
     pub fn new(below: DynDevice, coverage: Coverage, name: impl Into<Arc<str>>, when: &'static str) -> Self {
@@ -23,7 +23,7 @@ impl Gaps {
     }
 }
 
-impl Layer for Gaps {
+impl Layer for CoverageFilter {
     type Below = DynDevice;
     const READS: Reads = Reads::PassThrough;
     const WRITES: Writes = Writes::Refused;
@@ -73,13 +73,13 @@ mod tests {
         let mut coverage = Coverage::new(100);
         coverage.set(ByteRange::new(0, 100), State::Read);
         coverage.set(ByteRange::new(40, 10), State::Unreadable);
-        let gaps = Gaps::new(Arc::new(Memory::new(vec![0; 200])), coverage, "case42", "when it was filled");
-        assert!(gaps.read(ByteRange::new(0, 40)).await.is_ok() && gaps.read(ByteRange::new(50, 150)).await.is_ok());
-        let error = gaps.read(ByteRange::new(0, 41)).await.unwrap_err();
+        let filter = CoverageFilter::new(Arc::new(Memory::new(vec![0; 200])), coverage, "case42", "when it was filled");
+        assert!(filter.read(ByteRange::new(0, 40)).await.is_ok() && filter.read(ByteRange::new(50, 150)).await.is_ok());
+        let error = filter.read(ByteRange::new(0, 41)).await.unwrap_err();
         assert!(matches!(error, Error::Unreadable { range, .. } if range == ByteRange::new(40, 1)), "{error}");
         assert!(error.to_string().contains("unreadable when it was filled"), "{error}");
-        let extents = gaps.extents(ByteRange::new(10, 190)).await.unwrap();
+        let extents = filter.extents(ByteRange::new(10, 190)).await.unwrap();
         assert_eq!(extents, [Extent::data(190)]);
-        assert!(gaps.write(0, Data::zeros(1), false).await.is_err());
+        assert!(filter.write(0, Data::zeros(1), false).await.is_err());
     }
 }

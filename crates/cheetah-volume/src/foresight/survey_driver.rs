@@ -1,4 +1,4 @@
-//! Surveys of all file systems of a device, with many reads on their way at once.
+//! Surveys of all file systems of a device, with many reads in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,51 +10,52 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::FuturesUnordered;
 
-use super::shell::Shared;
+use super::shell::ForesightShared;
 use crate::partition::read_partitions;
-use crate::survey::{Plan, Probes, START_BYTES, Surveyor, recognise, tried};
+use crate::recognise::{START_BYTES, recognise};
+use crate::survey::{ProbeSurveyor, SurveyPlan, Surveyor, probed_ranges};
 
-/// Bytes a survey has on their way, or waits for, at once; a bound on its memory, and on how long the first read of
-/// another, on which much depends, waits for those of this one.
+/// The maximum number of bytes a survey reads at once. Limits its memory, and the time the first read of another
+/// survey, on which much depends, waits for those of this one.
 const READING_BYTES_MAX: u64 = 8 << 20;
 const PROBING_BYTES_MAX: u64 = 4 << 20;
-/// Ranges it wants near that are being seen to at once.
+/// The maximum number of ranges it fetches at once.
 const FETCHING_MAX: usize = 256;
-/// A survey that hears nothing for so long is given up.
+/// A survey is given up if nothing arrives for this long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// So is one of which so many reads in a row have failed.
+/// A survey is given up after this many failed reads in succession.
 const FAILURES_MAX: u32 = 16;
 
 /// Finds the volumes of a device and surveys each.
-pub(super) async fn survey_all(shared: Arc<Shared>) {
-    let aside = Aside(Arc::clone(&shared.cache));
-    let whole = ByteRange::new(0, aside.geometry().size);
-    let mut volumes: Vec<_> = read_partitions(&aside).await.into_iter().map(|partition| partition.range).collect();
-    // What tools try before they know of any of these.
-    tried(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
-    // Where there is no table the whole may be a volume; where there is one it is not, but looking costs nothing.
+pub(super) async fn survey_all(shared: Arc<ForesightShared>) {
+    let background = BackgroundReads(Arc::clone(&shared.cache));
+    let whole = ByteRange::new(0, background.geometry().size);
+    let mut volumes: Vec<_> = read_partitions(&background).await.into_iter().map(|partition| partition.range).collect();
+    // What tools read before they know of any volume.
+    probed_ranges(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
+    // Without a partition table the whole device may be a volume. With one it is not, but looking costs nothing.
     volumes.push(whole);
     let left = AtomicU64::new(shared.metadata_bytes_max);
     let surveys = (0..).zip(volumes).map(|(number, volume)| survey(&shared, number, volume, &left));
     let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, u32::MAX, whole, &left) };
-    // How the probes end is of no matter: they locate nothing.
-    let _ = futures::join!(join_all(surveys), probes.run(Box::new(Probes::new(whole.len))));
+    // The outcome of the probes does not matter: they locate nothing.
+    let _ = futures::join!(join_all(surveys), probes.run(Box::new(ProbeSurveyor::new(whole.len))));
     shared.surveyed();
     tracing::info!("foresight: {} files of all volumes are known", shared.files());
 }
 
 /// Surveys one volume, if its file system is known.
-async fn survey(shared: &Arc<Shared>, number: u32, volume: ByteRange, left: &AtomicU64) {
+async fn survey(shared: &Arc<ForesightShared>, number: u32, volume: ByteRange, left: &AtomicU64) {
     let start = ByteRange::new(volume.offset, volume.len.min(START_BYTES));
-    let Ok(head) = shared.cache.read_aside(start, Urgency::Soon).await else { return };
+    let Ok(head) = shared.cache.read_in_background(start, Urgency::Soon).await else { return };
     if let Some(surveyor) = recognise(&head.into_bytes()) {
-        tried(volume).for_each(|range| shared.cache.hint(range, Urgency::Next));
+        probed_ranges(volume).for_each(|range| shared.cache.hint(range, Urgency::Next));
         explore(shared, number, volume, left, surveyor).await;
     }
 }
 
 pub(super) async fn explore(
-    shared: &Arc<Shared>,
+    shared: &Arc<ForesightShared>,
     number: u32,
     volume: ByteRange,
     left: &AtomicU64,
@@ -73,32 +74,32 @@ pub(super) async fn explore(
 
 /// The survey of one volume.
 struct Survey<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<ForesightShared>,
     number: u32,
     volume: ByteRange,
-    /// Bytes that all surveys may still bring.
+    /// The number of bytes all surveys may still fetch.
     left: &'a AtomicU64,
-    /// Bytes it may be reading at once.
+    /// The maximum number of bytes read at once.
     reading_max: u64,
-    plan: Plan,
+    plan: SurveyPlan,
     failures: u32,
 }
 
-enum Event {
+enum SurveyEvent {
     Read(ByteRange, Result<Data>),
     Near,
 }
 
 impl<'a> Survey<'a> {
-    fn new(shared: &'a Arc<Shared>, number: u32, volume: ByteRange, left: &'a AtomicU64) -> Self {
-        let (reading_max, plan) = (READING_BYTES_MAX, Plan::default());
+    fn new(shared: &'a Arc<ForesightShared>, number: u32, volume: ByteRange, left: &'a AtomicU64) -> Self {
+        let (reading_max, plan) = (READING_BYTES_MAX, SurveyPlan::default());
         Self { shared, number, volume, left, reading_max, plan, failures: 0 }
     }
 
-    /// To its end, or a reason to give up.
+    /// Runs the survey to its end; fails with a reason to give it up.
     async fn run(mut self, mut surveyor: Box<dyn Surveyor>) -> std::result::Result<(), &'static str> {
         surveyor = self.step(surveyor, |surveyor, plan| surveyor.start(plan)).await?;
-        let mut under_way: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
+        let mut under_way: FuturesUnordered<BoxFuture<'static, SurveyEvent>> = FuturesUnordered::new();
         let (mut reading, mut fetching) = (0u64, 0usize);
         loop {
             while reading < self.reading_max
@@ -115,7 +116,7 @@ impl<'a> Survey<'a> {
             }
             if reading == 0 {
                 surveyor = self.step(surveyor, |surveyor, plan| surveyor.idle(plan)).await?;
-                // What cannot be begun yet waits for what is under way.
+                // Requests beyond the limits wait for those in flight.
                 if !self.plan.reads.is_empty() || (fetching < FETCHING_MAX && !self.plan.fetches.is_empty()) {
                     continue;
                 }
@@ -126,8 +127,8 @@ impl<'a> Survey<'a> {
             let event = tokio::time::timeout(PATIENCE, under_way.next()).await;
             match event.map_err(|_| "nothing has arrived for a minute")? {
                 None => {}
-                Some(Event::Near) => fetching -= 1,
-                Some(Event::Read(range, outcome)) => {
+                Some(SurveyEvent::Near) => fetching -= 1,
+                Some(SurveyEvent::Read(range, outcome)) => {
                     reading -= range.len;
                     surveyor = self.arrived(surveyor, range, outcome).await?;
                 }
@@ -155,11 +156,12 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Lets the surveyor think, where that holds up nobody's read, and takes note of the files it has found.
+    /// Passes an event to the surveyor on a thread for blocking work, so that no read is delayed, and adds the files it
+    /// has found.
     async fn step(
         &mut self,
         mut surveyor: Box<dyn Surveyor>,
-        event: impl FnOnce(&mut dyn Surveyor, &mut Plan) + Send + 'static,
+        event: impl FnOnce(&mut dyn Surveyor, &mut SurveyPlan) + Send + 'static,
     ) -> std::result::Result<Box<dyn Surveyor>, &'static str> {
         let (mut plan, shared) = (std::mem::take(&mut self.plan), Arc::clone(self.shared));
         let (number, volume) = (self.number, self.volume);
@@ -175,37 +177,37 @@ impl<'a> Survey<'a> {
         Ok(surveyor)
     }
 
-    fn read(&self, range: ByteRange) -> std::result::Result<BoxFuture<'static, Event>, &'static str> {
+    fn read(&self, range: ByteRange) -> std::result::Result<BoxFuture<'static, SurveyEvent>, &'static str> {
         let (cache, place) = (Arc::clone(&self.shared.cache), self.place(range)?);
-        Ok(Box::pin(async move { Event::Read(range, cache.read_aside(place, Urgency::Soon).await) }))
+        Ok(Box::pin(async move { SurveyEvent::Read(range, cache.read_in_background(place, Urgency::Soon).await) }))
     }
 
-    fn fetch(&self, range: ByteRange) -> std::result::Result<BoxFuture<'static, Event>, &'static str> {
+    fn fetch(&self, range: ByteRange) -> std::result::Result<BoxFuture<'static, SurveyEvent>, &'static str> {
         let (cache, place) = (Arc::clone(&self.shared.cache), self.place(range)?);
         Ok(Box::pin(async move {
-            cache.bring(place, Urgency::Later).await;
-            Event::Near
+            cache.fetch_ahead(place, Urgency::Later).await;
+            SurveyEvent::Near
         }))
     }
 
-    /// Where a range of the volume lies on the device; fails if there has been enough.
+    /// Returns the position of a range of the volume on the device; fails if too much has been fetched.
     fn place(&self, range: ByteRange) -> std::result::Result<ByteRange, &'static str> {
         let place = ByteRange::new(self.volume.offset.saturating_add(range.offset), range.len);
-        // What lies outside the volume is an expense too: a file system that lies about its size gets no more than others.
+        // Ranges outside the volume count too: a file system that claims a wrong size gets no more than others.
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(range.len));
         taken.map(|_| place).map_err(|_| "its metadata would not fit into the cache")
     }
 }
 
-/// The device, read by somebody nobody waits for.
-struct Aside(Arc<Cache>);
+/// The device, read with the priority of hints.
+struct BackgroundReads(Arc<Cache>);
 
-impl Device for Aside {
+impl Device for BackgroundReads {
     fn geometry(&self) -> Geometry {
         self.0.geometry()
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        Io::later(self.0.read_aside(range, Urgency::Soon))
+        Io::later(self.0.read_in_background(range, Urgency::Soon))
     }
 }
