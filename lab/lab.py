@@ -113,7 +113,7 @@ def parser() -> Parser:
     verb.add_argument("--loss", default="0%", help="share of frames lost at random, such as 0.1%% (default: 0%%)")
     verb.add_argument("--link", action="append", default=[], metavar="N:WHAT",
                       help="the link of node N, where it differs: rate=…,delay=…,queue=…,loss=… (delay is one way), "
-                           "spaced=yes, cross=…%%")
+                           "spaced=yes, cross=…%%, batch=… (or batch-to=…, batch-from=…)")
     verb.set_defaults(run=up)
     verb = verbs.add_parser("down", help="take a lab down, ending what runs in it")
     verb.set_defaults(run=down)

@@ -8,7 +8,7 @@ import re
 from lab.namespace import LabError
 
 RATES = {"bit": 1, "kbit": 1_000, "mbit": 1_000_000, "gbit": 1_000_000_000}
-KEYS = ("rate=", "delay=", "queue=", "loss=", "spaced=yes|no", "cross=")
+KEYS = ("rate=", "delay=", "queue=", "loss=", "spaced=yes|no", "cross=", "batch=", "batch-to=", "batch-from=")
 SIZES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 TIMES_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
@@ -66,7 +66,10 @@ class Link:
 
     `spaced` is for measuring with single packets: frames leave one by one, each as long after the one before as it
     takes on such a wire, where otherwise many may leave at once after a pause. `cross_ppm` millionths of a spaced link
-    are used by others, on the way to the node; their frames are not there, only the time that they take.
+    carry cross traffic towards the node; its frames are not there, only the time that they take.
+
+    Towards the node, frames are delivered in batches, every `batch_to_us` microseconds, and from the node every
+    `batch_from_us`, as by interrupt coalescing; 0 delivers each by itself.
     """
 
     rate_bits: int | None = 1_000_000_000
@@ -75,6 +78,8 @@ class Link:
     loss_ppm: int = 0
     spaced: bool = False
     cross_ppm: int = 0
+    batch_to_us: int = 0
+    batch_from_us: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay_us <= 10_000_000:
@@ -89,6 +94,8 @@ class Link:
             raise LabError("others use a share of spaced links only; add spaced=yes")
         if not 0 <= self.cross_ppm < MILLION:
             raise LabError("others use less than all of a link")
+        if not 0 <= min(self.batch_to_us, self.batch_from_us) <= max(self.batch_to_us, self.batch_from_us) <= MILLION:
+            raise LabError("a batch is gathered for 0 to 1 s")
 
     @classmethod
     def parse(cls, text: str, base: Link | None = None) -> Link:
@@ -110,6 +117,13 @@ class Link:
                 case "cross":
                     # It makes sense on spaced links only, so it makes one.
                     link = dataclasses.replace(link, spaced=True, cross_ppm=parts_per_million(value))
+                case "batch":
+                    time_us = microseconds(value)
+                    link = dataclasses.replace(link, batch_to_us=time_us, batch_from_us=time_us)
+                case "batch-to":
+                    link = dataclasses.replace(link, batch_to_us=microseconds(value))
+                case "batch-from":
+                    link = dataclasses.replace(link, batch_from_us=microseconds(value))
                 case _:
                     raise LabError(f"'{item}' says nothing about a link; there are {', '.join(KEYS)}")
         return link
@@ -117,6 +131,10 @@ class Link:
     def needs_delay_line(self) -> bool:
         """Whether more than a rate is asked for: netem or the relay has to do it."""
         return self.delay_us > 0 or self.loss_ppm > 0
+
+    def needs_relay(self) -> bool:
+        """Whether netem cannot make the link."""
+        return self.spaced or self.batch_to_us > 0 or self.batch_from_us > 0
 
     def is_packetwise(self) -> bool:
         """Whether what happens to a super-frame would be wrong for the packets in it."""
@@ -141,4 +159,6 @@ class Link:
         options = ["--delay-us", str(self.delay_us), "--loss-ppm", str(self.loss_ppm)]
         rate_bits, queue_bytes = (self.rate_bits or 0, self._queue_bytes()) if self.spaced else (0, 0)
         options += ["--rate-bits", str(rate_bits), "--queue-bytes", str(queue_bytes)]
+        # The node is to the left of its relay.
+        options += ["--batch-left-us", str(self.batch_to_us), "--batch-right-us", str(self.batch_from_us)]
         return [*options, "--cross-ppm", str(self.cross_ppm)]

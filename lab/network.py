@@ -210,10 +210,10 @@ class Lab:
             self._relay = relay.start(self.switch, pairs, _log_path(self.name), self._die_with_parent)
 
     def _relayed(self) -> list[Node]:
-        """Returns the nodes whose link needs the relay: netem does not space frames, and not every kernel has it."""
-        late = [node for node in self.nodes if node.link.needs_delay_line() and not node.link.spaced]
+        """Returns the nodes whose link needs the relay: netem neither spaces nor batches frames, and not every kernel has it."""
+        late = [node for node in self.nodes if node.link.needs_delay_line() and not node.link.needs_relay()]
         has_netem = bool(late) and self._has_netem()
-        return [node for node in self.nodes if node.link.spaced or (node in late and not has_netem)]
+        return [node for node in self.nodes if node.link.needs_relay() or (node in late and not has_netem)]
 
     def _link(self, node: Node, use_relay: bool) -> None:
         """Makes one node's link. With a relay, it consists of two veth pairs and the relay between them."""

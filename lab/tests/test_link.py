@@ -35,6 +35,8 @@ def test_units_are_parsed() -> None:
         lambda: Link.parse("rate=none,spaced=yes"),
         lambda: Link.parse("cross=100%"),
         lambda: Link(cross_ppm=100_000),
+        lambda: Link.parse("batch=2s"),
+        lambda: Link(batch_from_us=-1),
     ],
 )
 def test_an_invalid_link_is_refused_in_one_sentence(refused: object) -> None:
@@ -56,8 +58,16 @@ def test_a_burst_is_two_milliseconds_and_a_queue_twenty() -> None:
     assert Link(10_000_000, queue_bytes=9_000).token_bucket()[-1] == "9000b"
 
 
+def test_batching_is_the_relays_work_on_either_way() -> None:
+    assert Link.parse("batch=3ms") == Link(batch_to_us=3_000, batch_from_us=3_000)
+    link = Link.parse("batch-to=50us,batch-from=1ms")
+    assert link.needs_relay() and not link.is_packetwise()
+    assert "--batch-left-us 50 --batch-right-us 1000" in " ".join(link.relayed())
+
+
 def test_others_on_a_link_make_it_a_spaced_one() -> None:
     link = Link.parse("rate=10mbit,delay=1ms,cross=50%")
     assert link == Link(10_000_000, 1_000, spaced=True, cross_ppm=500_000)
     assert " ".join(link.relayed()).endswith("--rate-bits 10000000 --queue-bytes 65536 --cross-ppm 500000")
+    assert not link.batch_to_us and "--batch-left-us 0 --batch-right-us 0" in " ".join(link.relayed())
     assert "--rate-bits 0" in " ".join(Link(10_000_000, 1_000).relayed()), "a token bucket does it then"

@@ -19,9 +19,11 @@ pub struct LineConfig {
     pub held_bytes_max: u64,
     /// Frames in a million that are lost at random.
     pub loss_ppm: u64,
+    /// The interval at which due frames are delivered, all at once, in nanoseconds; 0 delivers each when it is due.
+    pub batch_ns: u64,
 }
 
-/// A wire that carries so much and no more.
+/// A wire with a rate and a queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Wire {
     /// Bits a second, of whole Ethernet frames (as `tc` counts). Not 0.
@@ -81,7 +83,9 @@ impl Line {
             return;
         };
         self.held_bytes += frame.wire_bytes;
-        self.frames.push_back((left_ns + self.config.delay_ns, frame));
+        let due_ns = left_ns + self.config.delay_ns;
+        let delivered_ns = if self.config.batch_ns > 0 { due_ns.next_multiple_of(self.config.batch_ns) } else { due_ns };
+        self.frames.push_back((delivered_ns, frame));
     }
 
     /// When a frame has left the wire, those of others having gone before it; `None` where the queue is full.
@@ -136,7 +140,7 @@ mod tests {
     }
 
     fn line(wire: Option<Wire>) -> Line {
-        Line::new(LineConfig { delay_ns: 150_000, wire, held_bytes_max: 4000, loss_ppm: 0 })
+        Line::new(LineConfig { delay_ns: 150_000, wire, held_bytes_max: 4000, loss_ppm: 0, batch_ns: 0 })
     }
 
     #[test]
@@ -159,6 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_a_batch_leave_together() {
+        let batch_ns = 1_000_000;
+        let config = LineConfig { delay_ns: 0, wire: Some(wire(100_000_000)), held_bytes_max: 1 << 20, loss_ppm: 0, batch_ns };
+        let mut line = Line::new(config);
+        (0..5).for_each(|_| line.push(frame(1514), 2_500_000));
+        // Each takes 121 µs on the wire: four by the next tick, and one for the tick after.
+        assert!(line.pop_due(2_999_999).is_none());
+        assert_eq!(std::iter::from_fn(|| line.pop_due(3_000_000)).count(), 4);
+        assert_eq!(line.next_due_ns(), Some(4_000_000));
+    }
+
+    #[test]
     fn a_full_queue_drops_and_recovers() {
         let mut line = line(None);
         for _ in 0..3 {
@@ -172,7 +188,7 @@ mod tests {
 
     #[test]
     fn as_many_frames_are_lost_as_asked() {
-        let config = LineConfig { delay_ns: 0, wire: None, held_bytes_max: 4000, loss_ppm: 100_000 };
+        let config = LineConfig { delay_ns: 0, wire: None, held_bytes_max: 4000, loss_ppm: 100_000, batch_ns: 0 };
         let mut line = Line::new(config);
         let passed = (0..10_000).filter(|_| {
             line.push(frame(100), 0);
@@ -194,7 +210,7 @@ mod tests {
     fn others_take_their_share_of_the_wire() {
         let rate_bits = 100_000_000;
         let wire = Wire { rate_bits, queue_bytes_max: 1 << 30, cross_ppm: 500_000 };
-        let mut line = Line::new(LineConfig { delay_ns: 0, wire: Some(wire), held_bytes_max: 1 << 30, loss_ppm: 0 });
+        let mut line = Line::new(LineConfig { delay_ns: 0, wire: Some(wire), held_bytes_max: 1 << 30, loss_ppm: 0, batch_ns: 0 });
         // Half of the rate is left for these, so they get through about as fast as they come, but not evenly.
         let interval_ns = 2 * wire.time_ns(1514);
         let mut waits = Vec::new();

@@ -7,23 +7,23 @@
 mod alarm;
 mod carry;
 mod cross;
+mod direction;
 mod line;
 mod port;
 mod random;
 mod vnet;
-mod way;
 
 use std::error::Error;
 use std::sync::Arc;
 use std::{io, process, thread};
 
+use direction::Direction;
 use line::{LineConfig, Wire};
 use port::Port;
-use way::Way;
 
 const USAGE: &str = "usage: lab-relay [--delay-us N] [--loss-ppm N] [--held-kib N] [--rate-bits N --queue-bytes N]
-                 [--cross-ppm N] LEFT:RIGHT …
-an option is for the pairs after it; others use their share of the wire towards LEFT only";
+                 [--cross-ppm N] [--batch-left-us N] [--batch-right-us N] LEFT:RIGHT …
+an option applies to the pairs after it; cross traffic goes towards LEFT only";
 
 fn main() {
     if let Err(error) = run() {
@@ -45,17 +45,21 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Two interfaces, by name, and what happens between them, the same each way but for the traffic of others.
+/// Two interfaces, by name, and the link between them, the same each way except for cross traffic and batching.
 struct Pair {
     config: LineConfig,
     cross_ppm: u64,
+    /// The intervals at which frames are delivered towards the left and the right, in nanoseconds; 0 delivers each when it is due.
+    batch_left_ns: u64,
+    batch_right_ns: u64,
     left: String,
     right: String,
 }
 
 fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
-    let mut config = LineConfig { delay_ns: 0, wire: None, held_bytes_max: 64 << 20, loss_ppm: 0 };
+    let mut config = LineConfig { delay_ns: 0, wire: None, held_bytes_max: 64 << 20, loss_ppm: 0, batch_ns: 0 };
     let (mut rate_bits, mut queue_bytes_max, mut cross_ppm) = (0, 0, 0);
+    let (mut batch_left_ns, mut batch_right_ns) = (0, 0);
     let mut pairs = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -67,28 +71,33 @@ fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
             "--rate-bits" => rate_bits = number()?,
             "--queue-bytes" => queue_bytes_max = number()?,
             "--cross-ppm" => cross_ppm = number()?,
+            "--batch-left-us" => batch_left_ns = number()? * 1_000,
+            "--batch-right-us" => batch_right_ns = number()? * 1_000,
             pair => {
                 let (left, right) = pair.split_once(':').ok_or(USAGE)?;
                 config.wire = (rate_bits > 0).then_some(Wire { rate_bits, queue_bytes_max, cross_ppm: 0 });
-                pairs.push(Pair { config, cross_ppm, left: left.to_owned(), right: right.to_owned() });
+                let (left, right) = (left.to_owned(), right.to_owned());
+                pairs.push(Pair { config, cross_ppm, batch_left_ns, batch_right_ns, left, right });
             }
         }
     }
     if pairs.is_empty() { Err(USAGE.into()) } else { Ok(pairs) }
 }
 
-/// The same with others on the wire, where there is one.
+/// The same with cross traffic on the wire, where there is one.
 fn shared(config: LineConfig, cross_ppm: u64) -> LineConfig {
     LineConfig { wire: config.wire.map(|wire| Wire { cross_ppm, ..wire }), ..config }
 }
 
 /// Carries frames between two interfaces: on time where a wire spaces them, by a thread for each direction otherwise.
 fn connect(pair: Pair) -> Result<(), Box<dyn Error>> {
-    let Pair { config, cross_ppm, left, right } = pair;
+    let Pair { config, cross_ppm, batch_left_ns, batch_right_ns, left, right } = pair;
     let open = |name: &str| Port::open(name).map(Arc::new).map_err(|error| format!("{name}: {error}"));
     let (left_port, right_port) = (open(&left)?, open(&right)?);
-    let there = Way::new(format!("{left}>{right}"), config, left_port.clone(), right_port.clone());
-    let back = Way::new(format!("{right}>{left}"), shared(config, cross_ppm), right_port, left_port);
+    let to_right = LineConfig { batch_ns: batch_right_ns, ..config };
+    let to_left = LineConfig { batch_ns: batch_left_ns, ..shared(config, cross_ppm) };
+    let there = Direction::new(format!("{left}>{right}"), to_right, left_port.clone(), right_port.clone());
+    let back = Direction::new(format!("{right}>{left}"), to_left, right_port, left_port);
     if config.wire.is_some() {
         spawn(format!("{left}:{right}"), move || carry::both_ways([there, back]))?;
     } else {

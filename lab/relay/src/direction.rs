@@ -1,4 +1,4 @@
-//! One direction: what is under way in it, and between which interfaces.
+//! One direction of a link: the frames in flight, and the interfaces at its ends.
 
 use std::io;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::vnet;
 /// A super-frame, its Ethernet header and the virtio-net header, with room to spare.
 const FRAME_BYTES_MAX: usize = 72 << 10;
 
-/// A line and what is at its ends.
-pub struct Way {
+/// A delay line between two interfaces.
+pub struct Direction {
     name: String,
     line: Line,
     from: Arc<Port>,
@@ -21,14 +21,14 @@ pub struct Way {
     reported: u64,
 }
 
-impl Way {
-    /// An empty one.
+impl Direction {
+    /// Creates an empty one.
     pub fn new(name: String, config: LineConfig, from: Arc<Port>, to: Arc<Port>) -> Self {
         let line = Line::new(config);
         Self { name, line, from, to, buffer: vec![0; FRAME_BYTES_MAX], lost: 0, reported: 0 }
     }
 
-    /// Where its frames come from.
+    /// The interface that frames are received from.
     pub fn from(&self) -> &Port {
         &self.from
     }

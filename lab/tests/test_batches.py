@@ -1,0 +1,51 @@
+"""`cheetah probe` over a link that delivers packets in batches: its capacity is right, or not known. Needs root."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from cheetah.bench import verbs
+from lab import relay
+from lab.link import Link
+from lab.network import Lab
+
+RATE_BITS = 100_000_000
+ERROR_MAX = 0.02
+
+pytestmark = pytest.mark.usefixtures("root")
+
+
+@pytest.fixture(autouse=True)
+def _cheetah(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The binary that all tests of the command line use."""
+    if os.environ.get("CHEETAH_STATIC"):
+        monkeypatch.setenv("CHEETAH", os.environ["CHEETAH_STATIC"])
+
+
+def probe(lab: Lab) -> dict[str, Any]:
+    """What is learnt of the path from the examiner to the node."""
+    argv = [*relay.beside_prefix(), *verbs.cheetah(), "--json", "probe", lab.nodes[0].address, "--only", "capacity"]
+    done = subprocess.run(lab.examiner.command(argv), capture_output=True, text=True, check=False)
+    # 1 is nothing learnt, which is an answer here.
+    assert done.returncode in (0, 1), done.stderr
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
+    return report
+
+
+@pytest.mark.steady
+@pytest.mark.parametrize("direction", ["batch-to", "batch-from", "batch"])
+@pytest.mark.parametrize("interval", ["50us", "300us", "1ms", "3ms"])
+def test_capacity_over_a_batching_link_is_right_or_unknown(interval: str, direction: str) -> None:
+    link = Link.parse(f"rate=100mbit,delay=2ms,spaced=yes,{direction}={interval}")
+    with Lab(1, link=link) as lab:
+        report = probe(lab)
+    capacity = report["capacity"]
+    if capacity is None:
+        assert report["advice"] is None and report["problems"], report
+    else:
+        assert abs(capacity["bits_per_s"] / RATE_BITS - 1) <= ERROR_MAX, report
