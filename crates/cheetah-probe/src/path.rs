@@ -139,6 +139,9 @@ pub struct Capacity {
     pub confidence: f64,
     /// Whether the link could be told from how fast this machine itself sends; if not, it is at least this.
     pub at_least: bool,
+    /// Whether packets arrived in batches, so that only when batches ended was made use of.
+    #[serde(default)]
+    pub batched: bool,
     /// Pairs and trains it rests on.
     pub samples: u32,
 }

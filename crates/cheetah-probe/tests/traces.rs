@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use cheetah_probe::clock::Nanos;
-use cheetah_probe::estimate::dispersion::{Sample, pairs, train};
-use cheetah_probe::estimate::{Arrival, capacity};
+use cheetah_probe::estimate::capacity::{Observations, estimate};
+use cheetah_probe::estimate::{Arrival, TrainArrivals};
 use cheetah_probe::path::Method;
 
 /// A recorded path; its file says in its first lines what is in it.
@@ -16,8 +16,7 @@ struct Trace {
     bits_per_s: f64,
     error_max: f64,
     ip_bytes: u32,
-    /// Packets sent, and what arrived of them.
-    trains: Vec<(usize, Vec<Arrival>)>,
+    trains: Vec<TrainArrivals>,
 }
 
 fn read(path: &Path) -> Trace {
@@ -28,11 +27,13 @@ fn read(path: &Path) -> Trace {
             ["bits_per_s", value] => trace.bits_per_s = value.parse().unwrap(),
             ["error_max", value] => trace.error_max = value.parse().unwrap(),
             ["ip_bytes", value] => trace.ip_bytes = value.parse().unwrap(),
-            ["train", packets] => trace.trains.push((packets.parse().unwrap(), Vec::new())),
+            ["train", packets] => {
+                trace.trains.push(TrainArrivals { packets: packets.parse().unwrap(), arrivals: Vec::new() });
+            }
             [seq, sent, came] => {
                 let time = |text: &str| Nanos(text.parse().unwrap());
                 let (seq, sent, came) = (seq.parse().unwrap(), time(sent), time(came));
-                trace.trains.last_mut().unwrap().1.push(Arrival { seq, sent, came, ip_bytes: trace.ip_bytes });
+                trace.trains.last_mut().unwrap().arrivals.push(Arrival { seq, sent, came, ip_bytes: trace.ip_bytes });
             }
             _ => panic!("{}: {line}", path.display()),
         }
@@ -47,10 +48,8 @@ fn capacities_of_recorded_paths_are_right() {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let trace = read(&path);
-        let whole = trace.trains.iter().filter(|(packets, _)| *packets > 2);
-        let trains = whole.filter_map(|(packets, arrivals)| train(arrivals, *packets)).collect::<Vec<Sample>>();
-        let pairs = trace.trains.iter().flat_map(|(_, arrivals)| pairs(arrivals)).collect::<Vec<_>>();
-        let told = capacity::estimate(Method::Tcp, &pairs, &trains).unwrap();
+        let observed = Observations { trains: trace.trains, paced: Vec::new() };
+        let told = estimate(Method::Tcp, &observed).unwrap();
         let error = (told.bits_per_s / trace.bits_per_s - 1.0).abs();
         println!("{}: {error:.4} {told:?}", path.display());
         assert!(error <= trace.error_max, "{}: {told:?}", path.display());

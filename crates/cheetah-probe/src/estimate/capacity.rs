@@ -1,53 +1,209 @@
-//! The capacity of the narrowest link, of the dispersion of pairs and trains.
+//! The capacity of the narrowest link, from the dispersion of pairs and trains sent back to back.
 //!
 //! After Dovrolis, Ramanathan, Moore, *Packet-dispersion techniques and a capacity-estimation methodology* (IEEE/ACM
-//! Transactions on Networking, 2004), as in pathrate. What pairs say has modes: the capacity; less than that, where other
-//! traffic came between the two; more than that, where the first was held up after the narrow link. Long trains do not say
-//! more than the capacity, and on an idle path just that. So the capacity is the densest mode that is not below what trains say.
+//! Transactions on Networking, 2004), as in pathrate. Pairs have several modes: the capacity; less than it, where cross traffic came
+//! between the two; more than it, where something after the narrow link pulled them together. The rate at which a long train arrives
+//! (its asymptotic dispersion rate) is never above the capacity, and below it by no more than the cross traffic that can arrive while
+//! the train is sent. So the capacity is a mode of the pairs only between these two bounds, and otherwise what the trains say.
+//!
+//! A train is long if it takes longer than delays vary by. Shorter ones may arrive in one batch (see [`batches`]), at a rate that is
+//! not the path's, so nothing is told of them.
 
 use super::dispersion::Sample;
 use super::stats::{self, Mode};
+use super::{Arrival, TrainArrivals, batches, dispersion};
 use crate::path::{Capacity, Method};
 
-/// Fewest samples anything is said of.
-pub const SAMPLES_MIN: usize = 8;
+/// Fewest packets of a train that bounds what pairs say.
+pub const TRAIN_PACKETS_MIN: usize = 8;
+/// Fewest such trains.
+pub const TRAINS_MIN: usize = 6;
 
 /// Within that share of one another, dispersions are one mode: what timestamps are off by at 1 Gbit/s, and less than the
 /// smallest packet that comes between two large ones.
 const MODE_WIDTH: f64 = 0.04;
-/// A mode with fewer than that share of the densest one's density is chance.
-const DENSITY_MIN: f64 = 0.1;
+/// A mode with a smaller share of the pairs says nothing.
+const MODE_SHARE_MIN: f64 = 1.0 / 3.0;
 /// Trains that agree with the mode to within that share are of an idle path, and more precise than pairs.
 const TRAINS_AGREE: f64 = 0.05;
 /// Trains that agree with each other to within that share, by their middle half, are of an idle path.
 const TRAINS_SPREAD: f64 = 0.03;
+/// What the rates of trains are off by.
+const TRAIN_ERROR: f64 = 0.02;
 /// A link of more than that share of the rate packets were sent at cannot be told from a faster one.
 const SENT_SHARE: f64 = 0.85;
+/// Delays that vary by more than that share of the time a train takes may have pulled all of it together.
+const JITTER_SHARE: f64 = 0.5;
+/// No batcher is taken to hold packets back for as long as this, so a train that takes longer is long enough.
+const LONG_NS: f64 = 20e6;
+/// Trains in batches must bound the capacity to within that share, either way, and that many of them agree.
+const BOUNDS_WIDTH: f64 = 0.02;
+const BOUNDS_AGREE: f64 = 0.75;
 
-/// The capacity, of what pairs and trains say; nothing of fewer than [`SAMPLES_MIN`] pairs.
-///
-/// `pairs` are best of large packets sent as close together as can be; neighbours in a train are pairs too. Spoiled ones,
-/// which did not leave as they were due, must not be among them.
-#[must_use]
-pub fn estimate(method: Method, pairs: &[Sample], trains: &[Sample]) -> Option<Capacity> {
-    let telling = telling(pairs);
-    let times = stats::sorted(telling.iter().map(|pair| 1.0 / pair.bits_per_s));
-    if times.len() < SAMPLES_MIN {
-        return None;
+/// What was sent back to back, and what was sent at wider gaps to find batching.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Observations {
+    /// Pairs and trains sent back to back.
+    pub trains: Vec<TrainArrivals>,
+    /// Trains with the gaps of [`batches::paced_gaps`].
+    pub paced: Vec<TrainArrivals>,
+}
+
+impl Observations {
+    /// Returns the trains of the longest kind.
+    #[must_use]
+    pub fn longest(&self) -> Vec<TrainArrivals> {
+        let packets = self.trains.iter().map(|train| train.packets).max().unwrap_or_default().max(TRAIN_PACKETS_MIN);
+        self.trains.iter().filter(|train| train.packets == packets).cloned().collect()
     }
-    let train_times = stats::sorted(trains.iter().map(|train| 1.0 / train.bits_per_s));
-    let mode = choose(&stats::modes(&times, MODE_WIDTH), stats::median(&train_times))?;
-    let refined = refine(&mode, &train_times);
-    let sent = stats::sorted(telling.iter().map(|pair| pair.sent_bits_per_s));
-    Some(Capacity {
+}
+
+/// Why the capacity is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// Too few trains arrived whole.
+    #[error("too few trains arrived whole")]
+    TooFew,
+    /// The trains are too short for the delays: longer ones may do.
+    #[error(
+        "packets arrive in batches, or their delays vary by more than a train takes, so their gaps are not the path's"
+    )]
+    TooShort,
+    /// The trains disagree.
+    #[error("the trains disagree")]
+    Disagree,
+}
+
+/// Returns the capacity.
+///
+/// Trains that did not leave on time must not be among the observations.
+///
+/// # Errors
+///
+/// If the observations do not determine it.
+pub fn estimate(method: Method, seen: &Observations) -> Result<Capacity, Unknown> {
+    let long = seen.longest();
+    let samples = long.iter().filter_map(dispersion::longest_run).filter_map(dispersion::of_run).collect::<Vec<_>>();
+    if samples.len() < TRAINS_MIN {
+        return Err(Unknown::TooFew);
+    }
+    let hold_ns = batches::hold_ns(&seen.paced);
+    let found = if hold_ns.is_some() || batches::are_visible(&long) {
+        of_batches(&long, hold_ns.unwrap_or_default())?
+    } else if jitter_ns(&seen.trains) > JITTER_SHARE * span_ns(&long) && span_ns(&long) < LONG_NS {
+        return Err(Unknown::TooShort);
+    } else {
+        of_gaps(&seen.trains, &samples, &slopes(&long))?
+    };
+    let sent =
+        stats::median(&stats::sorted(samples.iter().map(|train| train.sent_bits_per_s))).ok_or(Unknown::TooFew)?;
+    // A train that arrives faster than it was sent shows a path as fast as it was sent.
+    let [bits_per_s, low, high] = [found.bits_per_s, found.low, found.high].map(|rate| rate.min(sent));
+    Ok(Capacity {
         method,
-        bits_per_s: 1.0 / refined,
-        low_bits_per_s: 1.0 / mode.high.max(refined),
-        high_bits_per_s: 1.0 / mode.low.min(refined),
-        confidence: mode.count as f64 / times.len() as f64,
-        at_least: 1.0 / refined > SENT_SHARE * stats::median(&sent)?,
-        samples: u32::try_from(times.len() + train_times.len()).unwrap_or(u32::MAX),
+        bits_per_s,
+        low_bits_per_s: low,
+        high_bits_per_s: high,
+        confidence: found.confidence,
+        at_least: found.bits_per_s > SENT_SHARE * sent,
+        batched: found.batched,
+        samples: u32::try_from(found.samples).unwrap_or(u32::MAX),
     })
+}
+
+/// A capacity with its range, in bits a second.
+struct Found {
+    bits_per_s: f64,
+    low: f64,
+    high: f64,
+    confidence: f64,
+    samples: usize,
+    batched: bool,
+}
+
+/// The capacity where packets arrive in batches.
+fn of_batches(trains: &[TrainArrivals], hold_ns: f64) -> Result<Found, Unknown> {
+    let bounds = batches::bounds(trains, hold_ns).ok_or(Unknown::TooShort)?;
+    let is_narrow = bounds.high_ns <= bounds.low_ns * (1.0 + BOUNDS_WIDTH).powi(2);
+    if bounds.trains < TRAINS_MIN || bounds.trains * 4 < trains.len() * 3 || !is_narrow {
+        return Err(Unknown::TooShort);
+    }
+    if bounds.agree < BOUNDS_AGREE {
+        return Err(Unknown::Disagree);
+    }
+    let first = trains.iter().find_map(|train| train.arrivals.first()).ok_or(Unknown::TooFew)?;
+    let rate = |ns: f64| dispersion::frame_bits(first) * 1e9 / ns;
+    Ok(Found {
+        bits_per_s: rate(f64::midpoint(bounds.low_ns, bounds.high_ns)),
+        low: rate(bounds.high_ns),
+        high: rate(bounds.low_ns),
+        confidence: bounds.agree,
+        samples: bounds.trains,
+        batched: true,
+    })
+}
+
+/// The capacity where every packet arrives by itself: a mode of the pairs between the bounds that trains set, or the trains.
+/// `slopes` are the seconds a bit of each train by its slope, in order.
+fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<Found, Unknown> {
+    let medians = stats::sorted(trains.iter().map(|train| 1.0 / train.bits_per_s));
+    let middle = Quartiles::of(&medians).ok_or(Unknown::TooFew)?;
+    let sent = stats::sorted(trains.iter().map(|train| 1.0 / train.sent_bits_per_s));
+    // Cross traffic that came while a train was sent took no longer than that.
+    let fastest = (middle.low - stats::median(&sent).ok_or(Unknown::TooFew)?).max(0.0) * (1.0 - TRAIN_ERROR);
+    let pairs = all.iter().flat_map(|train| dispersion::pairs(&train.arrivals)).collect::<Vec<_>>();
+    let pair_times = stats::sorted(telling(&pairs).iter().map(|pair| 1.0 / pair.bits_per_s));
+    let is_bounded = |mode: &Mode| mode.median >= fastest && mode.median <= middle.middle * (1.0 + TRAINS_AGREE);
+    let is_common = |mode: &Mode| mode.count as f64 >= MODE_SHARE_MIN * pair_times.len() as f64;
+    let modes = stats::modes(&pair_times, MODE_WIDTH).into_iter().filter(|mode| is_bounded(mode) && is_common(mode));
+    let samples = pair_times.len() + trains.len();
+    let mode = modes.max_by(|a, b| a.density.total_cmp(&b.density));
+    let is_refined = |mode: &Mode| middle.is_narrow() && (middle.middle / mode.median - 1.0).abs() <= TRAINS_AGREE;
+    let times = match mode {
+        Some(mode) if !is_refined(&mode) => {
+            return Ok(Found {
+                bits_per_s: 1.0 / mode.median,
+                low: 1.0 / mode.high,
+                high: 1.0 / mode.low,
+                confidence: mode.count as f64 / pair_times.len() as f64,
+                samples,
+                batched: false,
+            });
+        }
+        // What timestamps are off by is spread over a whole train.
+        Some(_) => &medians,
+        None if Quartiles::of(slopes).is_some_and(|slopes| slopes.is_narrow()) => slopes,
+        None => &medians,
+    };
+    let Quartiles { low, middle, high } = Quartiles::of(times).filter(Quartiles::is_narrow).ok_or(Unknown::Disagree)?;
+    let confidence = stats::share_within(times, middle, TRAINS_AGREE);
+    let [bits_per_s, low, high] = [middle, high, low].map(|time| 1.0 / time);
+    Ok(Found { bits_per_s, low, high, confidence, samples, batched: false })
+}
+
+/// The middle half of some times.
+#[derive(Debug, Clone, Copy)]
+struct Quartiles {
+    low: f64,
+    middle: f64,
+    high: f64,
+}
+
+impl Quartiles {
+    fn of(times: &[f64]) -> Option<Self> {
+        let at = |q| stats::percentile(times, q);
+        Some(Self { low: at(0.25)?, middle: at(0.5)?, high: at(0.75)? })
+    }
+
+    /// Whether trains that take these times are of an idle path.
+    fn is_narrow(&self) -> bool {
+        self.high - self.low <= TRAINS_SPREAD * self.middle
+    }
+}
+
+fn slopes(trains: &[TrainArrivals]) -> Vec<f64> {
+    let runs = trains.iter().filter_map(dispersion::longest_run);
+    stats::sorted(runs.filter_map(dispersion::slope_ns_per_bit).map(|ns| ns / 1e9))
 }
 
 /// The pairs that a link has set further apart: those that came as they were sent tell how they were sent. But where that is
@@ -55,22 +211,28 @@ pub fn estimate(method: Method, pairs: &[Sample], trains: &[Sample]) -> Option<C
 fn telling(pairs: &[Sample]) -> Vec<Sample> {
     let is_set_apart = |pair: &&Sample| pair.bits_per_s <= SENT_SHARE * pair.sent_bits_per_s;
     let telling = pairs.iter().filter(is_set_apart).copied().collect::<Vec<_>>();
-    if telling.len() >= SAMPLES_MIN && telling.len() * 2 >= pairs.len() { telling } else { pairs.to_vec() }
+    if telling.len() * 2 >= pairs.len() { telling } else { pairs.to_vec() }
 }
 
-/// Of modes of seconds a bit, the densest that is no slower than trains are; if there is none, the densest.
-fn choose(modes: &[Mode], train_time: Option<f64>) -> Option<Mode> {
-    let densest = |modes: &mut dyn Iterator<Item = Mode>| modes.max_by(|a, b| a.density.total_cmp(&b.density));
-    let all = densest(&mut modes.iter().copied())?;
-    let slowest = train_time.map_or(f64::INFINITY, |time| time * (1.0 + TRAINS_AGREE));
-    let eligible = |mode: &Mode| mode.median <= slowest && mode.density >= DENSITY_MIN * all.density;
-    densest(&mut modes.iter().copied().filter(eligible)).or(Some(all))
+/// By how much the delays of first packets vary: as much as this covers the middle half of them. Each is compared with the one
+/// before, so that clocks may drift.
+fn jitter_ns(trains: &[TrainArrivals]) -> f64 {
+    /// From the median difference of two to the middle half, where delays are evenly spread.
+    const HALF: f64 = 1.7;
+    let firsts = trains.iter().filter_map(|train| train.arrivals.first());
+    let delays = firsts.map(|first| first.came.0.wrapping_sub(first.sent.0)).collect::<Vec<_>>();
+    let change = |pair: &[u64]| match pair {
+        [a, b] => (b.wrapping_sub(*a) as i64).unsigned_abs() as f64,
+        _ => 0.0,
+    };
+    stats::median(&stats::sorted(delays.windows(2).map(change))).unwrap_or_default() * HALF
 }
 
-/// On an idle path, what trains say, which is off by a timestamp's error over many packets; else the mode.
-fn refine(mode: &Mode, train_times: &[f64]) -> f64 {
-    let at = |q| stats::percentile(train_times, q);
-    let (Some(low), Some(middle), Some(high)) = (at(0.25), at(0.5), at(0.75)) else { return mode.median };
-    let agree = (middle / mode.median - 1.0).abs() <= TRAINS_AGREE && high - low <= TRAINS_SPREAD * middle;
-    if agree { middle } else { mode.median }
+/// The time from the first packet of a train to its last, as they arrived, in nanoseconds: the median of the trains.
+pub(super) fn span_ns(trains: &[TrainArrivals]) -> f64 {
+    let span = |run: &[Arrival]| {
+        run.last().zip(run.first()).map(|(last, first)| last.came.0.saturating_sub(first.came.0) as f64)
+    };
+    let spans = trains.iter().filter_map(dispersion::longest_run).filter_map(span);
+    stats::median(&stats::sorted(spans)).unwrap_or_default()
 }

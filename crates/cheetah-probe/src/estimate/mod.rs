@@ -1,11 +1,13 @@
-//! Figures are made of times.
+//! Estimators: pure functions from the times packets left and arrived to figures about the path.
 //!
-//! [`round_trip`] of when probes were sent and answered; [`capacity`] of how far apart packets sent close together arrive,
-//! which [`dispersion`] says; [`available`] of whether delays grow while packets are sent at some rate. All of it is arithmetic.
+//! [`round_trip`] takes the times of probes and answers; [`capacity`] takes the [`dispersion`] of packets sent back to back, and
+//! whether the path delivers them in [`batches`]; [`available`] takes one-way-delay trends at a rate.
 
 pub mod available;
+pub mod batches;
 pub mod capacity;
 pub mod dispersion;
+pub mod plan;
 pub mod round_trip;
 #[cfg(test)]
 mod simulation;
@@ -22,8 +24,17 @@ pub struct Arrival {
     pub seq: u32,
     /// When it left.
     pub sent: Nanos,
-    /// When it, or its answer, came: by another clock perhaps, so only differences between such times mean something.
+    /// When it, or its answer, came. The clock may be another machine's, so only differences between such times count.
     pub came: Nanos,
     /// Size of the IP packet that was sent.
     pub ip_bytes: u32,
+}
+
+/// One train, as far as it arrived.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrainArrivals {
+    /// The number of packets sent.
+    pub packets: usize,
+    /// Those that arrived, in order of arrival.
+    pub arrivals: Vec<Arrival>,
 }

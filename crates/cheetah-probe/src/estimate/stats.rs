@@ -35,6 +35,13 @@ pub fn nearest_rank<T>(sorted: &[T], q: f64) -> Option<&T> {
     sorted.get(rank.saturating_sub(1))
 }
 
+/// Returns the share of values within `width` (a share, as 0.05) of `at`.
+#[must_use]
+pub fn share_within(values: &[f64], at: f64, width: f64) -> f64 {
+    let within = values.iter().filter(|value| (**value - at).abs() <= width * at).count();
+    within as f64 / values.len().max(1) as f64
+}
+
 /// Values that lie close together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {

@@ -1,7 +1,9 @@
 //! The capacity of a path by how far apart trains arrive that left without gaps.
 
+use super::trains::TrainPlan;
 use crate::clock::Nanos;
-use crate::estimate::{Arrival, capacity, dispersion};
+use crate::estimate::capacity::{self, Observations, Unknown};
+use crate::estimate::{Arrival, TrainArrivals};
 use crate::path::{Capacity, Method};
 
 /// Looks at no more arrivals than so many for each packet that left, whatever a far end says: few packets are duplicated, and
@@ -19,10 +21,12 @@ pub struct Came {
     pub ip_bytes: u32,
 }
 
-/// The capacity, of trains of `per_train` packets each, in the order they came. `left` has when each packet left, by the clock
-/// of where it came from. Absent if too few came whole and in order.
-#[must_use]
-pub fn of_trains(came: &[Came], left: &[Nanos], per_train: usize) -> Option<Capacity> {
+/// Returns the capacity from the trains of `plan`, in order of arrival. `left` has when each packet left, by the sender's clock.
+///
+/// # Errors
+///
+/// If they do not determine it.
+pub fn of_trains(came: &[Came], left: &[Nanos], plan: &TrainPlan) -> Result<Capacity, Unknown> {
     let arrivals: Vec<_> = came
         .iter()
         .take(left.len().saturating_mul(COPIES_MAX))
@@ -30,48 +34,68 @@ pub fn of_trains(came: &[Came], left: &[Nanos], per_train: usize) -> Option<Capa
             Some(Arrival { seq, sent: *left.get(seq as usize)?, came: at, ip_bytes })
         })
         .collect();
-    let train_of = |arrival: &Arrival| arrival.seq as usize / per_train.max(1);
-    let trains: Vec<_> = arrivals.chunk_by(|a, b| train_of(a) == train_of(b)).collect();
-    let pairs: Vec<_> = trains.iter().flat_map(|train| dispersion::pairs(train)).collect();
-    let whole: Vec<_> = trains.iter().filter_map(|train| dispersion::train(train, per_train)).collect();
-    capacity::estimate(Method::Far, &pairs, &whole)
+    let mut seen = Observations::default();
+    for arrivals in arrivals.chunk_by(|a, b| plan.train_of(a.seq) == plan.train_of(b.seq)) {
+        let Some((is_paced, packets)) = arrivals.first().map(|arrival| plan.kind_of(plan.train_of(arrival.seq))) else {
+            continue;
+        };
+        let train = TrainArrivals { packets, arrivals: arrivals.to_vec() };
+        if is_paced { seen.paced.push(train) } else { seen.trains.push(train) }
+    }
+    capacity::estimate(Method::Far, &seen)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Ten trains over a link of 100 Mbit/s, which takes 121.12 µs for a frame of 1514 bytes.
-    fn trains() -> (Vec<Came>, Vec<Nanos>) {
-        let (mut came, mut left) = (Vec::new(), Vec::new());
-        for seq in 0..200u32 {
-            let (train, place) = (u64::from(seq / 20), u64::from(seq % 20));
-            left.push(Nanos(train * 20_000_000 + place * 2_000));
-            came.push(Came { seq, at: Nanos(7_000_000_000 + train * 20_000_000 + place * 121_120), ip_bytes: 1500 });
+    /// The trains over a link of 100 Mbit/s, which takes 121.12 µs for a frame of 1514 bytes.
+    fn trains() -> (Vec<Came>, Vec<Nanos>, TrainPlan) {
+        let plan = TrainPlan::new(usize::MAX);
+        let (mut came, mut left, mut free_at) = (Vec::new(), Vec::new(), 0);
+        for (seq, due) in (0..).zip(plan.pattern().offsets()) {
+            let due = due.as_nanos() as u64 + u64::from(seq) * 2_000;
+            free_at = due.max(free_at) + 121_120;
+            left.push(Nanos(due));
+            came.push(Came { seq, at: Nanos(7_000_000_000 + free_at), ip_bytes: 1500 });
         }
-        (came, left)
+        (came, left, plan)
     }
 
     #[test]
-    fn the_far_clock_may_be_any() {
-        let (came, left) = trains();
-        let capacity = of_trains(&came, &left, 20).unwrap();
+    fn the_far_clock_may_differ() {
+        let (came, left, plan) = trains();
+        let capacity = of_trains(&came, &left, &plan).unwrap();
         assert!((capacity.bits_per_s / 1e8 - 1.0).abs() < 0.01 && !capacity.at_least, "{capacity:?}");
     }
 
     #[test]
-    fn what_the_far_end_makes_up_harms_nobody() {
-        let (mut came, left) = trains();
+    fn trains_that_arrive_in_batches_are_not_taken_for_a_faster_link() {
+        let (mut came, left, plan) = trains();
+        for packet in &mut came {
+            packet.at = Nanos(packet.at.0.next_multiple_of(3_000_000) + u64::from(packet.seq) * 4_000);
+        }
+        let capacity = of_trains(&came, &left, &plan);
+        assert!(
+            capacity.as_ref().is_err() || capacity.as_ref().is_ok_and(|found| found.bits_per_s < 102e6),
+            "{capacity:?}"
+        );
+    }
+
+    #[test]
+    fn arrivals_a_far_end_makes_up_are_bounded() {
+        let (mut came, left, plan) = trains();
         came.iter_mut().for_each(|packet| packet.seq = u32::MAX);
-        assert_eq!(of_trains(&came, &left, 20), None);
-        let (came, _) = trains();
-        assert_eq!(of_trains(&came, &[], 20), None);
-        let (came, left) = trains();
+        assert!(of_trains(&came, &left, &plan).is_err());
+        let (came, ..) = trains();
+        assert!(of_trains(&came, &[], &plan).is_err());
+        let (came, left, plan) = trains();
         let again = came.iter().cycle().take(200 * came.len()).copied().collect::<Vec<_>>();
-        let capacity = of_trains(&again, &left, 20).unwrap();
-        assert!((capacity.samples as usize) <= COPIES_MAX * left.len(), "{capacity:?}");
-        let (mut came, left) = trains();
+        if let Ok(capacity) = of_trains(&again, &left, &plan) {
+            assert!((capacity.samples as usize) <= COPIES_MAX * left.len(), "{capacity:?}");
+        }
+        let (mut came, left, plan) = trains();
         came.reverse();
-        assert_eq!(of_trains(&came, &left, 0), None);
+        assert!(of_trains(&came, &left, &plan).is_err());
     }
 }

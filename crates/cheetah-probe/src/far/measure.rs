@@ -13,18 +13,13 @@ use super::client::{FarClient, FarError};
 use super::dispersion::{self, Came};
 use super::stamped::Stamped;
 use super::train;
+use super::trains::TrainPlan;
 use crate::clock::Nanos;
 use crate::path::{Capacity, FarEnd};
-use crate::schedule::{Pattern, due};
+use crate::schedule::due;
 
-/// Trains each way.
-const TRAINS: usize = 12;
-/// Packets in each: enough that the first few, which find queues as they are, count little.
-const PACKETS: usize = 24;
 /// Packets that trains there take in all, at most, within a second: as many again if the first turn out to be too large.
-pub const PACKETS_THERE_MAX: u32 = (IP_BYTES.len() * TRAINS * PACKETS) as u32;
-/// From the end of one to the start of the next: queues are empty again by then.
-const PAUSE: Duration = Duration::from_millis(15);
+pub const PACKETS_THERE_MAX: u32 = (IP_BYTES.len() * TrainPlan::PACKETS) as u32;
 /// How large packets are, IP header included: the largest that most paths carry whole, then one that all do.
 const IP_BYTES: [u32; 2] = [1_500, 1_280];
 /// How long stragglers are waited for.
@@ -65,11 +60,11 @@ pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) 
     let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}."));
     if wish.trains {
         match in_time(trains_to(client, &about)).await {
-            Ok(found) => (far.to_bits_per_s, far.to_at_least) = told(found.as_ref()),
+            Ok(found) => (far.to_bits_per_s, far.to_at_least) = (Some(found.bits_per_s), found.at_least),
             Err(why) => note("The capacity there, by trains that the far end receives,", why),
         }
         match in_time(trains_from(client, &about)).await {
-            Ok(found) => (far.from_bits_per_s, far.from_at_least) = told(found.as_ref()),
+            Ok(found) => (far.from_bits_per_s, far.from_at_least) = (Some(found.bits_per_s), found.at_least),
             Err(why) => note("The capacity back, by trains that the far end sends,", why),
         }
     }
@@ -100,22 +95,21 @@ async fn in_time<T>(trains: impl Future<Output = Result<T, String>>) -> Result<T
     timeout(TRAINS_TIME_MAX, trains).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Back-to-back trains with pauses between, as one pattern.
-fn plan(about: &About) -> Pattern {
-    let packets = (about.limits.packets_max as usize).min(TRAINS * PACKETS);
-    Pattern::Gaps((1..packets).map(|n| if n % PACKETS == 0 { PAUSE } else { Duration::ZERO }).collect())
+fn plan(about: &About) -> TrainPlan {
+    TrainPlan::new(about.limits.packets_max as usize)
 }
 
 /// The capacity there: trains that we send by plain means, stamped at the far end.
-async fn trains_to(client: FarClient, about: &About) -> Result<Option<Capacity>, String> {
+async fn trains_to(client: FarClient, about: &About) -> Result<Capacity, String> {
     let plan = plan(about);
+    let pattern = plan.pattern();
     let here = our_address(client.address()).map_err(|error| error.to_string())?;
     for ip_bytes in IP_BYTES {
-        let packets = u32::try_from(plan.packets()).unwrap_or(u32::MAX);
+        let packets = u32::try_from(pattern.packets()).unwrap_or(u32::MAX);
         let waiting = client.receive(packets, SECONDS_MAX).await.map_err(|error| error.to_string())?;
         let mut there = client.address();
         there.set_port(waiting.port);
-        let offsets = plan.offsets();
+        let offsets = pattern.offsets();
         let sent = spawn_blocking(move || {
             let socket = train::socket(here, there)?;
             let due = due(Nanos::now() + Duration::from_millis(1), &offsets);
@@ -132,7 +126,7 @@ async fn trains_to(client: FarClient, about: &About) -> Result<Option<Capacity>,
                     .iter()
                     .map(|(seq, at, bytes)| Came { seq: *seq, at: Nanos(*at), ip_bytes: *bytes })
                     .collect();
-                return Ok(dispersion::of_trains(&came, &left, PACKETS));
+                return dispersion::of_trains(&came, &left, &plan).map_err(|why| why.to_string());
             }
             Err(error) if is_too_large(&error) => {
                 let _ = client.forget(waiting.token).await;
@@ -161,19 +155,20 @@ async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarE
 }
 
 /// The capacity back: trains that the far end sends, stamped here.
-async fn trains_from(client: FarClient, about: &About) -> Result<Option<Capacity>, String> {
+async fn trains_from(client: FarClient, about: &About) -> Result<Capacity, String> {
     if !about.sends {
         return Err("it was told how much it may send, and sends no trains".into());
     }
     let plan = plan(about);
+    let pattern = plan.pattern();
     let here = our_address(client.address()).map_err(|error| error.to_string())?;
     let mut why = String::new();
     for ip_bytes in IP_BYTES {
         let token = Token::random().map_err(|error| error.to_string())?;
         let socket = Stamped::bind(here).map_err(|error| error.to_string())?;
         let port = socket.port().map_err(|error| error.to_string())?;
-        let request = SendRequest::new(&plan, ip_bytes, port, token);
-        let (from, packets) = (client.address().ip(), plan.packets());
+        let request = SendRequest::new(&pattern, ip_bytes, port, token);
+        let (from, packets) = (client.address().ip(), pattern.packets());
         let (heard, mut hears) = mpsc::channel(packets);
         let mut listening = JoinSet::new();
         listening.spawn(listen(socket, token, from, heard));
@@ -185,7 +180,7 @@ async fn trains_from(client: FarClient, about: &About) -> Result<Option<Capacity
                     came.push(next);
                 }
                 let left: Vec<_> = sent.left_ns.into_iter().map(Nanos).collect();
-                return Ok(dispersion::of_trains(&came, &left, PACKETS));
+                return dispersion::of_trains(&came, &left, &plan).map_err(|why| why.to_string());
             }
             // Too large, most likely.
             Err(FarError::Refused { status: 409, error, .. }) => why = error,
@@ -193,11 +188,6 @@ async fn trains_from(client: FarClient, about: &About) -> Result<Option<Capacity
         }
     }
     Err(why)
-}
-
-/// The rate, and whether it is only known to be no less.
-fn told(found: Option<&Capacity>) -> (Option<f64>, bool) {
-    (found.map(|capacity| capacity.bits_per_s), found.is_some_and(|capacity| capacity.at_least))
 }
 
 /// Hands on what comes of a train, until nobody wants it.

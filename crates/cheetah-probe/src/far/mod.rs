@@ -41,6 +41,7 @@ mod responder;
 mod stamped;
 pub mod tag;
 pub mod train;
+mod trains;
 
 pub use api::{
     About, Arrivals, BulkReceived, ErrorBody, FarLimits, ReceiveRequest, Receiving, SendRequest, Sent, Token,

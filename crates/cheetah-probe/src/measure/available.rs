@@ -37,8 +37,14 @@ pub(super) fn measure(
 ) -> Learnt<Available> {
     if found.capacity.at_least {
         problems.push(
-            "What other traffic leaves was not measured: the path is faster than this machine can send, so it cannot be filled."
+            "The available bandwidth was not measured: the path is faster than this machine can send, so it cannot be filled."
                 .into(),
+        );
+        return (None, Ok(()));
+    }
+    if found.capacity.batched {
+        problems.push(
+            "The available bandwidth was not measured: packets arrive in batches, which hides whether their delays grow.".into(),
         );
         return (None, Ok(()));
     }
@@ -53,14 +59,14 @@ pub(super) fn measure(
             Ok(Some(_)) => {
                 let rate = BitRate(rate);
                 problems.push(format!(
-                    "What other traffic leaves was not measured: of packets sent at {rate} most were not answered, and it cannot \
+                    "The available bandwidth was not measured: of packets sent at {rate} most were not answered, and it cannot \
                      be told whether the path lost them or the host limits its answers."
                 ));
                 return (None, Ok(()));
             }
             told => {
                 ended = told.map(|_| ());
-                problems.push("What other traffic leaves is known less well than it could be: the time was up, or trains could not be sent.".into());
+                problems.push("The available bandwidth is less precise than it could be: the time was up, or trains could not be sent.".into());
                 break;
             }
         }

@@ -14,21 +14,18 @@ use super::stop::{Learnt, Stop};
 use super::way::{Kind, Way};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
-use crate::estimate::capacity::{SAMPLES_MIN, estimate};
-use crate::estimate::dispersion::{self, Sample};
+use crate::estimate::capacity::Unknown;
+use crate::estimate::plan::{Plan, Step};
+use crate::estimate::{TrainArrivals, dispersion};
 use crate::path::Capacity;
 use crate::units::BitRate;
 
 /// In the order they tell capacity best: small answers that nobody limits, then large ones, then those that are limited.
 const ORDER: [Kind; 3] = [Kind::Ack, Kind::Echo, Kind::Udp];
-/// Pairs sent.
-const PAIRS: u32 = 40;
-/// Trains sent.
-const TRAINS: u32 = 12;
-/// Packets in each: what timestamps are off by is spread over so many, and no router need keep more than half of its queue.
-const TRAIN_PACKETS: usize = 32;
 /// After so many in a row of which nothing can be told, a way of asking is given up.
 const FRUITLESS_MAX: u32 = 6;
+/// Unless this many before were answered.
+const FRUITFUL_MIN: u32 = 8;
 /// From one to the next: queues are empty again.
 const PAUSE: Duration = Duration::from_millis(2);
 /// No way of asking takes longer.
@@ -75,12 +72,16 @@ pub(super) fn measure(
         };
         let mut samples = Samples::default();
         ended = collect(wire, way, ip_bytes, options.timeout, &mut samples);
-        let Some(capacity) = estimate(kind.method(), &samples.pairs, &samples.trains) else {
-            whys.push(samples.why(kind));
-            if ended.is_err() {
-                break;
+        let capacity = match samples.capacity(kind) {
+            Ok(capacity) => capacity,
+            Err(why) => {
+                whys.push(why);
+                // Other probes arrive in the same batches.
+                if ended.is_err() || samples.plan.capacity(kind.method()) == Err(Unknown::TooShort) {
+                    break;
+                }
+                continue;
             }
-            continue;
         };
         match &best {
             Some(there) if is_narrower(&capacity, &there.capacity) => {
@@ -99,7 +100,7 @@ pub(super) fn measure(
     }
     if best.is_none() {
         let why = if whys.is_empty() { "nothing that carries data is answered".to_owned() } else { whys.join("; ") };
-        problems.push(format!("The capacity was not measured: {why}."));
+        problems.push(format!("The capacity is not known: {why}."));
     } else if interface::is_virtual_pair(wire.route.index) {
         let name = &wire.route.interface;
         problems.push(format!(
@@ -124,29 +125,38 @@ fn is_narrower(echoed: &Capacity, there: &Capacity) -> bool {
     echoed.confidence >= SURE && !echoed.at_least && echoed.bits_per_s < NARROWER * there.bits_per_s
 }
 
-/// What pairs and trains said.
+/// The trains sent so far.
 #[derive(Debug, Default)]
 struct Samples {
-    pairs: Vec<Sample>,
-    trains: Vec<Sample>,
-    /// Pairs and trains that did not leave as they were due, however often they were sent.
-    spoiled: u32,
-    /// Those of which not every packet was answered once and in order.
+    plan: Plan,
+    /// Trains of which every packet was answered once and in order.
+    whole: u32,
+    /// Those of which not.
     unanswered: u32,
+    /// Trains sent, repetitions included, and those of them that were discarded because they did not leave on time.
+    sent: u32,
+    discarded: u32,
     /// Whether the time was up.
-    slow: bool,
+    late: bool,
 }
 
 impl Samples {
-    fn why(&self, kind: Kind) -> String {
+    /// The capacity, or why it is not known.
+    fn capacity(&self, kind: Kind) -> Result<Capacity, String> {
         let by = match kind {
             Kind::Ack | Kind::Syn => "by TCP",
             Kind::Echo => "by ICMP echo",
             Kind::Udp => "by UDP",
         };
-        let (spoiled, unanswered) = (self.spoiled, self.unanswered);
-        let slow = if self.slow { " before the time was up" } else { "" };
-        format!("{by}, {spoiled} trains could not be sent on time and {unanswered} were not answered whole{slow}")
+        let Self { sent, discarded, unanswered, .. } = self;
+        // The trains that happened to leave on time are then no fair sample.
+        if discarded * 2 > *sent {
+            return Err(format!("{by}, {discarded} of {sent} trains did not leave on time"));
+        }
+        self.plan.capacity(kind.method()).map_err(|why| {
+            let late = if self.late { ", and the time was up" } else { "" };
+            format!("{by}, {why} ({discarded} of {sent} trains did not leave on time, {unanswered} were not answered whole{late})")
+        })
     }
 }
 
@@ -158,29 +168,58 @@ fn collect(
     samples: &mut Samples,
 ) -> Result<(), Stop> {
     let until = Nanos::now() + TAKES_MAX;
+    let before = wire.trains;
     let mut fruitless = 0;
-    for done in 0..PAIRS + TRAINS {
+    while let Some(step) = samples.plan.next_step() {
         if Nanos::now() >= until {
-            samples.slow = true;
+            samples.late = true;
             break;
         }
-        let packets = if done < PAIRS { 2 } else { TRAIN_PACKETS };
-        let offsets = vec![Duration::ZERO; packets];
-        match wire.train(way, Shape::large(ip_bytes), &offsets, way.patience(packets as u32, timeout))? {
-            None => samples.spoiled += 1,
-            Some(arrivals) => {
-                let whole = dispersion::train(&arrivals, packets);
-                samples.pairs.extend(dispersion::pairs(&arrivals));
-                samples.trains.extend(whole.filter(|_| packets > 2));
-                samples.unanswered += u32::from(whole.is_none());
-                fruitless = if whole.is_some() { 0 } else { fruitless + 1 };
-            }
+        let offsets = step.offsets();
+        let packets = offsets.len();
+        let patience = way.patience(packets as u32, timeout);
+        let shape = Shape::large(ip_bytes);
+        let arrivals = match step {
+            Step::BackToBack(_) => wire.train(way, shape, &offsets, patience)?,
+            // Only when its packets really left counts.
+            Step::Paced => Some(wire.loose_train(way, shape, &offsets, patience)?),
+        };
+        if let Some(arrivals) = arrivals {
+            let is_whole = dispersion::train(&arrivals, packets).is_some();
+            samples.whole += u32::from(is_whole);
+            samples.unanswered += u32::from(!is_whole);
+            samples.plan.note(step, TrainArrivals { packets, arrivals });
+            fruitless = if is_whole { 0 } else { fruitless + 1 };
         }
-        if fruitless >= FRUITLESS_MAX && samples.pairs.len() < SAMPLES_MIN {
+        (samples.sent, samples.discarded) = (wire.trains.sent - before.sent, wire.trains.spoiled - before.spoiled);
+        if fruitless >= FRUITLESS_MAX && samples.whole < FRUITFUL_MIN {
             break;
         }
-        wire.watch.progress(Aspect::Capacity, done + 1, PAIRS + TRAINS);
+        let (done, of) = samples.plan.progress();
+        wire.watch.progress(Aspect::Capacity, done as u32, of as u32);
         wire.watch.sleep_until(Nanos::now() + PAUSE)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Arrival;
+
+    #[test]
+    fn trains_that_were_mostly_discarded_tell_no_capacity() {
+        let train = |packets: u32| {
+            let at = |i: u32, ns| Nanos(u64::from(i) * ns);
+            let arrival = |seq| Arrival { seq, sent: at(seq, 1_200), came: at(seq, 121_120), ip_bytes: 1500 };
+            TrainArrivals { packets: packets as usize, arrivals: (0..packets).map(arrival).collect() }
+        };
+        let mut samples = Samples { sent: 60, discarded: 10, ..Samples::default() };
+        (0..12).for_each(|_| samples.plan.note(Step::BackToBack(32), train(32)));
+        let told = samples.capacity(Kind::Ack).unwrap();
+        assert!((told.bits_per_s / 100e6 - 1.0).abs() < 0.01, "{told:?}");
+        samples.discarded = 31;
+        let why = samples.capacity(Kind::Ack).unwrap_err();
+        assert_eq!(why, "by TCP, 31 of 60 trains did not leave on time");
+    }
 }

@@ -11,6 +11,7 @@ use super::options::{Aspect, Options};
 use super::stop::{Learnt, Stop};
 use super::way::secret;
 use super::wire::{Watch, take};
+use crate::capture::CaptureError;
 use crate::capture::datagram::Datagram;
 use crate::clock::Nanos;
 use crate::estimate::round_trip::Probes;
@@ -35,7 +36,10 @@ pub(super) fn round_trip(
         match echo(address, options, watch, budget) {
             (Some(found), ended) => return (Some(found), ended),
             (None, Err(stop)) if stop.is_final() => return (None, Err(stop)),
-            (None, Err(stop)) => problems.push(format!("By ICMP echo nothing was measured: {stop}.")),
+            (None, Err(Stop::Capture(CaptureError::NoPing))) => {
+                problems.push("ICMP was skipped: not permitted for this user.".into());
+            }
+            (None, Err(stop)) => problems.push(format!("ICMP was skipped: {stop}.")),
             (None, Ok(())) => problems.push("The host does not answer ICMP echo requests.".into()),
         }
     }

@@ -201,6 +201,18 @@ impl<'a> Wire<'a> {
         Ok(None)
     }
 
+    /// Sends a train once, and returns which of its packets were answered, whether or not it left on time.
+    pub(super) fn loose_train(
+        &mut self,
+        way: &mut Way,
+        shape: Shape,
+        offsets: &[Duration],
+        patience: Duration,
+    ) -> Result<Vec<Arrival>, Stop> {
+        let (seqs, sent) = self.send(way, shape, offsets)?;
+        self.arrivals(way, shape, &seqs, &sent, patience)
+    }
+
     fn arrivals(
         &mut self,
         way: &mut Way,

@@ -21,8 +21,8 @@ pub fn report(report: &PathReport) -> String {
     if report.trains.sent > 0 {
         let trains = report.trains;
         text.push_str(&format!(
-            "\n{} packets were sent; of {} trains {} did not leave as they were due, and were not used",
-            trains.packets, trains.sent, trains.spoiled
+            "\n{} packets sent; {} of {} trains did not leave on time and were discarded",
+            trains.packets, trains.spoiled, trains.sent
         ));
     }
     for problem in &report.problems {
@@ -105,7 +105,8 @@ fn capacity(found: &Capacity) -> String {
         return format!("{from}; faster than this machine sends");
     }
     let (low, high) = (BitRate(found.low_bits_per_s), BitRate(found.high_bits_per_s));
-    format!("{from}, {:.0} % of them around {low} to {high}", found.confidence * 100.0)
+    let batched = if found.batched { ", in batches" } else { "" };
+    format!("{from}{batched}, {:.0} % of them around {low} to {high}", found.confidence * 100.0)
 }
 
 fn router(hop: &Hop) -> String {
