@@ -9,6 +9,9 @@ const WAYS: [(&str, f64, f64); 2] = [("lz4", 500e6, 0.65), ("zstd", 250e6, 0.5)]
 /// Compressing must take less than this of the time that not compressing takes, or it is not worth the processor's time.
 const GAIN_MIN: f64 = 0.93;
 
+/// A link that is faster than a processor compresses by this factor is clearly so.
+const CLEARLY: f64 = 1.1;
+
 /// The way that takes least time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Choice {
@@ -22,15 +25,24 @@ pub(super) struct Choice {
     ratio: f64,
     /// Whether the processor is slower than the link.
     held_up: bool,
+    /// Whether the link is clearly faster than the processor, or may be.
+    outrun: bool,
 }
 
 impl Choice {
     /// For a link that carries so many bits of content a second. One processor is counted on, since nothing is known of the
     /// suspect's machine.
-    pub fn best(link_bits_per_s: f64) -> Self {
+    pub fn best(link_bits_per_s: f64, at_least: bool) -> Self {
         let ways = WAYS.map(|(method, bytes_per_s, ratio)| {
             let (wire, work) = (link_bits_per_s / ratio, bytes_per_s * 8.0);
-            Self { method, compress: true, bits_per_s: wire.min(work), ratio, held_up: work < wire }
+            Self {
+                method,
+                compress: true,
+                bits_per_s: wire.min(work),
+                ratio,
+                held_up: work < wire,
+                outrun: at_least || link_bits_per_s > CLEARLY * work,
+            }
         });
         let [lz4, zstd] = ways;
         let best = if zstd.bits_per_s >= lz4.bits_per_s { zstd } else { lz4 };
@@ -45,9 +57,8 @@ impl Choice {
     pub fn why(&self) -> String {
         if !self.compress {
             let rate = BitRate(self.bits_per_s);
-            return format!(
-                "The link is about as fast as one processor compresses ({rate}), so nothing is gained by it."
-            );
+            let than = if self.outrun { "faster than" } else { "about as fast as" };
+            return format!("The link is {than} one processor compresses ({rate}), so compression gains nothing.");
         }
         let percent = self.ratio * 100.0;
         let held_up = if self.held_up { "; the processor there will be what there is to wait for" } else { "" };

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::path::{FarEnd, PathReport};
+use crate::path::{Capacity, FarEnd, PathReport};
 use crate::units::BitRate;
 
 /// Where nothing is known of the packets' size, they are taken to be Ethernet's.
@@ -11,6 +11,9 @@ const MTU_BYTES: u32 = 1500;
 const LINK_BYTES: f64 = 14.0;
 /// A TCP header with timestamps (RFC 9293 section 3.1, RFC 7323 section 3.2).
 const TCP_BYTES: f64 = 32.0;
+
+/// No advice is built on a capacity of which fewer of the measurements agree.
+pub const CONFIDENCE_MIN: f64 = 0.5;
 
 /// A rate of content, that is, of what TCP carries.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,8 +39,9 @@ pub(super) fn expected(report: &PathReport) -> Option<Expected> {
         new(bits, false, format!("One TCP connection brought {} from there.", BitRate(bits)))
     };
     let left = || {
-        let left = report.available?.bits_per_s;
-        let bits = report.capacity.as_ref().map_or(left, |capacity| left.min(capacity.bits_per_s));
+        // It was searched for below the capacity.
+        let left = report.available.filter(|_| report.capacity.is_none() || sure(report).is_some())?.bits_per_s;
+        let bits = sure(report).map_or(left, |capacity| left.min(capacity.bits_per_s));
         let why = format!(
             "Other traffic leaves about {} of the way there, {} of content.",
             BitRate(bits),
@@ -52,12 +56,19 @@ pub(super) fn expected(report: &PathReport) -> Option<Expected> {
         new(bits * share, at_least, why)
     };
     let there = || {
-        let capacity = report.capacity.as_ref()?;
+        let capacity = sure(report)?;
         let (bits, least) = (capacity.bits_per_s, if capacity.at_least { "at least " } else { "" });
         let why = format!("The narrowest link carries {least}{}; other traffic is not counted.", BitRate(bits));
         new(bits * share, capacity.at_least, why)
     };
     bulk().or_else(left).or_else(back).or_else(there)
+}
+
+/// The capacity, if enough of the measurements agree, and most trains left on time.
+fn sure(report: &PathReport) -> Option<&Capacity> {
+    let trains = report.trains;
+    let is_fair = trains.spoiled.saturating_mul(2) <= trains.sent;
+    report.capacity.as_ref().filter(|capacity| capacity.confidence >= CONFIDENCE_MIN && is_fair)
 }
 
 /// What TCP itself brought from there, in bits a second.
@@ -68,7 +79,7 @@ pub(super) fn brought(report: &PathReport) -> Option<f64> {
 /// What the links carry of content where TCP has them to itself, in bits a second: the smaller of what is known of both ways.
 pub(super) fn carried(report: &PathReport) -> Option<f64> {
     let back = report.far.as_ref().and_then(|far: &FarEnd| far.from_bits_per_s);
-    let there = report.capacity.as_ref().map(|capacity| capacity.bits_per_s);
+    let there = sure(report).map(|capacity| capacity.bits_per_s);
     // What comes from there goes the way back; the way there says something only where that is not known.
     back.or(there).map(|bits| bits * content_share(report))
 }

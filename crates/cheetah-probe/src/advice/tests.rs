@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::path::{Available, Capacity, FarEnd, Method, Mtu, RoundTrip};
+use crate::path::{Available, Capacity, FarEnd, Method, Mtu, RoundTrip, Trains};
 
 fn report() -> PathReport {
     PathReport::new("suspect", IpAddr::V4(Ipv4Addr::LOCALHOST))
@@ -33,6 +33,7 @@ fn capacity(bits_per_s: f64, at_least: bool) -> Capacity {
         high_bits_per_s: bits_per_s,
         confidence: 1.0,
         at_least,
+        batched: false,
         samples: 40,
     }
 }
@@ -62,7 +63,7 @@ fn a_disk_over_a_slow_link_takes_as_long_as_its_bits_and_headers() {
     // 240 KiB are on the way.
     assert!(advice.window_bytes >= 480 << 10 && advice.window_bytes <= 1 << 20, "{advice:?}");
     let text = advice.to_string();
-    assert!(text.starts_with("A disk of 500GiB takes 12 h 28 min as it is"), "{text}");
+    assert!(text.starts_with("A disk of 500GiB takes 12 h 28 min uncompressed"), "{text}");
     assert!(!text.ends_with('\n') && text.contains("--compress zstd"), "{text}");
 }
 
@@ -75,12 +76,46 @@ fn a_link_faster_than_a_processor_compresses_is_left_alone() {
 }
 
 #[test]
-fn a_capacity_that_is_only_a_bound_is_said_to_be_one() {
+fn lower_bound_of_the_capacity_is_named_one() {
     let report = PathReport { capacity: Some(capacity(1e9, true)), ..report() };
-    let advice = advise(&report, 1 << 30).unwrap();
+    let why = advise(&report, 1 << 30).unwrap().why;
     assert!(
-        advice.why.iter().any(|why| why.contains("at least")) && advice.why.iter().any(|why| why.contains("longest"))
+        why.iter().any(|why| why.contains("at least")) && why.iter().any(|why| why.contains("less time")),
+        "{why:?}"
     );
+}
+
+#[test]
+fn link_faster_than_any_disk_takes_as_long_as_the_fastest_disk() {
+    for at_least in [false, true] {
+        let report = PathReport { capacity: Some(capacity(126e9, at_least)), ..report() };
+        let advice = advise(&report, 1 << 40).unwrap();
+        assert!((advice.raw_s / 157.0 - 1.0).abs() < 0.01 && advice.compressed_s >= advice.raw_s, "{advice:?}");
+        assert!(advice.why.iter().any(|why| why.contains("bottleneck") && why.contains("56.0 Gbit/s")), "{advice:?}");
+        assert!(advice.why.iter().any(|why| why.contains("faster than one processor")), "{advice:?}");
+    }
+}
+
+#[test]
+fn low_confidence_gives_no_advice() {
+    let unsure = Capacity { confidence: 0.22, ..capacity(2.7e9, false) };
+    let left = Available { bits_per_s: 2e9, low_bits_per_s: 1e9, high_bits_per_s: 2.7e9 };
+    for available in [None, Some(left)] {
+        let report = PathReport { capacity: Some(unsure.clone()), available, ..report() };
+        assert_eq!(advise(&report, 1 << 40), None);
+        assert_eq!(Tuning::of(&report).flow, None);
+        // What is known otherwise still counts.
+        let known = PathReport { far: Some(far(Some(100e6), None)), ..report };
+        assert!(Tuning::of(&known).rate_bits_per_s.is_some_and(|rate| rate < 100e6));
+    }
+}
+
+#[test]
+fn trains_that_were_mostly_discarded_give_no_advice() {
+    let trains = Trains { sent: 200, spoiled: 180, packets: 2000 };
+    let report = PathReport { capacity: Some(capacity(126e9, true)), trains, ..report() };
+    assert_eq!(advise(&report, 1 << 40), None);
+    assert_eq!(Tuning::of(&report).flow, None);
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Tuning {
             rate_bits_per_s: rate,
             brought: rate::brought(report).is_some(),
             flow: rate.map(|rate| flow(report, rate).0),
-            compress: rate::brought(report).is_none_or(|rate| Choice::best(rate).compress),
+            compress: rate::brought(report).is_none_or(|rate| Choice::best(rate, false).compress),
         }
     }
 }
