@@ -48,6 +48,12 @@ impl Departures {
         }
     }
 
+    /// Forgets the first packet.
+    pub(super) fn remove_first(&mut self) {
+        self.left.drain(..self.left.len().min(1));
+        self.between.drain(..self.between.len().min(1));
+    }
+
     /// Judges the train, which was due at `due`, by what is known of each gap.
     #[must_use]
     pub fn check(&self, due: &[Nanos], bound: Bound) -> Verdict {

@@ -5,6 +5,7 @@ use std::io;
 use super::allowance::Allowance;
 use super::call::Call;
 use super::error::SendError;
+use super::lead::{with_lead, without_lead};
 use super::realtime::Realtime;
 use super::warm::{self, Warm};
 use super::{Backend, Departures, Options, PACKETS_MAX, PreDispatch, Sender, Train, wait};
@@ -73,6 +74,8 @@ impl<L: Line> Sender for Spinning<L> {
         if self.failed {
             return Err(SendError::Train("an earlier train was broken off: open the sender anew"));
         }
+        let led = with_lead(train);
+        let (train, is_led) = (led.as_ref().unwrap_or(train), led.is_some());
         let mut calls = Vec::with_capacity(train.frames.len());
         {
             let mut realtime = self.options.realtime.then(|| Realtime::enter(self.options.cpu));
@@ -90,10 +93,11 @@ impl<L: Line> Sender for Spinning<L> {
             }
             self.notes = realtime.map(Realtime::leave).unwrap_or_default();
         }
-        Ok(match self.line.stamps(&calls) {
+        let departures = match self.line.stamps(&calls) {
             Some(left) => Departures::stamped(left),
             None => Departures::called(&calls),
-        })
+        };
+        Ok(if is_led { without_lead(departures) } else { departures })
     }
 }
 

@@ -11,6 +11,7 @@ mod call;
 pub(crate) mod control;
 mod departures;
 mod error;
+mod lead;
 mod line;
 mod memory;
 mod packet;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::lead::NO_PROTOCOL;
 use super::line::Line;
 use crate::clock::Nanos;
 use crate::frame::ETHERNET_BYTES;
@@ -18,9 +19,6 @@ pub(super) const LOOPBACK: u32 = 1;
 
 /// A frame as long as most, so that as much memory is had for it and copied.
 const FRAME_BYTES: usize = 1514;
-
-/// "Local experimental", IEEE 802: no protocol. Who receives such frames drops them.
-const NO_PROTOCOL: [u8; 2] = [0x88, 0xB5];
 
 /// Sends frames of no protocol to this machine's own loopback interface, where they are dropped. They take most of the way
 /// that packets through other interfaces take, and nothing of it is on any network.
