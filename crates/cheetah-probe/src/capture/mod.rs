@@ -31,10 +31,7 @@ pub enum CaptureError {
     )]
     NotPermitted,
     /// ICMP sockets without rights are not permitted.
-    #[error(
-        "ICMP sockets are for the groups in net.ipv4.ping_group_range only, and this user is in none: \
-         'sysctl net.ipv4.ping_group_range=\"0 2147483647\"' lets everybody"
-    )]
+    #[error("ICMP sockets are not permitted for this user: see net.ipv4.ping_group_range")]
     NoPing,
     /// The interface is gone or down.
     #[error("the interface {0} is down or gone: bring it up and try again")]

@@ -14,21 +14,21 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `probe` is told.
+/// The arguments of `probe`.
 #[derive(Debug, clap::Args)]
-#[command(about = "Measure the path to a host, and say what it means for an acquisition")]
+#[command(about = "Measure the path to a host and advise on acquiring over it")]
 #[command(
-    long_about = "Measures the path to a host: round trips, the capacity of its narrowest link, what other traffic \
-leaves of it, the largest packet it carries, and the routers on the way; and says how long a disk would take over it, \
-whether to compress, and how many connections, which window and how much prefetch to use.
+    long_about = "Measures the path to a host: round trips, the capacity of its narrowest link, the bandwidth available \
+on it, the largest packet it carries, and the routers on the way. Then advises how long a disk takes over it, whether to \
+compress, and which number of connections, window and prefetch to use.
 
-The host need not cooperate. Where a node or an agent runs on it, that is asked too: for the capacity each way, and what TCP \
-carries. Packets go to that host's address and no other, and there is a limit to how many.
+The host need not cooperate. A node or an agent on it is also asked for the capacity each way and the throughput of TCP. \
+Packets go to that host's address only, and their number is limited.
 
-Packets that leave exactly when they are due take the right to raw sockets (root, or setcap cap_net_raw,cap_sys_nice,\
-cap_ipc_lock+ep on the program). Without it round trips are measured all the same, and the far end is asked.
+Precise packet timing needs raw sockets (root, or setcap cap_net_raw,cap_sys_nice,cap_ipc_lock+ep on the program). Without \
+them round trips are still measured, and the far end is still asked.
 
-With --send nothing is measured but how well packets keep their schedule.
+--send measures only how well packets keep their schedule.
 
   cheetah probe 10.0.0.7 --disk 4TiB
   cheetah probe 10.0.0.7 --json > path.json
@@ -39,7 +39,7 @@ pub struct Args {
     /// The host: a name or an address
     host: String,
 
-    /// Send packets on a schedule, to a UDP port, and tell how well they kept it: single, pair:GAP, train:N@GAP,
+    /// Send packets to a UDP port on a schedule, and report how well they kept it: single, pair:GAP, train:N@GAP,
     /// gaps:G1,G2,… or at:T1,T2,…, with times as in 10us, 1.5ms, 0
     #[arg(long, value_name = "PATTERN")]
     send: Option<Pattern>,

@@ -141,7 +141,12 @@ fn describe(host: &str, tuning: &Tuning, link: &LinkUse) -> String {
 /// The report in a file.
 fn read(path: &Path, host: &str, ui: Ui) -> Result<PathReport> {
     let name = path.display();
-    let size = path.metadata().context(format_args!("--tune {name}"))?.len();
+    let size = match path.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound && is_a_word(path) => {
+            return Err(Failure::misused(not_a_word(path)));
+        }
+        metadata => metadata.context(format_args!("--tune {name}"))?.len(),
+    };
     if size > REPORT_BYTES_MAX {
         return Err(Failure::misused(format!("--tune {name}: that is no report of cheetah probe --json")));
     }
@@ -158,6 +163,37 @@ fn read(path: &Path, host: &str, ui: Ui) -> Result<PathReport> {
         ui.warn(format_args!("{name} tells of the path to {other}, and the source is at {host}"));
     }
     Ok(report)
+}
+
+/// Whether a path looks like a mistyped word rather than a file.
+fn is_a_word(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| !text.is_empty() && text.chars().all(|char| char.is_ascii_alphabetic()))
+}
+
+fn not_a_word(path: &Path) -> String {
+    let text = path.to_string_lossy().to_lowercase();
+    let sorted = |text: &str| {
+        let mut chars = text.chars().collect::<Vec<_>>();
+        chars.sort_unstable();
+        chars
+    };
+    let is_near = |word: &&str| {
+        word.starts_with(&text)
+            || text.starts_with(*word)
+            || sorted(word) == sorted(&text)
+            || distance(word, &text) <= 1
+    };
+    let hint = ["auto", "off"].into_iter().find(is_near);
+    let hint = hint.map_or_else(String::new, |word| format!("; did you mean '{word}'?"));
+    format!("--tune takes auto, off, or a file written by 'cheetah probe --json', and there is no file '{text}'{hint}")
+}
+
+/// The number of characters by which two words of about the same length differ, at best, with one inserted, removed or replaced.
+fn distance(a: &str, b: &str) -> usize {
+    let start = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a.as_bytes()[start..], &b.as_bytes()[start..]);
+    let end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    (a.len() - end).max(b.len() - end)
 }
 
 /// What a short look at the way to `host` tells, without any right. The port itself is left alone, for some servers end with
@@ -246,6 +282,18 @@ mod tests {
         assert_eq!(link(&nothing), LinkUse::default());
         let text = describe("lab", &nothing, &link(&nothing));
         assert!(text.contains("lab (100.00 ms) is used as usual"), "{text}");
+    }
+
+    #[test]
+    fn mistyped_word_gets_a_hint() {
+        for (typed, hint) in
+            [("atuo", "'auto'"), ("aut", "'auto'"), ("Auto", "'auto'"), ("autos", "'auto'"), ("of", "'off'")]
+        {
+            let text = not_a_word(Path::new(typed));
+            assert!(is_a_word(Path::new(typed)) && text.ends_with(&format!("did you mean {hint}?")), "{text}");
+        }
+        assert!(!not_a_word(Path::new("path")).contains("did you mean"));
+        assert!(!is_a_word(Path::new("path.json")) && !is_a_word(Path::new("./auto")));
     }
 
     #[tokio::test]

@@ -247,7 +247,7 @@ fn doing(aspect: Aspect) -> &'static str {
         Aspect::Mtu => "finding the largest packet that passes",
         Aspect::Hops => "finding the routers on the way",
         Aspect::Capacity => "measuring the capacity",
-        Aspect::Available => "measuring what other traffic leaves",
+        Aspect::Available => "measuring the available bandwidth",
     }
 }
 
