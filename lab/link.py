@@ -159,6 +159,6 @@ class Link:
         options = ["--delay-us", str(self.delay_us), "--loss-ppm", str(self.loss_ppm)]
         rate_bits, queue_bytes = (self.rate_bits or 0, self._queue_bytes()) if self.spaced else (0, 0)
         options += ["--rate-bits", str(rate_bits), "--queue-bytes", str(queue_bytes)]
+        options += ["--cross-ppm", str(self.cross_ppm)]
         # The node is to the left of its relay.
-        options += ["--batch-left-us", str(self.batch_to_us), "--batch-right-us", str(self.batch_from_us)]
-        return [*options, "--cross-ppm", str(self.cross_ppm)]
+        return [*options, "--batch-left-us", str(self.batch_to_us), "--batch-right-us", str(self.batch_from_us)]
