@@ -1,5 +1,5 @@
-//! What a path means for an acquisition: how long a disk takes, whether to compress, and how many connections, which window
-//! and how much prefetch keep the link busy. Pure: figures in, decisions with their reasons out.
+//! Advice on an acquisition over a path: how long a disk takes, whether to compress, and the connections, window and prefetch that keep
+//! the link busy. Pure functions from figures to decisions with their reasons.
 
 mod packing;
 mod rate;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::path::PathReport;
 use crate::units::{BitRate, Span};
 
-use self::packing::Choice;
+use self::packing::CompressionChoice;
 pub use self::rate::CONFIDENCE_MIN;
 pub use self::tuning::{CONNECTIONS_MAX, Flow, PREFETCH_BYTES_MAX, Tuning, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 
@@ -24,7 +24,7 @@ const ROTATING_BITS_PER_S: f64 = 1.6e9;
 /// What the fastest disks in common use give, in bits of content a second: 7 GB/s, NVMe over four lanes of PCIe 4.0.
 const DISK_BITS_PER_S_MAX: f64 = 56e9;
 
-/// What to do, and what it will take.
+/// Recommended settings, and the time to expect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// Size of the disk it is for, in bytes.
@@ -35,15 +35,15 @@ pub struct Advice {
     pub compressed_s: f64,
     /// Whether compressing is worth it.
     pub compress: bool,
-    /// What to compress with, a word that `cheetah acquire --compress` takes: `none`, `lz4` or `zstd`.
+    /// The compression method, a word that `cheetah acquire --compress` takes: `none`, `lz4` or `zstd`.
     pub method: String,
     /// TCP connections at once.
     pub connections: u32,
-    /// Bytes of requests under way at once, on all connections together.
+    /// Bytes of requests in flight, on all connections together.
     pub window_bytes: u64,
-    /// Bytes one reader is read ahead at most.
+    /// The most bytes to prefetch for one reader.
     pub prefetch_bytes: u64,
-    /// What it rests on, a sentence each.
+    /// The reasons, a sentence each.
     pub why: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct Advice {
 pub fn advise(report: &PathReport, disk_bytes: u64) -> Option<Advice> {
     let rate = rate::expected(report)?;
     let (flow, mut why) = tuning::flow(report, rate.bits_per_s);
-    let choice = Choice::best(rate.bits_per_s, rate.at_least);
+    let choice = CompressionChoice::best(rate.bits_per_s, rate.at_least);
     let disk_bits = disk_bytes as f64 * 8.0;
     why.insert(0, rate.why.clone());
     if rate.at_least {
@@ -97,7 +97,7 @@ impl fmt::Display for Advice {
         let (window, prefetch) = (Size(self.window_bytes), Size(self.prefetch_bytes));
         writeln!(
             f,
-            "Use {} connection{plural}, {window} under way, and up to {prefetch} of prefetch.",
+            "Use {} connection{plural}, {window} in flight, and up to {prefetch} of prefetch.",
             self.connections
         )?;
         for (index, why) in self.why.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How much may be sent: so many packets in any second, so many packets and bytes in all.
+//! Limits on sending: packets in any second, packets and bytes in all.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::clock::Nanos;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a measurement may send.
+/// The limits of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Packets in any second.

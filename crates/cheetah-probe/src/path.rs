@@ -1,4 +1,4 @@
-//! What was learnt of a path: the answer of `cheetah probe --json`, and what `--tune` reads.
+//! The report on a path: the output of `cheetah probe --json`, and the input of `--tune`.
 
 use std::net::IpAddr;
 
@@ -11,43 +11,43 @@ use crate::advice::Advice;
 /// The version of the format; another one is refused.
 pub const FORMAT: u32 = 1;
 
-/// What was learnt of the path to a host. What was not measured is absent; why, [`problems`](PathReport::problems) says.
+/// What is known of the path to a host. What was not measured is absent; [`problems`](PathReport::problems) has the reasons.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
     /// [`FORMAT`].
     pub format: u32,
-    /// The host as it was named.
+    /// The host's name, as given.
     pub host: String,
-    /// The address that was measured: no other was sent anything.
+    /// The address that was measured; nothing was sent to any other.
     pub address: IpAddr,
     /// When it began, RFC 3339, UTC.
     pub started: String,
-    /// What packets left through, e.g. `eth0`; absent without the right to raw sockets.
+    /// The interface, e.g. `eth0`; absent without raw sockets.
     pub interface: Option<String>,
-    /// How packets were sent on time: `txtime-etf`, `txtime-fq`, `xdp`, `ring` or `sequential`; absent if none were.
+    /// The sending backend: `txtime-etf`, `txtime-fq`, `xdp`, `ring` or `sequential`; absent if none were.
     pub backend: Option<String>,
     /// Round trips.
     pub round_trip: Option<RoundTrip>,
     /// The narrowest link there (and, if the probe is echoed whole, back).
     pub capacity: Option<Capacity>,
-    /// What the other traffic leaves of the tightest link.
+    /// The available bandwidth of the tightest link.
     pub available: Option<Available>,
     /// The largest packet that passes whole.
     pub mtu: Option<Mtu>,
     /// The routers on the way.
     pub hops: Vec<Hop>,
-    /// What the far end told, where one cooperates.
+    /// The figures of a far end, where one cooperates.
     pub far: Option<FarEnd>,
-    /// Trains sent, and those that were spoiled and not used.
+    /// Trains sent and discarded.
     pub trains: Trains,
-    /// What it means for an acquisition.
+    /// Advice on an acquisition.
     pub advice: Option<Advice>,
     /// What could not be measured, and why, a sentence each.
     pub problems: Vec<String>,
 }
 
 impl PathReport {
-    /// Nothing is known yet of the path to `address`, one of those of `host`; it begins now.
+    /// Creates an empty report on the path to `address`, one of those of `host`, starting now.
     #[must_use]
     pub fn new(host: impl Into<String>, address: IpAddr) -> Self {
         let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
@@ -71,7 +71,7 @@ impl PathReport {
         }
     }
 
-    /// Whether anything at all is known of it.
+    /// Returns whether nothing is known.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.round_trip.is_none()
@@ -137,16 +137,16 @@ pub struct Capacity {
     pub high_bits_per_s: f64,
     /// Share of the measurements that lie in the mode, 0 to 1: how sure it is.
     pub confidence: f64,
-    /// Whether the link could be told from how fast this machine itself sends; if not, it is at least this.
+    /// Whether it is a lower bound: the link is as fast as this machine sends, or faster.
     pub at_least: bool,
-    /// Whether packets arrived in batches, so that only when batches ended was made use of.
+    /// Whether packets arrived in batches, so that it is computed from the ends of batches only.
     #[serde(default)]
     pub batched: bool,
     /// Pairs and trains it rests on.
     pub samples: u32,
 }
 
-/// Bandwidth that is left.
+/// Available bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Available {
     /// Bits a second, counted as in [`Capacity`].
@@ -177,33 +177,33 @@ pub struct Hop {
     pub min_us: Option<f64>,
 }
 
-/// What a far end that cooperates told. Rates are in bits a second.
+/// The figures of a far end that cooperates. Rates are in bits a second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FarEnd {
     /// Its name and version.
     pub name: String,
     /// Capacity there, by the dispersion of trains sent to it.
     pub to_bits_per_s: Option<f64>,
-    /// Whether that could not be told from how fast this machine sends; then it is at least that.
+    /// Whether that is a lower bound: as fast as this machine sends, or faster.
     #[serde(default)]
     pub to_at_least: bool,
     /// Capacity back, by the dispersion of trains it sent.
     pub from_bits_per_s: Option<f64>,
-    /// Whether that could not be told from how fast the far end sends; then it is at least that.
+    /// Whether that is a lower bound: as fast as the far end sends, or faster.
     #[serde(default)]
     pub from_at_least: bool,
-    /// What one TCP connection carried there, of payload.
+    /// Payload throughput of one TCP connection there.
     pub tcp_to_bits_per_s: Option<f64>,
-    /// What one TCP connection carried back, of payload.
+    /// Payload throughput of one TCP connection back.
     pub tcp_from_bits_per_s: Option<f64>,
 }
 
-/// How the trains that were sent fared.
+/// Counts of trains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trains {
     /// Sent, repetitions included.
     pub sent: u32,
-    /// Of them, those whose gaps were off by more than the bound, and that were not used.
+    /// Those of them that were discarded because a gap was off by more than the bound.
     pub spoiled: u32,
     /// Packets sent in all, of every kind.
     pub packets: u32,

@@ -167,7 +167,7 @@ fn way_to(remote: IpAddr) -> io::Result<Option<Way>> {
 }
 
 /// What an interface is.
-struct Link {
+struct InterfaceLink {
     name: String,
     mac: [u8; 6],
     mtu: u32,
@@ -178,7 +178,7 @@ struct Link {
     resolves: bool,
 }
 
-fn link(index: u32) -> io::Result<Option<Link>> {
+fn link(index: u32) -> io::Result<Option<InterfaceLink>> {
     let question = IfinfomsgBuilder::default()
         .ifi_family(RtAddrFamily::Unspecified)
         .ifi_index(i32::try_from(index).unwrap_or_default())
@@ -187,7 +187,7 @@ fn link(index: u32) -> io::Result<Option<Link>> {
     let links = ask(Rtm::Getlink, NlmF::empty(), question, |link: &Ifinfomsg| {
         let name = attribute(link.rtattrs(), Ifla::Ifname)?;
         let mac = attribute(link.rtattrs(), Ifla::Address).and_then(|mac| mac.try_into().ok());
-        Some(Link {
+        Some(InterfaceLink {
             name: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
             mac: mac.unwrap_or_default(),
             mtu: attribute(link.rtattrs(), Ifla::Mtu).and_then(number)?,

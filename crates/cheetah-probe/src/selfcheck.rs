@@ -1,14 +1,14 @@
-//! Whether a train left as it was meant to. One that did not is not measured with, but sent again.
+//! Checks whether a train left on time. One that did not is discarded and sent again.
 
 use std::time::Duration;
 
 use crate::clock::Nanos;
 use crate::estimate::stats;
 
-/// How far off a train may be.
+/// The bound on gap errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Most by which a gap may differ from what was asked for, either way.
+    /// The largest gap error, either way.
     pub gap_error_max: Duration,
 }
 
@@ -18,7 +18,7 @@ impl Bound {
     }
 }
 
-/// By how much the gaps of a train differed from what was asked for, either way, in nanoseconds.
+/// The absolute errors of a train's gaps, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GapErrors {
     /// Median.
@@ -29,49 +29,48 @@ pub struct GapErrors {
     pub max_ns: u64,
 }
 
-/// What becomes of a train.
+/// The result of the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Every gap was within the bound.
     Accepted(GapErrors),
     /// One was not.
     Spoiled {
-        /// The packet, from 0, before which the gap was that was off by most; the first such.
+        /// The packet, from 0, after the gap with the largest error; the first such.
         at: usize,
-        /// By how much: above zero if it was too long.
+        /// The error, in nanoseconds: above zero if the gap was too long.
         error_ns: i64,
     },
-    /// It is not known when each packet left, or not so well that every gap is known to be within the bound or one not to be.
+    /// The times are not known well enough to decide.
     Unknown,
 }
 
-/// Between which times a packet left: the same time twice, if it is known exactly. Packets leave in order, even if it is not
+/// TimeRange which times a packet left: the same time twice, if it is known exactly. Packets leave in order, even if it is not
 /// known when each did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Between {
-    /// Not before.
+pub struct TimeRange {
+    /// The earliest time.
     pub earliest: Nanos,
-    /// Not after.
+    /// The latest time.
     pub latest: Nanos,
 }
 
-impl Between {
-    /// Just then.
+impl TimeRange {
+    /// Creates a range of one time.
     #[must_use]
     pub const fn exactly(at: Nanos) -> Self {
         Self { earliest: at, latest: at }
     }
 }
 
-/// By how much each gap differs from what was asked for, in nanoseconds, above zero if it was too long: one less than there
-/// are packets, or nothing if of one it is not known at all when it left. Where a gap is not known exactly it is the most it
-/// may differ by.
+/// Returns the error of each gap in nanoseconds, above zero if it was too long; `None` if a packet's time is unknown. For a gap that
+/// is not known exactly it is the largest possible error.
 #[must_use]
-pub fn gap_errors(due: &[Nanos], left: &[Option<Between>]) -> Option<Vec<i64>> {
+pub fn gap_errors(due: &[Nanos], left: &[Option<TimeRange>]) -> Option<Vec<i64>> {
     Some(ranges(due, left)?.into_iter().map(GapError::most).collect())
 }
 
-/// By how much a gap differs from what was asked for, in nanoseconds: something from `low` to `high`.
+/// The range of a gap's error, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 struct GapError {
     low: i64,
@@ -79,19 +78,19 @@ struct GapError {
 }
 
 impl GapError {
-    fn new(due: i64, one: Between, next: Between) -> Self {
+    fn new(due: i64, one: TimeRange, next: TimeRange) -> Self {
         let high = difference(one.earliest, next.latest);
         // In order, unless it is known that they were not.
         let low = difference(one.latest, next.earliest).max(high.min(0));
         Self { low: low - due, high: high - due }
     }
 
-    /// What is furthest from zero.
+    /// Returns the error furthest from zero.
     const fn most(self) -> i64 {
         if self.low.unsigned_abs() > self.high.unsigned_abs() { self.low } else { self.high }
     }
 
-    /// What is nearest to zero.
+    /// Returns the error nearest to zero.
     const fn least(self) -> i64 {
         if self.low > 0 {
             self.low
@@ -103,7 +102,7 @@ impl GapError {
     }
 }
 
-fn ranges(due: &[Nanos], left: &[Option<Between>]) -> Option<Vec<GapError>> {
+fn ranges(due: &[Nanos], left: &[Option<TimeRange>]) -> Option<Vec<GapError>> {
     if due.len() != left.len() {
         return None;
     }
@@ -115,15 +114,15 @@ fn ranges(due: &[Nanos], left: &[Option<Between>]) -> Option<Vec<GapError>> {
     Some(errors.collect())
 }
 
-/// From `earlier` to `later`, below zero if it is not: half the range, so that two of them may be subtracted.
+/// Returns the nanoseconds from `earlier` to `later`, clamped to half the range so that two of them may be subtracted.
 fn difference(earlier: Nanos, later: Nanos) -> i64 {
     let ns = i128::from(later.0) - i128::from(earlier.0);
     i64::try_from(ns.clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2))).unwrap_or_default()
 }
 
-/// Judges a train that was due at `due` and left at `left`. Only gaps count, not whether the whole train was late.
+/// Checks a train that was due at `due` and left at `left`. Only gaps count, not whether the whole train was late.
 #[must_use]
-pub fn check(due: &[Nanos], left: &[Option<Between>], bound: Bound) -> Verdict {
+pub fn check(due: &[Nanos], left: &[Option<TimeRange>], bound: Bound) -> Verdict {
     let Some(errors) = ranges(due, left) else { return Verdict::Unknown };
     let worst = errors.iter().map(|error| error.least()).enumerate().rev().max_by_key(|(_, ns)| ns.unsigned_abs());
     match worst {
@@ -133,9 +132,9 @@ pub fn check(due: &[Nanos], left: &[Option<Between>], bound: Bound) -> Verdict {
     }
 }
 
-/// Judges a train by the time from its first packet to its last, at most, as if each gap had the same share of that.
+/// Checks a train by the time from its first packet to its last, as if all gaps were equal.
 #[must_use]
-pub fn check_whole(due: &[Nanos], left: &[Option<Between>], bound: Bound) -> Verdict {
+pub fn check_whole(due: &[Nanos], left: &[Option<TimeRange>], bound: Bound) -> Verdict {
     match mean_error(due, left) {
         Some(error_ns) if bound.is_exceeded(error_ns) => Verdict::Spoiled { at: 1, error_ns },
         Some(error_ns) => Verdict::Accepted(GapErrors::of(&[error_ns])),
@@ -143,7 +142,7 @@ pub fn check_whole(due: &[Nanos], left: &[Option<Between>], bound: Bound) -> Ver
     }
 }
 
-fn mean_error(due: &[Nanos], left: &[Option<Between>]) -> Option<i64> {
+fn mean_error(due: &[Nanos], left: &[Option<TimeRange>]) -> Option<i64> {
     let all = left.iter().copied().collect::<Option<Vec<_>>>().filter(|_| left.len() == due.len())?;
     let (&[due, .., last_due], &[left, .., last_left]) = (due, all.as_slice()) else { return None };
     let gaps = i64::try_from(all.len() - 1).ok()?;
@@ -151,7 +150,7 @@ fn mean_error(due: &[Nanos], left: &[Option<Between>]) -> Option<i64> {
 }
 
 impl GapErrors {
-    /// Of the errors of gaps, in nanoseconds; zeros if there are none, as in a train of one packet.
+    /// Summarizes the errors of gaps, in nanoseconds; zeros if there are none.
     #[must_use]
     pub fn of(errors_ns: &[i64]) -> Self {
         let mut sizes = errors_ns.iter().map(|error| error.unsigned_abs()).collect::<Vec<_>>();
@@ -169,11 +168,11 @@ mod tests {
 
     const BOUND: Bound = Bound { gap_error_max: Duration::from_micros(5) };
 
-    fn exactly(at: u64) -> Option<Between> {
-        Some(Between::exactly(Nanos(at)))
+    fn exactly(at: u64) -> Option<TimeRange> {
+        Some(TimeRange::exactly(Nanos(at)))
     }
 
-    fn train(times: &[u64]) -> (Vec<Nanos>, Vec<Option<Between>>) {
+    fn train(times: &[u64]) -> (Vec<Nanos>, Vec<Option<TimeRange>>) {
         (times.iter().copied().map(Nanos).collect(), times.iter().copied().map(exactly).collect())
     }
 
@@ -232,7 +231,7 @@ mod tests {
                 at += gap;
                 due.push(Nanos(100 + 10 * number as u64));
                 truly.push(exactly(at));
-                left.push(Some(Between { earliest: Nanos(at - before), latest: Nanos(at + after) }));
+                left.push(Some(TimeRange { earliest: Nanos(at - before), latest: Nanos(at + after) }));
             }
             let really = check(&due, &truly, bound);
             match check(&due, &left, bound) {

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Extension, Json};
 use cheetah_probe::far::limits::{BULKS_MAX, LIMITS, RECEIVERS_PER_CALLER_MAX};
-use cheetah_probe::far::measure::{Wish, measure};
+use cheetah_probe::far::measure::{FarRequest, measure};
 use cheetah_probe::far::{Caller, FarClient, FarConfig, FarError, SendRequest, Token, router, tag};
 use cheetah_probe::schedule::Pattern;
 use tokio::net::TcpListener;
@@ -69,7 +69,7 @@ fn it_tells_of_the_path_both_ways() {
     run(async || {
         let far = far_end(true, LOOPBACK).await;
         let mut problems = Vec::new();
-        let told = measure(far, Wish::default(), &mut problems).await.expect("it answers");
+        let told = measure(far, FarRequest::default(), &mut problems).await.expect("it answers");
         assert!(problems.is_empty(), "{problems:?}");
         assert!(told.name.starts_with("far ("), "{}", told.name);
         // How fast loopback is, nobody knows; that it is not slow, everybody does.
@@ -255,8 +255,9 @@ fn one_that_may_not_send_says_so() {
     run(async || {
         let far = far_end(false, LOOPBACK).await;
         let mut problems = Vec::new();
-        let wish = Wish { trains: true, bulk_to: Duration::from_millis(50), bulk_from: Duration::from_millis(50) };
-        let told = measure(far, wish, &mut problems).await.expect("it answers");
+        let request =
+            FarRequest { trains: true, bulk_to: Duration::from_millis(50), bulk_from: Duration::from_millis(50) };
+        let told = measure(far, request, &mut problems).await.expect("it answers");
         assert!(told.tcp_from_bits_per_s.is_none() && told.from_bits_per_s.is_none());
         assert!(told.tcp_to_bits_per_s.is_some(), "{problems:?}");
         assert_eq!(problems.len(), 2, "{problems:?}");
@@ -291,8 +292,8 @@ fn its_words_are_words() {
         let far = FarClient::new(listener.local_addr().expect("its address"));
         tokio::spawn(async move { axum::serve(listener, app).await });
         let mut problems = Vec::new();
-        let wish = Wish { bulk_to: Duration::ZERO, ..Wish::default() };
-        let told = measure(far, wish, &mut problems).await.expect("it answers");
+        let request = FarRequest { bulk_to: Duration::ZERO, ..FarRequest::default() };
+        let told = measure(far, request, &mut problems).await.expect("it answers");
         assert_eq!(problems.len(), 3, "{problems:?}");
         for text in problems.iter().chain([&told.name]) {
             assert!(text.contains("]0;owned[2Jno") && text.len() < 1000, "{text:?}");

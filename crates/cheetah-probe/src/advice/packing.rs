@@ -2,26 +2,26 @@
 
 use crate::units::BitRate;
 
-/// A way to compress: its name, the rate at which one processor of today does it, in bytes of content a second (the same
-/// figures the agent starts from before it knows better), and what is left of the content of a disk in use, where a share of
-/// it is media, archives and other things that do not shrink. The last is an assumption, and is said to be one.
-const WAYS: [(&str, f64, f64); 2] = [("lz4", 500e6, 0.65), ("zstd", 250e6, 0.5)];
-/// Compressing must take less than this of the time that not compressing takes, or it is not worth the processor's time.
+/// Compression methods: the name, the rate of one processor in bytes of content a second (the same figures the agent starts from), and
+/// the compressed share of a disk in use, some of which is media and archives that do not shrink. The share is an assumption, and the
+/// advice says so.
+const METHODS: [(&str, f64, f64); 2] = [("lz4", 500e6, 0.65), ("zstd", 250e6, 0.5)];
+/// Compression must take less than this share of the time without, or it is not worth the processor time.
 const GAIN_MIN: f64 = 0.93;
 
 /// A link that is faster than a processor compresses by this factor is clearly so.
 const CLEARLY: f64 = 1.1;
 
-/// The way that takes least time.
+/// The fastest method.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Choice {
-    /// `none` if not compressing is best.
+pub(super) struct CompressionChoice {
+    /// `none` if compression does not pay.
     pub method: &'static str,
-    /// Whether to.
+    /// Whether to compress.
     pub compress: bool,
-    /// Bits of content a second if compressed, with the best of the ways even if that is not worth it.
+    /// Bits of content a second with the best method, even if it does not pay.
     pub bits_per_s: f64,
-    /// What is left, 0 to 1.
+    /// The compressed share, 0 to 1.
     ratio: f64,
     /// Whether the processor is slower than the link.
     held_up: bool,
@@ -29,11 +29,11 @@ pub(super) struct Choice {
     outrun: bool,
 }
 
-impl Choice {
-    /// For a link that carries so many bits of content a second. One processor is counted on, since nothing is known of the
-    /// suspect's machine.
+impl CompressionChoice {
+    /// Chooses for a link that carries this many bits of content a second, or at least as many. Counts on one processor, since the
+    /// suspect's machine is unknown.
     pub fn best(link_bits_per_s: f64, at_least: bool) -> Self {
-        let ways = WAYS.map(|(method, bytes_per_s, ratio)| {
+        let ways = METHODS.map(|(method, bytes_per_s, ratio)| {
             let (wire, work) = (link_bits_per_s / ratio, bytes_per_s * 8.0);
             Self {
                 method,
@@ -61,10 +61,10 @@ impl Choice {
             return format!("The link is {than} one processor compresses ({rate}), so compression gains nothing.");
         }
         let percent = self.ratio * 100.0;
-        let held_up = if self.held_up { "; the processor there will be what there is to wait for" } else { "" };
+        let held_up = if self.held_up { "; the processor there will be the bottleneck" } else { "" };
         format!(
-            "Compressed is with {}, counting on {percent:.0} % being left, as of most disks in use, but not of encrypted ones or \
-             collections of media{held_up}.",
+            "Compression by {} is assumed to leave {percent:.0} %, as of most disks in use, but not of encrypted ones or collections \
+             of media{held_up}.",
             self.method
         )
     }

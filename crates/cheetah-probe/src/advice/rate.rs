@@ -1,11 +1,11 @@
-//! At which rate content will come.
+//! The rate of content to expect.
 
 use std::net::IpAddr;
 
 use crate::path::{Capacity, FarEnd, PathReport};
 use crate::units::BitRate;
 
-/// Where nothing is known of the packets' size, they are taken to be Ethernet's.
+/// The packet size where the MTU is unknown: Ethernet's.
 const MTU_BYTES: u32 = 1500;
 /// An Ethernet header.
 const LINK_BYTES: f64 = 14.0;
@@ -17,22 +17,21 @@ pub const CONFIDENCE_MIN: f64 = 0.5;
 
 /// A rate of content, that is, of what TCP carries.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Expected {
+pub(super) struct ExpectedRate {
     /// Bits a second, above 0.
     pub bits_per_s: f64,
-    /// Whether it may be more.
+    /// Whether it is a lower bound.
     pub at_least: bool,
-    /// How it is known, a sentence.
+    /// The reason, a sentence.
     pub why: String,
 }
 
-/// The rate to count on: what TCP itself brought from there, else what other traffic leaves, else what the narrowest link
-/// carries.
-pub(super) fn expected(report: &PathReport) -> Option<Expected> {
+/// Returns the rate to expect: TCP's own throughput from there, else the available bandwidth, else the capacity.
+pub(super) fn expected(report: &PathReport) -> Option<ExpectedRate> {
     let far = report.far.as_ref();
     let share = content_share(report);
     let new = |bits_per_s: f64, at_least, why: String| {
-        (bits_per_s.is_finite() && bits_per_s > 0.0).then_some(Expected { bits_per_s, at_least, why })
+        (bits_per_s.is_finite() && bits_per_s > 0.0).then_some(ExpectedRate { bits_per_s, at_least, why })
     };
     let bulk = || {
         let bits = brought(report)?;
@@ -42,17 +41,14 @@ pub(super) fn expected(report: &PathReport) -> Option<Expected> {
         // It was searched for below the capacity.
         let left = report.available.filter(|_| report.capacity.is_none() || sure(report).is_some())?.bits_per_s;
         let bits = sure(report).map_or(left, |capacity| left.min(capacity.bits_per_s));
-        let why = format!(
-            "Other traffic leaves about {} of the way there, {} of content.",
-            BitRate(bits),
-            BitRate(bits * share)
-        );
+        let why =
+            format!("About {} are available on the path there, {} of content.", BitRate(bits), BitRate(bits * share));
         new(bits * share, false, why)
     };
     let back = || {
         let (bits, at_least) = (far?.from_bits_per_s?, far?.from_at_least);
         let least = if at_least { "at least " } else { "" };
-        let why = format!("The narrowest link on the way from there carries {least}{}.", BitRate(bits));
+        let why = format!("The narrowest link of the path back carries {least}{}.", BitRate(bits));
         new(bits * share, at_least, why)
     };
     let there = || {
@@ -64,27 +60,27 @@ pub(super) fn expected(report: &PathReport) -> Option<Expected> {
     bulk().or_else(left).or_else(back).or_else(there)
 }
 
-/// The capacity, if enough of the measurements agree, and most trains left on time.
+/// Returns the capacity, if enough of the measurements agree and most trains left on time.
 fn sure(report: &PathReport) -> Option<&Capacity> {
     let trains = report.trains;
     let is_fair = trains.spoiled.saturating_mul(2) <= trains.sent;
     report.capacity.as_ref().filter(|capacity| capacity.confidence >= CONFIDENCE_MIN && is_fair)
 }
 
-/// What TCP itself brought from there, in bits a second.
+/// Returns TCP's own throughput from there, in bits a second.
 pub(super) fn brought(report: &PathReport) -> Option<f64> {
     report.far.as_ref()?.tcp_from_bits_per_s.filter(|bits| bits.is_finite() && *bits > 0.0)
 }
 
-/// What the links carry of content where TCP has them to itself, in bits a second: the smaller of what is known of both ways.
+/// Returns the content that the links carry for TCP alone, in bits a second.
 pub(super) fn carried(report: &PathReport) -> Option<f64> {
     let back = report.far.as_ref().and_then(|far: &FarEnd| far.from_bits_per_s);
     let there = sure(report).map(|capacity| capacity.bits_per_s);
-    // What comes from there goes the way back; the way there says something only where that is not known.
+    // Content takes the path back; the path there stands in only where that is unknown.
     back.or(there).map(|bits| bits * content_share(report))
 }
 
-/// Share of a full frame that is content.
+/// Returns the share of a full frame that is content.
 fn content_share(report: &PathReport) -> f64 {
     let ip_bytes = match report.address {
         IpAddr::V4(_) => 20.0,
@@ -94,7 +90,7 @@ fn content_share(report: &PathReport) -> f64 {
     (mtu - ip_bytes - TCP_BYTES) / (mtu + LINK_BYTES)
 }
 
-/// Bytes of content in a full packet.
+/// Returns the bytes of content in a full packet.
 pub(super) fn segment_bytes(report: &PathReport) -> f64 {
     content_share(report) * (f64::from(report.mtu.map_or(MTU_BYTES, |mtu| mtu.bytes).clamp(576, 65_535)) + LINK_BYTES)
 }

@@ -1,66 +1,64 @@
-//! What keeps a link busy.
+//! The settings that keep a link busy.
 
 use serde::{Deserialize, Serialize};
 
 use crate::path::PathReport;
 
-use super::packing::Choice;
+use super::packing::CompressionChoice;
 use super::rate;
 
-/// The most connections that are advised: more than that help one client to an unfair share, and an agent to none.
+/// The most connections advised: more give one client an unfair share, and do not help an agent.
 pub const CONNECTIONS_MAX: u32 = 8;
-/// The least that is under way, in bytes: with less, even on a short slow link, requests would be too small to be worth sending.
+/// The least window in bytes: with less, requests would be too small, even on a short slow link.
 pub const WINDOW_BYTES_MIN: u64 = 256 << 10;
-/// The most that is under way, in bytes.
+/// The largest window, in bytes.
 pub const WINDOW_BYTES_MAX: u64 = 64 << 20;
-/// The most that is read ahead for one reader, in bytes.
+/// The most prefetch for one reader, in bytes.
 pub const PREFETCH_BYTES_MAX: u64 = 128 << 20;
 
-/// Where no round trip is known: that of a local network, in microseconds.
+/// The round trip to assume where none is known: that of a local network, in microseconds.
 const RTT_UNKNOWN_US: f64 = 500.0;
-/// The time a disk and two schedulers take to turn a request round, in seconds, which no round trip knows of.
+/// The time a disk and two schedulers take for a request, in seconds, which comes on top of the round trip.
 const TURNAROUND_S: f64 = 0.002;
-/// What one connection may have under way, in bytes: the kernel's default limit of a receive buffer is 6 MiB (`tcp_rmem`), and
+/// The window of one connection, in bytes: the kernel's default limit of a receive buffer is 6 MiB (`tcp_rmem`), and
 /// half of a buffer is counted on as window.
 const CONNECTION_BYTES: f64 = 3.0 * 1024.0 * 1024.0;
 /// Mathis, Semke, Mahdavi and Ott, *The macroscopic behavior of the TCP congestion avoidance algorithm* (1997): a connection
 /// carries no more than segment ÷ round trip × this ÷ √loss.
 const MATHIS: f64 = 1.22;
-/// One lost probe may be chance.
+/// The fewest lost probes that count: one may be chance.
 const LOST_MIN: u32 = 2;
-/// One connection that brings less than this share of what the link carries leaves room for others.
+/// One connection below this share of the link's rate leaves room for others.
 const FILLED_MIN: f64 = 0.8;
 
-/// How to use a link: what `--tune` hands to connections, windows and the prefetcher. Where nothing is known there is nothing to
-/// tune.
+/// Link settings for `--tune`; absent where nothing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Median round trip, in microseconds, if it is known.
     pub rtt_us: Option<f64>,
-    /// Content to expect, in bits a second, if it is known.
+    /// The content to expect, in bits a second, if it is known.
     pub rate_bits_per_s: Option<f64>,
-    /// Whether that is what TCP itself brought from there. Otherwise it is what links carry, and the far end may be held to less.
+    /// Whether that is TCP's own throughput from there. Otherwise it is the rate of links, and the far end may be limited to less.
     pub brought: bool,
-    /// What keeps that rate up, if it is known.
+    /// The settings for that rate, if it is known.
     pub flow: Option<Flow>,
-    /// Whether an agent may compress on the way, as it sees fit: it always may unless TCP itself brought data from there faster
-    /// than a processor compresses.
+    /// Whether an agent may compress: always, unless TCP itself is faster than a processor compresses.
     pub compress: bool,
 }
 
-/// What keeps a link busy.
+/// The connections, window and prefetch that keep a link busy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
     /// TCP connections at once, 1 to [`CONNECTIONS_MAX`].
     pub connections: u32,
-    /// Bytes of requests under way at once, [`WINDOW_BYTES_MIN`] to [`WINDOW_BYTES_MAX`].
+    /// Bytes of requests in flight, [`WINDOW_BYTES_MIN`] to [`WINDOW_BYTES_MAX`].
     pub window_bytes: u64,
-    /// Bytes one reader is read ahead at most, at least `window_bytes`, to [`PREFETCH_BYTES_MAX`].
+    /// The most bytes to prefetch for one reader, at least `window_bytes`, to [`PREFETCH_BYTES_MAX`].
     pub prefetch_bytes: u64,
 }
 
 impl Tuning {
-    /// What the report says.
+    /// Derives the settings from a report.
     #[must_use]
     pub fn of(report: &PathReport) -> Self {
         let rate = rate::expected(report).map(|rate| rate.bits_per_s);
@@ -69,12 +67,12 @@ impl Tuning {
             rate_bits_per_s: rate,
             brought: rate::brought(report).is_some(),
             flow: rate.map(|rate| flow(report, rate).0),
-            compress: rate::brought(report).is_none_or(|rate| Choice::best(rate, false).compress),
+            compress: rate::brought(report).is_none_or(|rate| CompressionChoice::best(rate, false).compress),
         }
     }
 }
 
-/// What keeps so many bits of content a second coming, and the reasons, a sentence each.
+/// Returns the settings for a rate in bits of content a second, and the reasons, a sentence each.
 pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<String>) {
     let rtt_us = trip_us(report).unwrap_or(RTT_UNKNOWN_US);
     let rtt_s = rtt_us / 1e6;
@@ -86,7 +84,7 @@ pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<String>) {
     let window_bytes = whole_mib(2.0 * busy_bytes).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
     let prefetch_bytes = (2 * window_bytes).min(PREFETCH_BYTES_MAX);
     why.push(format!(
-        "{:.0} KiB fit on the way ({:.2} ms); twice that, and what is asked for in the {:.0} ms a disk takes, keeps it busy.",
+        "The bandwidth-delay product is {:.0} KiB ({:.2} ms); twice that, with {:.0} ms for the disk, keeps the link busy.",
         way_bytes / 1024.0,
         rtt_us / 1e3,
         TURNAROUND_S * 1e3
@@ -94,12 +92,12 @@ pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<String>) {
     (Flow { connections, window_bytes, prefetch_bytes }, why)
 }
 
-/// The median round trip, in microseconds, if that is one.
+/// Returns the median round trip, in microseconds, if it is valid.
 fn trip_us(report: &PathReport) -> Option<f64> {
     report.round_trip.map(|trip| trip.median_us).filter(|us| us.is_finite() && *us > 0.0)
 }
 
-/// How many connections, and why if it is more than one.
+/// Returns the number of connections, and the reason if it is more than one.
 fn connections(report: &PathReport, rate: f64, rtt_s: f64) -> (u32, Vec<String>) {
     let target = rate.max(rate::carried(report).unwrap_or(0.0));
     let mut most = (1, None);
@@ -126,7 +124,7 @@ fn connections(report: &PathReport, rate: f64, rtt_s: f64) -> (u32, Vec<String>)
     (most.0, most.1.into_iter().collect())
 }
 
-/// The next whole MiB from 1 MiB on, or KiB below: nobody wants to read more digits.
+/// Rounds up to whole MiB from 1 MiB on, or KiB below.
 fn whole_mib(bytes: f64) -> u64 {
     let unit = if bytes >= 1048576.0 { 1u64 << 20 } else { 1 << 10 };
     // A cast of a float stops at the largest, and of what is not a number at 0.

@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{CaptureError, Clock, wait_until};
 use crate::clock::Nanos;
-use crate::send::control::{Beside, receive};
+use crate::send::control::{Ancillary, receive};
 use crate::send::set_option;
 
 /// The longest message that is received whole, in bytes.
@@ -29,7 +29,7 @@ pub struct Datagram {
 
 /// What came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct DatagramAnswer<'a> {
     /// When the kernel received it.
     pub at: Nanos,
     /// The message of the host; or, of an error, what it quotes of ours.
@@ -153,7 +153,7 @@ impl Datagram {
     /// # Errors
     ///
     /// If the kernel refuses.
-    pub fn recv_until(&mut self, deadline: Nanos) -> Result<Option<Answer<'_>>, CaptureError> {
+    pub fn recv_until(&mut self, deadline: Nanos) -> Result<Option<DatagramAnswer<'_>>, CaptureError> {
         let beside = loop {
             let got = match self.receive(libc::MSG_ERRQUEUE) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.receive(0),
@@ -179,10 +179,10 @@ impl Datagram {
             from: error.from,
         });
         let message = self.buffer.get(..beside.bytes).unwrap_or_default();
-        Ok(Some(Answer { at, message, error, ttl: beside.ttl }))
+        Ok(Some(DatagramAnswer { at, message, error, ttl: beside.ttl }))
     }
 
-    fn receive(&mut self, flags: i32) -> io::Result<Beside> {
+    fn receive(&mut self, flags: i32) -> io::Result<Ancillary> {
         receive(&self.socket, flags | libc::MSG_DONTWAIT, &mut self.buffer)
     }
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::clock::{Nanos, WallOffset};
 use crate::route::Route;
 use crate::send::PacketSocket;
-use crate::send::control::{Beside, receive};
+use crate::send::control::{Ancillary, receive};
 
 /// The longest frame that is received whole, in bytes.
 const FRAME_BYTES_MAX: usize = 65_536 + crate::frame::ETHERNET_BYTES;
@@ -117,7 +117,7 @@ struct Clock(Option<(WallOffset, Nanos)>);
 
 impl Clock {
     /// When a packet came by its stamp; now, if it has none.
-    fn at(&mut self, beside: &Beside) -> Nanos {
+    fn at(&mut self, beside: &Ancillary) -> Nanos {
         let now = Nanos::now();
         let Some(wall_ns) = beside.wall_ns else { return now };
         let offset = match self.0 {

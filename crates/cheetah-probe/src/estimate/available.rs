@@ -1,42 +1,42 @@
-//! Bandwidth that is left, of whether delays grow while packets are sent at some rate.
+//! Available bandwidth from one-way-delay trends (pathload).
 //!
 //! After Jain, Dovrolis, *End-to-end available bandwidth: measurement methodology, dynamics, and relation with TCP throughput*
-//! (SIGCOMM 2002), as in pathload. Packets sent faster than what is left of the tightest link queue before it, each for longer
-//! than the one before. A [`Search`] closes in on the rate at which that begins.
+//! (SIGCOMM 2002). Packets sent above the available bandwidth of the tightest link queue before it, each for longer than the one
+//! before. A [`Search`] bisects for the rate at which that begins.
 //!
-//! Where others send in bursts that are not much shorter than a train, few trains meet one, and more is told than is left: by a
-//! third of the capacity, with bursts of thirty full-sized packets on half of a link. The range that is told is wide then.
+//! Bursts of cross traffic that are not much shorter than a train lead to an overestimate, because few trains meet one: by a third
+//! of the capacity, with bursts of thirty full-sized packets on half of a link. The range is wide then.
 
 use super::Arrival;
 use crate::path::Available;
 
-/// Whether delays grow along a train.
+/// The trend of the delays along a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trend {
-    /// They do: it was sent at more than is left.
+    /// Delays grow: the rate exceeds the available bandwidth.
     Increasing,
-    /// They do not.
+    /// Delays do not grow.
     Flat,
-    /// Cannot be told.
+    /// Neither test decides.
     Ambiguous,
 }
 
-/// Fewest packets of a train that a trend is told of.
+/// The fewest packets a trend is computed from.
 pub const PACKETS_MIN: usize = 16;
 
-/// More than that share lost, and the rate was too high, whatever the delays of the others.
+/// Above this loss the rate was too high, whatever the delays of the other packets.
 const LOSS_MAX: f64 = 0.1;
-/// Pairwise comparison test: the share of increases, of chance a half, from which delays grow, and up to which they do not.
+/// Thresholds of the pairwise comparison test, on the share of increases: above the first delays grow, below the second they do not.
 const PCT: (f64, f64) = (0.66, 0.54);
-/// Pairwise difference test: the overall increase beside all the changes, from which delays grow, and up to which they do not.
+/// Thresholds of the pairwise difference test, on the overall increase divided by the sum of all changes.
 const PDT: (f64, f64) = (0.55, 0.45);
 
-/// Delays that grow by less than that share of the time a train takes do not matter: it was sent at next to what is left.
+/// Growth below this share of the train's duration is negligible: the rate is close to the available bandwidth.
 const GROWTH_MIN: f64 = 0.01;
-/// Delays that jump up and grow by more than that share of the time a train takes do not do so by chance.
+/// Growth above this share of the train's duration, in jumps, is not chance.
 const GROWTH_OF_BURSTS: f64 = 0.03;
 
-/// The trend of a train's delays, of which `packets` were sent and these arrived, in the order they were sent in.
+/// Returns the trend of a train of `packets` packets, from those that arrived, in sending order.
 #[must_use]
 pub fn trend(arrivals: &[Arrival], packets: usize) -> Trend {
     if (arrivals.len() as f64) < packets as f64 * (1.0 - LOSS_MAX) {
@@ -52,8 +52,8 @@ pub fn trend(arrivals: &[Arrival], packets: usize) -> Trend {
     of_delays(&delays, span as f64)
 }
 
-/// Of delays of packets sent in the time of `span`, the medians of groups as many as the root of their number, against
-/// single ones that stand out.
+/// Returns the trend of delays of packets sent within `span`. Medians of groups, whose size is the square root of the number of
+/// delays, remove outliers.
 fn of_delays(delays: &[f64], span: f64) -> Trend {
     let group = ((delays.len() as f64).sqrt() as usize).max(1);
     let median = |group: &[f64]| super::stats::median(&super::stats::sorted(group.iter().copied()));
@@ -67,7 +67,7 @@ fn of_delays(delays: &[f64], span: f64) -> Trend {
     let pct = steps.iter().filter(|step| **step > 0.0).count() as f64 / steps.len() as f64;
     match (judge(pct, PCT), judge(growth / changes, PDT)) {
         (Trend::Increasing, Trend::Flat) => Trend::Ambiguous,
-        // Bursts make delays jump up between long descents: what counts is whether more was gained than lost.
+        // Bursts make delays jump up between long descents, so the net growth decides.
         (Trend::Flat, Trend::Increasing) if growth > GROWTH_OF_BURSTS * span => Trend::Increasing,
         (Trend::Flat, Trend::Increasing) => Trend::Flat,
         (Trend::Increasing, _) | (_, Trend::Increasing) => Trend::Increasing,
@@ -86,32 +86,32 @@ fn judge(value: f64, (grows, flat): (f64, f64)) -> Trend {
     }
 }
 
-/// Trains that make a fleet; fewer are misled more easily.
+/// Trains in a fleet; fewer are misled more easily.
 pub const FLEET_TRAINS: usize = 12;
 
-/// Share of a fleet's trains that must agree.
+/// The share of a fleet's trains that must agree.
 const FLEET_AGREES: f64 = 0.7;
 
-/// Closes in on what is left: trains at the rate it asks for are sent, several of them (a fleet), and their trends told.
+/// A binary search for the available bandwidth. Each step takes the trends of a fleet of trains at the rate it asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
-    /// More than this is left.
+    /// The lower bound.
     low: f64,
-    /// Between these, the trains of a fleet do not agree, because what is left varies: the grey region.
+    /// The grey region, in which the trains of a fleet disagree because the available bandwidth varies.
     grey: Option<(f64, f64)>,
-    /// Less than this is left.
+    /// The upper bound.
     high: f64,
     resolution: f64,
 }
 
 impl Search {
-    /// Between nothing and `high` bits a second, the capacity or what can be sent at, to within `resolution` bits a second.
+    /// Starts a search from 0 to `high` bits a second, to within `resolution` bits a second.
     #[must_use]
     pub fn new(high: f64, resolution: f64) -> Self {
         Self { low: 0.0, grey: None, high, resolution: resolution.max(high / 1024.0) }
     }
 
-    /// The rate to send the next fleet at, in bits a second; nothing when it is known well enough.
+    /// Returns the rate of the next fleet, in bits a second; `None` when the resolution is reached.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         let wide = |from: f64, to: f64| (to - from > self.resolution).then_some(f64::midpoint(from, to));
@@ -121,7 +121,7 @@ impl Search {
         }
     }
 
-    /// The trends of a fleet that was sent at `rate`, as it was asked for.
+    /// Takes the trends of a fleet that was sent at `rate`.
     pub fn note(&mut self, rate: f64, trends: &[Trend]) {
         let share = |trend| trends.iter().filter(|other| **other == trend).count() as f64 / trends.len().max(1) as f64;
         if share(Trend::Increasing) >= FLEET_AGREES {
@@ -132,11 +132,11 @@ impl Search {
             let (low, high) = self.grey.unwrap_or((rate, rate));
             self.grey = Some((low.min(rate), high.max(rate)));
         }
-        // A fleet that disagrees with those before it: what is left has changed, and the bounds give way to what is newer.
+        // Newer fleets win over a grey region outside the bounds: the available bandwidth has changed.
         self.grey = self.grey.filter(|(low, high)| *low >= self.low && *high <= self.high);
     }
 
-    /// What is known.
+    /// Returns the result so far.
     #[must_use]
     pub fn available(&self) -> Available {
         Available {

@@ -68,7 +68,7 @@ pub fn are_visible(trains: &[TrainArrivals]) -> bool {
     inside as f64 > INSIDE_MIN * all as f64
 }
 
-/// What back-to-back trains that arrived in batches say of the path.
+/// Bounds on the time a packet takes on the path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// Nanoseconds a packet.
@@ -95,7 +95,7 @@ pub fn bounds(trains: &[TrainArrivals], hold_ns: f64) -> Option<Bounds> {
     });
     let stretches = stretches.collect::<Vec<_>>();
     let most = stretches.iter().map(|(.., count)| *count).max()?;
-    // One train may be misled; where all the others agree the truth lies, too.
+    // One train may be misled, so also count where all the others agree.
     let fewest = most.saturating_sub(1).max(1);
     let likely = || stretches.iter().filter(|(.., count)| *count >= fewest);
     Some(Bounds {
@@ -118,7 +118,7 @@ struct Batch {
 fn of_train(run: &[Arrival], hold_ns: f64) -> Option<(f64, f64)> {
     let batches = batches(run, hold_ns);
     let span_ns = batches.last()?.last_ns - batches.first()?.first_ns;
-    // Of one batch and parts of two others nothing can be told.
+    // One whole batch bounds nothing.
     if batches.len() < 3 || span_ns < 2.0 * hold_ns {
         return None;
     }
@@ -138,7 +138,7 @@ fn of_train(run: &[Arrival], hold_ns: f64) -> Option<(f64, f64)> {
     (low > 0.0 && high.is_finite()).then_some((low, high))
 }
 
-/// The bounds, further apart by what timestamps are off by. Those that contradict each other bound nothing.
+/// Widens bounds by the error of timestamps. Bounds that contradict each other cover nothing.
 fn widened((low, high): (f64, f64)) -> (f64, f64) {
     (low * (1.0 - BOUNDS_ERROR), high * (1.0 + BOUNDS_ERROR))
 }

@@ -4,43 +4,42 @@
 //! Transactions on Networking, 2004), as in pathrate. Pairs have several modes: the capacity; less than it, where cross traffic came
 //! between the two; more than it, where something after the narrow link pulled them together. The rate at which a long train arrives
 //! (its asymptotic dispersion rate) is never above the capacity, and below it by no more than the cross traffic that can arrive while
-//! the train is sent. So the capacity is a mode of the pairs only between these two bounds, and otherwise what the trains say.
+//! the train is sent. So a mode of the pairs is the capacity only between these two bounds; otherwise the trains decide.
 //!
 //! A train is long if it takes longer than delays vary by. Shorter ones may arrive in one batch (see [`batches`]), at a rate that is
-//! not the path's, so nothing is told of them.
+//! not the path's, so the capacity is then unknown.
 
 use super::dispersion::Sample;
 use super::stats::{self, Mode};
 use super::{Arrival, TrainArrivals, batches, dispersion};
 use crate::path::{Capacity, Method};
 
-/// Fewest packets of a train that bounds what pairs say.
+/// The fewest packets of a train that counts as long.
 pub const TRAIN_PACKETS_MIN: usize = 8;
-/// Fewest such trains.
+/// The fewest such trains.
 pub const TRAINS_MIN: usize = 6;
 
-/// Within that share of one another, dispersions are one mode: what timestamps are off by at 1 Gbit/s, and less than the
-/// smallest packet that comes between two large ones.
+/// The width of a mode: the error of timestamps at 1 Gbit/s, and less than the smallest packet between two large ones.
 const MODE_WIDTH: f64 = 0.04;
-/// A mode with a smaller share of the pairs says nothing.
+/// The smallest share of the pairs in a mode that counts.
 const MODE_SHARE_MIN: f64 = 1.0 / 3.0;
-/// Trains that agree with the mode to within that share are of an idle path, and more precise than pairs.
+/// Trains that agree with the mode to within this share are more precise than pairs.
 const TRAINS_AGREE: f64 = 0.05;
-/// Trains that agree with each other to within that share, by their middle half, are of an idle path.
+/// Trains whose middle half agrees to within this share are of an idle path.
 const TRAINS_SPREAD: f64 = 0.03;
-/// What the rates of trains are off by.
+/// The error of the rate of a train.
 const TRAIN_ERROR: f64 = 0.02;
-/// A link of more than that share of the rate packets were sent at cannot be told from a faster one.
+/// A link above this share of the sending rate cannot be told from a faster one.
 const SENT_SHARE: f64 = 0.85;
-/// Delays that vary by more than that share of the time a train takes may have pulled all of it together.
+/// Delays that vary by more than this share of a train's duration may have pulled all of it together.
 const JITTER_SHARE: f64 = 0.5;
-/// No batcher is taken to hold packets back for as long as this, so a train that takes longer is long enough.
+/// A train that takes longer is long enough: no batcher is expected to hold packets for so long.
 const LONG_NS: f64 = 20e6;
-/// Trains in batches must bound the capacity to within that share, either way, and that many of them agree.
+/// Trains in batches must bound the capacity to within this share, either way, and this share of them must agree.
 const BOUNDS_WIDTH: f64 = 0.02;
 const BOUNDS_AGREE: f64 = 0.75;
 
-/// What was sent back to back, and what was sent at wider gaps to find batching.
+/// The arrivals of trains sent back to back, and of paced trains that detect batching.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observations {
     /// Pairs and trains sent back to back.
@@ -58,13 +57,13 @@ impl Observations {
     }
 }
 
-/// Why the capacity is not known.
+/// The reason the capacity is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// Too few trains arrived whole.
     #[error("too few trains arrived whole")]
     TooFew,
-    /// The trains are too short for the delays: longer ones may do.
+    /// The trains are too short for the delays; longer ones may suffice.
     #[error(
         "packets arrive in batches, or their delays vary by more than a train takes, so their gaps are not the path's"
     )]
@@ -97,7 +96,7 @@ pub fn estimate(method: Method, seen: &Observations) -> Result<Capacity, Unknown
     };
     let sent =
         stats::median(&stats::sorted(samples.iter().map(|train| train.sent_bits_per_s))).ok_or(Unknown::TooFew)?;
-    // A train that arrives faster than it was sent shows a path as fast as it was sent.
+    // A train that arrives faster than it was sent shows only that the path is as fast as the sender.
     let [bits_per_s, low, high] = [found.bits_per_s, found.low, found.high].map(|rate| rate.min(sent));
     Ok(Capacity {
         method,
@@ -112,7 +111,7 @@ pub fn estimate(method: Method, seen: &Observations) -> Result<Capacity, Unknown
 }
 
 /// A capacity with its range, in bits a second.
-struct Found {
+struct Estimate {
     bits_per_s: f64,
     low: f64,
     high: f64,
@@ -122,7 +121,7 @@ struct Found {
 }
 
 /// The capacity where packets arrive in batches.
-fn of_batches(trains: &[TrainArrivals], hold_ns: f64) -> Result<Found, Unknown> {
+fn of_batches(trains: &[TrainArrivals], hold_ns: f64) -> Result<Estimate, Unknown> {
     let bounds = batches::bounds(trains, hold_ns).ok_or(Unknown::TooShort)?;
     let is_narrow = bounds.high_ns <= bounds.low_ns * (1.0 + BOUNDS_WIDTH).powi(2);
     if bounds.trains < TRAINS_MIN || bounds.trains * 4 < trains.len() * 3 || !is_narrow {
@@ -133,7 +132,7 @@ fn of_batches(trains: &[TrainArrivals], hold_ns: f64) -> Result<Found, Unknown> 
     }
     let first = trains.iter().find_map(|train| train.arrivals.first()).ok_or(Unknown::TooFew)?;
     let rate = |ns: f64| dispersion::frame_bits(first) * 1e9 / ns;
-    Ok(Found {
+    Ok(Estimate {
         bits_per_s: rate(f64::midpoint(bounds.low_ns, bounds.high_ns)),
         low: rate(bounds.high_ns),
         high: rate(bounds.low_ns),
@@ -145,14 +144,14 @@ fn of_batches(trains: &[TrainArrivals], hold_ns: f64) -> Result<Found, Unknown> 
 
 /// The capacity where every packet arrives by itself: a mode of the pairs between the bounds that trains set, or the trains.
 /// `slopes` are the seconds a bit of each train by its slope, in order.
-fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<Found, Unknown> {
+fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<Estimate, Unknown> {
     let medians = stats::sorted(trains.iter().map(|train| 1.0 / train.bits_per_s));
     let middle = Quartiles::of(&medians).ok_or(Unknown::TooFew)?;
     let sent = stats::sorted(trains.iter().map(|train| 1.0 / train.sent_bits_per_s));
-    // Cross traffic that came while a train was sent took no longer than that.
+    // Cross traffic that arrived while a train was sent took no longer than that.
     let fastest = (middle.low - stats::median(&sent).ok_or(Unknown::TooFew)?).max(0.0) * (1.0 - TRAIN_ERROR);
     let pairs = all.iter().flat_map(|train| dispersion::pairs(&train.arrivals)).collect::<Vec<_>>();
-    let pair_times = stats::sorted(telling(&pairs).iter().map(|pair| 1.0 / pair.bits_per_s));
+    let pair_times = stats::sorted(spread(&pairs).iter().map(|pair| 1.0 / pair.bits_per_s));
     let is_bounded = |mode: &Mode| mode.median >= fastest && mode.median <= middle.middle * (1.0 + TRAINS_AGREE);
     let is_common = |mode: &Mode| mode.count as f64 >= MODE_SHARE_MIN * pair_times.len() as f64;
     let modes = stats::modes(&pair_times, MODE_WIDTH).into_iter().filter(|mode| is_bounded(mode) && is_common(mode));
@@ -161,7 +160,7 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<F
     let is_refined = |mode: &Mode| middle.is_narrow() && (middle.middle / mode.median - 1.0).abs() <= TRAINS_AGREE;
     let times = match mode {
         Some(mode) if !is_refined(&mode) => {
-            return Ok(Found {
+            return Ok(Estimate {
                 bits_per_s: 1.0 / mode.median,
                 low: 1.0 / mode.high,
                 high: 1.0 / mode.low,
@@ -170,7 +169,7 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<F
                 batched: false,
             });
         }
-        // What timestamps are off by is spread over a whole train.
+        // The error of timestamps is spread over a whole train.
         Some(_) => &medians,
         None if Quartiles::of(slopes).is_some_and(|slopes| slopes.is_narrow()) => slopes,
         None => &medians,
@@ -178,7 +177,7 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<F
     let Quartiles { low, middle, high } = Quartiles::of(times).filter(Quartiles::is_narrow).ok_or(Unknown::Disagree)?;
     let confidence = stats::share_within(times, middle, TRAINS_AGREE);
     let [bits_per_s, low, high] = [middle, high, low].map(|time| 1.0 / time);
-    Ok(Found { bits_per_s, low, high, confidence, samples, batched: false })
+    Ok(Estimate { bits_per_s, low, high, confidence, samples, batched: false })
 }
 
 /// The middle half of some times.
@@ -206,18 +205,17 @@ fn slopes(trains: &[TrainArrivals]) -> Vec<f64> {
     stats::sorted(runs.filter_map(dispersion::slope_ns_per_bit).map(|ns| ns / 1e9))
 }
 
-/// The pairs that a link has set further apart: those that came as they were sent tell how they were sent. But where that is
-/// so of most, no link did, and those few that came further apart did so by chance.
-fn telling(pairs: &[Sample]) -> Vec<Sample> {
+/// Returns the pairs that a link has spread: those that arrived as they were sent measure the sender. If most arrived so, no link
+/// spread any, and the few that arrived further apart did so by chance.
+fn spread(pairs: &[Sample]) -> Vec<Sample> {
     let is_set_apart = |pair: &&Sample| pair.bits_per_s <= SENT_SHARE * pair.sent_bits_per_s;
-    let telling = pairs.iter().filter(is_set_apart).copied().collect::<Vec<_>>();
-    if telling.len() * 2 >= pairs.len() { telling } else { pairs.to_vec() }
+    let spread = pairs.iter().filter(is_set_apart).copied().collect::<Vec<_>>();
+    if spread.len() * 2 >= pairs.len() { spread } else { pairs.to_vec() }
 }
 
-/// By how much the delays of first packets vary: as much as this covers the middle half of them. Each is compared with the one
-/// before, so that clocks may drift.
+/// Returns the interquartile range of the delays of first packets. Each is compared with the one before, so clocks may drift.
 fn jitter_ns(trains: &[TrainArrivals]) -> f64 {
-    /// From the median difference of two to the middle half, where delays are evenly spread.
+    /// The interquartile range of a uniform distribution, divided by the median difference of two samples.
     const HALF: f64 = 1.7;
     let firsts = trains.iter().filter_map(|train| train.arrivals.first());
     let delays = firsts.map(|first| first.came.0.wrapping_sub(first.sent.0)).collect::<Vec<_>>();

@@ -67,12 +67,11 @@ fn is_in_order(pair: &[Arrival]) -> bool {
     matches!(pair, [a, b] if a.seq < b.seq && a.sent <= b.sent && a.came <= b.came)
 }
 
-/// Nanoseconds a bit over each half of a train: from any packet to the one that is half a train later. The middle of them is
-/// off by no more than a timestamp's error over so many packets, and not led astray by one packet that was held up, as the
-/// first often is where everything has to wake up.
+/// Returns nanoseconds a bit from each packet to the one half a train later. Their median has the error of a timestamp spread over so
+/// many packets, and resists one packet that was held up, as the first often is.
 fn windows(arrivals: &[Arrival]) -> impl Iterator<Item = f64> {
     let lag = (arrivals.len() / 2).max(1);
-    // A link takes the time for all but the first between the first and the last.
+    // Between the first arrival and the last, a link transmits all but the first packet.
     arrivals.windows(lag + 1).filter_map(|window| {
         let (first, rest) = window.split_first()?;
         let ns = rest.last()?.came.0.saturating_sub(first.came.0);
@@ -85,7 +84,7 @@ pub(super) fn frame_bits(arrival: &Arrival) -> f64 {
     (f64::from(arrival.ip_bytes) + ETHERNET_BYTES as f64) * 8.0
 }
 
-/// What each two neighbours of a train say, in the order they came in; those between which one is missing say nothing.
+/// Returns the dispersion of each two neighbours of a train, in order of arrival.
 #[must_use]
 pub fn pairs(arrivals: &[Arrival]) -> Vec<Sample> {
     let is_next = |pair: &&[Arrival]| matches!(pair, [a, b] if a.seq.checked_add(1) == Some(b.seq));

@@ -1,4 +1,4 @@
-//! Round trips, of when probes were sent and answered.
+//! Round trips from the times probes were sent and answered.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,23 +1,23 @@
-//! What is said between this machine and a far end that cooperates, in JSON.
+//! The JSON messages exchanged with a far end that cooperates.
 
 use serde::{Deserialize, Serialize};
 
 use crate::schedule::Pattern;
 
-/// `GET /v1/probe`: who answers, and what it puts up with.
+/// The answer to `GET /v1/probe`: a far end's name and limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// What it is called, for people.
+    /// Its display name.
     pub name: String,
     /// Version of the program.
     pub version: String,
-    /// Whether it sends trains and bulk data; an agent that was told how much it may send does not.
+    /// Whether it sends trains and bulk data; an agent with a limited rate does not.
     pub sends: bool,
-    /// What it puts up with.
+    /// Its limits.
     pub limits: FarLimits,
 }
 
-/// What a far end puts up with. See [`limits`](super::limits) for what is not asked for but simply so.
+/// The limits of a far end on requests. See [`limits`](super::limits) for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarLimits {
     /// Most packets in one train, either way.
@@ -32,93 +32,93 @@ pub struct FarLimits {
     pub bulk_seconds_max: u32,
 }
 
-/// `POST /v1/probe/receive`: packets will come.
+/// The body of `POST /v1/probe/receive`: asks the far end to expect packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveRequest {
-    /// How many, at most.
+    /// The maximum number of packets.
     pub packets_max: u32,
-    /// For how long, in seconds.
+    /// How long to wait, in seconds.
     pub seconds_max: u32,
 }
 
-/// The answer: where they are waited for.
+/// The answer to a [`ReceiveRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receiving {
     /// UDP port, at the address that was called.
     pub port: u16,
-    /// Every packet must begin with it: see [`tag`](super::tag).
+    /// The token that every packet must begin with: see [`tag`](super::tag).
     pub token: Token,
 }
 
-/// `GET /v1/probe/receive/TOKEN`: what has come so far.
+/// The answer to `GET /v1/probe/receive/TOKEN`: the packets received so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
-    /// For each packet its sequence number, when it came, in nanoseconds of the far end's own clock, and its size in
-    /// bytes, IP header included; in the order they came.
+    /// Each packet's sequence number, time of arrival in nanoseconds of the far end's clock, and size in bytes with its IP header, in
+    /// order of arrival.
     pub packets: Vec<(u32, u64, u32)>,
     /// Whether the kernel stamped them; otherwise they were stamped when they were read.
     pub kernel_stamps: bool,
-    /// Whether nothing more is waited for.
+    /// Whether the far end has stopped waiting.
     pub ended: bool,
 }
 
-/// `POST /v1/probe/send`: a train is to be sent to the caller.
+/// The body of `POST /v1/probe/send`: asks the far end to send a train to the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendRequest {
-    /// When, as [`Pattern`] reads it.
+    /// The schedule, as a [`Pattern`].
     pub pattern: String,
-    /// How large each packet is, IP header included, in bytes.
+    /// The size of each packet in bytes, IP header included.
     pub ip_bytes: u32,
-    /// To which UDP port of the caller's, 1024 or above.
+    /// The caller's UDP port, 1024 or above.
     pub port: u16,
-    /// What they begin with.
+    /// The token that the packets begin with.
     pub token: Token,
 }
 
 impl SendRequest {
-    /// A train to `port`.
+    /// Creates a request for a train to `port`.
     #[must_use]
     pub fn new(pattern: &Pattern, ip_bytes: u32, port: u16, token: Token) -> Self {
         Self { pattern: pattern.to_string(), ip_bytes, port, token }
     }
 }
 
-/// The answer, when the train has left.
+/// The answer to a [`SendRequest`], after the train has left.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sent {
-    /// When each packet was to leave, in nanoseconds of the far end's own clock.
+pub struct SendReply {
+    /// When each packet was due, in nanoseconds of the far end's clock.
     pub due_ns: Vec<u64>,
-    /// When it did.
+    /// When it left.
     pub left_ns: Vec<u64>,
 }
 
-/// `PUT /v1/probe/bulk`: what came.
+/// The answer to `PUT /v1/probe/bulk`: what was received.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BulkReceived {
     /// Bytes.
     pub bytes: u64,
-    /// From the first to the last, in seconds.
+    /// The time from the first to the last, in seconds.
     pub seconds: f64,
-    /// Bits a second, once TCP had got going; absent if there was too little to tell.
+    /// Bits a second after slow start; absent if the transfer was too short.
     pub bits_per_s: Option<f64>,
 }
 
-/// An answer that is an error.
+/// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// What is wrong, for people.
+    /// The message.
     pub error: String,
 }
 
-/// What the packets of one train have in common, and nobody else knows: 64 random bits, as 16 hex digits.
+/// The secret that the packets of one train carry: 64 random bits, as 16 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Token(pub u64);
 
 impl Token {
-    /// A new one.
+    /// Creates a random token.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Token {
     }
 }
 
-/// A text that is no [`Token`].
+/// The error for a text that is no [`Token`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a token is 16 hex digits")]
 pub struct BadToken;

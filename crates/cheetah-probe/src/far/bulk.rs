@@ -1,4 +1,4 @@
-//! Bulk data over TCP: bytes that no compression on the way makes fewer, until there were enough of them or time is up.
+//! Incompressible bulk data over TCP, limited in bytes and time.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::rate::Rate;
 use crate::clock::Nanos;
 
-/// How much is handed to the connection at once.
+/// The size of a chunk handed to the connection.
 const PIECE_BYTES: usize = 128 << 10;
 
 /// The same random bytes again and again: a compressor would have to look back further than they are long.
@@ -24,7 +24,7 @@ static NOISE: LazyLock<Bytes> = LazyLock::new(|| {
     noise.into()
 });
 
-/// A body of so many bytes, cut when time is up. It holds on to `held` until it is gone.
+/// A response body of a number of bytes, cut off after a time limit. It holds `held` until it is dropped.
 pub struct Bulk<T> {
     left: u64,
     for_at_most: Duration,
@@ -33,7 +33,7 @@ pub struct Bulk<T> {
 }
 
 impl<T> Bulk<T> {
-    /// At most `bytes`, for at most so long after the first of them.
+    /// Creates a body of at most `bytes`, for at most this time after the first of them.
     pub fn new(bytes: u64, for_at_most: Duration, held: T) -> Self {
         Self { left: bytes, for_at_most, until: None, _held: held }
     }
@@ -56,7 +56,7 @@ impl<T: Unpin> Body for Bulk<T> {
     }
 }
 
-/// Reads a body until it ends, there were `bytes_max` of it, or time is up; and forgets it.
+/// Reads and discards a body until it ends, `bytes_max` were read, or time is up.
 pub async fn swallow<B>(mut body: B, bytes_max: u64, for_at_most: Duration) -> Rate
 where
     B: Body<Data = Bytes> + Unpin,

@@ -1,4 +1,4 @@
-//! Asking a far end.
+//! The client of a far end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,30 +14,30 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Receiving, SendRequest, Sent, Token};
+use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Receiving, SendReply, SendRequest, Token};
 use super::bulk::{self, Bulk};
 use super::rate::Rate;
 
-/// Largest answer taken: the arrivals of the longest train are a twentieth of it.
+/// The largest answer accepted, in bytes: twenty times the arrivals of the longest train.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// What is shown of its own words, in characters.
+/// The most characters shown of a far end's message.
 const WORDS_CHARS_MAX: usize = 200;
-/// How long a far end may take to answer what takes it no time.
+/// The time-out of requests that a far end answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take to send a train: to wait for its turn, and the longest train.
+/// The time-out of sending a train: waiting for a permit, and the longest train.
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Speaks to one far end, a connection for each request.
+/// A client of one far end. It opens a connection for each request.
 #[derive(Debug, Clone, Copy)]
 pub struct FarClient {
     address: SocketAddr,
     patience: Duration,
 }
 
-/// Why a far end did not do what was asked.
+/// The error of a request to a far end.
 #[derive(Debug, thiserror::Error)]
 pub enum FarError {
-    /// Nobody answered.
+    /// There was no answer.
     #[error("nobody answers at {address}: {why}")]
     Unreachable {
         /// Where.
@@ -45,61 +45,61 @@ pub enum FarError {
         /// How it failed.
         why: io::Error,
     },
-    /// It said no.
+    /// The far end refused.
     #[error("the far end at {address} refuses: {error}")]
     Refused {
         /// Where.
         address: SocketAddr,
         /// HTTP status.
         status: u16,
-        /// Its own words.
+        /// Its message.
         error: String,
     },
-    /// What answers there is something else.
+    /// The server there is no far end.
     #[error("what answers at {address} is no Cheetah node or agent that takes part in measurements: {why}")]
     NotOne {
         /// Where.
         address: SocketAddr,
-        /// What was odd.
+        /// What was unexpected.
         why: String,
     },
 }
 
 type Result<T> = std::result::Result<T, FarError>;
 
-/// A connection that is driven for as long as this is held.
+/// A connection, driven until this is dropped.
 struct Driven(JoinSet<()>);
 
 impl FarClient {
-    /// A client of the far end at `address`. Nothing is sent yet.
+    /// Creates a client of the far end at `address`. Sends nothing yet.
     #[must_use]
     pub const fn new(address: SocketAddr) -> Self {
         Self { address, patience: PATIENCE }
     }
 
-    /// Gives up on what takes no time after `patience`, 5 s unless told.
+    /// Sets the time-out of requests that are answered at once; the default is 5 s.
     #[must_use]
     pub const fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// Whom it asks.
+    /// Returns the far end's address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Who it is.
+    /// Asks for its name and limits.
     ///
     /// # Errors
     ///
-    /// As all here: [`FarError`].
+    /// [`FarError`].
     pub async fn about(&self) -> Result<About> {
         let About { name, version, sends, limits } = self.get("/v1/probe", self.patience).await?;
         Ok(About { name: words(&name), version: words(&version), sends, limits })
     }
 
-    /// Has it wait for a train.
+    /// Asks it to expect a train.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl FarClient {
         self.post("/v1/probe/receive", &ReceiveRequest { packets_max, seconds_max }, self.patience).await
     }
 
-    /// What has come of it so far.
+    /// Asks for the packets of a train received so far.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl FarClient {
         self.get(&format!("/v1/probe/receive/{token}"), self.patience).await
     }
 
-    /// Has it forget that train.
+    /// Asks it to forget a train.
     ///
     /// # Errors
     ///
@@ -127,16 +127,16 @@ impl FarClient {
         self.answer(request, self.patience).await.map(drop)
     }
 
-    /// Has it send a train.
+    /// Asks it to send a train.
     ///
     /// # Errors
     ///
     /// [`FarError`].
-    pub async fn send(&self, request: &SendRequest) -> Result<Sent> {
+    pub async fn send(&self, request: &SendRequest) -> Result<SendReply> {
         self.post("/v1/probe/send", request, SEND_PATIENCE).await
     }
 
-    /// What one TCP connection carries from there, in `for_at_most`.
+    /// Measures what one TCP connection carries from there in `for_at_most`.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl FarClient {
         Ok(bulk::swallow(response.into_body(), u64::MAX, for_at_most).await)
     }
 
-    /// What one TCP connection carries there, in `for_at_most`, by what the far end says came; never more than `bytes_max`.
+    /// Measures what one TCP connection carries there in `for_at_most`, as the far end received it; sends at most `bytes_max`.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl FarClient {
         request.header(header::CONTENT_TYPE, "application/json").body(body).map_err(|error| self.odd(error))
     }
 
-    /// The body of the answer to a request, in time.
+    /// Returns the body of the response, within the time-out.
     async fn answer<B>(&self, request: Request<B>, patience: Duration) -> Result<Bytes>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
@@ -189,7 +189,7 @@ impl FarClient {
         .await
     }
 
-    /// The answer to a request that is not refused.
+    /// Returns the response, or an error if the request was refused.
     async fn accepted<B>(&self, request: Request<B>) -> Result<(Response<Incoming>, Driven)>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
@@ -235,7 +235,7 @@ impl FarClient {
 
     fn refused(&self, status: StatusCode, body: &[u8]) -> FarError {
         match serde_json::from_slice::<ErrorBody>(body) {
-            // A node from before it took part says so of every path it does not know.
+            // Older nodes answer so for every path they do not know.
             Ok(_) if status == StatusCode::NOT_FOUND => self.odd("it knows nothing of measurements"),
             Ok(body) => FarError::Refused { address: self.address, status: status.as_u16(), error: words(&body.error) },
             Err(_) => self.odd(format!("HTTP status {status}")),
@@ -252,7 +252,7 @@ impl FarClient {
     }
 }
 
-/// What a far end says, fit to be shown: without what would move the cursor or turn the text around, and not long.
+/// Makes a far end's message safe to print: no control or bidirectional characters, and a limited length.
 fn words(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().filter(|c| !c.is_control() && !turns(*c)).take(WORDS_CHARS_MAX).collect()

@@ -1,4 +1,4 @@
-//! The capacity of a path by how far apart trains arrive that left without gaps.
+//! Computes a path's capacity from the trains that one end sent and the other received.
 
 use super::trains::TrainPlan;
 use crate::clock::Nanos;
@@ -6,16 +6,15 @@ use crate::estimate::capacity::{self, Observations, Unknown};
 use crate::estimate::{Arrival, TrainArrivals};
 use crate::path::{Capacity, Method};
 
-/// Looks at no more arrivals than so many for each packet that left, whatever a far end says: few packets are duplicated, and
-/// finding the rate takes time in proportion to the square of how many there are.
+/// The most arrivals used for each packet that left: duplicates are rare, and a far end may make arrivals up.
 const COPIES_MAX: usize = 2;
 
-/// A packet of a train that came.
+/// A packet of a train, as received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Came {
-    /// Which.
+pub struct ReceivedPacket {
+    /// Its sequence number.
     pub seq: u32,
-    /// When, by the clock of where it came to.
+    /// When it arrived, by the receiver's clock.
     pub at: Nanos,
     /// Its size, IP header included.
     pub ip_bytes: u32,
@@ -26,11 +25,11 @@ pub struct Came {
 /// # Errors
 ///
 /// If they do not determine it.
-pub fn of_trains(came: &[Came], left: &[Nanos], plan: &TrainPlan) -> Result<Capacity, Unknown> {
+pub fn of_trains(came: &[ReceivedPacket], left: &[Nanos], plan: &TrainPlan) -> Result<Capacity, Unknown> {
     let arrivals: Vec<_> = came
         .iter()
         .take(left.len().saturating_mul(COPIES_MAX))
-        .filter_map(|&Came { seq, at, ip_bytes }| {
+        .filter_map(|&ReceivedPacket { seq, at, ip_bytes }| {
             Some(Arrival { seq, sent: *left.get(seq as usize)?, came: at, ip_bytes })
         })
         .collect();
@@ -50,14 +49,14 @@ mod tests {
     use super::*;
 
     /// The trains over a link of 100 Mbit/s, which takes 121.12 µs for a frame of 1514 bytes.
-    fn trains() -> (Vec<Came>, Vec<Nanos>, TrainPlan) {
+    fn trains() -> (Vec<ReceivedPacket>, Vec<Nanos>, TrainPlan) {
         let plan = TrainPlan::new(usize::MAX);
         let (mut came, mut left, mut free_at) = (Vec::new(), Vec::new(), 0);
         for (seq, due) in (0..).zip(plan.pattern().offsets()) {
             let due = due.as_nanos() as u64 + u64::from(seq) * 2_000;
             free_at = due.max(free_at) + 121_120;
             left.push(Nanos(due));
-            came.push(Came { seq, at: Nanos(7_000_000_000 + free_at), ip_bytes: 1500 });
+            came.push(ReceivedPacket { seq, at: Nanos(7_000_000_000 + free_at), ip_bytes: 1500 });
         }
         (came, left, plan)
     }

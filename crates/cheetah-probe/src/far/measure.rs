@@ -1,4 +1,4 @@
-//! A far end that cooperates, asked for all it can tell of the path.
+//! Measures a path with the help of a far end.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::api::{About, Arrivals, SendRequest, Token};
 use super::client::{FarClient, FarError};
-use super::dispersion::{self, Came};
+use super::dispersion::{self, ReceivedPacket};
 use super::stamped::Stamped;
 use super::train;
 use super::trains::TrainPlan;
@@ -18,47 +18,47 @@ use crate::clock::Nanos;
 use crate::path::{Capacity, FarEnd};
 use crate::schedule::due;
 
-/// Packets that trains there take in all, at most, within a second: as many again if the first turn out to be too large.
+/// The most packets that trains there take, all within a second: twice as many if the first turn out to be too large.
 pub const PACKETS_THERE_MAX: u32 = (IP_BYTES.len() * TrainPlan::PACKETS) as u32;
-/// How large packets are, IP header included: the largest that most paths carry whole, then one that all do.
+/// Packet sizes to try, IP header included: the largest that most paths carry whole, then one that all do.
 const IP_BYTES: [u32; 2] = [1_500, 1_280];
-/// How long stragglers are waited for.
+/// How long to wait for stragglers.
 const STRAGGLERS: Duration = Duration::from_millis(400);
-/// How long a train may take, waiting included, in seconds.
+/// The time limit of a train, waiting included, in seconds.
 const SECONDS_MAX: u32 = 5;
-/// How long trains one way may take, all in all, whatever the far end says meanwhile.
+/// The time limit of all trains in one direction, whatever the far end answers.
 const TRAINS_TIME_MAX: Duration = Duration::from_secs(30);
-/// Most that is sent as bulk, in bytes.
+/// The most bulk data sent, in bytes.
 const BULK_BYTES_MAX: u64 = 256 << 20;
 
-/// What is asked of the far end.
+/// What to measure with a far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
-    /// Trains, both ways.
+pub struct FarRequest {
+    /// Whether to send trains, in both directions.
     pub trains: bool,
-    /// How long bulk data goes there; zero for none.
+    /// How long to send bulk data; zero for none.
     pub bulk_to: Duration,
-    /// How long bulk data comes back; zero for none.
+    /// How long to receive bulk data; zero for none.
     pub bulk_from: Duration,
 }
 
-impl Default for Wish {
-    /// Trains, and a second of bulk data each way.
+impl Default for FarRequest {
+    /// Trains, and a second of bulk data in each direction.
     fn default() -> Self {
         Self { trains: true, bulk_to: Duration::from_secs(1), bulk_from: Duration::from_secs(1) }
     }
 }
 
-/// Asks the far end at `client`. What it could not tell is a sentence in `problems`.
+/// Measures with the far end at `client`. What could not be measured is a sentence in `problems`.
 ///
 /// # Errors
 ///
-/// If there is none.
-pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
+/// If there is no far end.
+pub async fn measure(client: FarClient, request: FarRequest, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
     let about = client.about().await?;
     let mut far = FarEnd { name: format!("{} ({})", about.name, about.version), ..FarEnd::default() };
     let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}."));
-    if wish.trains {
+    if request.trains {
         match in_time(trains_to(client, &about)).await {
             Ok(found) => (far.to_bits_per_s, far.to_at_least) = (Some(found.bits_per_s), found.at_least),
             Err(why) => note("The capacity there, by trains that the far end receives,", why),
@@ -68,14 +68,14 @@ pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) 
             Err(why) => note("The capacity back, by trains that the far end sends,", why),
         }
     }
-    if !wish.bulk_to.is_zero() {
-        match client.bulk_to(wish.bulk_to, BULK_BYTES_MAX.min(about.limits.bulk_bytes_max)).await {
+    if !request.bulk_to.is_zero() {
+        match client.bulk_to(request.bulk_to, BULK_BYTES_MAX.min(about.limits.bulk_bytes_max)).await {
             Ok(came) => far.tcp_to_bits_per_s = came.bits_per_s,
             Err(why) => note("What TCP carries there", why.to_string()),
         }
     }
-    if !wish.bulk_from.is_zero() {
-        match client.bulk_from(wish.bulk_from).await {
+    if !request.bulk_from.is_zero() {
+        match client.bulk_from(request.bulk_from).await {
             Ok(rate) if rate.is_growing() => {
                 note(
                     "What TCP carries back",
@@ -89,7 +89,7 @@ pub async fn measure(client: FarClient, wish: Wish, problems: &mut Vec<String>) 
     Ok(far)
 }
 
-/// What trains tell, unless that takes too long.
+/// Limits the time that trains take.
 async fn in_time<T>(trains: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let late = || format!("the far end came to no end of it within {} s", TRAINS_TIME_MAX.as_secs());
     timeout(TRAINS_TIME_MAX, trains).await.unwrap_or_else(|_| Err(late()))
@@ -99,7 +99,7 @@ fn plan(about: &About) -> TrainPlan {
     TrainPlan::new(about.limits.packets_max as usize)
 }
 
-/// The capacity there: trains that we send by plain means, stamped at the far end.
+/// Measures the capacity there by trains that we send from an ordinary socket, stamped at the far end.
 async fn trains_to(client: FarClient, about: &About) -> Result<Capacity, String> {
     let plan = plan(about);
     let pattern = plan.pattern();
@@ -119,12 +119,12 @@ async fn trains_to(client: FarClient, about: &About) -> Result<Capacity, String>
             Ok(left) => {
                 let arrivals = settled(left.len(), async || client.arrivals(waiting.token).await).await;
                 let arrivals = arrivals.map_err(|error| error.to_string())?;
-                // Forgotten by itself too.
+                // The far end forgets it after a while anyway.
                 let _ = client.forget(waiting.token).await;
                 let came: Vec<_> = arrivals
                     .packets
                     .iter()
-                    .map(|(seq, at, bytes)| Came { seq: *seq, at: Nanos(*at), ip_bytes: *bytes })
+                    .map(|(seq, at, bytes)| ReceivedPacket { seq: *seq, at: Nanos(*at), ip_bytes: *bytes })
                     .collect();
                 return dispersion::of_trains(&came, &left, &plan).map_err(|why| why.to_string());
             }
@@ -137,7 +137,7 @@ async fn trains_to(client: FarClient, about: &About) -> Result<Capacity, String>
     Err("the path carries no packets of 1280 bytes".into())
 }
 
-/// What came of a train of `packets`, once nothing more does; `so_far` asks for it.
+/// Returns the arrivals of a train of `packets`, once no more come; `so_far` asks for them.
 async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarError>) -> Result<Arrivals, FarError> {
     let mut before = so_far().await?;
     loop {
@@ -146,7 +146,7 @@ async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarE
         }
         sleep(STRAGGLERS).await;
         let now = so_far().await?;
-        // What came cannot become less; whoever says so is not asked again.
+        // Fewer arrivals than before contradict themselves: stop asking.
         if now.packets.len() <= before.packets.len() {
             return Ok(now);
         }
@@ -154,7 +154,7 @@ async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarE
     }
 }
 
-/// The capacity back: trains that the far end sends, stamped here.
+/// Measures the capacity back by trains that the far end sends, stamped here.
 async fn trains_from(client: FarClient, about: &About) -> Result<Capacity, String> {
     if !about.sends {
         return Err("it was told how much it may send, and sends no trains".into());
@@ -190,8 +190,8 @@ async fn trains_from(client: FarClient, about: &About) -> Result<Capacity, Strin
     Err(why)
 }
 
-/// Hands on what comes of a train, until nobody wants it.
-async fn listen(mut socket: Stamped, token: Token, from: IpAddr, heard: mpsc::Sender<Came>) {
+/// Forwards the packets of a train until the receiver is dropped.
+async fn listen(mut socket: Stamped, token: Token, from: IpAddr, heard: mpsc::Sender<ReceivedPacket>) {
     while let Ok(came) = socket.next_of(token, from).await {
         if let Some(came) = came
             && heard.send(came).await.is_err()
@@ -201,7 +201,7 @@ async fn listen(mut socket: Stamped, token: Token, from: IpAddr, heard: mpsc::Se
     }
 }
 
-/// This machine's address on the way to `there`, by which the far end knows it unless it is translated on the way.
+/// Returns this machine's address on the route to `there`.
 fn our_address(there: SocketAddr) -> io::Result<SocketAddr> {
     let any: IpAddr = if there.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -209,7 +209,7 @@ fn our_address(there: SocketAddr) -> io::Result<SocketAddr> {
     socket.local_addr()
 }
 
-/// Whether a packet was too large to be sent whole.
+/// Returns whether a packet was too large to be sent whole.
 fn is_too_large(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
 }
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_far_end_that_contradicts_itself_is_not_asked_for_ever() {
+    async fn far_end_that_contradicts_itself_is_asked_a_limited_number_of_times() {
         let asked = Cell::new(0);
         let so_far = async || {
             let asked = asked.replace(asked.get() + 1);

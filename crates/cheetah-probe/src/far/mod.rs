@@ -1,4 +1,4 @@
-//! The end that cooperates: it says when packets came, sends some itself, and takes and gives bulk data over TCP.
+//! A far end that cooperates: it reports when packets arrived, sends trains itself, and sends and receives bulk data over TCP.
 //!
 //! A node has it in its control API, an agent on the port after its NBD port. It is HTTP and JSON:
 //!
@@ -8,7 +8,7 @@
 //! | `POST /v1/probe/receive` | [`ReceiveRequest`] | 201 [`Receiving`]: a UDP port that waits for a train; 429 too many do |
 //! | `GET /v1/probe/receive/TOKEN` | | [`Arrivals`]; 404 none for this caller |
 //! | `DELETE /v1/probe/receive/TOKEN` | | 204 |
-//! | `POST /v1/probe/send` | [`SendRequest`] | [`Sent`], when the train has left; 409 it could not be sent; 429 not now |
+//! | `POST /v1/probe/send` | [`SendRequest`] | [`SendReply`], when the train has left; 409 it could not be sent; 429 not now |
 //! | `GET /v1/probe/bulk?bytes=N` | none, but said to be JSON | so many random bytes, cut after a while; 429 not now |
 //! | `PUT /v1/probe/bulk` | any bytes | [`BulkReceived`]; 429 not now |
 //!
@@ -16,7 +16,7 @@
 //!
 //! # What strangers can do with it
 //!
-//! It listens where its node or agent does, and whoever reaches that may ask. So:
+//! It listens where its node or agent does, and any client that reaches it may use it. So:
 //!
 //! * It sends packets only to the address the caller's own TCP connection comes from, which nobody can forge who does not
 //!   see the answers; to ports from 1024 on; and stops at the first that is refused there, or when the caller hangs up.
@@ -27,7 +27,7 @@
 //! * It reads and writes no file, and knows nothing of what else its process does.
 //! * It is told who calls by the server that accepted the connection ([`Caller`]), never by the request.
 //!
-//! The other side is [`client`], and [`measure`] makes figures of what it says.
+//! The other side is [`client`]; [`measure`] computes figures from its answers.
 
 pub mod api;
 mod bulk;
@@ -44,7 +44,7 @@ pub mod train;
 mod trains;
 
 pub use api::{
-    About, Arrivals, BulkReceived, ErrorBody, FarLimits, ReceiveRequest, Receiving, SendRequest, Sent, Token,
+    About, Arrivals, BulkReceived, ErrorBody, FarLimits, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
 };
 pub use client::{FarClient, FarError};
 pub use rate::Rate;

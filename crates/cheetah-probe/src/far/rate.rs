@@ -1,30 +1,29 @@
-//! How fast a transfer went once it had got going.
+//! The rate of a transfer after slow start.
 
 use std::time::Duration;
 
 use crate::clock::Nanos;
 
-/// How often a mark is made.
+/// The interval between marks.
 const MARK_EVERY: Duration = Duration::from_millis(20);
-/// Marks kept: more than a transfer of the longest kind makes.
+/// The most marks kept: more than the longest transfer makes.
 const MARKS_MAX: usize = 2_000;
-/// A transfer that took less time tells nothing.
+/// The shortest transfer that has a rate.
 const LEAST: Duration = Duration::from_millis(2);
-/// TCP doubles its rate each round trip until it has found out what the path carries; from one third of a transfer to the next
-/// that is more than this, however few round trips it took.
+/// The growth from the second third of a transfer to the last that shows slow start, in which TCP doubles its rate each round trip.
 const GROWTH: f64 = 1.7;
 
 /// Counts the bytes of a transfer. No I/O, and no clock of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Rate {
     bytes: u64,
-    /// When how much had come; the first of them when the first bytes came.
+    /// Times with the bytes received by then; the first mark is at the first bytes.
     marks: Vec<(Nanos, u64)>,
     last: Nanos,
 }
 
 impl Rate {
-    /// `bytes` more came, or went, by `now`.
+    /// Notes that `bytes` more were transferred by `now`.
     pub fn note(&mut self, now: Nanos, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         self.last = now;
@@ -46,8 +45,7 @@ impl Rate {
         self.marks.first().map_or(Duration::ZERO, |(first, _)| self.last.since(*first))
     }
 
-    /// Bits a second, in the time after the first third: by then TCP has found out what the path carries, or is as far
-    /// from it as it will be for a while. Absent if there is too little to tell.
+    /// Returns the bits a second after the first third, when slow start is mostly over; `None` if the transfer was too short.
     #[must_use]
     pub fn bits_per_s(&self) -> Option<f64> {
         let (first, _) = *self.marks.first()?;
@@ -62,8 +60,8 @@ impl Rate {
         (took >= LEAST).then(|| (self.bytes - before) as f64 * 8.0 / took.as_secs_f64())
     }
 
-    /// Whether it was still becoming faster when it ended, as TCP does for the first few round trips of a long path: the path
-    /// carries more than [`bits_per_s`](Self::bits_per_s), and nobody knows how much.
+    /// Returns whether the rate was still growing at the end, as in slow start over a long path: the path then carries more than
+    /// [`bits_per_s`](Self::bits_per_s).
     #[must_use]
     pub fn is_growing(&self) -> bool {
         let Some((begun, _)) = self.marks.first() else { return false };
@@ -84,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_start_does_not_count() {
+    fn slow_start_does_not_count() {
         let mut rate = Rate::default();
         for ms in 0..900 {
             rate.note(at(ms), if ms < 300 { 100 } else { 10_000 });
@@ -95,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_start_that_has_not_ended_is_told_from_one_that_has() {
+    fn unfinished_slow_start_is_recognized() {
         let of = |trip_ms: u64, most: usize| {
             let mut rate = Rate::default();
             for trip in 0..600 / trip_ms {
@@ -112,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_tells_nothing() {
+    fn short_transfer_has_no_rate() {
         let mut rate = Rate::default();
         assert_eq!(rate.bits_per_s(), None);
         rate.note(at(0), 1000);
@@ -122,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_that_is_slow_takes_little_memory() {
+    fn slow_transfer_takes_bounded_memory() {
         let mut rate = Rate::default();
         (0..1_000_000).for_each(|ms| rate.note(at(ms), 1));
         assert!(rate.marks.len() <= MARKS_MAX && rate.bits_per_s().is_some());

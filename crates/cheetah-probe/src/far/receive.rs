@@ -1,4 +1,4 @@
-//! Trains that are waited for: each on a UDP port of its own, from one address only, for a limited time.
+//! Receivers of trains: each on a UDP port of its own, from one address only, for a limited time.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,11 +14,11 @@ use super::api::{Arrivals, ReceiveRequest, Receiving, Token};
 use super::limits::{KEPT, RECEIVERS_MAX, RECEIVERS_PER_CALLER_MAX, STRANGERS_MAX};
 use super::stamped::Stamped;
 
-/// The trains that are waited for, or were and have not been forgotten yet.
+/// The receivers of trains, waiting or finished and not yet forgotten.
 #[derive(Debug, Clone, Default)]
 pub struct Receivers(Arc<Mutex<HashMap<Token, Arc<Receiver>>>>);
 
-/// One of them.
+/// A receiver.
 #[derive(Debug)]
 struct Receiver {
     from: IpAddr,
@@ -26,23 +26,23 @@ struct Receiver {
     forgotten: Notify,
 }
 
-/// Why no train is waited for.
+/// The reason a receiver was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// Too many are already.
+    /// There are too many.
     #[error("as many trains are waited for as there may be; try again in a few seconds")]
     Full,
-    /// There is no port to be had.
+    /// There is no free port.
     #[error("no port to wait at: {0}")]
     Io(#[from] io::Error),
 }
 
 impl Receivers {
-    /// Waits from now on for the train that `caller` is going to send to the address `here`.
+    /// Starts to wait for the train that `caller` is going to send to the address `here`.
     ///
     /// # Errors
     ///
-    /// If too many are waited for, or there is no port to be had.
+    /// If there are too many receivers, or no free port.
     pub fn start(&self, caller: SocketAddr, here: SocketAddr, request: ReceiveRequest) -> Result<Receiving, Refused> {
         let (from, token) = (caller.ip(), Token::random()?);
         let mut at = here;
@@ -76,14 +76,14 @@ impl Receivers {
         Ok(Receiving { port, token })
     }
 
-    /// What has come so far of the train `token`; none if there is no such train of this caller's.
+    /// Returns the packets of the train `token` received so far; `None` if this caller has no such train.
     #[must_use]
     pub fn arrivals(&self, caller: SocketAddr, token: Token) -> Option<Arrivals> {
         let receiver = self.of(caller, token)?;
         Some(receiver.arrivals().clone())
     }
 
-    /// Waits no longer for a train, and forgets it; false if there is no such train of this caller's.
+    /// Stops waiting for a train and forgets it; returns false if this caller has no such train.
     pub fn forget(&self, caller: SocketAddr, token: Token) -> bool {
         let Some(receiver) = self.of(caller, token) else { return false };
         receiver.forgotten.notify_one();
@@ -101,7 +101,7 @@ impl Receivers {
 }
 
 impl Receiver {
-    /// Notes what comes until it is enough, or time is up.
+    /// Notes packets until there are enough, or time is up.
     async fn listen(&self, socket: &mut Stamped, token: Token, request: ReceiveRequest) {
         let until = Instant::now() + Duration::from_secs(request.seconds_max.into());
         let (mut left, mut strangers) = (request.packets_max, 0);

@@ -17,9 +17,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Receiving, SendRequest, Sent, Token};
+use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Receiving, SendReply, SendRequest, Token};
 use super::bulk::{self, Bulk};
-use super::limits::{LIMITS, Seats};
+use super::limits::{CallerLimits, LIMITS};
 use super::receive::{Receivers, Refused};
 use super::{tag, train};
 use crate::clock::Nanos;
@@ -55,7 +55,7 @@ pub struct FarConfig {
 
 struct Shared {
     config: FarConfig,
-    seats: Seats,
+    caller_limits: CallerLimits,
     receivers: Receivers,
 }
 
@@ -65,7 +65,7 @@ type Answer<T> = Result<T, Refusal>;
 /// The far end's part of an HTTP API: everything under `/v1/probe`. Each request must have its [`Caller`] among its
 /// extensions.
 pub fn router(config: FarConfig) -> Router {
-    let shared = Shared { config, seats: Seats::default(), receivers: Receivers::default() };
+    let shared = Shared { config, caller_limits: CallerLimits::default(), receivers: Receivers::default() };
     Router::new()
         .route("/v1/probe", get(about))
         .route("/v1/probe/receive", post(receive))
@@ -111,7 +111,7 @@ async fn send(
     State(far): Far,
     Extension(caller): Extension<Caller>,
     Asked(request): Asked<SendRequest>,
-) -> Answer<Json<Sent>> {
+) -> Answer<Json<SendReply>> {
     far.config.may_send()?;
     let pattern: Pattern = request.pattern.parse().map_err(Refusal::bad)?;
     let offsets = pattern.offsets();
@@ -126,7 +126,8 @@ async fn send(
     if request.port < PORT_MIN {
         return Err(Refusal::bad(format!("port is {PORT_MIN} or above")));
     }
-    let turn = far.seats.turn(packets).await.ok_or_else(|| Refusal::busy("others are being sent trains"))?;
+    let permit =
+        far.caller_limits.send_permit(packets).await.ok_or_else(|| Refusal::busy("others are being sent trains"))?;
     // The address is that of the connection, whatever the request says; it cannot even say another.
     let mut there = caller.peer;
     there.set_port(request.port);
@@ -135,15 +136,15 @@ async fn send(
     let leaving = thread::Builder::new().name("probe-train".into()).spawn(contained(move || {
         let train = || {
             let socket = train::socket(caller.here, there)?;
-            let due = due(turn.not_before.max(Nanos::now() + LEAD), &offsets);
+            let due = due(permit.not_before.max(Nanos::now() + LEAD), &offsets);
             // A caller who has hung up is sent nothing more.
             let left = train::send(&socket, &due, request.token, request.ip_bytes, || !tell.is_closed())?;
             let ns = |times: &[Nanos]| times.iter().map(|at| at.0).collect();
-            Ok::<_, std::io::Error>(Sent { due_ns: ns(&due), left_ns: ns(&left) })
+            Ok::<_, std::io::Error>(SendReply { due_ns: ns(&due), left_ns: ns(&left) })
         };
         let sent = train();
-        // It was this train's turn until now, whether the caller still listens or not.
-        drop(turn);
+        // The permit is held until now, whether the caller still listens or not.
+        drop(permit);
         let _ = tell.send(sent);
     }));
     leaving.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
@@ -167,13 +168,13 @@ async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Resp
     if bytes > LIMITS.bulk_bytes_max {
         return Err(Refusal::bad(format!("bytes is at most {}", LIMITS.bulk_bytes_max)));
     }
-    let seat = far.seats.bulk().ok_or_else(|| Refusal::busy("others are measuring"))?;
+    let permit = far.caller_limits.bulk().ok_or_else(|| Refusal::busy("others are measuring"))?;
     let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
-    // The seat is free again when the body is gone, and when time is up even for a caller that does not read on.
+    // The permit is released when the body is dropped, and when time is up even for a caller that does not read on.
     let (gone, is_gone) = oneshot::channel::<()>();
     tokio::spawn(async move {
         let _ = timeout(for_at_most + Duration::from_secs(1), is_gone).await;
-        drop(seat);
+        drop(permit);
     });
     let body = Body::new(Bulk::new(bytes, for_at_most, gone));
     let kind = HeaderValue::from_static("application/octet-stream");
@@ -181,7 +182,7 @@ async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Resp
 }
 
 async fn bulk_to(State(far): Far, request: Request) -> Answer<Json<BulkReceived>> {
-    let _seat = far.seats.bulk().ok_or_else(|| Refusal::busy("others are measuring"))?;
+    let _permit = far.caller_limits.bulk().ok_or_else(|| Refusal::busy("others are measuring"))?;
     let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
     let rate = bulk::swallow(request.into_body(), LIMITS.bulk_bytes_max, for_at_most).await;
     let (bytes, seconds, bits_per_s) = (rate.bytes(), rate.took().as_secs_f64(), rate.bits_per_s());

@@ -1,4 +1,4 @@
-//! A UDP socket that waits for one train, and says when each packet of it came.
+//! A UDP socket that receives one train with timestamps.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::api::Token;
-use super::dispersion::Came;
+use super::dispersion::ReceivedPacket;
 use super::tag;
 use crate::clock::{Nanos, WallOffset};
 use crate::send::{control, set_option};
@@ -29,11 +29,11 @@ pub struct Stamped {
 }
 
 impl Stamped {
-    /// A socket at `at`; port 0 takes any free one. To be called in a tokio runtime.
+    /// Binds a socket to `at`; port 0 takes any free one. Needs a tokio runtime.
     ///
     /// # Errors
     ///
-    /// If the port cannot be had.
+    /// If the port is not free.
     pub fn bind(at: SocketAddr) -> io::Result<Self> {
         let socket = std::net::UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
@@ -43,27 +43,27 @@ impl Stamped {
         Ok(Self { socket: UdpSocket::from_std(socket)?, by_kernel, wall: None, packet })
     }
 
-    /// Its port.
+    /// Returns its port.
     ///
     /// # Errors
     ///
-    /// If the kernel does not say.
+    /// If the kernel does not report it.
     pub fn port(&self) -> io::Result<u16> {
         Ok(self.socket.local_addr()?.port())
     }
 
-    /// Whether the kernel stamps packets as they come; otherwise they are stamped as they are read.
+    /// Returns whether the kernel stamps packets on arrival; otherwise they are stamped when read.
     pub const fn is_by_kernel(&self) -> bool {
         self.by_kernel
     }
 
-    /// The next packet; `None` if it is not one of the train `token` from the address `from`. Once the first of them has come,
-    /// the kernel lets nobody else's through.
+    /// Receives the next packet; `None` if it is not one of the train `token` from the address `from`. After the first of them, the
+    /// kernel filters out other senders.
     ///
     /// # Errors
     ///
     /// If the socket has failed.
-    pub async fn next_of(&mut self, token: Token, from: IpAddr) -> io::Result<Option<Came>> {
+    pub async fn next_of(&mut self, token: Token, from: IpAddr) -> io::Result<Option<ReceivedPacket>> {
         let wall = match self.wall {
             Some(wall) => wall,
             None => match self.find(token, from).await? {
@@ -78,7 +78,7 @@ impl Stamped {
         let payload = packet.get(..beside.bytes).unwrap_or_default();
         let at = beside.wall_ns.map_or_else(Nanos::now, |ns| wall.to_monotonic(ns));
         let ip_bytes = tag::ip_bytes(beside.bytes, from.to_canonical().is_ipv4());
-        Ok(tag::seq_of(token, payload).map(|seq| Came { seq, at, ip_bytes }))
+        Ok(tag::seq_of(token, payload).map(|seq| ReceivedPacket { seq, at, ip_bytes }))
     }
 
     /// Waits for a packet: whether it is the first of the train. It is left to be received; others are not.

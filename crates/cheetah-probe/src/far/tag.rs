@@ -1,4 +1,4 @@
-//! What the packets of a train carry: the token, and which of them each is; as probes do ([`Session`]).
+//! The payload of a train's packets: the token and the sequence number, in the format of probes ([`Session`]).
 
 use crate::frame::{Session, TAG_BYTES};
 
@@ -8,23 +8,23 @@ use super::api::Token;
 const HEADERS_V4_BYTES: usize = 20 + 8;
 /// The same with IPv6.
 const HEADERS_V6_BYTES: usize = 40 + 8;
-/// The smallest packet with room for what it must carry, with either.
+/// The smallest packet with room for the tag, with either.
 pub const IP_BYTES_MIN: u32 = (HEADERS_V6_BYTES + TAG_BYTES) as u32;
 
-/// The payload of packet number `seq`, so that the packet has `ip_bytes` in all; at least the tag.
+/// Returns the payload of packet `seq`, so that the packet has `ip_bytes` in all; at least the tag.
 #[must_use]
 pub fn payload(token: Token, seq: u32, ip_bytes: u32, v4: bool) -> Vec<u8> {
     let len = (ip_bytes as usize).saturating_sub(headers_bytes(v4));
     session(token).payload(seq, len.max(TAG_BYTES))
 }
 
-/// Which packet of the train `token` this payload is of; none, if of none.
+/// Returns the sequence number of a payload, if it is of the train `token`.
 #[must_use]
 pub fn seq_of(token: Token, payload: &[u8]) -> Option<u32> {
     session(token).sequence(payload)
 }
 
-/// How large the packet is that brought `payload_bytes`, IP header included.
+/// Returns the size of the packet that carried `payload_bytes`, IP header included.
 #[must_use]
 pub fn ip_bytes(payload_bytes: usize, v4: bool) -> u32 {
     u32::try_from(payload_bytes.saturating_add(headers_bytes(v4))).unwrap_or(u32::MAX)

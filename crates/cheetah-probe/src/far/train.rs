@@ -1,4 +1,4 @@
-//! Trains sent by plain `send` at set times, which needs no right; each packet says when it left.
+//! Sends trains by an ordinary socket, without raw sockets.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,19 +11,19 @@ use super::api::Token;
 use super::tag;
 use crate::clock::Nanos;
 
-/// Sleeping ends this long before a packet is due; the rest is spent looking at the clock.
+/// Sleeping ends this long before a packet is due; the rest is spent spinning.
 pub const SPIN: Duration = Duration::from_micros(100);
-/// How long it is slept at once: whether anybody still wants the train is looked at this often.
+/// The longest sleep at once, after which to look for a cancellation.
 const NAP: Duration = Duration::from_millis(50);
-/// An interface that takes no packet for so long is stuck.
+/// An interface that takes no packet for this long is stuck.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// A socket for a train from `here`, an address of this machine's, to `there` and nowhere else. Packets that are too
-/// large for the path are refused rather than sent in pieces.
+/// Opens a socket for a train from `here`, a local address, to `there` only. Packets that are too large for the path are refused
+/// rather than fragmented.
 ///
 /// # Errors
 ///
-/// If there is no such socket to be had, or no way there.
+/// If the socket cannot be opened, or there is no route.
 pub fn socket(here: SocketAddr, there: SocketAddr) -> io::Result<UdpSocket> {
     let mut from = here;
     from.set_port(0);
@@ -37,13 +37,13 @@ pub fn socket(here: SocketAddr, there: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Sends a packet of `ip_bytes` at each of the times, the first with the number `first_seq`, and says when each had left.
-/// Blocks until the last has, or, within 50 ms, until it is no longer `wanted`.
+/// Sends a packet of `ip_bytes` at each of the times, and returns when each had left. Blocks until the last has, or until, within
+/// 50 ms, it is no longer `wanted`.
 ///
 /// # Errors
 ///
-/// At the first packet that is not taken: as the far end's port is closed, which it says by ICMP, the packet too large, or
-/// the interface gone. And if it is no longer wanted.
+/// At the first packet that is refused: the far end's port is closed (by ICMP), the packet is too large, or the interface is gone.
+/// Also if it is no longer wanted.
 pub fn send(
     socket: &UdpSocket,
     due: &[Nanos],
@@ -64,7 +64,7 @@ pub fn send(
     Ok(left)
 }
 
-/// Waits until a packet is due; false if it is no longer wanted.
+/// Waits until a packet is due; returns false if it is no longer wanted.
 fn wait(due: Nanos, wanted: impl Fn() -> bool) -> bool {
     while wanted() {
         let asleep = due.since(Nanos::now()).saturating_sub(SPIN).min(NAP);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_come_in_order_and_not_before_they_are_due() {
+    fn packets_arrive_in_order_and_not_before_they_are_due() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(receiver) = UdpSocket::bind(address) else { continue };
             receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_port_ends_it() {
+    fn closed_port_ends_the_train() {
         // Closed to all but one, so that nobody else is given it meanwhile.
         let held = UdpSocket::bind("127.0.0.1:0").unwrap();
         held.connect("127.0.0.1:9").unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_not_sent() {
+    fn cancelled_train_is_not_sent() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver.set_nonblocking(true).unwrap();
         let socket = socket("127.0.0.1:0".parse().unwrap(), receiver.local_addr().unwrap()).unwrap();

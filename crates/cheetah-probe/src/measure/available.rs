@@ -1,11 +1,11 @@
-//! What other traffic leaves of the path, by trains sent at a rate.
+//! Measures the available bandwidth by trains sent at a rate.
 
 use std::time::Duration;
 
 use super::capacity;
 use super::options::{Aspect, Options};
-use super::stop::{Learnt, Stop};
-use super::way::Way;
+use super::prober::Prober;
+use super::stop::{Outcome, Stop};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
 use crate::estimate::available::{Search, Trend, trend};
@@ -14,27 +14,27 @@ use crate::path::Available;
 use crate::schedule::Pattern;
 use crate::units::BitRate;
 
-/// Packets in a train: long enough for a trend, short enough for a queue of a few dozen.
+/// Packets in a train: enough for a trend, few enough for a queue of a few dozen.
 const PACKETS: usize = 48;
 /// Trains sent at each rate.
 const FLEET: u32 = 6;
 /// Rates tried at most.
 const RATES_MAX: u32 = 12;
-/// Down to this share of the capacity is it told.
+/// The resolution, as a share of the capacity.
 const RESOLUTION: f64 = 0.05;
-/// All of it takes no longer.
+/// The time limit.
 const TAKES_MAX: Duration = Duration::from_secs(15);
-/// So much idle time for each time a train takes, lest the probes be the traffic.
+/// Idle time after a train, in times the train takes, so that the probes are not the traffic.
 const IDLE: u32 = 2;
 
-/// Goes on from the capacity. What cannot be told is a sentence in `problems`.
+/// Measures below the capacity. What cannot be measured is a sentence in `problems`.
 pub(super) fn measure(
     wire: &mut Wire<'_>,
-    ways: &mut [Way],
+    probers: &mut [Prober],
     options: &Options,
-    found: &capacity::Found,
+    found: &capacity::MeasuredCapacity,
     problems: &mut Vec<String>,
-) -> Learnt<Available> {
+) -> Outcome<Available> {
     if found.capacity.at_least {
         problems.push(
             "The available bandwidth was not measured: the path is faster than this machine can send, so it cannot be filled."
@@ -48,13 +48,13 @@ pub(super) fn measure(
         );
         return (None, Ok(()));
     }
-    let Some(way) = ways.get_mut(found.way) else { return (None, Ok(())) };
+    let Some(prober) = probers.get_mut(found.prober) else { return (None, Ok(())) };
     let capacity = found.capacity.bits_per_s;
     let mut search = Search::new(capacity, capacity * RESOLUTION);
     let until = Nanos::now() + TAKES_MAX;
     let (mut rates, mut ended) = (0, Ok(()));
     while let Some(rate) = search.rate().filter(|_| rates < RATES_MAX) {
-        match fleet(wire, way, options, found.ip_bytes, rate, until) {
+        match fleet(wire, prober, options, found.ip_bytes, rate, until) {
             Ok(Some(Fleet { trends, silent })) if silent * 2 <= trends.len() => search.note(rate, &trends),
             Ok(Some(_)) => {
                 let rate = BitRate(rate);
@@ -79,14 +79,14 @@ pub(super) fn measure(
 /// Trains at one rate.
 struct Fleet {
     trends: Vec<Trend>,
-    /// Those of which less than half was answered: a host that has become silent looks the same as a path that is full.
+    /// Trains of which less than half was answered: a host that fell silent looks the same as a full path.
     silent: usize,
 }
 
-/// A fleet at `rate`; nothing if too little of it was sent in time, and on time.
+/// Sends a fleet at `rate`; returns `None` if too few of its trains left on time.
 fn fleet(
     wire: &mut Wire<'_>,
-    way: &mut Way,
+    prober: &mut Prober,
     options: &Options,
     ip_bytes: usize,
     rate: f64,
@@ -99,9 +99,9 @@ fn fleet(
         if Nanos::now() + span >= until {
             break;
         }
-        let patience = way.patience(PACKETS as u32, options.timeout);
-        if let Some(mut arrivals) = wire.train(way, Shape::large(ip_bytes), &offsets, patience)? {
-            // In the order they were sent in; of what came twice, the first.
+        let patience = prober.patience(PACKETS as u32, options.timeout);
+        if let Some(mut arrivals) = wire.train(prober, Shape::large(ip_bytes), &offsets, patience)? {
+            // In sending order; of duplicates, the first.
             arrivals.sort_by_key(|arrival| (arrival.seq, arrival.came));
             arrivals.dedup_by_key(|arrival| arrival.seq);
             fleet.trends.push(trend(&arrivals, PACKETS));

@@ -1,17 +1,16 @@
-//! The capacity of the narrowest link, by pairs and trains sent back to back.
+//! Measures the capacity of the narrowest link by pairs and trains sent back to back.
 //!
-//! What is small coming back tells of the way there: a TCP reset, or what is quoted of a UDP datagram, takes a fraction of the
-//! time on the links back that the probe took on the links there, so a link back would have to be many times narrower to be
-//! mistaken for one there. An echo is as large as its probe, so it tells of the narrowest link of both ways. Where the way back is
-//! the narrower, that is what an acquisition from the host has to go by.
+//! Small answers measure the path there: a TCP reset, or the quote of a UDP datagram, takes a fraction of the time on the links back
+//! that its probe took on the links there. An echo is as large as its probe, so it measures the narrowest link of both directions.
+//! Where the path back is the narrower one, it limits an acquisition from the host.
 
 use std::time::Duration;
 
 use super::interface;
 use super::mtu::{self, Fate};
 use super::options::{Aspect, Options};
-use super::stop::{Learnt, Stop};
-use super::way::{Kind, Way};
+use super::prober::{ProbeKind, Prober};
+use super::stop::{Outcome, Stop};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
 use crate::estimate::capacity::Unknown;
@@ -20,58 +19,58 @@ use crate::estimate::{TrainArrivals, dispersion};
 use crate::path::Capacity;
 use crate::units::BitRate;
 
-/// In the order they tell capacity best: small answers that nobody limits, then large ones, then those that are limited.
-const ORDER: [Kind; 3] = [Kind::Ack, Kind::Echo, Kind::Udp];
-/// After so many in a row of which nothing can be told, a way of asking is given up.
+/// The best kinds first: small answers that hosts do not limit, then large ones, then those that they limit.
+const ORDER: [ProbeKind; 3] = [ProbeKind::Ack, ProbeKind::Echo, ProbeKind::Udp];
+/// A prober is given up after this many unusable trains in a row.
 const FRUITLESS_MAX: u32 = 6;
-/// Unless this many before were answered.
+/// Unless this many trains before were answered.
 const FRUITFUL_MIN: u32 = 8;
-/// From one to the next: queues are empty again.
+/// The pause between trains, in which queues drain.
 const PAUSE: Duration = Duration::from_millis(2);
-/// No way of asking takes longer.
+/// The time limit of one prober.
 const TAKES_MAX: Duration = Duration::from_secs(10);
-/// Below this share of the way there, the way back is narrower.
+/// The path back is narrower if its capacity is below this share of that of the path there,
 const NARROWER: f64 = 0.7;
-/// And if this share of the measurements agree.
+/// and if this share of the measurements agree.
 const SURE: f64 = 0.6;
-/// Where the largest packet that passes is not known, Ethernet's is tried.
+/// The packet size to try where the path's MTU is not known: Ethernet's.
 const IP_BYTES: usize = 1500;
-/// And where that does not pass, what every path of IPv6 carries, and tunnels leave.
+/// The packet size where that does not pass: what every IPv6 path carries, and tunnels leave.
 const IP_BYTES_LEAST: usize = 1280;
 
-/// What was found, and how, for whoever goes on from there.
-pub(super) struct Found {
+/// A capacity, and how it was measured.
+pub(super) struct MeasuredCapacity {
     pub(super) capacity: Capacity,
-    /// Which of the ways.
-    pub(super) way: usize,
+    /// The index of the prober.
+    pub(super) prober: usize,
     pub(super) ip_bytes: usize,
 }
 
-/// Measures with one way after the other, until one tells.
+/// Measures with one prober after the other, until one determines the capacity.
 pub(super) fn measure(
     wire: &mut Wire<'_>,
-    ways: &mut [Way],
+    probers: &mut [Prober],
     options: &Options,
     mtu_bytes: Option<u32>,
     problems: &mut Vec<String>,
-) -> Learnt<Found> {
+) -> Outcome<MeasuredCapacity> {
     let largest = wire.ip_bytes_max();
     let mut known = mtu_bytes.and_then(|mtu| usize::try_from(mtu).ok()).map(|mtu| mtu.min(largest));
     let (mut whys, mut ended) = (Vec::new(), Ok(()));
-    let mut best: Option<Found> = None;
+    let mut best: Option<MeasuredCapacity> = None;
     for kind in ORDER {
-        // After a way there was measured, only echoes tell more: of the way back.
-        if best.is_some() && kind != Kind::Echo {
+        // Once the path there is measured, only echoes add anything: the path back.
+        if best.is_some() && kind != ProbeKind::Echo {
             continue;
         }
-        let found = ways.iter().position(|way| way.kind == kind && way.shortest.is_some());
-        let Some((index, way)) = found.and_then(|index| Some((index, ways.get_mut(index)?))) else { continue };
-        let ip_bytes = match known.map_or_else(|| passing(wire, way, largest, options.timeout), Ok) {
+        let found = probers.iter().position(|prober| prober.kind == kind && prober.shortest.is_some());
+        let Some((index, prober)) = found.and_then(|index| Some((index, probers.get_mut(index)?))) else { continue };
+        let ip_bytes = match known.map_or_else(|| passing(wire, prober, largest, options.timeout), Ok) {
             Ok(ip_bytes) => *known.insert(ip_bytes),
             Err(stop) => return (best, Err(stop)),
         };
         let mut samples = Samples::default();
-        ended = collect(wire, way, ip_bytes, options.timeout, &mut samples);
+        ended = collect(wire, prober, ip_bytes, options.timeout, &mut samples);
         let capacity = match samples.capacity(kind) {
             Ok(capacity) => capacity,
             Err(why) => {
@@ -87,12 +86,12 @@ pub(super) fn measure(
             Some(there) if is_narrower(&capacity, &there.capacity) => {
                 let (there, back) = (BitRate(there.capacity.bits_per_s), BitRate(capacity.bits_per_s));
                 problems.push(format!(
-                    "The way there carries {there}, the way back only {back}: the capacity is the way back's."
+                    "The path there carries {there}, the path back only {back}: the capacity is that of the path back."
                 ));
-                best = Some(Found { capacity, way: index, ip_bytes });
+                best = Some(MeasuredCapacity { capacity, prober: index, ip_bytes });
             }
             Some(_) => {}
-            None => best = Some(Found { capacity, way: index, ip_bytes }),
+            None => best = Some(MeasuredCapacity { capacity, prober: index, ip_bytes }),
         }
         if ended.is_err() {
             break;
@@ -110,17 +109,17 @@ pub(super) fn measure(
     (best, ended)
 }
 
-/// The size of packets to measure with where nobody has looked for the largest that passes.
-fn passing(wire: &mut Wire<'_>, way: &mut Way, largest: usize, timeout: Duration) -> Result<usize, Stop> {
+/// Returns the packet size to measure with where the path's MTU was not measured.
+fn passing(wire: &mut Wire<'_>, prober: &mut Prober, largest: usize, timeout: Duration) -> Result<usize, Stop> {
     let usual = IP_BYTES.min(largest);
-    Ok(match mtu::fate(wire, way, usual, timeout)? {
+    Ok(match mtu::fate(wire, prober, usual, timeout)? {
         Fate::Passed => usual,
         Fate::TooBig(Some(mtu)) if mtu >= IP_BYTES_LEAST => mtu,
         Fate::TooBig(_) | Fate::Silence => IP_BYTES_LEAST.min(largest),
     })
 }
 
-/// Whether echoes, as large back as there, say that the way back is clearly narrower: what comes from the host goes that way.
+/// Returns whether echoes, as large back as there, show a clearly narrower path back.
 fn is_narrower(echoed: &Capacity, there: &Capacity) -> bool {
     echoed.confidence >= SURE && !echoed.at_least && echoed.bits_per_s < NARROWER * there.bits_per_s
 }
@@ -141,12 +140,12 @@ struct Samples {
 }
 
 impl Samples {
-    /// The capacity, or why it is not known.
-    fn capacity(&self, kind: Kind) -> Result<Capacity, String> {
+    /// Returns the capacity, or why it is not known.
+    fn capacity(&self, kind: ProbeKind) -> Result<Capacity, String> {
         let by = match kind {
-            Kind::Ack | Kind::Syn => "by TCP",
-            Kind::Echo => "by ICMP echo",
-            Kind::Udp => "by UDP",
+            ProbeKind::Ack | ProbeKind::Syn => "by TCP",
+            ProbeKind::Echo => "by ICMP echo",
+            ProbeKind::Udp => "by UDP",
         };
         let Self { sent, discarded, unanswered, .. } = self;
         // The trains that happened to leave on time are then no fair sample.
@@ -162,7 +161,7 @@ impl Samples {
 
 fn collect(
     wire: &mut Wire<'_>,
-    way: &mut Way,
+    prober: &mut Prober,
     ip_bytes: usize,
     timeout: Duration,
     samples: &mut Samples,
@@ -177,12 +176,12 @@ fn collect(
         }
         let offsets = step.offsets();
         let packets = offsets.len();
-        let patience = way.patience(packets as u32, timeout);
+        let patience = prober.patience(packets as u32, timeout);
         let shape = Shape::large(ip_bytes);
         let arrivals = match step {
-            Step::BackToBack(_) => wire.train(way, shape, &offsets, patience)?,
+            Step::BackToBack(_) => wire.train(prober, shape, &offsets, patience)?,
             // Only when its packets really left counts.
-            Step::Paced => Some(wire.loose_train(way, shape, &offsets, patience)?),
+            Step::Paced => Some(wire.loose_train(prober, shape, &offsets, patience)?),
         };
         if let Some(arrivals) = arrivals {
             let is_whole = dispersion::train(&arrivals, packets).is_some();
@@ -216,10 +215,10 @@ mod tests {
         };
         let mut samples = Samples { sent: 60, discarded: 10, ..Samples::default() };
         (0..12).for_each(|_| samples.plan.note(Step::BackToBack(32), train(32)));
-        let told = samples.capacity(Kind::Ack).unwrap();
+        let told = samples.capacity(ProbeKind::Ack).unwrap();
         assert!((told.bits_per_s / 100e6 - 1.0).abs() < 0.01, "{told:?}");
         samples.discarded = 31;
-        let why = samples.capacity(Kind::Ack).unwrap_err();
+        let why = samples.capacity(ProbeKind::Ack).unwrap_err();
         assert_eq!(why, "by TCP, 31 of 60 trains did not leave on time");
     }
 }

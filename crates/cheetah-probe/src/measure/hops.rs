@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::options::{Aspect, Options};
+use super::prober::Prober;
 use super::stop::Stop;
-use super::way::Way;
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
 use crate::frame::ReplyKind;
@@ -32,20 +32,20 @@ struct Heard {
 /// The routers before the host, or before where it becomes silent.
 pub(super) fn measure(
     wire: &mut Wire<'_>,
-    ways: &mut [Way],
+    probers: &mut [Prober],
     options: &Options,
     problems: &mut Vec<String>,
 ) -> Result<Vec<Hop>, Stop> {
     // Routers answer whatever the host does; so if it answers nothing, what most networks let through is sent.
-    let best = ways.iter().position(|way| way.shortest.is_some()).or((!ways.is_empty()).then_some(0));
-    let Some(way) = best.and_then(|best| ways.get_mut(best)) else { return Ok(Vec::new()) };
+    let best = probers.iter().position(|prober| prober.shortest.is_some()).or((!probers.is_empty()).then_some(0));
+    let Some(prober) = best.and_then(|best| probers.get_mut(best)) else { return Ok(Vec::new()) };
     let mut heard = vec![Heard::default(); usize::from(HOPS_MAX)];
     let mut farthest = HOPS_MAX;
     for round in 0..ROUNDS {
         let mut from = 1;
         while from <= farthest {
             let to = (from + AT_ONCE - 1).min(farthest);
-            ask(wire, way, from..=to, &mut heard, options.timeout)?;
+            ask(wire, prober, from..=to, &mut heard, options.timeout)?;
             let host = heard.iter().position(|heard| heard.host).and_then(|at| u8::try_from(at + 1).ok());
             farthest = farthest.min(host.unwrap_or(farthest));
             let batch = heard.get(usize::from(from) - 1..usize::from(to)).unwrap_or_default();
@@ -66,7 +66,7 @@ pub(super) fn measure(
 /// Asks every router of these distances once.
 fn ask(
     wire: &mut Wire<'_>,
-    way: &mut Way,
+    prober: &mut Prober,
     distances: std::ops::RangeInclusive<u8>,
     heard: &mut [Heard],
     timeout: Duration,
@@ -74,13 +74,13 @@ fn ask(
     let remote = wire.route.remote;
     let mut asked = Vec::new();
     for ttl in distances {
-        let (seqs, sent) = wire.send(way, Shape { ttl, ..Shape::SMALL }, &[Duration::ZERO])?;
+        let (seqs, sent) = wire.send(prober, Shape { ttl, ..Shape::SMALL }, &[Duration::ZERO])?;
         asked.extend(seqs.into_iter().map(|seq| (seq, ttl, sent.first())));
         wire.watch.sleep_until(Nanos::now() + GAP)?;
     }
     let mut missing = asked.len();
-    wire.answers(&[way.session], Nanos::now() + way.patience(1, timeout), |_, came, reply| {
-        let host = Way::is_answer(&reply, remote);
+    wire.answers(&[prober.session], Nanos::now() + prober.patience(1, timeout), |_, came, reply| {
+        let host = Prober::is_answer(&reply, remote);
         let probe = asked.iter().position(|(seq, ..)| *seq == reply.seq).filter(|_| {
             // Whoever says anything about it had it in hand, but only these say where.
             host || reply.kind == ReplyKind::TimeExceeded

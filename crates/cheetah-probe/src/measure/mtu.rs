@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::options::{Aspect, Options};
+use super::prober::{ProbeKind, Prober};
 use super::stop::Stop;
-use super::way::{Kind, Way};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
 use crate::frame::ReplyKind;
@@ -31,22 +31,22 @@ pub(super) enum Fate {
     Silence,
 }
 
-/// Measures with the first way that carries data and answers.
+/// Measures with the first answered prober that carries data.
 pub(super) fn measure(
     wire: &mut Wire<'_>,
-    ways: &mut [Way],
+    probers: &mut [Prober],
     options: &Options,
     problems: &mut Vec<String>,
 ) -> Result<Option<Mtu>, Stop> {
-    let carries = |way: &&mut Way| way.shortest.is_some() && way.kind != Kind::Syn;
-    let Some(way) = ways.iter_mut().find(carries) else {
+    let carries = |prober: &&mut Prober| prober.shortest.is_some() && prober.kind != ProbeKind::Syn;
+    let Some(prober) = probers.iter_mut().find(carries) else {
         problems.push("The path's MTU was not measured: nothing that carries data is answered.".into());
         return Ok(None);
     };
     let (largest, ipv4) = (wire.ip_bytes_max(), wire.route.local.is_ipv4());
     search(largest, ipv4, problems, |done, size| {
         wire.watch.progress(Aspect::Mtu, done, SIZES_MAX);
-        fate(wire, way, size, options.timeout)
+        fate(wire, prober, size, options.timeout)
     })
 }
 
@@ -71,12 +71,12 @@ pub(super) fn search(
 }
 
 /// What becomes of packets of `ip_bytes` bytes.
-pub(super) fn fate(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout: Duration) -> Result<Fate, Stop> {
+pub(super) fn fate(wire: &mut Wire<'_>, prober: &mut Prober, ip_bytes: usize, timeout: Duration) -> Result<Fate, Stop> {
     let remote = wire.route.remote;
     for _ in 0..TRIES {
-        let (seqs, _) = wire.send(way, Shape::large(ip_bytes), &[Duration::ZERO])?;
+        let (seqs, _) = wire.send(prober, Shape::large(ip_bytes), &[Duration::ZERO])?;
         let mut fate = Fate::Silence;
-        wire.answers(&[way.session], Nanos::now() + way.patience(1, timeout), |_, _, reply| {
+        wire.answers(&[prober.session], Nanos::now() + prober.patience(1, timeout), |_, _, reply| {
             if !seqs.contains(&reply.seq) {
                 return ControlFlow::Continue(());
             }
@@ -84,7 +84,7 @@ pub(super) fn fate(wire: &mut Wire<'_>, way: &mut Way, ip_bytes: usize, timeout:
                 ReplyKind::TooBig { mtu } => {
                     fate = Fate::TooBig(usize::try_from(mtu).ok().filter(|mtu| *mtu > 0 && *mtu < ip_bytes));
                 }
-                _ if Way::is_answer(&reply, remote) => fate = Fate::Passed,
+                _ if Prober::is_answer(&reply, remote) => fate = Fate::Passed,
                 _ => return ControlFlow::Continue(()),
             }
             ControlFlow::Break(())

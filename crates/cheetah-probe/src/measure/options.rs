@@ -79,7 +79,7 @@ impl FromStr for Aspect {
 pub struct Options {
     /// What to learn. The order does not matter.
     pub aspects: Vec<Aspect>,
-    /// How the host is made to answer; if not said, every way is tried. [`Method::Far`] is none of them.
+    /// How the host is made to answer; `None` tries every method. [`Method::Far`] is none of them.
     pub method: Option<Method>,
     /// The port for TCP.
     pub tcp_port: u16,

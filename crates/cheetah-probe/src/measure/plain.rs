@@ -1,5 +1,4 @@
-//! What can be measured without the right to raw sockets: round trips, by ICMP where this user may have an ICMP socket, else by
-//! the time TCP takes to connect.
+//! Measures round trips without raw sockets: by ICMP where this user may have an ICMP socket, else by the time TCP takes to connect.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -8,8 +7,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::options::{Aspect, Options};
-use super::stop::{Learnt, Stop};
-use super::way::secret;
+use super::prober::secret;
+use super::stop::{Outcome, Stop};
 use super::wire::{Watch, take};
 use crate::capture::CaptureError;
 use crate::capture::datagram::Datagram;
@@ -19,19 +18,19 @@ use crate::frame::{Session, datagram};
 use crate::limits::Budget;
 use crate::path::{Method, RoundTrip};
 
-/// What a connection takes at most, ours and its end: SYN, ACK, FIN and the ACK of theirs.
+/// The most packets that we send for a connection: SYN, ACK, FIN and the ACK of theirs.
 const CONNECTION_PACKETS: u32 = 4;
-/// The frame of a packet that carries nothing but its headers, with TCP's usual options, over IPv6.
+/// Bytes of a frame without payload, with TCP's usual options, over IPv6.
 const SMALL_BYTES: u64 = 94;
 
-/// Round trips in the way that was chosen, or the first that works.
+/// Measures round trips by the chosen method, or the first that works.
 pub(super) fn round_trip(
     address: IpAddr,
     options: &Options,
     watch: &mut Watch<'_>,
     budget: &mut Budget,
     problems: &mut Vec<String>,
-) -> Learnt<RoundTrip> {
+) -> Outcome<RoundTrip> {
     if matches!(options.method, None | Some(Method::Icmp)) {
         match echo(address, options, watch, budget) {
             (Some(found), ended) => return (Some(found), ended),
@@ -53,8 +52,8 @@ pub(super) fn round_trip(
     }
 }
 
-/// By echo requests over a datagram socket.
-fn echo(address: IpAddr, options: &Options, watch: &mut Watch<'_>, budget: &mut Budget) -> Learnt<RoundTrip> {
+/// Measures by echo requests over a datagram socket.
+fn echo(address: IpAddr, options: &Options, watch: &mut Watch<'_>, budget: &mut Budget) -> Outcome<RoundTrip> {
     let mut probes = Probes::new(options.timeout);
     let ended = echoes(address, options, watch, budget, &mut probes);
     if ended.is_err() {
@@ -70,7 +69,7 @@ fn echoes(
     budget: &mut Budget,
     probes: &mut Probes,
 ) -> Result<(), Stop> {
-    /// After so many without any answer the rest is not sent.
+    /// The rest is not sent after this many without any answer.
     const SILENT_MAX: u32 = 3;
     let mut socket = Datagram::icmp(address)?;
     let session = Session { nonce: secret()?, local_port: 0, port: 1 };
@@ -102,14 +101,14 @@ fn echoes(
     Ok(())
 }
 
-/// By connecting. A port that refuses answers as well as one that accepts.
+/// Measures by connecting. A port that refuses is as good as one that accepts.
 fn connect(
     address: IpAddr,
     options: &Options,
     watch: &mut Watch<'_>,
     budget: &mut Budget,
     problems: &mut Vec<String>,
-) -> Learnt<RoundTrip> {
+) -> Outcome<RoundTrip> {
     let (mut probes, mut refused) = (Probes::new(options.timeout), None);
     let ended = connections(address, options, watch, budget, &mut probes, &mut refused);
     let found = probes.round_trip(Method::TcpConnect);
@@ -131,7 +130,7 @@ fn connections(
     probes: &mut Probes,
     refused: &mut Option<io::Error>,
 ) -> Result<(), Stop> {
-    /// After so many in a row without an answer the rest is not tried.
+    /// The rest is not tried after this many in a row without an answer.
     const SILENT_MAX: u32 = 3;
     let host = SocketAddr::new(address, options.tcp_port);
     let mut silent = 0;

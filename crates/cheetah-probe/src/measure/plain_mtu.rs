@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use super::mtu::{Fate, SIZES_MAX, TRIES, search};
 use super::options::{Aspect, Options};
+use super::prober::secret;
 use super::stop::Stop;
-use super::way::secret;
 use super::wire::{Watch, take};
 use crate::capture::datagram::{Datagram, IcmpError};
 use crate::clock::Nanos;

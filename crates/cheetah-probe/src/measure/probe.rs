@@ -1,4 +1,4 @@
-//! All measurements, one after the other.
+//! Runs all measurements, one after the other.
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use super::options::{Aspect, Event, Options};
 use super::stop::Stop;
 use super::wire::{Watch, Wire};
-use super::{available, capacity, hops, mtu, plain, plain_mtu, round_trip, ways};
+use super::{available, capacity, hops, mtu, plain, plain_mtu, probers, round_trip};
 use crate::limits::Budget;
 use crate::path::PathReport;
 
@@ -19,16 +19,16 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Of the path to `address`, one of the addresses of `host`. Nothing is sent to any other, and nothing yet.
+    /// Prepares to measure the path to `address`, one of the addresses of `host`. Sends nothing yet, and never to another address.
     #[must_use]
     pub fn new(host: impl Into<String>, address: IpAddr, options: Options) -> Self {
         Self { host: host.into(), address, options }
     }
 
-    /// Measures. What cannot be measured is told in the report's problems; a `cancel` that becomes true ends it soon, with what
-    /// is known by then. `tell` hears what is going on. Blocks for seconds: the thread should have nothing else to do.
+    /// Measures, and lists what cannot be measured in the report's problems. Setting `cancel` ends it soon, with what is known by
+    /// then. `tell` receives progress events. Blocks for seconds, so it needs a thread of its own.
     ///
-    /// Advice and far end are left to who asks for them.
+    /// Does not fill in the advice and the far end.
     pub fn run(&self, cancel: &AtomicBool, tell: &mut dyn FnMut(Event)) -> PathReport {
         let mut report = PathReport::new(&self.host, self.address);
         let watch = Watch { cancel, tell };
@@ -61,12 +61,12 @@ impl Probe {
         report
     }
 
-    /// With raw sockets.
+    /// Measures with raw sockets.
     fn measure(&self, wire: &mut Wire<'_>, report: &mut PathReport) -> Result<(), Stop> {
         let options = &self.options;
         let problems = &mut report.problems;
-        let mut ways = ways::find(wire, options, problems)?;
-        if ways.iter().all(|way| way.shortest.is_none()) {
+        let mut probers = probers::find(wire, options, problems)?;
+        if probers.iter().all(|prober| prober.shortest.is_none()) {
             let methods =
                 options.method.map_or_else(|| "ICMP echo, TCP or UDP".to_owned(), |method| format!("{method:?}"));
             problems.push(format!("The host does not answer {methods} within {} ms.", options.timeout.as_millis()));
@@ -79,26 +79,26 @@ impl Probe {
             wanted
         };
         if begin(wire, Aspect::RoundTrip) {
-            let (found, ended) = round_trip::measure(wire, &mut ways, options, problems);
+            let (found, ended) = round_trip::measure(wire, &mut probers, options, problems);
             report.round_trip = found;
             ended?;
         }
         if begin(wire, Aspect::Mtu) {
-            report.mtu = mtu::measure(wire, &mut ways, options, problems)?;
+            report.mtu = mtu::measure(wire, &mut probers, options, problems)?;
         }
         if begin(wire, Aspect::Hops) {
-            report.hops = hops::measure(wire, &mut ways, options, problems)?;
+            report.hops = hops::measure(wire, &mut probers, options, problems)?;
         }
         let available = options.aspects.contains(&Aspect::Available);
         if begin(wire, Aspect::Capacity) || available {
-            // What is left can only be looked for below the capacity.
+            // Available bandwidth is searched for below the capacity.
             let mtu = report.mtu.map(|mtu| mtu.bytes);
-            let (found, ended) = capacity::measure(wire, &mut ways, options, mtu, problems);
+            let (found, ended) = capacity::measure(wire, &mut probers, options, mtu, problems);
             report.capacity = found.as_ref().map(|found| found.capacity.clone());
             ended?;
             let Some(found) = found else { return Ok(()) };
             if begin(wire, Aspect::Available) {
-                let (found, ended) = available::measure(wire, &mut ways, options, &found, problems);
+                let (found, ended) = available::measure(wire, &mut probers, options, &found, problems);
                 report.available = found;
                 ended?;
             }
@@ -106,7 +106,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Without.
+    /// Measures with ordinary sockets.
     fn plain(&self, report: &mut PathReport, mut watch: Watch<'_>) {
         let mut budget = Budget::new(self.options.limits);
         let PathReport { problems, .. } = report;
@@ -138,7 +138,7 @@ impl Probe {
     }
 }
 
-/// As a sentence begins and ends.
+/// Capitalizes the first letter and ends with one full stop.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();

@@ -1,19 +1,19 @@
-//! Why a measurement ends before it is done.
+//! Reasons to end a measurement early.
 
 use crate::capture::CaptureError;
 use crate::route::RouteError;
 use crate::send::SendError;
 
-/// Why nothing more is measured.
+/// The reason a measurement ended early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Stop {
-    /// Somebody wants it to end.
+    /// The caller cancelled it.
     #[error("it was interrupted")]
     Cancelled,
     /// The kernel does not take packets that come to itself from itself by a raw socket.
     #[error("the host is this machine: there is no link, only the kernel's way back to itself")]
     Loopback,
-    /// There is no way.
+    /// There is no route.
     #[error(transparent)]
     Route(#[from] RouteError),
     /// Nothing can be sent.
@@ -22,8 +22,8 @@ pub(super) enum Stop {
     /// Nothing can be received.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// No more may be sent.
-    #[error("the limit of packets and bytes is reached; more would have to be allowed")]
+    /// The limits are reached.
+    #[error("the limit of packets and bytes is reached; allow more with --packets-max")]
     Exhausted,
     /// An ordinary socket does not send, e.g. because the interface is down.
     #[error("packets cannot be sent any more: {0}")]
@@ -34,7 +34,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// Whether ordinary sockets may do nonetheless.
+    /// Returns whether ordinary sockets may still work.
     pub(super) const fn is_of_raw_sockets(&self) -> bool {
         matches!(
             self,
@@ -45,14 +45,14 @@ impl Stop {
         )
     }
 
-    /// Whether nothing else need be tried.
+    /// Returns whether to try nothing else.
     pub(super) const fn is_final(&self) -> bool {
         matches!(self, Self::Cancelled | Self::Exhausted)
     }
 }
 
-/// What was learnt, and whether it ended before it was done: what is known by then is kept.
-pub(super) type Learnt<T> = (Option<T>, Result<(), Stop>);
+/// A result as far as it is known, and whether the measurement ended early.
+pub(super) type Outcome<T> = (Option<T>, Result<(), Stop>);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Trains that are checked after they left, and sent again if they did not leave as they were due.
+//! Sends trains, and checks whether they left on time.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use crate::schedule;
 use crate::selfcheck::{Bound, Verdict};
 use crate::send::{Departures, SendError, Sender, Train, quiet_start};
 
-/// From handing a train over until its first packet is due: time to get everything ready.
+/// The time from handing a train over until its first packet is due,
 const LEAD: Duration = Duration::from_millis(2);
-/// And this much more for each packet.
+/// and this much more for each packet.
 const LEAD_EACH: Duration = Duration::from_micros(5);
 
 /// A train that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentTrain {
     /// When its packets were due.
     pub due: Vec<Nanos>,
     /// When they left.
     pub departures: Departures,
-    /// Whether that is near enough.
+    /// Whether they left on time.
     pub verdict: Verdict,
 }
 
-impl Sent {
-    /// Whether it may be measured with.
+impl SentTrain {
+    /// Returns whether it left on time.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
         matches!(self.verdict, Verdict::Accepted(_))
     }
 
-    /// By how much the worst of its gaps was off, either way, in nanoseconds, as far as it is known.
+    /// Returns the largest error of its gaps, in nanoseconds, if it is known.
     #[must_use]
     pub const fn error_ns(&self) -> Option<u64> {
         match self.verdict {
@@ -40,14 +40,14 @@ impl Sent {
         }
     }
 
-    /// When the first packet left, as far as it is known, else when it was due.
+    /// Returns when the first packet left, or when it was due if that is not known.
     #[must_use]
     pub fn first(&self) -> Nanos {
         self.departures.left.first().copied().flatten().or(self.due.first().copied()).unwrap_or_default()
     }
 }
 
-/// Sends `frames` as soon as they are ready, each `offsets` later than the first, and says how that went.
+/// Sends `frames` as soon as they are ready, each `offsets` later than the first.
 ///
 /// # Errors
 ///
@@ -57,15 +57,15 @@ pub fn send(
     frames: Vec<Vec<u8>>,
     offsets: &[Duration],
     bound: Bound,
-) -> Result<Sent, SendError> {
+) -> Result<SentTrain, SendError> {
     let lead = LEAD + LEAD_EACH * u32::try_from(frames.len()).unwrap_or(u32::MAX);
     let train = Train { frames, due: schedule::due(quiet_start(Nanos::now() + lead, offsets), offsets) };
     let departures = sender.send(&train)?;
-    // Of what is sent back to back the rate counts, not each gap.
+    // For packets sent back to back the rate matters, not each gap.
     let verdict = if offsets.iter().all(Duration::is_zero) {
         departures.check_back_to_back(&train.due, bound)
     } else {
         departures.check(&train.due, bound)
     };
-    Ok(Sent { due: train.due, departures, verdict })
+    Ok(SentTrain { due: train.due, departures, verdict })
 }

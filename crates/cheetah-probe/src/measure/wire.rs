@@ -1,4 +1,4 @@
-//! The interface, as measurements see it: trains go out within limits, and answers come back.
+//! Sends trains within limits, and receives answers.
 
 use std::net::IpAddr;
 use std::ops::ControlFlow;
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::options::{Aspect, Event, Options};
+use super::prober::Prober;
 use super::stop::Stop;
-use super::train::{self, Sent};
-use super::way::Way;
+use super::train::{self, SentTrain};
 use crate::capture::Capture;
 use crate::clock::Nanos;
 use crate::estimate::Arrival;
@@ -19,22 +19,22 @@ use crate::route::Route;
 use crate::selfcheck::Bound;
 use crate::send::{self, Sender};
 
-/// How soon a wish to end is noticed.
+/// How often to look for a cancellation.
 const HEED_EVERY: Duration = Duration::from_millis(50);
-/// A train is sent no more often than this, spoiled ones included.
+/// Attempts to send a train on time.
 const TRIES: u32 = 4;
-/// A gap that is off by no more than this share of what lies between packets on the path changes nothing that is measured: the
-/// queue before a narrow link is not empty for it, and what is sent at a rate stays at it.
+/// A gap may be off by this share of the time between packets on the path: the queue before a narrow link does not run empty, and
+/// the rate of a paced train stays the same.
 const BEARABLE: f64 = 0.25;
 
-/// Whoever watches, and may want it to end.
+/// Cancellation and progress.
 pub(super) struct Watch<'a> {
     pub(super) cancel: &'a AtomicBool,
     pub(super) tell: &'a mut dyn FnMut(Event),
 }
 
 impl Watch<'_> {
-    /// Fails if it is to end.
+    /// Fails if cancelled.
     pub(super) fn heed(&self) -> Result<(), Stop> {
         if self.cancel.load(Ordering::Relaxed) { Err(Stop::Cancelled) } else { Ok(()) }
     }
@@ -67,27 +67,27 @@ pub(super) struct Wire<'a> {
     bound: Bound,
 }
 
-/// How packets are made.
+/// The size and headers of probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) ip_bytes: usize,
-    /// Hops after which it is over.
+    /// Time to live, in hops.
     pub(super) ttl: u8,
     pub(super) dont_fragment: bool,
 }
 
 impl Shape {
-    /// As small as probes can be.
+    /// The smallest probes.
     pub(super) const SMALL: Self = Self { ip_bytes: 0, ttl: 64, dont_fragment: true };
 
-    /// Packets of so many bytes, IP header included.
+    /// Probes of `ip_bytes` bytes, IP header included.
     pub(super) const fn large(ip_bytes: usize) -> Self {
         Self { ip_bytes, ..Self::SMALL }
     }
 }
 
 impl<'a> Wire<'a> {
-    /// The way out to `address`, ready to use.
+    /// Opens the interface to `address`.
     pub(super) fn open(address: IpAddr, options: &Options, watch: Watch<'a>) -> Result<Self, (Stop, Watch<'a>)> {
         match Self::parts(address, options) {
             Ok((route, sender, capture)) => Ok(Self {
@@ -117,28 +117,32 @@ impl<'a> Wire<'a> {
         self.sender.backend().to_string()
     }
 
-    /// What would make sending more accurate, and is not permitted.
+    /// Returns what would make sending more accurate, but is not permitted.
     pub(super) fn notes(&self) -> Vec<String> {
         self.sender.notes().to_vec()
     }
 
-    /// Answers lost because they came faster than they were received.
+    /// Returns the number of answers lost because they came faster than they were received.
     pub(super) fn dropped(&mut self) -> u64 {
         self.capture.dropped()
     }
 
-    /// The largest IP packet that can be sent, in bytes.
+    /// Returns the size of the largest IP packet that can be sent, in bytes.
     pub(super) fn ip_bytes_max(&self) -> usize {
         let mtu = usize::try_from(self.route.mtu).unwrap_or(usize::MAX);
         mtu.min(self.sender.frame_bytes_max().saturating_sub(ETHERNET_BYTES)).min(65_535)
     }
 
-    /// Sends one train, probes of `way` at `offsets`, whether it then turns out spoiled or not. Returns their sequence numbers
-    /// too.
-    pub(super) fn send(&mut self, way: &mut Way, shape: Shape, offsets: &[Duration]) -> Result<(Vec<u32>, Sent), Stop> {
+    /// Sends one train of probes at `offsets`, and returns their sequence numbers and whether it left on time.
+    pub(super) fn send(
+        &mut self,
+        prober: &mut Prober,
+        shape: Shape,
+        offsets: &[Duration],
+    ) -> Result<(Vec<u32>, SentTrain), Stop> {
         let ends = Ends { ttl: shape.ttl, ..self.ends() };
-        let probes = way.probes(offsets.len());
-        let make = |probe| frame(&ends, &way.session, probe, shape.ip_bytes, shape.dont_fragment);
+        let probes = prober.probes(offsets.len());
+        let make = |probe| frame(&ends, &prober.session, probe, shape.ip_bytes, shape.dont_fragment);
         let frames = probes.iter().copied().map(make).collect::<Vec<_>>();
         let bytes = frames.iter().map(Vec::len).sum::<usize>() as u64;
         let packets = u32::try_from(frames.len()).unwrap_or(u32::MAX);
@@ -148,8 +152,7 @@ impl<'a> Wire<'a> {
         Ok((probes.iter().map(|probe| probe.seq()).collect(), sent))
     }
 
-    /// Hands each answer to one of the sessions, which of them, and when it came, to `each`, until that breaks off or `until`
-    /// has come.
+    /// Calls `each` with every answer, its session's index and its time of arrival, until that breaks or `until` has come.
     pub(super) fn answers(
         &mut self,
         sessions: &[Session],
@@ -167,7 +170,7 @@ impl<'a> Wire<'a> {
                 {
                     return Ok(());
                 }
-                // Whoever floods us with what is no answer does not keep us from ending.
+                // A flood of other packets must not keep us from ending.
                 if Nanos::now() >= soon {
                     break;
                 }
@@ -178,21 +181,20 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Sends a train until it leaves as it is due, or near enough for what its answers tell, and returns which of its packets
-    /// were answered, by their place in the train and in the order in which the answers came; absent if it never left so.
-    /// Twice the same answer is twice there.
+    /// Sends a train until it leaves on time, or near enough for this path. Returns the answers in order of arrival, duplicates
+    /// included, numbered by the packet's place in the train; `None` if it never left on time.
     pub(super) fn train(
         &mut self,
-        way: &mut Way,
+        prober: &mut Prober,
         shape: Shape,
         offsets: &[Duration],
         patience: Duration,
     ) -> Result<Option<Vec<Arrival>>, Stop> {
         for _ in 0..TRIES {
-            let (seqs, sent) = self.send(way, shape, offsets)?;
+            let (seqs, sent) = self.send(prober, shape, offsets)?;
             self.trains.sent = self.trains.sent.saturating_add(1);
-            // Of spoiled ones, too, answers are waited for: they would meet the next train on the way.
-            let arrivals = self.arrivals(way, shape, &seqs, &sent, patience)?;
+            // Wait for the answers to discarded trains too: they would delay the next train.
+            let arrivals = self.arrivals(prober, shape, &seqs, &sent, patience)?;
             if sent.is_accepted() || is_usable(&sent, offsets, &arrivals) {
                 return Ok(Some(arrivals));
             }
@@ -204,21 +206,21 @@ impl<'a> Wire<'a> {
     /// Sends a train once, and returns which of its packets were answered, whether or not it left on time.
     pub(super) fn loose_train(
         &mut self,
-        way: &mut Way,
+        prober: &mut Prober,
         shape: Shape,
         offsets: &[Duration],
         patience: Duration,
     ) -> Result<Vec<Arrival>, Stop> {
-        let (seqs, sent) = self.send(way, shape, offsets)?;
-        self.arrivals(way, shape, &seqs, &sent, patience)
+        let (seqs, sent) = self.send(prober, shape, offsets)?;
+        self.arrivals(prober, shape, &seqs, &sent, patience)
     }
 
     fn arrivals(
         &mut self,
-        way: &mut Way,
+        prober: &mut Prober,
         shape: Shape,
         seqs: &[u32],
-        sent: &Sent,
+        sent: &SentTrain,
         patience: Duration,
     ) -> Result<Vec<Arrival>, Stop> {
         let remote = self.route.remote;
@@ -226,10 +228,10 @@ impl<'a> Wire<'a> {
         let ip_bytes = u32::try_from(shape.ip_bytes).unwrap_or(u32::MAX);
         let mut arrivals = Vec::new();
         let mut missing = seqs.len();
-        // An answer may come many times; what cannot be used any more need not be kept.
+        // Bound the number of duplicates kept.
         let most = seqs.len() * 2;
-        self.answers(&[way.session], last + patience, |_, came, reply| {
-            let place = seqs.iter().position(|seq| *seq == reply.seq).filter(|_| Way::is_answer(&reply, remote));
+        self.answers(&[prober.session], last + patience, |_, came, reply| {
+            let place = seqs.iter().position(|seq| *seq == reply.seq).filter(|_| Prober::is_answer(&reply, remote));
             let left = place.and_then(|place| sent.departures.left.get(place).copied().flatten());
             if let (Some(place), Some(left)) = (place, left) {
                 let seq = u32::try_from(place).unwrap_or(u32::MAX);
@@ -239,7 +241,7 @@ impl<'a> Wire<'a> {
             if missing == 0 || arrivals.len() >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         if let Some(shortest) = arrivals.iter().map(|arrival| arrival.came.since(arrival.sent)).min() {
-            way.took(shortest);
+            prober.took(shortest);
         }
         Ok(arrivals)
     }
@@ -256,7 +258,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Waits until so much may be sent, and takes it.
+/// Waits until the budget allows this much, and takes it.
 pub(super) fn take(budget: &mut Budget, watch: &Watch<'_>, packets: u32, bytes: u64) -> Result<(), Stop> {
     loop {
         match budget.take(Nanos::now(), packets, bytes) {
@@ -267,9 +269,9 @@ pub(super) fn take(budget: &mut Budget, watch: &Watch<'_>, packets: u32, bytes: 
     }
 }
 
-/// Whether a train that did not leave as it was due tells as much as one that did: off by little beside the time from packet to
-/// packet, as it was asked for, or as the path made it if all were answered.
-fn is_usable(sent: &Sent, offsets: &[Duration], arrivals: &[Arrival]) -> bool {
+/// Returns whether a train that did not leave on time is as good as one that did: its gaps are off by little compared with the time
+/// between packets, as asked for or, if all were answered, as they arrived.
+fn is_usable(sent: &SentTrain, offsets: &[Duration], arrivals: &[Arrival]) -> bool {
     let asked = offsets.last().copied().unwrap_or_default();
     let came = || arrivals.iter().map(|arrival| arrival.came);
     let answered = came().min().zip(came().max()).filter(|_| arrivals.len() == offsets.len());
@@ -291,15 +293,15 @@ mod tests {
         let departures = Departures::stamped(left);
         let verdict = departures.check(&due, Bound { gap_error_max: Duration::ZERO });
         assert_ne!(verdict, Verdict::Unknown);
-        let sent = Sent { due, departures, verdict };
+        let sent = SentTrain { due, departures, verdict };
         let arrival = |(seq, us): (u32, &u64)| Arrival { seq, sent: Nanos(0), came: Nanos(us * 1000), ip_bytes: 1500 };
         is_usable(&sent, &[Duration::ZERO; 2], &(0..).zip(came_us).map(arrival).collect::<Vec<_>>())
     }
 
     #[test]
-    fn what_is_slow_to_leave_still_tells_of_a_link_that_is_much_slower() {
+    fn pair_that_left_late_measures_a_link_that_is_much_slower() {
         assert!(is_pair_usable(22, &[5000, 6211]));
-        assert!(!is_pair_usable(22, &[5000, 5022]), "it tells of this machine only");
+        assert!(!is_pair_usable(22, &[5000, 5022]), "measures this machine only");
         assert!(!is_pair_usable(22, &[5000]), "nothing says that the link is slower");
     }
 }

@@ -1,4 +1,4 @@
-//! How long a thread may keep a CPU to itself.
+//! The CPU time that a real-time thread may use.
 
 use std::time::Duration;
 
@@ -6,18 +6,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::clock::Nanos;
 
-/// Most that is had in advance: trains of hundreds of packets a quarter of a millisecond apart. No program stands still for
-/// longer, nor does a signal have to wait longer.
+/// The most time that accumulates: enough for trains of hundreds of packets 250 µs apart. No program, and no signal, waits longer.
 const MOST: Duration = Duration::from_millis(200);
 
-/// What each time of rest earns, in its multiples: nine tenths of a CPU in the long run, less than the 95 % the kernel leaves
-/// to real-time threads if it is not told otherwise.
+/// CPU time earned by each unit of rest: nine tenths of a CPU in the long run, below the kernel's default limit of 95 %.
 const EARNED: u32 = 9;
 
-/// How often it is looked at; that takes a system call.
+/// How often to account; that takes a system call.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Time a real-time thread may compute for. It is earned by resting, when others have the CPU.
+/// The CPU time that a real-time thread may use. It is earned by resting, when others have the CPU.
 ///
 /// A thread that spins with real-time priority is interrupted by no program, and where the machine has no other CPU that is
 /// all of them. The kernel's own guard against that, `sched_rt_runtime_us`, may have been turned off.

@@ -1,4 +1,4 @@
-//! Receiving with what the kernel says beside a packet: timestamps and errors.
+//! Ancillary data of packets: send times, timestamps and errors.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
@@ -29,9 +29,9 @@ pub(super) fn send_at(socket: &impl AsFd, packet: &[u8], time_ns: u64) -> io::Re
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel said beside one packet.
+/// The ancillary data of one packet.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Beside {
+pub(crate) struct Ancillary {
     /// Bytes received.
     pub(crate) bytes: usize,
     /// When the kernel stamped it, in nanoseconds of `CLOCK_REALTIME`.
@@ -42,7 +42,7 @@ pub(crate) struct Beside {
     pub(crate) ttl: Option<u8>,
 }
 
-/// What `struct sock_extended_err` says.
+/// The content of `struct sock_extended_err`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Error {
     /// `SO_EE_ORIGIN_…`.
@@ -67,7 +67,7 @@ struct Control([MaybeUninit<u8>; 512]);
 type Timestamping = [libc::timespec; 3];
 
 /// Receives one packet into `buffer`, from the socket or (`MSG_ERRQUEUE`) its error queue.
-pub(crate) fn receive(socket: &impl AsFd, flags: i32, buffer: &mut [u8]) -> io::Result<Beside> {
+pub(crate) fn receive(socket: &impl AsFd, flags: i32, buffer: &mut [u8]) -> io::Result<Ancillary> {
     let mut control = Control([MaybeUninit::uninit(); 512]);
     let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: the structure is integers and pointers, for which zero is a value.
@@ -79,7 +79,7 @@ pub(crate) fn receive(socket: &impl AsFd, flags: i32, buffer: &mut [u8]) -> io::
     // SAFETY: all that the message points to outlives the call and is as large as it says.
     let got = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let bytes = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-    let mut beside = Beside { bytes, ..Beside::default() };
+    let mut beside = Ancillary { bytes, ..Ancillary::default() };
     // SAFETY: the kernel filled in the control part as far as `msg_controllen` now says.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     // SAFETY: it is null or points to a whole header within the control part.
@@ -98,7 +98,7 @@ pub(crate) fn receive(socket: &impl AsFd, flags: i32, buffer: &mut [u8]) -> io::
     Ok(beside)
 }
 
-impl Beside {
+impl Ancillary {
     fn note(&mut self, level: i32, kind: i32, data: &[u8]) {
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use crate::clock::Nanos;
-use crate::selfcheck::{Between, Bound, Verdict, check, check_whole, gap_errors};
+use crate::selfcheck::{Bound, TimeRange, Verdict, check, check_whole, gap_errors};
 
 /// By whose clock reading it is known when a packet left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub struct Departures {
     /// By whose clock reading.
     pub stamp: Stamp,
     /// For each packet, between which times it left; absent if the kernel did not say.
-    between: Vec<Option<Between>>,
+    between: Vec<Option<TimeRange>>,
 }
 
 impl Departures {
     /// By the kernel's stamps.
     #[must_use]
     pub fn stamped(left: Vec<Option<Nanos>>) -> Self {
-        let between = left.iter().map(|left| left.map(Between::exactly)).collect();
+        let between = left.iter().map(|left| left.map(TimeRange::exactly)).collect();
         Self { left, stamp: Stamp::Kernel, between }
     }
 
@@ -39,7 +39,7 @@ impl Departures {
         let each = || calls.iter().flat_map(|call| (1..=call.packets).map(move |nth| (call, nth)));
         let between = |(call, nth): (&Call, usize)| {
             let earliest = if nth < call.packets { call.before } else { call.after };
-            Some(Between { earliest, latest: call.after })
+            Some(TimeRange { earliest, latest: call.after })
         };
         Self {
             left: each().map(|(call, nth)| Some(spread(call, nth))).collect(),

@@ -1,4 +1,4 @@
-//! Why a train was not sent.
+//! Errors of sending.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::Backend;
 
-/// Why a train was not sent.
+/// The reason a train was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// Raw sockets are not permitted.
@@ -15,23 +15,23 @@ pub enum SendError {
          'setcap cap_net_raw,cap_sys_nice,cap_ipc_lock+ep' on the cheetah program"
     )]
     NotPermitted,
-    /// This way of sending cannot be had here.
-    #[error("the backend {backend} cannot be had here: {why}")]
+    /// The backend is not available here.
+    #[error("the backend {backend} is not available here: {why}")]
     Unavailable {
         /// Which.
         backend: Backend,
-        /// What lacks.
+        /// The reason.
         why: String,
     },
-    /// A frame is longer than it takes.
+    /// A frame is too long.
     #[error("a frame of {bytes} bytes is too long: {bytes_max} is the most here")]
     TooLong {
         /// Its length.
         bytes: usize,
-        /// The most that is taken.
+        /// The longest frame possible.
         bytes_max: usize,
     },
-    /// The train is no train: too many packets, as many times as packets are not there, or they go backward.
+    /// The train is invalid: too many packets, another number of times, or times that go back.
     #[error("{0}")]
     Train(&'static str),
     /// The interface is gone or down.

@@ -1,5 +1,5 @@
-//! Sending on time. Every way of doing it is a [`Sender`]: it takes a [`Train`] whose packets are complete frames with the
-//! times they are due at, gets everything ready ahead of the first, and says when each left.
+//! Sends packets on time. Every backend is a [`Sender`]: it takes a [`Train`] of complete frames with the times they are due, prepares
+//! everything ahead of the first, and reports when each left.
 //!
 //! [`open`] chooses the best there is. Where the kernel itself holds packets until they are due it is told the times and that
 //! is all. Elsewhere the frames lie in memory shared with the kernel; this thread sleeps until shortly before a packet is
@@ -12,9 +12,9 @@ pub(crate) mod control;
 mod departures;
 mod error;
 mod lead;
-mod line;
 mod memory;
 mod packet;
+mod queue;
 mod quiet;
 pub mod realtime;
 mod ring;
@@ -40,7 +40,7 @@ use crate::route::Route;
 /// Most packets one train may have.
 pub const PACKETS_MAX: usize = crate::schedule::PACKETS_MAX;
 
-/// A way to send on time, best first.
+/// A sending backend, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backend {
     /// The kernel holds packets until they are due, in the ETF queue discipline (`SO_TXTIME`, `CLOCK_TAI`).
@@ -51,7 +51,7 @@ pub enum Backend {
     Xdp,
     /// Packets lie ready in a `PACKET_TX_RING`, and the kernel is woken when they are due.
     Ring,
-    /// Sleep, then `sendto`: what everybody does, for comparison.
+    /// Sleep, then `sendto`: the usual method, for comparison.
     Sequential,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// When packets are handed over.
+/// When packets are handed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreDispatch {
     /// All of them before the first is due; of trains longer than there is room for, the rest as room is made.
@@ -86,7 +86,7 @@ pub enum PreDispatch {
 pub struct Options {
     /// By what; the best there is, if not said.
     pub backend: Option<Backend>,
-    /// When packets are handed over.
+    /// When packets are handed to the kernel.
     pub pre_dispatch: PreDispatch,
     /// Whether to ask for real-time priority while a train is sent, and stay on one CPU.
     pub realtime: bool,

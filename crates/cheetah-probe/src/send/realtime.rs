@@ -1,4 +1,4 @@
-//! Real-time priority and a CPU of one's own, for as long as a train takes.
+//! Real-time priority and CPU affinity for the duration of a train.
 
 use std::io;
 use std::mem::zeroed;
@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 /// The priority asked for: above ordinary programs, below the kernel's own threads.
 const PRIORITY: i32 = 40;
 
-/// This thread as a real-time thread on one CPU; when dropped, it is again what it was.
+/// Makes this thread a real-time thread on one CPU until dropped.
 #[derive(Debug)]
 pub struct Realtime {
     /// What was not permitted, a sentence each.

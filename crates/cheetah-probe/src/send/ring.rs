@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use rustix::net::{SendFlags, send};
 
 use super::call::Call;
-use super::line::{Line, Spinning};
 use super::memory::Memory;
 use super::packet::{PacketSocket, set_option};
+use super::queue::{FrameQueue, SpinSender};
 use super::stamps::Stamps;
 use super::wait::Patience;
 use super::warm::LOOPBACK;
@@ -40,10 +40,10 @@ pub(super) struct Ring {
 }
 
 /// Opens a ring on the route's interface.
-pub(super) fn open(route: &Route, options: Options) -> Result<Spinning<Ring>, SendError> {
+pub(super) fn open(route: &Route, options: Options) -> Result<SpinSender<Ring>, SendError> {
     let ring = Ring::open(route.index, route.mtu as usize)
         .map_err(|error| SendError::opening(Backend::Ring, &route.interface, error))?;
-    Ok(Spinning::new(ring, route.interface.clone(), options))
+    Ok(SpinSender::new(ring, route.interface.clone(), options))
 }
 
 impl Ring {
@@ -79,7 +79,7 @@ impl Ring {
     }
 }
 
-impl Line for Ring {
+impl FrameQueue for Ring {
     const BACKEND: Backend = Backend::Ring;
 
     fn frame_bytes_max(&self) -> usize {

@@ -1,8 +1,8 @@
-//! Sleeping until a packet is due, then sending it: what everybody does, and what the others are compared with.
+//! Sleeps until a packet is due, then sends it: the usual method, for comparison with the others.
 
 use super::call::Call;
-use super::line::check;
 use super::packet::PacketSocket;
+use super::queue::check;
 use super::realtime::Realtime;
 use super::stamps::Stamps;
 use super::{Backend, Departures, ETHERNET_BYTES, Options, SendError, Sender, Train, wait};

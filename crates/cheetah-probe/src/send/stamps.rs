@@ -1,4 +1,4 @@
-//! The kernel's own timestamps of what a packet socket sent, which come back through its error queue.
+//! Kernel timestamps of sent packets, from a packet socket's error queue.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,7 +19,7 @@ const FLAGS: u32 = libc::SOF_TIMESTAMPING_TX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
 
-/// Whether stamps come, and asking for them.
+/// Requests and collects timestamps.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
     /// Trains whose interface did not stamp a single packet.
@@ -34,7 +34,7 @@ impl Stamps {
         set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &FLAGS)
     }
 
-    /// When the packets left, the first `packets` since [`restart`](Self::restart); nothing if the interface does not stamp.
+    /// Returns when the first `packets` packets since [`restart`](Self::restart) left; `None` if the interface does not stamp.
     pub(super) fn collect(&mut self, socket: &impl AsFd, packets: usize) -> Option<Vec<Option<Nanos>>> {
         let offset = WallOffset::now();
         let mut left = vec![None; packets];

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use self::qdisc::Holding;
 use super::control::send_at;
-use super::line::check;
 use super::packet::{PacketSocket, set_option};
+use super::queue::check;
 use super::stamps::Stamps;
 use super::{Backend, Departures, ETHERNET_BYTES, Options, PreDispatch, SendError, Sender, Train, wait};
 use crate::clock::{Nanos, WallOffset};

@@ -1,4 +1,4 @@
-//! Waiting for a point in time.
+//! Waits for a point in time.
 
 use std::io;
 use std::time::Duration;

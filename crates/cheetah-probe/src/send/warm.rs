@@ -1,14 +1,14 @@
-//! Keeping the kernel's way for packets in the processor's caches. After a sleep the first packets of a train would take tens
-//! of microseconds each for nothing but cache misses.
+//! Keeps the kernel's transmit path in the processor's caches. After a sleep, cache misses would cost the first packets of a train
+//! tens of microseconds each.
 
 use std::time::Duration;
 
 use super::lead::NO_PROTOCOL;
-use super::line::Line;
+use super::queue::FrameQueue;
 use crate::clock::Nanos;
 use crate::frame::ETHERNET_BYTES;
 
-/// How long before a packet is due the last frame is sent to warm up: more than one takes by then.
+/// How long before a packet is due the last warm-up frame is sent: longer than one takes.
 const BEFORE: Duration = Duration::from_micros(20);
 
 /// How long before a packet is due warming up begins, unless all has gone cold in a sleep.
@@ -27,7 +27,7 @@ pub(super) struct Warm<L> {
     frame: Vec<u8>,
 }
 
-impl<L: Line> Warm<L> {
+impl<L: FrameQueue> Warm<L> {
     /// Warms up by this line through the loopback interface; without one, not at all.
     pub(super) fn by(line: Option<L>) -> Self {
         let mut frame = vec![0; FRAME_BYTES];

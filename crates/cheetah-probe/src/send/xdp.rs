@@ -19,8 +19,8 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send,
 use self::rings::{Completions, Descriptors};
 use self::umem::Umem;
 use super::call::Call;
-use super::line::{Line, Spinning};
 use super::packet::set_option;
+use super::queue::{FrameQueue, SpinSender};
 use super::wait::Patience;
 use super::warm::LOOPBACK;
 use super::{Backend, ETHERNET_BYTES, Options, SendError};
@@ -61,7 +61,7 @@ pub(super) struct Xdp {
 }
 
 /// Opens one on the first queue of the route's interface.
-pub(super) fn open(route: &Route, options: Options) -> Result<Spinning<Xdp>, SendError> {
+pub(super) fn open(route: &Route, options: Options) -> Result<SpinSender<Xdp>, SendError> {
     let frame_bytes = route.mtu as usize + ETHERNET_BYTES;
     if frame_bytes > umem::FRAME_BYTES_MAX {
         let why = format!(
@@ -73,7 +73,7 @@ pub(super) fn open(route: &Route, options: Options) -> Result<Spinning<Xdp>, Sen
     }
     let xdp = Xdp::open(route.index, BIND_ATTEMPTS);
     let xdp = xdp.map_err(|error| SendError::opening(Backend::Xdp, &route.interface, error))?;
-    Ok(Spinning::new(xdp, route.interface.clone(), options))
+    Ok(SpinSender::new(xdp, route.interface.clone(), options))
 }
 
 impl Xdp {
@@ -116,7 +116,7 @@ fn bind_when_free(socket: &OwnedFd, index: u32, attempts: u32) -> io::Result<()>
     Err(Errno::BUSY.into())
 }
 
-impl Line for Xdp {
+impl FrameQueue for Xdp {
     const BACKEND: Backend = Backend::Xdp;
 
     fn frame_bytes_max(&self) -> usize {

@@ -1,4 +1,4 @@
-//! `--tune`: what is known of the link to a source decides how it is used.
+//! `--tune`: sets connections, windows, prefetch and compression by the link to a source.
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use cheetah_nbd::Method as Packed;
 use cheetah_probe::advice::Tuning;
 use cheetah_probe::clock::Nanos;
 use cheetah_probe::estimate::round_trip::Probes;
-use cheetah_probe::far::measure::{Wish, measure};
+use cheetah_probe::far::measure::{FarRequest, measure};
 use cheetah_probe::far::{FarClient, FarError};
 use cheetah_probe::path::{FORMAT, Method, PathReport, RoundTrip};
 use cheetah_probe::units::BitRate;
@@ -24,27 +24,27 @@ use tokio::time::timeout;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
-/// How long the link may be looked at, all in all.
+/// The time limit of looking at the link.
 const TIME_MAX: Duration = Duration::from_secs(2);
-/// Round trips that are measured.
+/// Round trips to measure.
 const TRIPS: u32 = 5;
-/// How long one may take.
+/// The time-out of one.
 const TRIP_MAX: Duration = Duration::from_millis(400);
-/// So many may go unanswered before no more is tried.
+/// The most that may go unanswered.
 const UNANSWERED_MAX: u32 = 1;
-/// How long bulk data is asked for, of a far end that has some.
+/// How long to receive bulk data from a far end.
 const BULK: Duration = Duration::from_millis(600);
-/// The most that is asked for before anything has come, in bytes: no more than an acquisition asks for anyway. How fast the disk
-/// is, nobody has measured, and requests that queue behind others time out.
+/// The largest first window, in bytes: what an acquisition asks for anyway. The disk's speed is unknown, and requests that queue behind
+/// others time out.
 const FIRST_BYTES_MAX: u64 = 8 << 20;
-/// Largest report that is read, in bytes: some hundred times what there is to say.
+/// The largest report to read, in bytes: some hundred times the usual.
 const REPORT_BYTES_MAX: u64 = 4 << 20;
 
-/// How to use the link to a source behind one.
+/// The option `--tune`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TuneArgs {
-    /// Use the link to a remote source as suits it: auto looks at it for at most 2 s, a file is what cheetah probe --json
-    /// told of it. Decides connections, how much is asked for at once, how far is read ahead, and whether to compress
+    /// Tune connections, windows, prefetch and compression to the link to a remote source: auto measures it for at most 2 s, a file
+    /// is the output of cheetah probe --json. Explicit options override it
     #[arg(long, value_name = "auto|off|FILE", default_value = "off")]
     tune: Tune,
 }
@@ -52,9 +52,9 @@ pub struct TuneArgs {
 /// What to tune by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Tune {
-    /// Nothing.
+    /// Do not tune.
     Off,
-    /// What a short look tells.
+    /// A short measurement.
     Auto,
     /// A report.
     File(PathBuf),
@@ -73,16 +73,16 @@ impl FromStr for Tune {
 }
 
 impl TuneArgs {
-    /// How to use the link to `source`; says what that is, if it is anything but the usual.
+    /// Returns the settings of the link to `source`, and prints them if they differ from the defaults.
     ///
     /// # Errors
     ///
-    /// If there is no report in the file. A link that cannot be looked at is used as usual.
+    /// If the file holds no report. A link that cannot be measured gets the defaults.
     pub async fn link(&self, source: &str, ui: Ui) -> Result<LinkUse> {
         let Some((host, port)) = remote(source) else {
             if self.tune != Tune::Off {
                 ui.note(format_args!(
-                    "there is nothing to tune for {source}: only what nbd:// and iscsi:// are read from is behind a link"
+                    "there is nothing to tune for {source}: only nbd:// and iscsi:// sources are behind a link"
                 ));
             }
             return Ok(LinkUse::default());
@@ -93,7 +93,7 @@ impl TuneArgs {
             Tune::File(path) => Some(read(path, &host, ui)?),
         };
         let Some(report) = report else {
-            ui.note(format_args!("nothing could be learnt of the link to {host}: it is used as usual"));
+            ui.note(format_args!("the link to {host} could not be measured: it is used as usual"));
             return Ok(LinkUse::default());
         };
         let tuning = Tuning::of(&report);
@@ -103,18 +103,18 @@ impl TuneArgs {
     }
 }
 
-/// The same in the words of who opens sources. What is known of a link spares whoever uses it the beginning: limits are never
-/// below the usual, for what was measured may have been too little.
+/// Converts tuning to link settings. Tuning spares the windows their start; limits are never below the defaults, for the measurement may
+/// have been too low.
 fn link(tuning: &Tuning) -> LinkUse {
     let usual = LinkUse::default();
     let Some(flow) = tuning.flow else { return usual };
     let ahead = PrefetchConfig::default();
-    // What links carry only tells when less is enough.
+    // The rate of links only shows when less is enough.
     let first_bytes = Some(flow.window_bytes.min(FIRST_BYTES_MAX));
     let first_bytes = first_bytes.filter(|first| tuning.brought || *first < ahead.window_bytes_first);
     LinkUse {
         connections: usual.connections.max(flow.connections as usize),
-        // The agent knows better which method than anybody does before.
+        // The agent chooses the method.
         packing: if tuning.compress { usual.packing } else { Packed::None },
         window_bytes_first: first_bytes,
         prefetch_bytes_max: Some(flow.prefetch_bytes.max(ahead.window_bytes_max)),
@@ -125,20 +125,18 @@ fn describe(host: &str, tuning: &Tuning, link: &LinkUse) -> String {
     let trip = tuning.rtt_us.map_or_else(String::new, |us| format!(" ({:.2} ms)", us / 1e3));
     let LinkUse { connections, packing, .. } = link;
     let (Some(rate), Some(ahead)) = (tuning.rate_bits_per_s, link.prefetch_bytes_max) else {
-        return format!(
-            "the link to {host}{trip} is used as usual: it is not known at which rate data comes from there"
-        );
+        return format!("the link to {host}{trip} is used as usual: its rate is not known");
     };
     let first = link.window_bytes_first.map_or("as much as usual".into(), |bytes| Size(bytes).to_string());
     format!(
-        "tuned to {host}{trip}, {}: at least {connections} connections, {first} under way at first, up to {} ahead, {}",
+        "tuned to {host}{trip}, {}: at least {connections} connections, {first} in flight at first, up to {} ahead, {}",
         BitRate(rate),
         Size(ahead),
         if *packing == Packed::None { "not compressed" } else { "compressed as the agent sees fit" }
     )
 }
 
-/// The report in a file.
+/// Reads a report from a file.
 fn read(path: &Path, host: &str, ui: Ui) -> Result<PathReport> {
     let name = path.display();
     let size = match path.metadata() {
@@ -196,14 +194,13 @@ fn distance(a: &str, b: &str) -> usize {
     (a.len() - end).max(b.len() - end)
 }
 
-/// What a short look at the way to `host` tells, without any right. The port itself is left alone, for some servers end with
-/// their first client; it is the next one that is called, where a node or an agent takes part in measurements. A port that is
-/// closed says so, which takes as long as a connection.
+/// Measures the path to `host` for a short time, without raw sockets. Leaves the port itself alone, since some servers end with their
+/// first client, and calls the next one, where a node or an agent may be a far end. A closed port answers as fast as an open one.
 async fn look(host: &str, port: u16) -> Option<PathReport> {
     let next = port.checked_add(1)?;
     // No address yet.
     let mut report = PathReport::new(host, IpAddr::from([0, 0, 0, 0]));
-    // What is known when time is up is made use of.
+    // Partial results are used too.
     let _ = timeout(TIME_MAX, look_at(host, next, &mut report)).await;
     (!report.is_empty()).then_some(report)
 }
@@ -217,15 +214,15 @@ async fn look_at(host: &str, port: u16, report: &mut PathReport) {
     if !open {
         return;
     }
-    let wish = Wish { trains: false, bulk_to: Duration::ZERO, bulk_from: BULK };
-    match measure(FarClient::new(address), wish, &mut report.problems).await {
+    let request = FarRequest { trains: false, bulk_to: Duration::ZERO, bulk_from: BULK };
+    match measure(FarClient::new(address), request, &mut report.problems).await {
         Ok(far) => report.far = Some(far),
         Err(FarError::NotOne { .. }) => {}
         Err(error) => tracing::debug!("{error}"),
     }
 }
 
-/// Round trips to a port, by connecting to it; and whether somebody listens there.
+/// Measures round trips to a port by connecting to it; also returns whether it is open.
 async fn trips(address: SocketAddr) -> (Option<RoundTrip>, bool) {
     let (mut probes, mut open, mut unanswered) = (Probes::new(TRIP_MAX), false, 0);
     for seq in 0..TRIPS {
@@ -260,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_spares_the_beginning_and_limits_nothing() {
+    fn tuning_sets_the_first_window_and_lowers_no_limit() {
         let (usual, slow) = (LinkUse::default(), tuning(1e8, 1 << 20));
         let plain = link(&slow);
         assert_eq!((plain.connections, plain.packing), (usual.connections, Packed::None));
@@ -276,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_everything_is_as_usual() {
+    fn unknown_rate_keeps_the_defaults() {
         let nothing =
             Tuning { rtt_us: Some(100_000.0), rate_bits_per_s: None, brought: false, flow: None, compress: true };
         assert_eq!(link(&nothing), LinkUse::default());
@@ -297,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_port_tells_the_round_trip_too() {
+    async fn closed_port_has_a_round_trip_too() {
         // Taken, so that nobody else is given it, and closed until it listens.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What `probe` is told of packets.
+//! The packet options of `probe`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use cheetah_probe::route::Route;
 use cheetah_probe::schedule::{DurationError, ShortDuration};
 use cheetah_probe::send::{Backend, Options, PreDispatch, SendError, Sender, open};
 
-/// Bytes of the largest usual frame; what may be sent in all is counted in them.
+/// Bytes of the largest usual frame, by which the limit of bytes is computed.
 const FRAME_BYTES: u64 = 1514;
 
-/// How packets are sent, and how many.
+/// How packets are sent, and their limits.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Packets")]
 pub struct PacketArgs {
@@ -56,7 +56,7 @@ pub struct PacketArgs {
     v6: bool,
 }
 
-/// Which addresses to use.
+/// The address family to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// The first.
@@ -77,14 +77,14 @@ impl fmt::Display for Family {
     }
 }
 
-/// What sends on time.
+/// The requested backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// The best there is.
+    /// The best available.
     Auto,
     /// `SO_TXTIME`, with whichever queue discipline there is.
     Txtime,
-    /// This.
+    /// This one.
     One(Backend),
 }
 
@@ -112,7 +112,7 @@ fn pre_dispatch(text: &str) -> Result<PreDispatch, DurationError> {
 }
 
 impl PacketArgs {
-    /// Which addresses to use.
+    /// The address family to use.
     pub fn family(&self) -> Family {
         match (self.v4, self.v6) {
             (true, _) => Family::V4,
@@ -121,37 +121,37 @@ impl PacketArgs {
         }
     }
 
-    /// How much may be sent.
+    /// Returns the limits on sending.
     pub fn limits(&self) -> Limits {
         let usual = Limits::default();
         let bytes_max = usual.bytes_max.max(u64::from(self.packets_max) * FRAME_BYTES);
         Limits { packets_per_s_max: self.rate_max, packets_max: self.packets_max, bytes_max }
     }
 
-    /// How far off a gap may be, `usual` if nothing is said.
+    /// Returns the bound on gap errors, by default `usual`.
     pub fn gap_error_max(&self, usual: Duration) -> Duration {
         self.gap_error_max.map_or(usual, |ShortDuration(most)| most)
     }
 
-    /// The backend that is wanted on the way to `address`, where one is named. Blocks.
+    /// Returns the backend to use for `address`, if one is named. Blocks.
     pub fn backend(&self, address: IpAddr) -> Option<Backend> {
         match self.backend {
             Wanted::Auto => None,
             Wanted::One(backend) => Some(backend),
             Wanted::Txtime => {
                 let sender = Route::to(address).ok().and_then(|route| self.open(&route).ok());
-                // If there is neither, it is said of the one that is more often there.
+                // If neither is available, the error names the more common one.
                 Some(sender.map_or(Backend::TxtimeFq, |sender| sender.backend()))
             }
         }
     }
 
-    /// How to send.
+    /// Returns the sending options.
     pub fn options(&self, backend: Option<Backend>) -> Options {
         Options { backend, pre_dispatch: self.pre_dispatch, realtime: true, cpu: self.cpu }
     }
 
-    /// What sends on time, of the kind that is wanted.
+    /// Opens the requested sender.
     pub fn open(&self, route: &Route) -> Result<Box<dyn Sender>, SendError> {
         match self.backend {
             Wanted::Auto => open(route, self.options(None)),
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backends_are_called_by_their_names() {
+    fn backends_are_parsed_by_name() {
         assert_eq!("auto".parse(), Ok(Wanted::Auto));
         assert_eq!("ring".parse(), Ok(Wanted::One(Backend::Ring)));
         assert_eq!("txtime-fq".parse(), Ok(Wanted::One(Backend::TxtimeFq)));

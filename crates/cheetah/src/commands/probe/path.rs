@@ -1,4 +1,4 @@
-//! Measuring a path, and showing what was learnt.
+//! Measures a path and shows the report.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cheetah_device::Size;
 use cheetah_probe::advice::advise;
-use cheetah_probe::far::measure::{PACKETS_THERE_MAX, Wish, measure};
+use cheetah_probe::far::measure::{FarRequest, PACKETS_THERE_MAX, measure};
 use cheetah_probe::far::{FarClient, FarError};
 use cheetah_probe::limits::Limits;
 use cheetah_probe::measure::{Aspect, Event, Options, Probe, UDP_PORT};
@@ -23,11 +23,11 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::{Progress, Ui};
 
-/// Where nodes and agents take part in measurements, unless told otherwise: the port after NBD's own. TCP probes go there
-/// too; whether it is open or not, it answers, and no server of evidence is disturbed.
+/// The default port of far ends: the one after NBD's own. TCP probes go there too; it answers whether open or closed, and no server of
+/// evidence is disturbed.
 const FAR_PORT: u16 = 10810;
 
-/// What is measured.
+/// The options of a measurement.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct PathArgs {
@@ -37,7 +37,7 @@ pub struct PathArgs {
 
     /// Measure only these: rtt, capacity, available, mtu, hops, far, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "send")]
-    only: Vec<What>,
+    only: Vec<Measurement>,
 
     /// How the host is made to answer: ICMP echo, TCP (SYN and RST), UDP to a closed port, or whichever works
     #[arg(long, value_enum, default_value_t = MethodArg::Auto, conflicts_with = "send")]
@@ -48,16 +48,16 @@ pub struct PathArgs {
     far: Option<FarArg>,
 }
 
-/// Something to measure.
+/// A part of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// By us.
+enum Measurement {
+    /// Measured from here.
     Aspect(Aspect),
-    /// What a far end tells.
+    /// Measured with a far end.
     Far,
 }
 
-impl FromStr for What {
+impl FromStr for Measurement {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -83,12 +83,12 @@ enum MethodArg {
     Udp,
 }
 
-/// Where a far end is.
+/// The address of a far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FarArg {
-    /// Nobody is asked.
+    /// No far end.
     None,
-    /// There.
+    /// The far end at this port.
     Port(u16),
 }
 
@@ -130,7 +130,7 @@ pub async fn run(
             alone(probe, stop, &mut shown, ui).await?
         }
     };
-    // Whoever said to stop does not want more to be sent.
+    // Send nothing more after an interrupt.
     if let Some(port) = args.far_port().filter(|_| !ended) {
         shown.begin("asking the far end", ui);
         let far = tokio::select! {
@@ -144,7 +144,7 @@ pub async fn run(
         };
         match far {
             Some(Ok(far)) => report.far = Some(far),
-            // It was worth a try.
+            // No far end was asked for.
             Some(Err(error)) if !args.wants_far() => tracing::debug!("{error}"),
             Some(Err(error)) => report.problems.push(format!("No far end was asked: {error}.")),
             None => {}
@@ -161,23 +161,23 @@ pub async fn run(
     Ok(())
 }
 
-/// Asks the far end for what can be had of it within `limits`, of which `sent` packets are used up.
+/// Measures with the far end within `limits`, of which `sent` packets are used up.
 async fn ask(at: SocketAddr, limits: Limits, sent: u32, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
-    let wish = wish(limits, sent);
-    if wish.trains && sent.saturating_add(PACKETS_THERE_MAX) > limits.packets_per_s_max {
-        // What was sent before is then of another second.
+    let request = request(limits, sent);
+    if request.trains && sent.saturating_add(PACKETS_THERE_MAX) > limits.packets_per_s_max {
+        // The packets sent so far then count towards another second.
         sleep(Duration::from_secs(1)).await;
     }
-    let far = measure(FarClient::new(at), wish, problems).await?;
-    if !wish.trains {
+    let far = measure(FarClient::new(at), request, problems).await?;
+    if !request.trains {
         problems.push(format!(
             "No trains went to the far end and back: they are up to {PACKETS_THERE_MAX} packets, and --packets-max and \
              --rate-max leave fewer."
         ));
     }
-    if wish.bulk_to.is_zero() {
+    if request.bulk_to.is_zero() {
         problems.push(
-            "What TCP carries was not measured: nobody counts the packets of bulk data, and --packets-max or --rate-max \
+            "The throughput of TCP was not measured: the packets of bulk data are not counted, and --packets-max or --rate-max \
              allow fewer than usual."
                 .into(),
         );
@@ -185,17 +185,16 @@ async fn ask(at: SocketAddr, limits: Limits, sent: u32, problems: &mut Vec<Strin
     Ok(far)
 }
 
-/// What may be asked for. Nobody counts the packets of bulk data; it is for those who allow what is usual.
-fn wish(limits: Limits, sent: u32) -> Wish {
-    let (usual, all) = (Limits::default(), Wish::default());
+/// Returns what to measure with the far end within `limits`. The packets of bulk data are not counted, so it needs the default limits.
+fn request(limits: Limits, sent: u32) -> FarRequest {
+    let (usual, all) = (Limits::default(), FarRequest::default());
     let left = limits.packets_max.saturating_sub(sent).min(limits.packets_per_s_max);
     let is_less = limits.packets_max < usual.packets_max || limits.packets_per_s_max < usual.packets_per_s_max;
     let bulk = |usual| if is_less { Duration::ZERO } else { usual };
-    Wish { trains: left >= PACKETS_THERE_MAX, bulk_to: bulk(all.bulk_to), bulk_from: bulk(all.bulk_from) }
+    FarRequest { trains: left >= PACKETS_THERE_MAX, bulk_to: bulk(all.bulk_to), bulk_from: bulk(all.bulk_from) }
 }
 
-/// Measures what needs no help, on a thread of its own, which may be given real-time priority. Says too whether a signal ended
-/// it.
+/// Measures without a far end, on a thread of its own, which may be given real-time priority. Also returns whether a signal ended it.
 async fn alone(
     probe: impl FnOnce() -> Probe + Send + 'static,
     stop: &mut Stop,
@@ -208,7 +207,7 @@ async fn alone(
     let working = tokio::task::spawn_blocking(move || {
         probe().run(&cancelled, &mut |event| {
             if let Event::Begins(aspect) = event {
-                // Whoever is told has gone only if the program ends.
+                // The receiver is gone only if the program ends.
                 let _ = tell.send(aspect);
             }
         })
@@ -229,13 +228,13 @@ async fn alone(
     Ok((report, cancel.load(Ordering::Relaxed)))
 }
 
-/// What is shown as being done.
+/// The progress display.
 #[derive(Default)]
 struct Shown(Option<Progress>);
 
 impl Shown {
     fn begin(&mut self, what: &str, ui: Ui) {
-        // The one before is cleared first.
+        // Clear the previous one first.
         self.0 = None;
         self.0 = (!ui.is_json()).then(|| ui.spinner(what));
     }
@@ -252,20 +251,20 @@ fn doing(aspect: Aspect) -> &'static str {
 }
 
 impl PathArgs {
-    /// What is to be measured by us. To this machine itself there is no link, and the kernel takes no packet that comes over
-    /// the loopback interface and was not sent by it.
+    /// Returns what to measure from here. To this machine itself there is no link, and the kernel drops packets on the loopback
+    /// interface that it did not send.
     fn aspects(&self, address: IpAddr) -> Vec<Aspect> {
         let all = Aspect::ALL.into_iter().filter(|aspect| !address.is_loopback() || *aspect == Aspect::RoundTrip);
-        all.filter(|aspect| self.only.is_empty() || self.only.contains(&What::Aspect(*aspect))).collect()
+        all.filter(|aspect| self.only.is_empty() || self.only.contains(&Measurement::Aspect(*aspect))).collect()
     }
 
-    /// Whether a far end was asked for, so that it is a problem if there is none.
+    /// Returns whether a far end was asked for, so that its absence is a problem.
     fn wants_far(&self) -> bool {
-        self.only.contains(&What::Far) || matches!(self.far, Some(FarArg::Port(_)))
+        self.only.contains(&Measurement::Far) || matches!(self.far, Some(FarArg::Port(_)))
     }
 
     fn far_port(&self) -> Option<u16> {
-        if !self.only.is_empty() && !self.only.contains(&What::Far) {
+        if !self.only.is_empty() && !self.only.contains(&Measurement::Far) {
             return None;
         }
         match self.far {
@@ -303,24 +302,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_measure_has_names() {
-        assert_eq!("far".parse(), Ok(What::Far));
-        assert_eq!("rtt".parse(), Ok(What::Aspect(Aspect::RoundTrip)));
+    fn measurements_are_parsed_by_name() {
+        assert_eq!("far".parse(), Ok(Measurement::Far));
+        assert_eq!("rtt".parse(), Ok(Measurement::Aspect(Aspect::RoundTrip)));
         assert!("speed".parse::<What>().unwrap_err().contains("far"));
         assert_eq!("none".parse(), Ok(FarArg::None));
         assert_eq!("10812".parse(), Ok(FarArg::Port(10812)));
         assert!("0".parse::<FarArg>().is_err() && "70000".parse::<FarArg>().is_err());
     }
     #[test]
-    fn what_a_far_end_is_asked_for_is_within_what_may_be_sent() {
+    fn request_to_a_far_end_is_within_the_limits() {
         let usual = Limits::default();
-        assert_eq!(wish(usual, 0), Wish::default());
-        assert_eq!(wish(usual, usual.packets_max - PACKETS_THERE_MAX), Wish::default());
-        assert!(!wish(usual, usual.packets_max - PACKETS_THERE_MAX + 1).trains);
+        assert_eq!(request(usual, 0), FarRequest::default());
+        assert_eq!(request(usual, usual.packets_max - PACKETS_THERE_MAX), FarRequest::default());
+        assert!(!request(usual, usual.packets_max - PACKETS_THERE_MAX + 1).trains);
         for less in [Limits { packets_max: 1000, ..usual }, Limits { packets_per_s_max: 1000, ..usual }] {
-            let wish = wish(less, 0);
-            assert!(wish.trains && wish.bulk_to.is_zero() && wish.bulk_from.is_zero(), "{wish:?}");
+            let request = request(less, 0);
+            assert!(request.trains && request.bulk_to.is_zero() && request.bulk_from.is_zero(), "{request:?}");
         }
-        assert!(!wish(Limits { packets_per_s_max: 100, ..usual }, 0).trains);
+        assert!(!request(Limits { packets_per_s_max: 100, ..usual }, 0).trains);
     }
 }

@@ -62,7 +62,7 @@ pub struct SendArgs {
 }
 
 /// A train that was sent.
-struct Sent {
+struct TrainRecord {
     due: Vec<Nanos>,
     departures: Departures,
     verdict: Verdict,
@@ -90,7 +90,7 @@ struct Job {
     packets: PacketArgs,
     bound: Bound,
     stopped: Arc<AtomicBool>,
-    told: mpsc::Sender<Sent>,
+    told: mpsc::Sender<TrainRecord>,
 }
 
 /// Runs it.
@@ -146,7 +146,7 @@ pub async fn run(
 
 /// Counts and shows trains until there are no more, or a signal ends it, which is returned.
 async fn follow(
-    tells: &mut mpsc::Receiver<Sent>,
+    tells: &mut mpsc::Receiver<TrainRecord>,
     tally: &mut Tally,
     stopped: &AtomicBool,
     stop: &mut Stop,
@@ -231,13 +231,13 @@ impl Job {
         let departures = departures.map_err(Failure::failed)?;
         let verdict = departures.check(&due, self.bound);
         // Nobody listens any more only when the program ends.
-        let _ = self.told.blocking_send(Sent { due, departures, verdict });
+        let _ = self.told.blocking_send(TrainRecord { due, departures, verdict });
         Ok(!matches!(verdict, Verdict::Spoiled { .. }))
     }
 }
 
 impl Tally {
-    fn note(&mut self, train: &Sent, ui: Ui) {
+    fn note(&mut self, train: &TrainRecord, ui: Ui) {
         self.sent += 1;
         self.packets += u32::try_from(train.due.len()).unwrap_or(u32::MAX);
         self.stamp = Some(train.departures.stamp);
@@ -298,7 +298,7 @@ impl Tally {
     }
 }
 
-impl Sent {
+impl TrainRecord {
     fn value(&self, number: u32) -> Value {
         let verdict = match self.verdict {
             Verdict::Accepted(_) => "accepted",

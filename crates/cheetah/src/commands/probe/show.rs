@@ -1,4 +1,4 @@
-//! What was learnt of a path, for people.
+//! The report on a path as text.
 
 use cheetah_probe::path::{Available, Capacity, FarEnd, Hop, Method, Mtu, PathReport, RoundTrip};
 use cheetah_probe::units::BitRate;
@@ -6,7 +6,7 @@ use comfy_table::Table;
 
 use crate::ui::table::table;
 
-/// All of it: a table, the routers, what could not be measured, and the advice.
+/// Formats a report: a table, the routers, the problems, and the advice.
 pub fn report(report: &PathReport) -> String {
     let mut text = heading(report);
     let mut rows = table(&["", ">value", "how it is known"]);
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_shown_and_what_is_not_is_said() {
+    fn report_shows_figures_and_problems() {
         let mut path = PathReport::new("lab", "10.0.0.7".parse().unwrap());
         path.problems.push("No packets on time.".into());
         let text = report(&path);

@@ -1,4 +1,4 @@
-//! Ways in which a host is made to answer.
+//! Probers: kinds of probes that make a host answer.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,21 +10,21 @@ use super::options::Options;
 use crate::frame::{Probe, Reply, ReplyKind, SEQ_MAX, Segment, Session};
 use crate::path::Method;
 
-/// What is sent.
+/// The kind of packet a prober sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProbeKind {
     /// ICMP echo requests, which come back as large as they went.
     Echo,
     /// TCP SYN, which carries no data.
     Syn,
-    /// TCP ACK with data, outside of any connection: the answer is small, and tells of the way there.
+    /// TCP ACK with data, outside of any connection: the answer is small, so it measures the path there.
     Ack,
-    /// UDP to a closed port. Kernels limit how often they say so: Linux to one a second, after a first six.
+    /// UDP to a closed port. Kernels limit their answers: Linux to one a second, after a first six.
     Udp,
 }
 
-impl Kind {
-    /// In the order in which they tell round trips best.
+impl ProbeKind {
+    /// All kinds, the best for round trips first.
     pub(super) const ALL: [Self; 4] = [Self::Echo, Self::Syn, Self::Ack, Self::Udp];
 
     pub(super) const fn method(self) -> Method {
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// What is sent, as one says it in a sentence.
+    /// Its name in a sentence.
     pub(super) const fn noun(self) -> &'static str {
         match self {
             Self::Echo => "ICMP echo requests",
@@ -45,50 +45,50 @@ impl Kind {
         }
     }
 
-    /// Those that the options allow.
+    /// Returns the kinds that the options allow.
     pub(super) fn allowed(options: &Options) -> Vec<Self> {
         Self::ALL.into_iter().filter(|kind| options.method.is_none_or(|method| method == kind.method())).collect()
     }
 }
 
-/// One way to make a host answer.
+/// Makes a host answer one kind of probe.
 #[derive(Debug)]
-pub(super) struct Way {
-    pub(super) kind: Kind,
+pub(super) struct Prober {
+    pub(super) kind: ProbeKind,
     pub(super) session: Session,
     /// The next probe's sequence number.
     next: u32,
-    /// The shortest round trip so far; nothing if it never answered.
+    /// The shortest round trip so far; `None` if it never answered.
     pub(super) shortest: Option<Duration>,
-    /// Keep our kernel from giving the port to somebody else.
+    /// Keep the kernel from giving the port to another program.
     _ports: [Socket; 2],
 }
 
-impl Way {
-    /// With a secret and a port of its own, so that answers to one way are never taken for another's.
-    pub(super) fn new(kind: Kind, options: &Options, local: IpAddr) -> io::Result<Self> {
+impl Prober {
+    /// Creates a prober with a nonce and a port of its own, so that its answers are never taken for another's.
+    pub(super) fn new(kind: ProbeKind, options: &Options, local: IpAddr) -> io::Result<Self> {
         let (local_port, ports) = reserve(local)?;
-        let port = if kind == Kind::Udp { options.udp_port } else { options.tcp_port };
+        let port = if kind == ProbeKind::Udp { options.udp_port } else { options.tcp_port };
         let session = Session { nonce: secret()?, local_port, port };
         Ok(Self { kind, session, next: 0, shortest: None, _ports: ports })
     }
 
-    /// So many probes, of which no other has the sequence numbers until these begin anew.
+    /// Returns `count` probes whose sequence numbers are unique until the numbers wrap around.
     pub(super) fn probes(&mut self, count: usize) -> Vec<Probe> {
         let mut next = || {
             let seq = self.next;
             self.next = (seq + 1) & SEQ_MAX;
             match self.kind {
-                Kind::Echo => Probe::Icmp { seq },
-                Kind::Syn => Probe::Tcp { kind: Segment::Syn, seq },
-                Kind::Ack => Probe::Tcp { kind: Segment::Ack, seq },
-                Kind::Udp => Probe::Udp { seq },
+                ProbeKind::Echo => Probe::Icmp { seq },
+                ProbeKind::Syn => Probe::Tcp { kind: Segment::Syn, seq },
+                ProbeKind::Ack => Probe::Tcp { kind: Segment::Ack, seq },
+                ProbeKind::Udp => Probe::Udp { seq },
             }
         };
         (0..count).map(|_| next()).collect()
     }
 
-    /// Whether the host itself answered. A port that cannot be reached counts if the host says so, and not a firewall before it.
+    /// Returns whether the host itself answered. "Port unreachable" counts if it comes from the host, not from a firewall before it.
     pub(super) fn is_answer(reply: &Reply, remote: IpAddr) -> bool {
         match reply.kind {
             ReplyKind::Echo | ReplyKind::SynAck | ReplyKind::Rst => true,
@@ -96,13 +96,13 @@ impl Way {
         }
     }
 
-    /// A round trip took that long.
+    /// Notes a round trip.
     pub(super) fn took(&mut self, trip: Duration) {
         self.shortest = Some(self.shortest.map_or(trip, |shortest| shortest.min(trip)));
     }
 
-    /// How long to wait for an answer that is not late by accident: some round trips, at least a fifth of a second, and for each
-    /// packet of a train what it takes on a link of 1 Mbit/s.
+    /// Returns how long to wait for answers: some round trips, at least a fifth of a second, and for each packet of a train the time
+    /// it takes on a link of 1 Mbit/s.
     pub(super) fn patience(&self, packets: u32, timeout: Duration) -> Duration {
         const EACH: Duration = Duration::from_millis(12);
         let trips = |trip: Duration| (trip * 4).max(Duration::from_millis(200)) + EACH * packets;
@@ -110,14 +110,14 @@ impl Way {
     }
 }
 
-/// What nobody guesses.
+/// Returns a random nonce.
 pub(super) fn secret() -> io::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// A port that is ours for TCP and UDP. Nobody listens there, so the kernel resets what hosts answer to a SYN.
+/// Reserves a port for TCP and UDP. No socket listens there, so the kernel resets connections that hosts accept.
 fn reserve(local: IpAddr) -> io::Result<(u16, [Socket; 2])> {
     const ATTEMPTS: u32 = 16;
     let any: IpAddr = if local.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

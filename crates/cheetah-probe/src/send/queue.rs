@@ -1,4 +1,4 @@
-//! What the backends that spin have in common: frames are put in line ahead of time, and go when they are due.
+//! The common part of the backends that spin: frames are queued ahead of time, and released when they are due.
 
 use std::io;
 
@@ -12,34 +12,33 @@ use super::{Backend, Departures, Options, PACKETS_MAX, PreDispatch, Sender, Trai
 use crate::clock::Nanos;
 
 /// Frames in memory shared with the kernel, first in, first out.
-pub(super) trait Line: Send {
-    /// Which backend it is the line of.
+pub(super) trait FrameQueue: Send {
+    /// The backend.
     const BACKEND: Backend;
 
     /// The longest frame that fits a place, in bytes.
     fn frame_bytes_max(&self) -> usize;
 
-    /// Copies a frame into the next place; false if none is free. It does not leave yet.
+    /// Copies a frame into the next place without sending it; returns false if no place is free.
     fn put(&mut self, frame: &[u8]) -> bool;
 
-    /// Lets the next `packets` of those that were put leave, now.
+    /// Sends the next `packets` queued frames now.
     fn go(&mut self, packets: usize) -> io::Result<()>;
 
-    /// Makes the call that sends, with nothing to send, and looks at the frame that goes next.
+    /// Makes the sending call with nothing to send, and touches the next frame, to warm up caches.
     fn idle(&mut self);
 
-    /// Another line, to the loopback interface, if there can be one. No stamps are asked of it.
+    /// Opens another queue, to the loopback interface and without timestamps, if possible.
     fn to_warm_up() -> Option<Self>
     where
         Self: Sized;
 
-    /// When the packets of the calls left by the kernel's own stamps; nothing if there are none. Called once after each
-    /// train, whose last call was made just now.
+    /// Returns when the packets of the calls left by the kernel's timestamps; `None` if there are none. Called once after each train.
     fn stamps(&mut self, calls: &[Call]) -> Option<Vec<Option<Nanos>>>;
 }
 
-/// A sender that lets packets of a line go when they are due.
-pub(super) struct Spinning<L> {
+/// A sender that releases queued frames when they are due.
+pub(super) struct SpinSender<L> {
     line: L,
     interface: String,
     options: Options,
@@ -49,14 +48,14 @@ pub(super) struct Spinning<L> {
     allowance: Allowance,
 }
 
-impl<L: Line> Spinning<L> {
+impl<L: FrameQueue> SpinSender<L> {
     pub(super) fn new(line: L, interface: String, options: Options) -> Self {
         let warm = Warm::by(L::to_warm_up());
         Self { line, interface, options, notes: Vec::new(), failed: false, warm, allowance: Allowance::new() }
     }
 }
 
-impl<L: Line> Sender for Spinning<L> {
+impl<L: FrameQueue> Sender for SpinSender<L> {
     fn backend(&self) -> Backend {
         L::BACKEND
     }
@@ -87,7 +86,7 @@ impl<L: Line> Sender for Spinning<L> {
             };
             let when = self.options.pre_dispatch;
             if let Err(error) = drive(&mut self.line, &mut self.warm, train, when, heed, &mut calls) {
-                // What is still in line must not leave with the next train.
+                // Frames still queued must not leave with the next train.
                 self.failed = true;
                 return Err(SendError::sending(&self.interface, error));
             }
@@ -101,7 +100,7 @@ impl<L: Line> Sender for Spinning<L> {
     }
 }
 
-/// Whether a train is one, and fits.
+/// Checks that a train is valid and fits.
 pub(super) fn check(train: &Train, bytes_max: usize) -> Result<(), SendError> {
     if train.frames.len() > PACKETS_MAX {
         return Err(SendError::Train("the train has more than 10000 packets: send several"));
@@ -116,11 +115,10 @@ pub(super) fn check(train: &Train, bytes_max: usize) -> Result<(), SendError> {
     if bytes > bytes_max { Err(SendError::TooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// Puts frames in line when they are to be handed over, and lets them go when they are due. What the clock says goes to `heed`
-/// every now and then.
+/// Queues frames when they are to be handed over, and releases them when they are due. Calls `heed` with the time now and then.
 fn drive(
-    line: &mut impl Line,
-    warm: &mut Warm<impl Line>,
+    line: &mut impl FrameQueue,
+    warm: &mut Warm<impl FrameQueue>,
     train: &Train,
     when: PreDispatch,
     mut heed: impl FnMut(Nanos),
@@ -145,7 +143,7 @@ fn drive(
                 warm.up(due, || line.idle());
                 wait::until(due)
             }
-            // Every place is taken by packets that went and are not done with: the interface is slow, or stuck.
+            // Every place holds a released frame that is not sent yet: the interface is slow, or stuck.
             _ => {
                 wait::Patience::since(last_gone.max(due)).wait()?;
                 Nanos::now()
@@ -180,7 +178,7 @@ mod tests {
     use super::*;
     use crate::send::tests::skip;
 
-    /// A line that notes what leaves, and whose places are free again when a packet has gone.
+    /// A queue that records released frames and frees their places.
     struct Noted {
         places: usize,
         waiting: VecDeque<Vec<u8>>,
@@ -195,7 +193,7 @@ mod tests {
         }
     }
 
-    impl Line for Noted {
+    impl FrameQueue for Noted {
         const BACKEND: Backend = Backend::Sequential;
 
         fn frame_bytes_max(&self) -> usize {
@@ -266,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn real_time_priority_does_not_outlast_what_is_fair() {
+    fn real_time_priority_ends_when_its_allowance_is_used_up() {
         // What a machine that stalls is late with is sent in no time; not every time.
         for attempt in 0..10 {
-            let mut sender = Spinning::new(Noted::new(1000), "none".to_owned(), Options::default());
+            let mut sender = SpinSender::new(Noted::new(1000), "none".to_owned(), Options::default());
             let start = Nanos::now() + Duration::from_millis(1);
             let due: Vec<_> = (0..1000).map(|nth| start + Duration::from_micros(400) * nth).collect();
             sender.send(&Train { frames: vec![vec![0]; due.len()], due }).unwrap();
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_train_is_refused() {
+    fn invalid_train_is_refused() {
         let train = |packets: usize, due: &[u64]| Train {
             frames: vec![vec![0; 9]; packets],
             due: due.iter().copied().map(Nanos).collect(),
