@@ -1,6 +1,8 @@
-//! A leading frame for packets sent back to back. The first frame through an interface after a pause takes ten times as long as
-//! those that follow at once: what it touches is cold, and the other side has to be woken. So a frame that no host takes goes first,
-//! in the same call.
+//! A leading frame for packets sent back to back. The first frame after a pause takes the interface longer than those that follow at
+//! once, because what it touches is cold. So a frame that no host accepts goes first, in the same call. Over a veth pair, to an address
+//! that no host has, this brought the gap of a pair from 1.1 to 0.8 µs by AF_XDP, and from 3.4 to 1.6 µs by the ring (medians of 240
+//! on a busy machine). To a host that answers, the gap over a veth pair is 8 µs with it or without: the sender's processor makes the
+//! answer to the first packet before it takes the second.
 
 use super::{Departures, PACKETS_MAX, Train};
 use crate::clock::Nanos;

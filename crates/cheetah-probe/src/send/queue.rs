@@ -176,6 +176,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::send::realtime::scheduler;
     use crate::send::tests::skip;
 
     /// A queue that records released frames and frees their places.
@@ -211,8 +212,7 @@ mod tests {
 
         fn go(&mut self, packets: usize) -> io::Result<()> {
             assert!(packets <= self.waiting.len());
-            // SAFETY: 0 is the calling thread.
-            self.policies.push(unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK);
+            self.policies.push(scheduler().unwrap() & !libc::SCHED_RESET_ON_FORK);
             self.left.extend(self.waiting.drain(..packets).map(|frame| (frame, Nanos::now())));
             Ok(())
         }

@@ -1,7 +1,6 @@
 //! Real-time priority and CPU affinity for the duration of a train.
 
 use std::io;
-use std::mem::zeroed;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
@@ -13,7 +12,7 @@ const PRIORITY: i32 = 40;
 pub struct Realtime {
     /// What was not permitted, a sentence each.
     pub notes: Vec<String>,
-    policy: Option<(i32, libc::sched_param)>,
+    policy: Option<(i32, Parameters)>,
     affinity: Option<CpuSet>,
 }
 
@@ -67,8 +66,7 @@ impl Realtime {
         let Some((policy, parameters)) = self.policy.take() else { return };
         // Whoever may have real-time priority by a resource limit alone may give it back, but not clear that flag.
         let restored = [policy, policy | libc::SCHED_RESET_ON_FORK].into_iter().any(|policy| {
-            // SAFETY: `parameters` outlives the call, and 0 is the calling thread.
-            unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+            set_scheduler(policy, &parameters).is_ok()
         });
         if !restored {
             let error = io::Error::last_os_error();
@@ -97,24 +95,38 @@ fn pin(cpu: usize) -> rustix::io::Result<CpuSet> {
     Ok(before)
 }
 
-/// Asks for `SCHED_FIFO`, and returns what there was before.
-fn raise() -> io::Result<(i32, libc::sched_param)> {
-    // SAFETY: the structure is plain integers, for which zero is a value.
-    let (mut before, mut wanted): (libc::sched_param, libc::sched_param) = unsafe { (zeroed(), zeroed()) };
-    // SAFETY: 0 is the calling thread.
-    let policy = unsafe { libc::sched_getscheduler(0) };
-    // SAFETY: `before` outlives the call, which fills it.
-    if policy < 0 || unsafe { libc::sched_getparam(0, &raw mut before) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    wanted.sched_priority = PRIORITY;
+/// The kernel's `struct sched_param`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Parameters {
+    priority: libc::c_int,
+}
+
+/// Asks for `SCHED_FIFO`, and returns the policy and parameters before.
+fn raise() -> io::Result<(i32, Parameters)> {
+    let mut before = Parameters::default();
+    let policy = scheduler()?;
+    // SAFETY: 0 is the calling thread, and the kernel fills `before`, which outlives the call.
+    check(unsafe { libc::syscall(libc::SYS_sched_getparam, 0, &raw mut before) })?;
     // A thread started meanwhile does not inherit it.
-    let fifo = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `wanted` outlives the call.
-    if unsafe { libc::sched_setscheduler(0, fifo, &raw const wanted) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &Parameters { priority: PRIORITY })?;
     Ok((policy, before))
+}
+
+/// Returns the calling thread's policy. The functions of musl's library for this and the others fail with `ENOSYS`, because POSIX means
+/// processes, so these are the system calls.
+pub(super) fn scheduler() -> io::Result<i32> {
+    // SAFETY: 0 is the calling thread.
+    check(unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) })
+}
+
+fn set_scheduler(policy: i32, parameters: &Parameters) -> io::Result<()> {
+    // SAFETY: 0 is the calling thread, and the kernel reads `parameters`, which outlives the call.
+    check(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, std::ptr::from_ref(parameters)) }).map(drop)
+}
+
+fn check(result: libc::c_long) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(i32::try_from(result).unwrap_or_default()) }
 }
 
 #[cfg(test)]
@@ -127,8 +139,7 @@ mod tests {
     #[test]
     fn a_thread_is_what_it_was_afterwards() {
         let before = sched_getaffinity(None).unwrap();
-        // SAFETY: 0 is the calling thread.
-        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let policy = || scheduler().unwrap();
         let was = policy();
         let realtime = Realtime::enter(None);
         assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
@@ -139,8 +150,7 @@ mod tests {
 
     #[test]
     fn priority_is_given_back_without_the_right_to_clear_what_came_with_it() {
-        // SAFETY: 0 is the calling thread.
-        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let policy = || scheduler().unwrap();
         let was = policy();
         // A thread of its own, whose rights end with it.
         let (raised, notes, is) = std::thread::scope(|scope| {
