@@ -210,7 +210,7 @@ class Lab:
             self._relay = relay.start(self.switch, pairs, _log_path(self.name), self._die_with_parent)
 
     def _relayed(self) -> list[Node]:
-        """Returns the nodes whose link needs the relay: netem neither spaces nor batches frames, and not every kernel has it."""
+        """Returns the nodes whose link needs the relay: netem cannot space or batch frames, and may be missing."""
         late = [node for node in self.nodes if node.link.needs_delay_line() and not node.link.needs_relay()]
         has_netem = bool(late) and self._has_netem()
         return [node for node in self.nodes if node.link.needs_relay() or (node in late and not has_netem)]
