@@ -65,9 +65,9 @@ impl Realtime {
     fn lower(&mut self) {
         let Some((policy, parameters)) = self.policy.take() else { return };
         // Whoever may have real-time priority by a resource limit alone may give it back, but not clear that flag.
-        let restored = [policy, policy | libc::SCHED_RESET_ON_FORK].into_iter().any(|policy| {
-            set_scheduler(policy, &parameters).is_ok()
-        });
+        let restored = [policy, policy | libc::SCHED_RESET_ON_FORK]
+            .into_iter()
+            .any(|policy| set_scheduler(policy, &parameters).is_ok());
         if !restored {
             let error = io::Error::last_os_error();
             self.notes.push(format!("the thread that sent keeps its real-time priority: {error}"));

@@ -56,7 +56,7 @@ pub struct Args {
     places: Vec<String>,
 
     /// Wait for an agent to call here (cheetah serve --connect), and acquire what it serves
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     listen: Option<SocketAddr>,
 
     /// Listen beyond loopback, although nothing is encrypted and whoever reaches that address can offer evidence

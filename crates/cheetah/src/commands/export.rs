@@ -33,7 +33,7 @@ pub struct Args {
     source: String,
 
     /// Address to listen on
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     listen: Option<SocketAddr>,
 
     /// Unix socket to create

@@ -10,6 +10,7 @@ pub mod enlarge;
 pub mod export;
 pub mod generate;
 pub mod lazy;
+pub mod listen;
 pub mod load;
 pub mod mount;
 pub mod node;

@@ -29,11 +29,11 @@ pub struct Args {
     memory: Size,
 
     /// Where to listen for drives (NBD)
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10809")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address, default_value = "127.0.0.1:10809")]
     listen: SocketAddr,
 
     /// Where to listen for control and metrics (HTTP); the port after the one for drives unless told
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     http: Option<SocketAddr>,
 
     /// Offer the memory to whoever waits there (cheetah create --wait), until it is accepted; repeatable

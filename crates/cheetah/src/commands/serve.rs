@@ -44,7 +44,7 @@ pub struct Args {
     device: PathBuf,
 
     /// Where to listen [default: 127.0.0.1:10809, unless it is to call]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     listen: Option<SocketAddr>,
 
     /// Call the examiner, who waits there with acquire --listen
