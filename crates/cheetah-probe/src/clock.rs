@@ -1,4 +1,4 @@
-//! Times: nanoseconds of `CLOCK_MONOTONIC`, which no time server sets back, and which the kernel's queues go by.
+//! Times in nanoseconds of `CLOCK_MONOTONIC`, which is never set back, and which the kernel's queues use.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Now.
+    /// Returns the time now.
     #[must_use]
     pub fn now() -> Self {
         Self(read(ClockId::Monotonic))
     }
 
-    /// The time from `earlier` to this; nothing if that is later.
+    /// Returns the time from `earlier` to this; zero if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -78,13 +78,13 @@ impl WallOffset {
         Self(offset)
     }
 
-    /// What was stamped with `wall_ns` nanoseconds of `CLOCK_REALTIME`.
+    /// Converts `wall_ns` nanoseconds of `CLOCK_REALTIME`.
     #[must_use]
     pub const fn to_monotonic(self, wall_ns: u64) -> Nanos {
         Nanos(wall_ns.saturating_sub(self.0))
     }
 
-    /// What that clock says at a time.
+    /// Returns that clock's reading at a time.
     #[must_use]
     pub const fn from_monotonic(self, at: Nanos) -> u64 {
         at.0.saturating_add(self.0)

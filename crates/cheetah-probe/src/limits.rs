@@ -25,18 +25,18 @@ impl Default for Limits {
     }
 }
 
-/// Whether packets may be sent.
+/// The answer to a request to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
     /// They may be sent, and are accounted for.
     Now,
-    /// Not before then; nothing is accounted for.
+    /// They may be sent then; nothing is accounted for.
     At(Nanos),
-    /// Never: what may be sent in all is used up, or it is more than may be sent in a second.
+    /// Never: the total is used up, or the request exceeds the limit of a second.
     Exhausted,
 }
 
-/// What is left of [`Limits`].
+/// The rest of [`Limits`].
 ///
 /// A bucket that refills steadily would let through up to twice its size within a second; this remembers the last second
 /// instead. A train is accounted for as if it left at once.
@@ -50,19 +50,19 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// All of it.
+    /// Creates a full budget.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, packets: 0, bytes: 0, lately: VecDeque::new() }
     }
 
-    /// Packets taken so far.
+    /// Returns the number of packets taken so far.
     #[must_use]
     pub fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Packets that may still be taken, by their number.
+    /// Returns the number of packets that may still be taken.
     #[must_use]
     pub fn packets_left(&self) -> u32 {
         self.limits.packets_max.saturating_sub(self.packets)
@@ -88,7 +88,7 @@ impl Budget {
         Take::Now
     }
 
-    /// When enough of the last second is over for `packets` more, unless it is already.
+    /// Returns when `packets` more are within the limit of a second; `None` if they are already.
     fn wait(&self, packets: u32) -> Option<Nanos> {
         let sum = self.lately.iter().map(|(_, packets)| u64::from(*packets)).sum::<u64>() + u64::from(packets);
         let mut over = sum.checked_sub(u64::from(self.limits.packets_per_s_max)).filter(|over| *over > 0)?;

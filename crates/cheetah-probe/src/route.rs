@@ -1,4 +1,4 @@
-//! The way out to a host: interface, addresses, and the next hop's MAC.
+//! The route to a host: interface, addresses, and the next hop's MAC address.
 
 mod netlink;
 
@@ -16,13 +16,13 @@ pub(crate) use self::netlink::{ask, attribute, number};
 use crate::clock::Nanos;
 use crate::frame::Ends;
 
-/// How long a next hop is waited for: the kernel asks for it again after a second.
+/// How long to wait for a next hop: the kernel retries after a second.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// How often the neighbour table is looked at meanwhile.
+/// How often to look at the neighbour table meanwhile.
 const RESOLVE_POLL: Duration = Duration::from_millis(5);
 
-/// The way out to a host.
+/// The route to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// The interface packets leave through, e.g. `eth0`.
@@ -33,7 +33,7 @@ pub struct Route {
     pub local: IpAddr,
     /// The host.
     pub remote: IpAddr,
-    /// The router on the way, if the host is not on the link.
+    /// The next-hop router, if the host is not on the link.
     pub gateway: Option<IpAddr>,
     /// The interface's MAC address; zeros where it has none.
     pub local_mac: [u8; 6],
@@ -45,16 +45,16 @@ pub struct Route {
     pub loopback: bool,
 }
 
-/// Why there is no way to a host.
+/// The reason there is no route to a host.
 #[derive(Debug, thiserror::Error)]
 pub enum RouteError {
-    /// There is none.
+    /// There is no route.
     #[error("there is no route to {0}: check the address and the network's settings")]
     None(IpAddr),
-    /// It is an address of one link, and of which is not known.
+    /// It is a link-local address without its link.
     #[error("{0} means something on one link only, and it is not known on which: name another address of the host")]
     LinkLocal(IpAddr),
-    /// It is not one host.
+    /// It is a multicast or broadcast address.
     #[error("{0} is not the address of one host, and nothing is sent to several")]
     Many(IpAddr),
     /// The next hop does not answer.
@@ -80,8 +80,8 @@ pub enum RouteError {
 }
 
 impl Route {
-    /// Asks the kernel for the way to `remote`. A next hop whose MAC address is not known is made known by sending one UDP
-    /// packet to `remote`; that takes up to 1.5 s where nobody answers.
+    /// Asks the kernel for the route to `remote`. Sends one UDP packet to `remote` to resolve an unknown next hop's MAC address, and waits
+    /// up to 1.5 s for it.
     ///
     /// # Errors
     ///
@@ -125,14 +125,14 @@ impl Route {
         })
     }
 
-    /// The ends of packets that go this way, with the usual time to live of 64.
+    /// Returns the addresses of packets on this route, with the usual time to live of 64.
     #[must_use]
     pub const fn ends(&self) -> Ends {
         Ends { local_mac: self.local_mac, remote_mac: self.remote_mac, local: self.local, remote: self.remote, ttl: 64 }
     }
 }
 
-/// What the kernel's routing says.
+/// The kernel's answer to a route request.
 struct Way {
     kind: Rtn,
     index: u32,
@@ -166,7 +166,7 @@ fn way_to(remote: IpAddr) -> io::Result<Option<Way>> {
     Ok(ways.into_iter().next())
 }
 
-/// What an interface is.
+/// The properties of an interface.
 struct InterfaceLink {
     name: String,
     mac: [u8; 6],
@@ -174,7 +174,7 @@ struct InterfaceLink {
     loopback: bool,
     /// Whether its frames begin with an Ethernet header.
     ethernet: bool,
-    /// Whether neighbours have MAC addresses that are asked for.
+    /// Whether neighbours' MAC addresses are resolved by ARP or neighbour discovery.
     resolves: bool,
 }
 
@@ -199,7 +199,7 @@ fn link(index: u32) -> io::Result<Option<InterfaceLink>> {
     Ok(links.into_iter().next())
 }
 
-/// The next hop's MAC address. If it is not known, the kernel is made to ask for it.
+/// Returns the next hop's MAC address; makes the kernel resolve it if it is unknown.
 fn resolve(index: u32, next_hop: IpAddr, remote: IpAddr) -> io::Result<Option<[u8; 6]>> {
     if let Some(mac) = neighbour(index, next_hop)? {
         return Ok(Some(mac));
@@ -217,7 +217,7 @@ fn resolve(index: u32, next_hop: IpAddr, remote: IpAddr) -> io::Result<Option<[u
     Ok(None)
 }
 
-/// The MAC address in the neighbour table.
+/// Returns the MAC address in the neighbour table.
 fn neighbour(index: u32, address: IpAddr) -> io::Result<Option<[u8; 6]>> {
     let index = i32::try_from(index).unwrap_or_default();
     let question = NdmsgBuilder::default()

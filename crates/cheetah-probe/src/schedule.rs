@@ -1,4 +1,4 @@
-//! When packets are due: patterns as people name them, and the absolute times they make.
+//! Schedules of packets: patterns, and the absolute times they yield.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub const PACKETS_MAX: usize = 10_000;
 /// Longest time from the first packet of a train to the last.
 pub const SPAN_MAX: Duration = Duration::from_secs(3600);
 
-/// When the packets of a train are due, from its start. What `--send` takes is parsed into one, and shown it is the same again.
+/// When the packets of a train are due, from its start. Parses from and prints as the argument of `--send`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// `single`: one packet.
@@ -38,16 +38,16 @@ pub enum Pattern {
     At(Vec<Duration>),
 }
 
-/// Why a text names no pattern.
+/// The error for a text that is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It begins with no known word.
+    /// The first word is unknown.
     #[error("{0:?} is no pattern: use single, pair:GAP, train:N@GAP, gaps:G1,G2,… or at:T1,T2,…")]
     Unknown(String),
-    /// One of its times is none.
+    /// One of its times is invalid.
     #[error(transparent)]
     Duration(#[from] DurationError),
-    /// A train of none, or of too many.
+    /// The train has no packets, or too many.
     #[error("a train has 1 to {PACKETS_MAX} packets")]
     Packets,
     /// Its times go back.
@@ -56,13 +56,13 @@ pub enum PatternError {
     /// It lasts too long.
     #[error("a train lasts no longer than {} s", SPAN_MAX.as_secs())]
     Span,
-    /// No such rate can be sent at.
+    /// The rate is invalid.
     #[error("{0} bits a second is no rate to send at")]
     Rate(String),
 }
 
 impl Pattern {
-    /// Frames of `frame_bytes` bytes at `bits_per_s`, as precisely as whole nanoseconds allow.
+    /// Creates a train of frames of `frame_bytes` bytes at `bits_per_s`, as precisely as whole nanoseconds allow.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Pattern {
         Self::Train { packets, gap }.checked()
     }
 
-    /// When each packet is due after the start of the train: at least one, at most [`PACKETS_MAX`], never decreasing if the
+    /// Returns when each packet is due after the start of the train: at least one, at most [`PACKETS_MAX`], never decreasing if the
     /// pattern was parsed.
     #[must_use]
     pub fn offsets(&self) -> Vec<Duration> {
@@ -101,7 +101,7 @@ impl Pattern {
         offsets
     }
 
-    /// How many packets it has.
+    /// Returns the number of packets.
     #[must_use]
     pub fn packets(&self) -> usize {
         match self {
@@ -113,7 +113,7 @@ impl Pattern {
         }
     }
 
-    /// Time from the start of the train to its last packet.
+    /// Returns the time from the start of the train to its last packet.
     #[must_use]
     pub fn span(&self) -> Duration {
         match self {
@@ -165,7 +165,7 @@ fn time(text: &str) -> Result<Duration, DurationError> {
     text.parse::<ShortDuration>().map(|ShortDuration(time)| time)
 }
 
-/// The times between commas; more than a train may have are not read on, and refused afterwards.
+/// Parses times between commas; stops after more than a train may have, which is refused afterwards.
 fn times(text: &str) -> Result<Vec<Duration>, DurationError> {
     text.split(',').take(PACKETS_MAX + 1).map(time).collect()
 }
@@ -188,7 +188,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// When packets are due that start at `start`.
+/// Returns the due times of a train that starts at `start`.
 #[must_use]
 pub fn due(start: Nanos, offsets: &[Duration]) -> Vec<Nanos> {
     offsets.iter().map(|offset| start + *offset).collect()

@@ -1,4 +1,4 @@
-//! Rates and times as people read them.
+//! Rates and times in readable form.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Sockets that need no right: ICMP echo over a datagram socket (Linux since 3.0, `ping_group_range`), and UDP. Both tell of
-//! ICMP errors through their error queues (`IP_RECVERR`, ip(7)), and stamp what comes.
+//! Unprivileged sockets: ICMP echo over a datagram socket (Linux since 3.0, `ping_group_range`), and UDP. Both report ICMP errors through
+//! their error queues (`IP_RECVERR`, ip(7)), and timestamp what they receive.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,10 +15,10 @@ use crate::send::set_option;
 /// The longest message that is received whole, in bytes.
 const MESSAGE_BYTES_MAX: usize = 65_536;
 
-/// How often a message is tried to be sent: so many errors that came meanwhile may be told instead.
+/// Attempts to send a message: the kernel may return an earlier ICMP error instead.
 const SENDS_MAX: u32 = 8;
 
-/// A datagram socket that talks to one host.
+/// A datagram socket connected to one host.
 #[derive(Debug)]
 pub struct Datagram {
     socket: Socket,
@@ -27,12 +27,12 @@ pub struct Datagram {
     clock: Clock,
 }
 
-/// What came back.
+/// A message or error received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramAnswer<'a> {
     /// When the kernel received it.
     pub at: Nanos,
-    /// The message of the host; or, of an error, what it quotes of ours.
+    /// The host's message, or the part of ours that an error quotes.
     pub message: &'a [u8],
     /// The ICMP error it is, if it is one.
     pub error: Option<IcmpError>,
@@ -56,7 +56,7 @@ pub struct IcmpError {
 }
 
 impl Datagram {
-    /// A socket for echo requests to `remote`; the kernel sets their identifier and checksum.
+    /// Opens a socket for echo requests to `remote`; the kernel sets their identifier and checksum.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Datagram {
         })
     }
 
-    /// A socket for UDP to a port of `remote`.
+    /// Opens a socket for UDP to a port of `remote`.
     ///
     /// # Errors
     ///
@@ -93,11 +93,11 @@ impl Datagram {
         Ok(Self { socket, remote, buffer: vec![0; MESSAGE_BYTES_MAX], clock: Clock::default() })
     }
 
-    /// The address it sends from.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
-    /// If the kernel does not say.
+    /// If the kernel does not report it.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
@@ -115,7 +115,7 @@ impl Datagram {
         }
     }
 
-    /// From now on nothing is fragmented, and the kernel's own idea of the path's MTU is not gone by.
+    /// Disables fragmentation, and makes the kernel ignore its cached path MTU.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Datagram {
         }
     }
 
-    /// Sends a message, and says when.
+    /// Sends a message, and returns when it left.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Datagram {
         }
     }
 
-    /// The next answer; nothing if none came until `deadline`.
+    /// Receives the next answer; `None` if none came until `deadline`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Which frames are received, as a program the kernel runs on each (classic BPF, Linux `Documentation/networking/filter.rst`).
+//! The receive filter, a program that the kernel runs on each frame (classic BPF, Linux `Documentation/networking/filter.rst`).
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub(super) const fn protocol(remote: IpAddr) -> u16 {
     protocol as u16
 }
 
-/// Takes what `remote` sends, and ICMP errors whoever sends them.
+/// Accepts packets from `remote`, and ICMP errors from any sender.
 pub(super) fn from(remote: IpAddr) -> Vec<SockFilter> {
     match remote {
         IpAddr::V4(remote) => vec![

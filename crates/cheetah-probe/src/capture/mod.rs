@@ -1,5 +1,5 @@
-//! Receiving what comes back, with the kernel's timestamps: whole frames where raw sockets are permitted ([`Capture`]), and
-//! datagrams where they are not ([`datagram::Datagram`]).
+//! Receives answers with the kernel's timestamps: whole frames where raw sockets are permitted ([`Capture`]), else datagrams
+//! ([`datagram::Datagram`]).
 
 pub mod datagram;
 mod filter;
@@ -18,10 +18,10 @@ use crate::send::control::{Ancillary, receive};
 /// The longest frame that is received whole, in bytes.
 const FRAME_BYTES_MAX: usize = 65_536 + crate::frame::ETHERNET_BYTES;
 
-/// How long the offset between the kernel's clocks is relied upon: it changes only when somebody sets the clock.
+/// How long an offset between the kernel's clocks is reused: it changes only when the clock is set.
 const OFFSET_AGE_MAX: Duration = Duration::from_millis(100);
 
-/// Why nothing is received.
+/// The reason nothing is received.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// Raw sockets are not permitted.
@@ -30,7 +30,7 @@ pub enum CaptureError {
          'setcap cap_net_raw,cap_sys_nice,cap_ipc_lock+ep' on the cheetah program"
     )]
     NotPermitted,
-    /// ICMP sockets without rights are not permitted.
+    /// Unprivileged ICMP sockets are not permitted.
     #[error("ICMP sockets are not permitted for this user: see net.ipv4.ping_group_range")]
     NoPing,
     /// The interface is gone or down.
@@ -41,7 +41,7 @@ pub enum CaptureError {
     Io(#[from] io::Error),
 }
 
-/// A frame that came in.
+/// A received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Captured<'a> {
     /// When the kernel took it from the interface's driver.
@@ -50,8 +50,8 @@ pub struct Captured<'a> {
     pub frame: &'a [u8],
 }
 
-/// Receives whole frames from a host, and ICMP errors from any router. What comes while nobody receives is kept, up to 16 MiB
-/// (or what is permitted), and counted beyond that.
+/// Receives whole frames from a host, and ICMP errors from any router. Buffers up to 16 MiB (or what is permitted), and counts frames
+/// dropped beyond that.
 #[derive(Debug)]
 pub struct Capture {
     socket: PacketSocket,
@@ -62,7 +62,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Listens on the route's interface. Nothing that came before is received.
+    /// Starts to capture on the route's interface.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Capture {
         Ok(Self { socket, interface, buffer, clock: Clock::default(), dropped: 0 })
     }
 
-    /// The next frame; nothing if none came until `deadline`.
+    /// Receives the next frame; `None` if none came until `deadline`.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Capture {
         }
     }
 
-    /// Frames lost so far because they came faster than they were received.
+    /// Returns the number of frames dropped so far because they came faster than they were received.
     pub fn dropped(&mut self) -> u64 {
         self.dropped += u64::from(self.socket.drops_since().unwrap_or_default());
         self.dropped
@@ -111,12 +111,12 @@ fn said(interface: &str, error: io::Error) -> CaptureError {
     }
 }
 
-/// Makes times of the kernel's stamps.
+/// Converts the kernel's timestamps.
 #[derive(Debug, Default)]
 struct Clock(Option<(WallOffset, Nanos)>);
 
 impl Clock {
-    /// When a packet came by its stamp; now, if it has none.
+    /// Returns a packet's time of arrival by its timestamp, or now if it has none.
     fn at(&mut self, beside: &Ancillary) -> Nanos {
         let now = Nanos::now();
         let Some(wall_ns) = beside.wall_ns else { return now };
@@ -128,7 +128,7 @@ impl Clock {
     }
 }
 
-/// Waits for something to receive, or an error to be told; false if there was none until `deadline`.
+/// Waits for something to receive, or an error; returns false at `deadline`.
 fn wait_until(socket: &impl std::os::fd::AsFd, deadline: Nanos) -> io::Result<bool> {
     let left = deadline.since(Nanos::now());
     let wait = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };

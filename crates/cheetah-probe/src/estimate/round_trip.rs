@@ -7,16 +7,16 @@ use super::stats;
 use crate::clock::Nanos;
 use crate::path::{Method, RoundTrip};
 
-/// What an answer was.
+/// The kind of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// The first to its probe, in time: it took that long.
     Took(Duration),
     /// The first to its probe, too late: the probe counts as lost.
     Late(Duration),
-    /// Not the first.
+    /// A duplicate.
     Duplicate,
-    /// To no probe that was sent.
+    /// An answer to no probe that was sent.
     Unknown,
 }
 
@@ -39,19 +39,19 @@ struct Sent {
 }
 
 impl Probes {
-    /// None yet; an answer that takes longer than `timeout` is late.
+    /// Creates an empty list; an answer that takes longer than `timeout` is late.
     #[must_use]
     pub fn new(timeout: Duration) -> Self {
         Self { timeout, probes: Vec::new(), by_seq: HashMap::new(), late: 0, duplicates: 0 }
     }
 
-    /// A probe left at `at`. A sequence number that was used before is from now on this probe's.
+    /// Notes that a probe left at `at`. A reused sequence number now belongs to this probe.
     pub fn sent(&mut self, seq: u32, at: Nanos) {
         self.by_seq.insert(seq, self.probes.len());
         self.probes.push(Sent { at, took: None });
     }
 
-    /// An answer came at `at`.
+    /// Notes that an answer came at `at`.
     pub fn answered(&mut self, seq: u32, at: Nanos) -> Answer {
         let Some(probe) = self.by_seq.get(&seq).and_then(|i| self.probes.get_mut(*i)) else { return Answer::Unknown };
         if probe.took.is_some() {
@@ -67,8 +67,7 @@ impl Probes {
         Answer::Took(took)
     }
 
-    /// Forgets those that are not answered yet at `now` and may still be, in time: nobody waits for them any more, and they are
-    /// not lost.
+    /// Forgets the probes that at `now` may still be answered in time, so that they do not count as lost.
     pub fn forget_pending(&mut self, now: Nanos) {
         let timeout = self.timeout;
         self.probes.retain(|probe| probe.took.is_some() || now.since(probe.at) > timeout);
@@ -76,25 +75,25 @@ impl Probes {
         self.by_seq.clear();
     }
 
-    /// Whether every probe was answered, in time or not.
+    /// Returns whether every probe was answered, in time or not.
     #[must_use]
     pub fn all_answered(&self) -> bool {
         self.probes.iter().all(|probe| probe.took.is_some())
     }
 
-    /// Answers that came too late.
+    /// Returns the number of late answers.
     #[must_use]
     pub fn late(&self) -> u32 {
         self.late
     }
 
-    /// Answers to what was answered already.
+    /// Returns the number of duplicates.
     #[must_use]
     pub fn duplicates(&self) -> u32 {
         self.duplicates
     }
 
-    /// What was learnt; nothing if no probe was answered in time.
+    /// Returns the round trips; `None` if no probe was answered in time.
     #[must_use]
     pub fn round_trip(&self, method: Method) -> Option<RoundTrip> {
         let took = |probe: &Sent| probe.took.filter(|took| *took <= self.timeout).map(|took| took.as_secs_f64() * 1e6);

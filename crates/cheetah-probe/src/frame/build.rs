@@ -1,4 +1,4 @@
-//! Probes are put together.
+//! Builds probes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use etherparse::{
 
 use super::{ETHERNET_BYTES, Ends, Probe, Segment, Session, TAG_BYTES};
 
-/// Largest IP packet that is made.
+/// The largest IP packet built.
 const BYTES_MAX: usize = 65_535;
 /// Bytes of the ICMP header of an echo request.
 const ECHO_BYTES: usize = 8;
@@ -17,7 +17,7 @@ const SYN_OPTIONS: [TcpOptionElement; 1] = [TcpOptionElement::MaximumSegmentSize
 const SYN_OPTION_BYTES: usize = 4;
 const WINDOW: u16 = 1024;
 
-/// A whole Ethernet frame, checksums and all, with an IP packet of `ip_bytes` bytes in it; of [`bytes_min`] if that is more,
+/// Returns a whole Ethernet frame, with checksums, with an IP packet of `ip_bytes` bytes in it; of [`bytes_min`] if that is more,
 /// and never more than IP has room for. IPv6 packets are not fragmented on the way whatever `dont_fragment` says.
 #[must_use]
 pub fn frame(ends: &Ends, session: &Session, probe: Probe, ip_bytes: usize, dont_fragment: bool) -> Vec<u8> {
@@ -40,7 +40,7 @@ pub fn frame(ends: &Ends, session: &Session, probe: Probe, ip_bytes: usize, dont
     frame
 }
 
-/// The smallest IP packet a probe can be, over IPv4 or IPv6, in bytes.
+/// Returns the size of the smallest probe, over IPv4 or IPv6, in bytes.
 #[must_use]
 pub const fn bytes_min(probe: Probe, ipv4: bool) -> usize {
     let tag = match probe {

@@ -1,11 +1,11 @@
-//! What sockets that need no right carry: ICMP messages without the IP header, of which the kernel sets the identifier and the
+//! Messages of unprivileged sockets: ICMP messages without the IP header, of which the kernel sets the identifier and the
 //! checksum, and the data of UDP datagrams, which are [`Session::payload`].
 
 use super::{SEQ_MAX, Session, TAG_BYTES};
 
 const HEADER_BYTES: usize = 8;
 
-/// An echo request for a datagram ICMP socket, of `bytes` bytes with its header, or as many as it needs.
+/// Returns an echo request for a datagram ICMP socket, of `bytes` bytes with its header, or as many as it needs.
 #[must_use]
 pub fn echo_request(ipv4: bool, session: &Session, seq: u32, bytes: usize) -> Vec<u8> {
     let kind = if ipv4 { 8 } else { 128 };
@@ -16,19 +16,19 @@ pub fn echo_request(ipv4: bool, session: &Session, seq: u32, bytes: usize) -> Ve
     message
 }
 
-/// Which of our requests a message is the echo of.
+/// Returns the sequence number of the request that a message echoes.
 #[must_use]
 pub fn echo_reply(ipv4: bool, session: &Session, message: &[u8]) -> Option<u32> {
     sequence(if ipv4 { 0 } else { 129 }, session, message)
 }
 
-/// Which of our requests is quoted by the error queue of a datagram ICMP socket.
+/// Returns the sequence number of the request that a datagram ICMP socket's error queue quotes.
 #[must_use]
 pub fn quoted_request(ipv4: bool, session: &Session, message: &[u8]) -> Option<u32> {
     sequence(if ipv4 { 8 } else { 128 }, session, message)
 }
 
-/// The identifier is not compared: it is the socket's, and the kernel sees to it.
+/// Ignores the identifier: it is the socket's, and the kernel checks it.
 fn sequence(kind: u8, session: &Session, message: &[u8]) -> Option<u32> {
     let ([told, code, _, _, _, _, seq1, seq0], data) = message.split_first_chunk::<HEADER_BYTES>()?;
     let seq = session.sequence(data)?;

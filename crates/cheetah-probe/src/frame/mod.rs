@@ -1,6 +1,6 @@
-//! Probes and their answers as bytes: whole Ethernet frames with IPv4 or IPv6 and ICMP, TCP or UDP in them.
+//! Encoding of probes and decoding of answers: whole Ethernet frames with IPv4 or IPv6, and ICMP, TCP or UDP.
 //!
-//! A probe is known again by what comes back of it, however little that is: [`Session`] has the secret that is in each.
+//! Answers are matched to probes by whatever they return of them: each probe carries the nonce of its [`Session`].
 
 mod build;
 pub mod datagram;
@@ -19,22 +19,22 @@ pub use self::session::{SEQ_MAX, Session, TAG_BYTES};
 /// Bytes of an Ethernet header, without tag, preamble and check sequence.
 pub const ETHERNET_BYTES: usize = 14;
 
-/// Between whom frames go.
+/// The addresses of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// Ours; zeros on the loopback interface.
+    /// Our MAC address; zeros on the loopback interface.
     pub local_mac: [u8; 6],
-    /// The next hop's; zeros on the loopback interface.
+    /// The next hop's MAC address; zeros on the loopback interface.
     pub remote_mac: [u8; 6],
     /// Our address on the interface.
     pub local: IpAddr,
-    /// The host that is probed, of the same family.
+    /// The probed host's address, of the same family.
     pub remote: IpAddr,
     /// Time to live, or hop limit.
     pub ttl: u8,
 }
 
-/// A probe. Sequence numbers go to [`SEQ_MAX`], for ICMP has no room for more, and begin anew after it.
+/// A probe. Sequence numbers go to [`SEQ_MAX`], because ICMP has no room for more, and then wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
     /// An echo request (RFC 792, RFC 4443 section 4.1).
@@ -44,7 +44,7 @@ pub enum Probe {
     },
     /// A TCP segment to the session's port.
     Tcp {
-        /// Which.
+        /// The kind of segment.
         kind: Segment,
         /// Its sequence number.
         seq: u32,
@@ -61,18 +61,18 @@ pub enum Probe {
 pub enum Segment {
     /// SYN: answered with SYN-ACK by an open port, with RST by a closed one. It carries no data, so it is always small.
     Syn,
-    /// ACK, with data: answered with RST by both, unless a firewall knows better.
+    /// ACK, with data: answered with RST by both, unless a firewall drops it.
     Ack,
 }
 
-/// What came back.
+/// An answer to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// The sequence number of the probe that was answered.
+    /// The sequence number of the answered probe.
     pub seq: u32,
-    /// How.
+    /// The kind of answer.
     pub kind: ReplyKind,
-    /// By whom: the host, or for errors any router.
+    /// The sender: the host, or for errors any router.
     pub from: IpAddr,
     /// Size of the answer, with its IP header. An answer in fragments is as large as the first.
     pub ip_bytes: u32,
@@ -85,16 +85,16 @@ pub enum ReplyKind {
     Echo,
     /// An open TCP port.
     SynAck,
-    /// A TCP port that wants no such segment.
+    /// A reset by a TCP port.
     Rst,
-    /// It could not be delivered.
+    /// The probe could not be delivered.
     Unreachable {
         /// As in ICMP for IPv4 (3: the port is closed); those of `ICMPv6` are translated as RFC 7915 section 5.2 has it.
         code: u8,
     },
-    /// Its time to live was over.
+    /// The probe's time to live was exceeded.
     TimeExceeded,
-    /// It was larger than the next link takes, and not to be fragmented.
+    /// The probe was larger than the next link's MTU, and must not be fragmented.
     TooBig {
         /// Largest IP packet the link takes, in bytes; less than the probe had, or 0 from routers older than RFC 1191.
         mtu: u32,
@@ -102,7 +102,7 @@ pub enum ReplyKind {
 }
 
 impl Probe {
-    /// Its sequence number, as it is told by answers: no more than [`SEQ_MAX`].
+    /// Returns its sequence number as answers have it: at most [`SEQ_MAX`].
     #[must_use]
     pub const fn seq(self) -> u32 {
         match self {
@@ -112,7 +112,7 @@ impl Probe {
 }
 
 impl ReplyKind {
-    /// Whether it is the port of the host itself that was not reached: as good an answer as any.
+    /// Returns whether the host's own port was unreachable, which is as good an answer as any.
     #[must_use]
     pub const fn is_port_unreachable(self) -> bool {
         matches!(self, Self::Unreachable { code: 3 })

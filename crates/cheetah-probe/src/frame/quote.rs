@@ -1,11 +1,11 @@
-//! What ICMP errors quote of the packet they are about: its IP header and at least eight bytes more (RFC 792), or as much of
+//! The part of a packet that an ICMP error quotes: its IP header and at least eight bytes more (RFC 792), or as much of
 //! it as fits (RFC 1812 section 4.3.2.3, RFC 4443 section 2.4).
 
 use etherparse::{IpNumber, LaxIpSlice};
 
 use super::{Ends, Session, TAG_BYTES};
 
-/// The probe that is quoted.
+/// A quoted probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Quote {
     /// Its sequence number.
@@ -14,7 +14,7 @@ pub(super) struct Quote {
     pub(super) ip_bytes: u32,
 }
 
-/// Which probe is quoted, if it is one of ours.
+/// Returns the quoted probe, if it is one of ours.
 pub(super) fn quoted(quote: &[u8], ends: &Ends, session: &Session) -> Option<Quote> {
     let (ip, _) = LaxIpSlice::from_slice(quote).ok()?;
     if (ip.source_addr(), ip.destination_addr()) != (ends.local, ends.remote) {
@@ -36,7 +36,7 @@ pub(super) fn quoted(quote: &[u8], ends: &Ends, session: &Session) -> Option<Quo
     Some(Quote { seq: seq?, ip_bytes })
 }
 
-/// If as much is quoted, the tag must be right.
+/// Checks the tag, if enough is quoted.
 fn echo(header: &[u8; 8], kind: u8, data: &[u8], session: &Session) -> Option<u32> {
     let [quoted_kind, code, _, _, id1, id0, seq1, seq0] = *header;
     if (quoted_kind, code, u16::from_be_bytes([id1, id0])) != (kind, 0, session.id()) {

@@ -1,7 +1,7 @@
-//! Answers are taken apart.
+//! Parses answers.
 //!
-//! Checksums are not looked at: the kernel hands packets of its own host, and of others whose interface checked them, over
-//! without. What is looked at is whether the packet answers a probe of ours.
+//! Ignores checksums: the kernel delivers packets of its own host, and those that the interface checked, without valid ones. Checks that
+//! the packet answers a probe of ours.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,8 @@ use etherparse::{Ethernet2HeaderSlice, Icmpv4Slice, Icmpv6Slice, IpNumber, LaxIp
 use super::quote::{Quote, quoted};
 use super::{Ends, Reply, ReplyKind, Session};
 
-/// What answer to which probe a whole Ethernet frame is, which may be cut off after what is needed to tell. Nothing if it is
-/// none, or to none of ours: another's, from elsewhere, with another secret, too short. An answer that came twice is told twice.
+/// Parses a whole Ethernet frame, perhaps truncated, as an answer. `None` if it answers no probe of ours: another session's, from
+/// another host, with another nonce, or too short. Duplicates are not detected.
 #[must_use]
 pub fn parse(frame: &[u8], ends: &Ends, session: &Session) -> Option<Reply> {
     let ethernet = Ethernet2HeaderSlice::from_slice(frame).ok()?;

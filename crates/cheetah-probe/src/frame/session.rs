@@ -1,22 +1,22 @@
-//! What tells the answers to our probes from everything else.
+//! Matches answers to probes.
 
 /// Largest sequence number: what ICMP, and the identification of IPv4, have room for.
 pub const SEQ_MAX: u32 = 0xFFFF;
 
-/// Bytes of the tag with which the data of probes begin: the secret and the sequence number.
+/// Bytes of the tag at the start of a probe's data: the nonce and the sequence number.
 pub const TAG_BYTES: usize = NONCE_BYTES + 4;
 
 const NONCE_BYTES: usize = 8;
 
-/// Who sends probes. Answers are known by the secret, which is in the data of each probe and, as far as there is room, in
+/// A sender of probes. Answers are matched by the nonce, which is in the data of each probe and, as far as there is room, in
 /// its identification, ports and sequence numbers: an ICMP error need quote no more than eight bytes of a probe's data (RFC 792).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
-    /// The secret: random, and another one for each session.
+    /// A random number, different for each session.
     pub nonce: u64,
-    /// Where TCP and UDP probes come from.
+    /// The source port of TCP and UDP probes.
     pub local_port: u16,
-    /// Where they go; not the same.
+    /// Their destination port, which differs from it.
     pub port: u16,
 }
 
@@ -27,7 +27,7 @@ impl Session {
         (self.nonce >> 48) as u16
     }
 
-    /// Data of a probe, `len` bytes: the tag, or as much of it as fits, and then what no link makes smaller by compressing it.
+    /// Returns the data of a probe, `len` bytes: the tag, truncated if necessary, and then incompressible bytes.
     #[must_use]
     pub fn payload(&self, seq: u32, len: usize) -> Vec<u8> {
         let mut data = Vec::with_capacity(len.max(TAG_BYTES) + 8);
@@ -59,7 +59,7 @@ impl Session {
         (self.nonce as u32) ^ (seq & SEQ_MAX)
     }
 
-    /// Which probe has that TCP sequence number, if any.
+    /// Returns the probe with this TCP sequence number.
     pub(super) fn of_tcp_number(&self, number: u32) -> Option<u32> {
         let seq = number ^ self.tcp_number(0);
         (seq <= SEQ_MAX).then_some(seq)
@@ -70,7 +70,7 @@ impl Session {
         (self.nonce >> 32) as u16 ^ (seq & SEQ_MAX) as u16
     }
 
-    /// Which probe has that identification.
+    /// Returns the probe with this identification.
     pub(super) const fn of_identification(&self, identification: u16) -> u32 {
         (identification ^ self.identification(0)) as u32
     }

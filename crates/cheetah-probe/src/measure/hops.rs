@@ -1,4 +1,4 @@
-//! The routers on the way: probes whose time to live ends with each of them.
+//! Finds the routers on the path by probes with increasing time to live.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::clock::Nanos;
 use crate::frame::ReplyKind;
 use crate::path::Hop;
 
-/// Farther is nothing looked at, as with traceroute.
+/// The most hops, as with traceroute.
 const HOPS_MAX: u8 = 30;
-/// As many are asked at once; if all of them are silent, so are those behind them.
+/// Hops probed at once; if all of them are silent, the rest is not probed.
 const AT_ONCE: u8 = 10;
-/// How often each is asked.
+/// Probes to each hop.
 const ROUNDS: u32 = 3;
-/// From one probe to the next: routers limit how often they say that a packet's time is over.
+/// The time between probes: routers limit the rate of their errors.
 const GAP: Duration = Duration::from_millis(1);
 
-/// What is known of one distance.
+/// The answers from one distance.
 #[derive(Debug, Clone, Copy, Default)]
 struct Heard {
     from: Option<std::net::IpAddr>,
@@ -29,7 +29,7 @@ struct Heard {
     host: bool,
 }
 
-/// The routers before the host, or before where it becomes silent.
+/// Returns the routers before the host, or before the path becomes silent.
 pub(super) fn measure(
     wire: &mut Wire<'_>,
     probers: &mut [Prober],
@@ -63,7 +63,7 @@ pub(super) fn measure(
     Ok(hops(&heard))
 }
 
-/// Asks every router of these distances once.
+/// Probes every router of these distances once.
 fn ask(
     wire: &mut Wire<'_>,
     prober: &mut Prober,
@@ -100,7 +100,7 @@ fn ask(
     })
 }
 
-/// Those before the host; silent ones only between others, or between others and the host.
+/// Returns the routers before the host; silent ones only between others, or between others and the host.
 fn hops(heard: &[Heard]) -> Vec<Hop> {
     let host = heard.iter().position(|heard| heard.host);
     let last = heard.iter().rposition(|heard| heard.from.is_some()).map_or(0, |last| last + 1);

@@ -1,5 +1,5 @@
-//! The largest packet that passes whole: by what routers say of too large ones (RFC 1191, RFC 8201), and by trying where they do
-//! not (RFC 8899).
+//! Measures the path MTU: by routers' errors about packets that are too large (RFC 1191, RFC 8201), and by trying where there are none
+//! (RFC 8899).
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::path::Mtu;
 const COMMON: [usize; 8] = [9000, 1500, 1492, 1480, 1460, 1420, 1400, 1280];
 /// What every path should carry over IPv4 (RFC 791 section 3.2), and must over IPv6 (RFC 8200 section 5).
 const LEAST: (usize, usize) = (576, 1280);
-/// Probes of each size before it is taken not to pass.
+/// Probes of each size before it counts as too large.
 pub(super) const TRIES: u32 = 3;
-/// Sizes tried at most: the common ones, and a search between two of them.
+/// The most sizes to try: the common ones, and a search between two of them.
 pub(super) const SIZES_MAX: u32 = 32;
 
-/// What became of packets of one size.
+/// The fate of packets of one size.
 pub(super) enum Fate {
     /// One was answered.
     Passed,
-    /// A router's link takes no more than that, if it said how much.
+    /// A router's link has a smaller MTU, which it may have reported.
     TooBig(Option<usize>),
-    /// None was answered, and nobody said why.
+    /// There was no answer and no error.
     Silence,
 }
 
@@ -50,8 +50,8 @@ pub(super) fn measure(
     })
 }
 
-/// Closes in on the largest size that passes: `fate` is told how many were tried before, and the size, of the whole IP packet, and
-/// says what becomes of packets of that size.
+/// Searches for the largest size that passes: `fate` takes the number of sizes tried before and the size of the whole IP packet, and returns
+/// the fate of packets of that size.
 pub(super) fn search(
     largest: usize,
     ipv4: bool,
@@ -70,7 +70,7 @@ pub(super) fn search(
     Ok(search.passed.map(|passed| Mtu { bytes: u32::try_from(passed).unwrap_or(u32::MAX), told }))
 }
 
-/// What becomes of packets of `ip_bytes` bytes.
+/// Returns the fate of packets of `ip_bytes` bytes.
 pub(super) fn fate(wire: &mut Wire<'_>, prober: &mut Prober, ip_bytes: usize, timeout: Duration) -> Result<Fate, Stop> {
     let remote = wire.route.remote;
     for _ in 0..TRIES {
@@ -96,11 +96,11 @@ pub(super) fn fate(wire: &mut Wire<'_>, prober: &mut Prober, ip_bytes: usize, ti
     Ok(Fate::Silence)
 }
 
-/// Closes in on the largest size that passes.
+/// A binary search for the largest size that passes.
 #[derive(Debug)]
 struct Search {
     least: usize,
-    /// Largest that is known to pass.
+    /// The largest size known to pass.
     passed: Option<usize>,
     /// Smallest that is known, or taken, not to; one more than can be sent at first.
     failed: usize,
@@ -114,7 +114,7 @@ impl Search {
         Self { least, passed: None, failed: largest + 1, told: None, tried: false }
     }
 
-    /// The size to try next; nothing when it is known.
+    /// Returns the size to try next; `None` when the search is done.
     fn next(&self) -> Option<usize> {
         let low = self.passed.unwrap_or(self.least - 1);
         let open = |size: &usize| *size > low && *size < self.failed;

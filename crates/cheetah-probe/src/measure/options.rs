@@ -1,4 +1,4 @@
-//! What to measure, and how.
+//! The options of a measurement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use crate::limits::Limits;
 use crate::path::Method;
 use crate::send;
 
-/// Where TCP probes go if nothing else is said: where nodes and agents listen for NBD. A closed port answers as well.
+/// The default port of TCP probes: NBD's, where nodes and agents listen. A closed port answers as well.
 pub const TCP_PORT: u16 = 10_809;
-/// Where UDP probes go if nothing else is said: where traceroute sends them, since nobody listens there.
+/// The default port of UDP probes: traceroute's, on which no service listens.
 pub const UDP_PORT: u16 = 33_434;
 
-/// Something that can be learnt of a path, in the order it is.
+/// A part of a measurement, in the order of measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Aspect {
     /// `rtt`: round trips, jitter and loss.
@@ -24,7 +24,7 @@ pub enum Aspect {
     Hops,
     /// `capacity`: of the narrowest link.
     Capacity,
-    /// `available`: what other traffic leaves.
+    /// `available`: the available bandwidth.
     Available,
 }
 
@@ -42,7 +42,7 @@ impl Aspect {
         }
     }
 
-    /// As one says it in a sentence.
+    /// Returns its name in a sentence.
     pub(super) const fn noun(self) -> &'static str {
         match self {
             Self::RoundTrip => "round trips",
@@ -60,7 +60,7 @@ impl fmt::Display for Aspect {
     }
 }
 
-/// A word that names nothing to measure.
+/// The error for a word that is no [`Aspect`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' cannot be measured; there are rtt, mtu, hops, capacity and available")]
 pub struct BadAspect(String);
@@ -74,10 +74,10 @@ impl FromStr for Aspect {
     }
 }
 
-/// How to measure.
+/// The options of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// What to learn. The order does not matter.
+    /// What to measure. The order does not matter.
     pub aspects: Vec<Aspect>,
     /// How the host is made to answer; `None` tries every method. [`Method::Far`] is none of them.
     pub method: Option<Method>,
@@ -85,19 +85,19 @@ pub struct Options {
     pub tcp_port: u16,
     /// The port for UDP, which should be closed.
     pub udp_port: u16,
-    /// What may be sent in all.
+    /// The limits on sending.
     pub limits: Limits,
     /// How packets are sent on time.
     pub send: send::Options,
-    /// Most by which a gap of a train may be off. Trains with a gap that is off by more are spoiled.
+    /// The bound on gap errors; trains that exceed it are discarded.
     pub gap_error_max: Duration,
     /// Probes for the round trip, from 1.
     pub probes: u32,
-    /// From one of them to the next.
+    /// The time between them.
     pub interval: Duration,
-    /// An answer that takes longer does not count.
+    /// The time-out of answers.
     pub timeout: Duration,
-    /// Whether raw sockets are used where they are permitted.
+    /// Whether to use raw sockets where permitted.
     pub raw: bool,
 }
 
@@ -119,18 +119,18 @@ impl Default for Options {
     }
 }
 
-/// What happens meanwhile, for whoever watches.
+/// A progress event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// This is measured now.
+    /// A measurement begins.
     Begins(Aspect),
-    /// So much of it is done.
+    /// A measurement progressed.
     Progress {
-        /// What.
+        /// The measurement.
         aspect: Aspect,
-        /// How much of it.
+        /// The steps done.
         done: u32,
-        /// Of how much, at most.
+        /// The most steps there may be.
         of: u32,
     },
 }

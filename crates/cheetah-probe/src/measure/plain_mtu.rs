@@ -1,5 +1,5 @@
-//! The largest packet that passes, without raw sockets: datagrams that are not to be fragmented, to a UDP port that is closed.
-//! That it is closed, or that they were too large, the kernel tells whoever sent them.
+//! Measures the path MTU without raw sockets: by unfragmented datagrams to a closed UDP port. The kernel reports to the sender that the port
+//! is closed, or that a datagram was too large.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use crate::limits::Budget;
 use crate::path::Mtu;
 use crate::route::Route;
 
-/// How long an answer is waited for. Kernels limit how often they say that a port is closed: the next may be due a second later.
+/// The time-out of an answer. Kernels limit the rate of their answers: the next may be due a second later.
 const PATIENCE: Duration = Duration::from_millis(1100);
-/// The largest packet there is, in bytes.
+/// The largest possible packet, in bytes.
 const BYTES_MAX: usize = 65_535;
-/// After so long it is given up, with what is known by then.
+/// The time limit, after which the result so far stands.
 const TAKES_MAX: Duration = Duration::from_secs(10);
 
 /// Measures by UDP to a closed port.
@@ -60,7 +60,7 @@ pub(super) fn measure(
     Ok(None)
 }
 
-/// A host that is asked.
+/// The measured host.
 struct Asked<'a> {
     socket: Datagram,
     session: Session,
@@ -72,7 +72,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Sends a packet of `ip_bytes` bytes, or as small as can be, and says what is told of it, if anything is within `patience`.
+    /// Sends a packet of `ip_bytes` bytes, or the smallest possible, and returns its fate within `patience`.
     fn ask(&mut self, ip_bytes: usize, patience: Duration, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
         if Nanos::now() >= self.until {
             return Ok(None);
