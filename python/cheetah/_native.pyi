@@ -6,10 +6,10 @@ from typing import final
 __version__: str
 
 @final
-class How:
+class OpenOptions:
     """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes."""
 
-    def __new__(cls, *, cache: str | None, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float) -> How: ...
+    def __new__(cls, *, cache: str | None, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float) -> OpenOptions: ...
 
 @final
 class Device:
@@ -19,7 +19,7 @@ class Device:
     size: int
     lost: list[str]
 
-    def __new__(cls, source: str, how: How) -> Device: ...
+    def __new__(cls, source: str, options: OpenOptions) -> Device: ...
     def pread(self, offset: int, length: int) -> bytes:
         """Returns `length` bytes from `offset`, fewer only at the end."""
 
@@ -38,7 +38,7 @@ class Share:
     size: int
     lost: list[str]
 
-    def __new__(cls, source: str, socket: str | PathLike[str], how: How) -> Share: ...
+    def __new__(cls, source: str, socket: str | PathLike[str], options: OpenOptions) -> Share: ...
     def stats(self) -> dict[str, int]:
         """Returns counters."""
 

@@ -1,8 +1,8 @@
-"""How sources are opened: the options that `open` and `share` have in common."""
+"""OpenOptions sources are opened: the options that `open` and `share` have in common."""
 
 import os
 
-from cheetah._native import How
+from cheetah._native import OpenOptions
 
 # Default memory for read-ahead over a link, as on the command line.
 PREFETCH_BYTES = 64 << 20
@@ -22,7 +22,7 @@ def open_options(
     timeout_s: float,
     allow_lost: bool,
     foresight: bool = False,
-) -> How:
+) -> OpenOptions:
     """Returns the options for Rust, with defaults filled in."""
     if prefetch is None:
         prefetch = 0 if source.startswith(ON_THIS_MACHINE) else PREFETCH_BYTES
@@ -31,7 +31,7 @@ def open_options(
             raise ValueError(f"{name} must be a number of bytes, not {size}")
     if isinstance(cache, int):
         cache = f"memory:{cache}" if cache else None
-    return How(cache=cache, prefetch=prefetch, foresight=foresight, allow_lost=allow_lost, timeout_s=timeout_s)
+    return OpenOptions(cache=cache, prefetch=prefetch, foresight=foresight, allow_lost=allow_lost, timeout_s=timeout_s)
 
 
 def absolute_source(source: str | os.PathLike[str]) -> str:

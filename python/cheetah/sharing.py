@@ -22,11 +22,11 @@ class Share:
     ends, and its directory is removed, by `close`, at the end of a `with`, or when this process exits normally.
     """
 
-    def __init__(self, source: str, how_to_open: _native.How):
+    def __init__(self, source: str, options: _native.OpenOptions):
         # The directory has mode 0700, so only this user can connect.
         directory = Path(tempfile.mkdtemp(prefix="cheetah-share-"))
         try:
-            self._native = _native.Share(source, directory / "socket", how_to_open)
+            self._native = _native.Share(source, directory / "socket", options)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise

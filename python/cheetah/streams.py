@@ -1,7 +1,8 @@
-"""Standard streams that cannot fail: a reader that has gone away or a full disk ends output, never the work."""
+"""Standard streams that cannot fail: a reader that has gone away, or a full disk, ends the output and not the work."""
 
 import io
 import os
+import select
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -9,11 +10,15 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
+PATIENCE_S = 5.0
+"""The wait for a reader of stderr that does not read, such as a stopped terminal."""
+
+
 def guard() -> None:
     """Guards stdout and stderr of this process. Call it once, before anything is printed.
 
-    Descriptors 0 to 2 that are closed are opened on /dev/null first: otherwise the next file opened, perhaps a result,
-    would become stderr, and receive every library's complaints.
+    Closed descriptors 0 to 2 are opened on /dev/null first: otherwise the next file opened, perhaps a result, would become
+    stderr, and libraries would write their errors into it.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -23,20 +28,23 @@ def guard() -> None:
 
 
 def _guarded(descriptor: int, present: TextIO | None) -> TextIO:
-    """`present` may be None: Python's stream for a descriptor that was closed when it started."""
+    """Returns a guarded stream. `present` is None if the descriptor was closed when Python started."""
     encoding = present.encoding if present else "utf-8"
     raw = io.BufferedWriter(_Raw(descriptor))
-    # A name that the locale cannot encode is escaped, where Python's own stdout would raise UnicodeEncodeError.
+    # Escapes a name that the locale cannot encode; Python's own stdout would raise UnicodeEncodeError.
     return io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=descriptor == 2 or os.isatty(descriptor))
 
 
 class _Raw(io.RawIOBase):
-    """A descriptor. After a failed write the rest of the output is dropped."""
+    """A descriptor. Output is dropped after a failed write, and on stderr while its reader does not read."""
 
     def __init__(self, descriptor: int):
         super().__init__()
         self._descriptor = descriptor
         self._failed = False
+        self._patience_s = PATIENCE_S
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
 
     def fileno(self) -> int:
         """Returns the descriptor."""
@@ -51,10 +59,22 @@ class _Raw(io.RawIOBase):
         return True
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Writes what the descriptor takes; after an error, pretends to."""
-        if not self._failed:
-            try:
-                return os.write(self._descriptor, data)
-            except OSError:
-                self._failed = True
-        return memoryview(data).nbytes
+        """Writes what the descriptor takes; drops data that it does not."""
+        with memoryview(data) as view, view.cast("B") as content:
+            if not self._failed and self._is_ready():
+                try:
+                    # A pipe that is ready takes this much without blocking.
+                    return os.write(self._descriptor, content[: select.PIPE_BUF])
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    self._failed = True
+            return content.nbytes
+
+    def _is_ready(self) -> bool:
+        """Waits for a slow reader of stderr, but only once. Output to stdout is the result, and waits for its reader."""
+        if self._descriptor != 2 or self._poll.poll(self._patience_s * 1000):
+            self._patience_s = PATIENCE_S
+            return True
+        self._patience_s = 0.0
+        return False

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::how::How;
+use crate::open_options::OpenOptions;
 use crate::{failure, runtime};
 
 /// The largest single request. A larger read is split, so that it never needs twice its memory.
@@ -35,8 +35,8 @@ pub struct Device {
 impl Device {
     /// Opens a source.
     #[new]
-    fn new(py: Python<'_>, source: &str, how: &How) -> PyResult<Self> {
-        let opened = runtime::wait(py, Opened::open(source, how.access()))?;
+    fn new(py: Python<'_>, source: &str, options: &OpenOptions) -> PyResult<Self> {
+        let opened = runtime::wait(py, Opened::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         Ok(Self { opened: RwLock::new(Some(opened)), name, size, lost })

@@ -8,7 +8,7 @@
 
 mod device;
 mod failure;
-mod how;
+mod open_options;
 mod runtime;
 mod share;
 
@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<how::How>()?;
+    module.add_class::<open_options::OpenOptions>()?;
     module.add_class::<device::Device>()?;
     module.add_class::<share::Share>()
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::failure;
 
-/// How often a waiting read checks for Ctrl-C.
+/// OpenOptions often a waiting read checks for Ctrl-C.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// The runtime, and the process that owns its threads: a forked child has none of them.

@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::how::How;
+use crate::open_options::OpenOptions;
 use crate::{failure, runtime};
 
 /// The maximum number of connections: a hub has a worker per processor, each with a few connections.
@@ -49,8 +49,8 @@ struct Serving {
 impl Share {
     /// Opens a source, and serves it on a new socket at `socket`.
     #[new]
-    fn new(py: Python<'_>, source: &str, socket: PathBuf, how: &How) -> PyResult<Self> {
-        let opened = runtime::wait(py, Opened::open(source, how.access()))?;
+    fn new(py: Python<'_>, source: &str, socket: PathBuf, options: &OpenOptions) -> PyResult<Self> {
+        let opened = runtime::wait(py, Opened::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         let uri = NbdUri { address: Address::Unix(socket.clone()), export: name.clone() }.to_string();

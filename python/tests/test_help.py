@@ -1,6 +1,8 @@
 """The help pages of `triage` and `bench`, errors of the command line, and output that cannot be written."""
 
+import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -108,6 +110,22 @@ def test_a_full_or_closed_output_does_not_fail_a_good_run(
     assert to(redirected, "cheetah.bench", "--help") == 0
     assert to(redirected, "cheetah.triage", ext4, "--out", tmp_path / "out", "--workers", "1") == 0
     assert (tmp_path / "out/report.html").is_file()
+
+
+def test_a_stderr_that_is_not_read_does_not_hold_up_a_run(ext4: Path, tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    try:
+        os.set_blocking(write_end, False)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(write_end, bytes(4096)):
+                pass
+        os.set_blocking(write_end, True)
+        argv = [sys.executable, "-m", "cheetah.triage", str(ext4), "--out", str(tmp_path / "out"), "--workers", "1"]
+        done = subprocess.run(argv, stderr=write_end, stdout=subprocess.PIPE, timeout=PATIENCE_S, check=False)
+        assert done.returncode == 0 and b"report.html" in done.stdout
+    finally:
+        os.close(read_end)
+        os.close(write_end)
 
 
 def test_a_closed_pipe_does_not_fail_a_good_run(ext4: Path, tmp_path: Path) -> None:

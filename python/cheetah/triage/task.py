@@ -110,9 +110,9 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A piece of work, named by what it is: two tasks with the same name have the same result.
+    """A unit of work, named after its content: two tasks with the same name have the same result.
 
-    `what` depends on the stage, and is made of what JSON can hold:
+    `what` depends on the stage, and has a JSON form:
 
     * "volumes": empty;
     * "preview": see `listing.mft_preview`;

@@ -1,7 +1,7 @@
-"""Keywords and YARA rules, in one pass of one engine (yara-x).
+"""Searches keywords and YARA rules in one pass of one engine (yara-x).
 
-Keywords become rules of their own: each is found whatever its case, as UTF-8 and as UTF-16 (little-endian). What is
-larger than a window is scanned in windows that overlap, so that what lies across their border is found, and once.
+Keywords become rules: each is found in any case, as UTF-8 and as UTF-16 (little-endian). Content larger than a window
+is scanned in overlapping windows, so that matches across their borders are found, and only once.
 """
 
 import collections.abc
@@ -13,49 +13,49 @@ from typing import Any
 
 import yara_x
 
-# A file up to this size is scanned as a whole, so that all of a rule's condition sees all of it.
+# A file up to this size is scanned as a whole, so that a rule's condition sees all of it.
 WINDOW_BYTES = 32 << 20
-# What two windows have in common; longer matches may be missed across a border.
+# The overlap of two windows; longer matches may be missed across a border.
 OVERLAP_BYTES = 64 << 10
 # Matches of one pattern in one window.
 MATCHES_MAX = 1000
-# One window; a rule that takes longer is not a rule for triage. Four of these between two reads are less than what a
-# worker may be silent for.
+# For one window; slower rules are unsuitable for triage. Four of these between two reads are less than a worker's
+# time-out.
 TIMEOUT_S = 60
 
 KEYWORD_BYTES_MIN = 3
 KEYWORD_CHARS_MAX = 256
 KEYWORDS_MAX = 200_000
-# Rules of more patterns take the compiler longer than in proportion.
+# The compiler's time grows more than proportionally beyond this many patterns.
 _PATTERNS_A_RULE = 2000
 _NAMESPACE = "cheetah keywords"
 _GLOBALS = ("filename", "filepath", "extension", "filetype", "owner")
-# Those of them that have a value here.
+# The external variables with a value here.
 _NAMES_ASKED = re.compile(r"\b(?:filename|filepath|extension)\b")
 _EXCERPT_BYTES = 32
 
 
-# Offset and length in bytes, and whether it is text in UTF-16.
+# Offset and length in bytes, and whether it is UTF-16.
 Match = tuple[int, int, bool]
 
 
 @dataclasses.dataclass
 class Hit:
-    """A keyword or a rule, and where it was found. `offsets` are in bytes and ascending; there may be none, where a
-    rule's condition holds without any of its strings."""
+    """A keyword or a rule with its matches. `offsets` are in bytes and ascending; there are none if a rule's condition
+    holds without its strings."""
 
     kind: str
     """"keyword" or "yara"."""
     rule: str
     about: str = ""
-    """What the rule says of itself."""
+    """The rule's own description."""
     offsets: list[int] = dataclasses.field(default_factory=list)
     excerpts: list[str] = dataclasses.field(default_factory=list)
     more: bool = False
-    """There are more matches than were counted."""
+    """Whether there are more matches than were counted."""
 
     def detail(self, in_pieces: bool) -> str:
-        """How often and where, in a sentence."""
+        """Returns how often and where, in a sentence."""
         said = [self.about] if self.about else []
         count = len(self.offsets)
         if count:
@@ -68,7 +68,7 @@ class Hit:
 
 
 class TooLong(Exception):
-    """A scan was given up after TIMEOUT_S. `hits` are what was found nevertheless."""
+    """A scan exceeded TIMEOUT_S. `hits` are those found nevertheless."""
 
     def __init__(self, sentence: str, hits: list[Hit]):
         super().__init__(sentence)
@@ -76,12 +76,13 @@ class TooLong(Exception):
 
 
 class Engine:
-    """Compiled keywords and rules. One for each process; it does not pickle."""
+    """Compiled keywords and rules; one per process, since it does not pickle."""
 
     def __init__(self, keywords: collections.abc.Sequence[str], rules: collections.abc.Sequence[tuple[str, str]] = ()):
-        """`rules` are pairs of a file's name and its text. A ValueError says which file does not compile, and why."""
+        """Compiles. `rules` are pairs of a file's name and its text. Raises ValueError that names the file that does
+        not compile, and why."""
         self._keywords = list(dict.fromkeys(keywords))
-        # For each pattern: which keyword, and whether it is spelt in UTF-16; None if it is both.
+        # For each pattern: its keyword, and whether it is UTF-16; None if both.
         self._meant: list[tuple[int, bool | None]] = []
         compiler = yara_x.Compiler(includes_enabled=False)
         for name in _GLOBALS:
@@ -95,7 +96,7 @@ class Engine:
         compiler.new_namespace(_NAMESPACE)
         self._has_rules = bool(rules)
         self.asks_for_names = any(_NAMES_ASKED.search(text) for _, text in rules)
-        """Whether what is found may depend on what a file is called."""
+        """Whether the result may depend on the file's name."""
         for source in self._keyword_rules():
             compiler.add_source(source)
         self._scanner = _scanner(compiler)
@@ -114,7 +115,7 @@ class Engine:
             yield _rule(len(self._meant), lines)
 
     def name(self, path: str) -> None:
-        """Which file is scanned next: what rules know as `filename`, `filepath` and `extension`."""
+        """Sets the rules' variables `filename`, `filepath` and `extension` for the next file."""
         folder, _, name = path.rpartition("/")
         stem, dot, extension = name.rpartition(".")
         for variable, value in (
@@ -125,8 +126,8 @@ class Engine:
             self._scanner.set_global(variable, value.encode("utf-8", "replace").decode("utf-8"))
 
     def scan(self, data: bytes, base: int = 0, accept: int | None = None) -> list[Hit]:
-        """The hits in `data`, whose first byte is at `base`. Matches that begin at `accept` or later belong to the next
-        window. TooLong if it takes too long; it has what the keywords alone found."""
+        """Returns the hits in `data`, whose first byte is at `base`. Matches that begin at `accept` or later belong to
+        the next window. Raises TooLong, with the hits of keywords alone, if it takes too long."""
         where = f"bytes {base} to {base + len(data)}"
         try:
             return self._hits(self._scanner, data, base, accept)
@@ -144,7 +145,7 @@ class Engine:
         )
 
     def _keywords_alone(self) -> Any:
-        """A scanner without rules, for where these take too long."""
+        """Returns a scanner without rules, for content on which these take too long."""
         if self._keywords_only is None:
             compiler = yara_x.Compiler(includes_enabled=False)
             compiler.new_namespace(_NAMESPACE)
@@ -155,7 +156,7 @@ class Engine:
         return self._keywords_only
 
     def _hits(self, scanner: Any, data: bytes, base: int, accept: int | None) -> list[Hit]:
-        """The hits of one scanner."""
+        """Returns the hits of one scanner."""
         matching = scanner.scan(data).matching_rules
         accept = len(data) if accept is None else accept
         hits: dict[tuple[str, str], Hit] = {}
@@ -175,7 +176,7 @@ class Engine:
             hit = Hit("yara", rule.identifier, _about(rule))
             _fill(hit, matches, data, base, accept)
             if not hit.offsets and matches:
-                # All of it lies where the next window begins, which may not see enough of it for the condition.
+                # It is entirely in the next window, which may lack the context for the condition.
                 _fill(hit, matches[:1], data, base, len(data))
             hits["yara", f"{rule.namespace}:{rule.identifier}"] = hit
         for index, matches in found.items():
@@ -200,7 +201,7 @@ def _scanner(compiler: Any) -> Any:
 
 
 def _fill(hit: Hit, matches: list[Match], data: bytes, base: int, accept: int) -> None:
-    """Offsets and first excerpts; a match that two patterns found counts once."""
+    """Fills in offsets and first excerpts; a match of two patterns counts once."""
     starts: list[int] = []
     for offset, length, wide in sorted({match for match in matches if match[0] < accept}):
         if len(starts) == MATCHES_MAX:
@@ -213,11 +214,10 @@ def _fill(hit: Hit, matches: list[Match], data: bytes, base: int, accept: int) -
 
 
 class Stream:
-    """Scans what is fed to it piece by piece, in order. `hits` and `trouble` say what was found when it is
-    `finish`ed."""
+    """Scans pieces in order. `hits` and `trouble` are complete after `finish`."""
 
     def __init__(self, engine: Engine, end: int | None = None):
-        """Matches that begin at `end` or later do not count."""
+        """Ignores matches that begin at `end` or later."""
         self._engine = engine
         self._end = end
         self._buffer = bytearray()
@@ -227,7 +227,7 @@ class Stream:
         self.trouble: str | None = None
 
     def feed(self, piece: bytes, offset: int) -> None:
-        """The next bytes. A gap before them ends what came before: no match reaches across it."""
+        """Scans the next bytes. No match crosses a gap before them."""
         if offset != self._base + len(self._buffer):
             self._flush()
             self._base = offset
@@ -237,7 +237,7 @@ class Stream:
             self._window(WINDOW_BYTES + OVERLAP_BYTES, WINDOW_BYTES)
 
     def finish(self) -> list[Hit]:
-        """What was found, keywords first."""
+        """Returns the hits, keywords first."""
         self._flush()
         return [self._hits[key] for key in sorted(self._hits)]
 
@@ -252,7 +252,7 @@ class Stream:
         try:
             hits = self._engine.scan(bytes(self._buffer[:length]), self._base, accept)
         except TooLong as error:
-            # The first says enough, and the next may say less.
+            # The first is sufficient, and the next may say less.
             self.trouble, hits = self.trouble or str(error), error.hits
         for hit in hits:
             kept = self._hits.setdefault((hit.kind, hit.rule), hit)
@@ -268,8 +268,8 @@ class Stream:
 
 
 def read_keywords(path: str) -> list[str]:
-    """One a line, UTF-8; blank lines say nothing, and blanks around a keyword are not part of it. ValueError names the
-    file and the line that cannot be searched for."""
+    """Reads keywords, one per line in UTF-8, without blank lines and surrounding blanks. Raises ValueError that names
+    the file and the invalid line."""
     keywords = []
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
@@ -290,7 +290,8 @@ def read_keywords(path: str) -> list[str]:
 
 
 def load(keyword_files: collections.abc.Iterable[str], rule_files: collections.abc.Iterable[str]) -> Engine | None:
-    """Everything that is to be searched for, or None if that is nothing. ValueError or OSError if a file is no good."""
+    """Returns an engine with all keywords and rules, or None without any. Raises ValueError or OSError for an invalid
+    file."""
     keywords = [keyword for path in keyword_files for keyword in read_keywords(path)]
     rules = []
     for path in rule_files:
@@ -304,8 +305,8 @@ def _looks_wide(data: bytes, offset: int, length: int) -> bool:
 
 
 def excerpt(data: bytes, offset: int, length: int, wide: bool) -> str:
-    """The match, in UTF-16 if it is `wide`, and a little around it, on one line; what cannot be printed is a middle
-    dot."""
+    """Returns the match (UTF-16 if `wide`) with a little context, on one line; unprintable characters become middle
+    dots."""
     length = min(length, 4 * _EXCERPT_BYTES)
     if wide:
         text = _wide_around(data, offset, length).decode("utf-16-le", "replace")
@@ -317,7 +318,7 @@ def excerpt(data: bytes, offset: int, length: int, wide: bool) -> str:
 
 
 def _wide_around(data: bytes, offset: int, length: int) -> bytes:
-    """The match, and the letters before and after it as far as they are two bytes each as well."""
+    """Returns the match with adjacent characters, as far as they are two bytes each as well."""
     start, end = offset, offset + length
     while start >= 2 and offset - start < 2 * _EXCERPT_BYTES and data[start - 1] == 0 and data[start - 2] >= 0x20:
         start -= 2
@@ -333,8 +334,8 @@ def _rule(number: int, patterns: list[str]) -> str:
 
 
 def _patterns(keyword: str) -> list[tuple[str, bool | None]]:
-    """The keyword for YARA, and whether that is UTF-16; None for a pattern that is both. Its "wide" and "nocase" know
-    ASCII only; other letters are spelt out."""
+    """Returns the keyword's YARA patterns, and whether each is UTF-16; None for one that is both. YARA's "wide" and
+    "nocase" know ASCII only; other letters are spelt out."""
     if keyword.isascii():
         quoted = "".join(
             character if character.isalnum() or character == " " else f"\\x{ord(character):02x}"

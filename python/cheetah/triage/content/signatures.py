@@ -1,8 +1,8 @@
-"""What files of a kind begin with, from the published specifications of their formats.
+"""File signatures, from the published specifications of the formats.
 
-A signature is bytes at an offset, and perhaps more bytes at others. The order of the table counts: the first that fits
-is the answer, so longer and rarer ones stand before short ones. What takes more than comparing bytes (what is in a ZIP,
-which texts are mail) is in `types`.
+A signature is bytes at an offset, and perhaps further bytes at others. The first match in the table counts, so longer
+and rarer signatures precede short ones. `types` handles formats that need more than comparing bytes, such as the
+content of a ZIP.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Type:
-    """What a file is. `name` is short and lower-case ("jpeg"); `family` says what it is for ("image")."""
+    """The type of a file. `name` is short and lower-case ("jpeg"); `family` is its purpose ("image")."""
 
     name: str
     mime: str
@@ -19,13 +19,13 @@ class Type:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A type, and the bytes that tell it: pairs of an offset and what stands there."""
+    """A type and its signature: pairs of an offset and bytes."""
 
     type: Type
     parts: tuple[tuple[int, bytes], ...]
 
     def fits(self, head: bytes) -> bool:
-        """Whether a file that begins with `head` has all of them."""
+        """Returns whether a file that begins with `head` matches."""
         # A generator expression takes twice as long, and this is called often.
         for offset, what in self.parts:
             if not head.startswith(what, offset):
@@ -33,12 +33,12 @@ class Signature:
         return True
 
 
-# Bytes of a file that are looked at: an ISO 9660 image says so at 32,769, a Reiser file system at 65,588.
+# The bytes of a file that are examined: ISO 9660 has its signature at 32,769, a Reiser file system at 65,588.
 HEAD_BYTES = 1 << 17
 
 
 def _rows() -> list[tuple[str, str, str, tuple[tuple[int, bytes], ...]]]:
-    """Family, name, MIME type, parts."""
+    """Returns rows of family, name, MIME type, parts."""
     at = 0
     return [
         # Images
@@ -149,7 +149,7 @@ def _rows() -> list[tuple[str, str, str, tuple[tuple[int, bytes], ...]]]:
         ("database", "mdb", "application/x-msaccess", ((at, b"\0\x01\0\0Standard Jet DB\0"),)),
         ("database", "accdb", "application/x-msaccess", ((at, b"\0\x01\0\0Standard ACE DB\0"),)),
         ("database", "leveldb-table", "application/x-leveldb", ((at, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"),)),
-        # What systems leave behind
+        # System artefacts
         ("system", "registry", "application/x-ms-registry", ((at, b"regf"),)),
         ("system", "evtx", "application/x-ms-evtx", ((at, b"ElfFile\0"),)),
         ("system", "evt", "application/x-ms-evt", ((at, b"0\0\0\0LfLe"),)),
@@ -185,7 +185,7 @@ def _rows() -> list[tuple[str, str, str, tuple[tuple[int, bytes], ...]]]:
         ("capture", "pcap", "application/vnd.tcpdump.pcap", ((at, b"\x4d\x3c\xb2\xa1\x02\0"),)),
         ("capture", "pcapng", "application/x-pcapng", ((at, b"\x0a\x0d\x0d\x0a"), (8, b"\x4d\x3c\x2b\x1a"))),
         ("capture", "pcapng", "application/x-pcapng", ((at, b"\x0a\x0d\x0d\x0a"), (8, b"\x1a\x2b\x3c\x4d"))),
-        # What is encrypted
+        # Encrypted content
         ("encrypted", "luks", "application/x-luks", ((at, b"LUKS\xba\xbe"),)),
         ("encrypted", "bitlocker", "application/x-bitlocker", ((3, b"-FVE-FS-"),)),
         ("encrypted", "keepass", "application/x-keepass", ((at, b"\x03\xd9\xa2\x9a"),)),

@@ -1,4 +1,4 @@
-"""What a file is, by its content: signatures first, then what is in containers, then whether it is text."""
+"""Identifies files by content: signatures first, then the content of containers, then text."""
 
 import functools
 import re
@@ -10,10 +10,10 @@ from cheetah.triage.content.signatures import HEAD_BYTES, SIGNATURES, Signature,
 
 EMPTY = Type("empty", "inode/x-empty", "empty")
 RANDOM = Type("random", "application/octet-stream", "encrypted")
-"""No signature, and bytes that cannot be told from random ones: perhaps an encrypted container."""
+"""No signature, and bytes that look random: perhaps an encrypted container."""
 
 EFS = Type("efs", "application/octet-stream", "encrypted")
-"""Encrypted by NTFS: the file system says so, not the content."""
+"""Encrypted by NTFS, according to the file system."""
 
 ZIP = Type("zip", "application/zip", "archive")
 ZIP_ENCRYPTED = Type("zip-encrypted", "application/zip", "encrypted")
@@ -34,7 +34,7 @@ EXT = Type("ext", "application/x-ext", "disk")
 MBR = Type("mbr", "application/x-disk-image", "disk")
 
 TEXT = Type("text", "text/plain", "text")
-# Two header fields, and one of those that all mail has.
+# Two header fields, one of them common to all mail.
 _MAIL = (
     r"(?=[\s\S]*?(?:^|\n)(from|to|subject|date):)"
     r"(return-path|received|from|to|subject|date|message-id|mime-version|delivered-to|x-[a-z-]+)"
@@ -58,7 +58,7 @@ _TEXT_KINDS: tuple[tuple[re.Pattern[str], Type], ...] = tuple(
         (_MAIL, "eml", "message/rfc822", "mail"),
     )
 )
-# What tells which kind of text it is stands in the first characters.
+# The characters that decide the kind of text.
 _TEXT_CHARS = 2048
 
 _ZIP_ENTRIES_MAX = 64
@@ -107,13 +107,13 @@ _FAMILIES = {
 
 
 def family(name: str | None) -> str:
-    """The family of a type by its name ("jpeg": "image"); empty where there is none."""
+    """Returns the family of a type by name ("jpeg": "image"), or ""."""
     return _FAMILIES.get(name, "") if name is not None else ""
 
 
 def recognise(head: bytes, size: int) -> Type | None:
-    """What a file of `size` bytes is that begins with `head` (its first HEAD_BYTES, or all of a smaller one). None
-    where nothing tells it."""
+    """Returns the type of a file of `size` bytes that begins with `head` (its first HEAD_BYTES, or all of it), or
+    None."""
     if size == 0:
         return EMPTY
     if not head:
@@ -124,7 +124,7 @@ def recognise(head: bytes, size: int) -> Type | None:
 
 @functools.cache
 def _by_first_byte() -> tuple[list[Signature], ...]:
-    """The signatures a file can have that begins with a given byte, in their order."""
+    """Returns the signatures possible for each first byte, in order."""
     return tuple(
         [one for one in SIGNATURES if one.parts[0][0] > 0 or one.parts[0][1][0] == first] for first in range(256)
     )
@@ -138,7 +138,7 @@ def _by_signature(head: bytes) -> Type | None:
 
 
 def _is_truetype(head: bytes) -> bool:
-    """A table directory: its own count agrees with what follows from it."""
+    """Returns whether a TrueType table directory is consistent."""
     if len(head) < 28:
         return False
     tables, search = struct.unpack_from(">HH", head, 4)
@@ -146,7 +146,7 @@ def _is_truetype(head: bytes) -> bool:
 
 
 def _inside(head: bytes) -> Type | None:
-    """Formats where bytes at fixed places are not enough."""
+    """Identifies formats that bytes at fixed offsets do not suffice for."""
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08PK\x03\x04")):
         return _zip(head)
     if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
@@ -163,7 +163,7 @@ def _inside(head: bytes) -> Type | None:
 
 
 def _by_arithmetic(head: bytes) -> Type | None:
-    """Short signatures whose fields must make sense besides."""
+    """Identifies short signatures whose fields must be plausible as well."""
     if head.startswith(b"BM") and len(head) >= 26:
         offset, header = struct.unpack_from("<II", head, 10)
         if header in (12, 40, 52, 56, 64, 108, 124) and 14 + header <= offset < 1 << 16:
@@ -174,7 +174,7 @@ def _by_arithmetic(head: bytes) -> Type | None:
         if 0 < count < 256 and offset == 6 + 16 * count and 0 < length < 1 << 24 and head[9] == 0:
             return ICO
     if head.startswith(b"\xca\xfe\xba\xbe") and len(head) >= 8:
-        # A number of architectures, or Java's version, of which the first was 45.
+        # The number of architectures, or Java's version, which began at 45.
         return MACH_FAT if 0 < struct.unpack_from(">I", head, 4)[0] < 43 else JAVA_CLASS
     if _is_mp3(head):
         return MP3
@@ -186,7 +186,7 @@ def _by_arithmetic(head: bytes) -> Type | None:
 
 
 def _is_mp3(head: bytes) -> bool:
-    """Two MPEG audio layer 3 frames, the second where the first says that it ends."""
+    """Returns whether there are two MPEG audio layer 3 frames, the second where the first ends."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xFE not in (0xFA, 0xF2):
         return False
     mpeg1 = bool(head[1] & 0x08)
@@ -213,7 +213,7 @@ def _is_mbr(head: bytes) -> bool:
 
 
 def _zip(head: bytes) -> Type:
-    """By the names of its first entries; of one whose first entry is encrypted that is said."""
+    """Identifies a ZIP by the names of its first entries; notes an encrypted first entry."""
     if head.startswith(b"PK\x03\x04") and len(head) > 30 and head[6] & 1:
         return ZIP_ENCRYPTED
     names: list[str] = []
@@ -237,7 +237,7 @@ def _zip(head: bytes) -> Type:
 
 
 def _ole(head: bytes) -> Type:
-    """A compound file, by the names in its directory, as far as that is in `head`."""
+    """Identifies a compound file by the names in its directory, as far as it is in `head`."""
     if len(head) < 512:
         return OLE
     shift = struct.unpack_from("<H", head, 30)[0]
@@ -257,7 +257,7 @@ def _ole(head: bytes) -> Type:
 
 
 def _rar(head: bytes) -> Type:
-    """Whether its very names are encrypted: a flag in version 4, a header of its own in version 5."""
+    """Returns whether the names in a RAR are encrypted: a flag in version 4, a header in version 5."""
     if head.startswith(b"Rar!\x1a\x07\0") and len(head) >= 14:
         return RAR_ENCRYPTED if head[9] == 0x73 and head[10] & 0x80 else RAR
     return RAR_ENCRYPTED if head[13:14] == b"\x04" else RAR
@@ -269,7 +269,7 @@ def _mz(head: bytes) -> Type:
 
 
 def _text(head: bytes, size: int) -> Type | None:
-    """UTF-8, UTF-16 or one of the older 8-bit codes, without control characters."""
+    """Identifies UTF-8, UTF-16 or an older 8-bit code, without control characters."""
     sample = head[: 1 << 15]
     text = _decoded(sample, cut=size > len(sample))
     if text is None:
@@ -286,7 +286,7 @@ _CONTROL_BYTES = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 def _decoded(sample: bytes, cut: bool) -> str | None:
-    """The text, or None if it is none. `cut`: the sample may end in the middle of a character."""
+    """Returns decoded text, or None. `cut`: the sample may end inside a character."""
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
         return _wide(sample, "utf-16")
     if len(sample) >= 16 and not any(sample[1:64:2]) and all(sample[0:64:2]):
@@ -312,13 +312,13 @@ def _wide(sample: bytes, encoding: str) -> str | None:
     return None if _CONTROLS.search(text) else text
 
 
-# Bytes that are looked at to call something random, at least; a compressed stream of that length gives itself away.
+# The minimum to call something random; a compressed stream of this length is recognisable.
 RANDOM_BYTES_MIN = 1 << 16
 
 
 def _random(head: bytes, size: int) -> Type | None:
-    """Whether every byte value is as frequent as in noise, by a chi-squared test with 255 degrees of freedom: noise is
-    outside of these limits less than once in a million files."""
+    """Returns the random type if byte values are distributed like noise, by a chi-squared test with 255 degrees of
+    freedom: noise fails less than once in a million files."""
     if len(head) < RANDOM_BYTES_MIN or size % 512:
         return None
     counts = np.bincount(np.frombuffer(head, dtype=np.uint8), minlength=256)

@@ -124,7 +124,7 @@ def _ntfs(size: int, read: Read, bitmap: collections.abc.Callable[[int], bytes])
     if cluster < 256:
         raise Unknown("the boot sector is damaged")
     count = min(sectors * sector, size) // cluster
-    # It may claim to be larger by far: runs that are holes cost whoever made it nothing.
+    # It may claim a much larger size: sparse runs cost its author nothing.
     return Allocation(cluster, 0, count, np.frombuffer(bitmap(-(-count // 8)), dtype=np.uint8))
 
 
@@ -139,7 +139,8 @@ _EXT_DESCRIPTOR_BYTES_MAX = 1024
 
 
 def _ext(size: int, read: Read) -> Allocation:
-    """ext2, 3 and 4. A group whose bitmap was never written is free but for the tables in it."""
+    """Returns the allocation of ext2, 3 or 4. A group whose bitmap was never written is free, except for the tables in
+    it."""
     superblock = read(1024, 1024)
     blocks_low, first_block, log_block, blocks_a_group, inodes_a_group = struct.unpack_from(
         "<I12xII4xI4xI", superblock, 4
@@ -199,7 +200,7 @@ def _ext(size: int, read: Read) -> Allocation:
 
 
 def _mark(bits: Bits, first: int, end: int) -> None:
-    """Sets the bits from `first` to before `end`, as far as there are any."""
+    """Sets the bits from `first` to before `end`, within bounds."""
     first, end = max(0, first), min(end, len(bits) * 8)
     if first >= end:
         return
@@ -210,7 +211,7 @@ def _mark(bits: Bits, first: int, end: int) -> None:
 
 
 def _has_superblock(group: int) -> bool:
-    """Whether a group has a copy: 0, and powers of 3, 5 and 7."""
+    """Returns whether a group has a copy: 0, and powers of 3, 5 and 7."""
     if group <= 1:
         return True
     for base in (3, 5, 7):
@@ -223,7 +224,7 @@ def _has_superblock(group: int) -> bool:
 
 
 def _fat(size: int, read: Read) -> Allocation:
-    """FAT12, 16 and 32: from the first table; an entry of 0 is a free cluster."""
+    """Returns the allocation of FAT12, 16 or 32, from the first table, where an entry of 0 is a free cluster."""
     boot = read(0, 512)
     sector, per_cluster, reserved, tables, roots, small, _media, fat_small = struct.unpack_from("<HBHBHHBH", boot, 11)
     large, fat_large = struct.unpack_from("<II", boot, 32)
@@ -234,12 +235,12 @@ def _fat(size: int, read: Read) -> Allocation:
         raise Unknown("the boot sector is damaged")
     width = 12 if count < 4085 else 16 if count < 65525 else 32
     length = min(-(-(count + 2) * width // 8), fat_sectors * sector)
-    # Clusters that the table, or the volume, has no room for are none.
+    # Ignore clusters beyond the table or the volume.
     count = min(count, length * 8 // width - 2, (size - data * sector) // (per_cluster * sector))
     if count <= 0:
         raise Unknown("the boot sector is damaged")
     used = np.zeros(-(-count // 8), dtype=np.uint8)
-    # Whole bytes of bits at a time: 2 entries go before the first cluster.
+    # Whole bytes of bits at a time: two entries precede the first cluster.
     step = 8 * (1 << 20) if width != 12 else count
     for first in range(0, count, step):
         end = min(count, first + step)
@@ -256,7 +257,7 @@ def _fat_entries(table: bytes, width: int) -> npt.NDArray[np.uint32]:
         return np.frombuffer(table[: len(table) // 4 * 4], dtype="<u4") & np.uint32(0x0FFFFFFF)
     if width == 16:
         return np.frombuffer(table[: len(table) // 2 * 2], dtype="<u2").astype(np.uint32)
-    # Three bytes hold two entries; this table begins with entry 2, which begins such a pair.
+    # Three bytes hold two entries; this part begins with entry 2, the first of a pair.
     triples = np.frombuffer(table + bytes(-len(table) % 3), dtype=np.uint8).reshape(-1, 3).astype(np.uint32)
     pairs = np.empty((len(triples), 2), dtype=np.uint32)
     pairs[:, 0] = triples[:, 0] | (triples[:, 1] & 0x0F) << 8
@@ -269,7 +270,7 @@ _EXFAT_ROOT_BYTES_MAX = 256 << 20
 
 
 def _exfat(size: int, read: Read) -> Allocation:
-    """From the allocation bitmap, which an entry of the root directory names."""
+    """Returns the allocation of exFAT, from the bitmap named by an entry of the root directory."""
     boot = read(0, 512)
     fat, _fat_length, heap, count, root = struct.unpack_from("<IIIII", boot, 80)
     sector_shift, cluster_shift = boot[108], boot[109]

@@ -1,7 +1,8 @@
-"""Which blocks of the volumes are in use, as a worker reads it: of each volume once, if that succeeds.
+"""The allocated blocks of the volumes, read once for each volume by a worker.
 
-That it cannot be told (`allocation.Unknown`) stays so. What could not be read is another matter: it may be readable
-later, so it is kept for the rest of a task only, which spares a source with a bad sector a try for each file.
+An allocation that cannot be determined (`allocation.Unknown`) stays unknown. One that could not be read may become
+readable, so the failure is remembered only until the end of the task, which saves trying a bad sector again for each
+file.
 """
 
 import pytsk3
@@ -12,12 +13,12 @@ from cheetah.triage.reading.reader import reason
 from cheetah.triage.workers.worker import Worker
 
 BITMAP_INODE = 6
-"""Where an NTFS has its $Bitmap."""
+"""The inode of NTFS's $Bitmap."""
 
 
 class Unreadable(Exception):
-    """Which blocks are free could not be read: why, in a sentence's end. `offset` and `length` are where, in bytes of
-    the image."""
+    """The allocation could not be read: why, as the end of a sentence. `offset` and `length` are bytes in the
+    image."""
 
     def __init__(self, offset: int, length: int, why: str):
         super().__init__(why)
@@ -34,12 +35,12 @@ class AllocationMaps:
         self._failed: dict[int, Unreadable] = {}
 
     def begin(self) -> None:
-        """The beginning of a task: what could not be read before is worth another try."""
+        """Begins a task: what could not be read before is tried again."""
         self._failed.clear()
 
     def of(self, volume: int) -> allocation.Allocation:
-        """Which blocks of a volume are in use. allocation.Unknown where that cannot be told, Unreadable where it could
-        not be read."""
+        """Returns the allocation of a volume. Raises allocation.Unknown if it cannot be determined, Unreadable if it
+        could not be read."""
         if volume in self._failed:
             raise self._failed[volume].with_traceback(None)
         if volume not in self._known:
@@ -52,7 +53,7 @@ class AllocationMaps:
                 raise
         found = self._known[volume]
         if isinstance(found, allocation.Unknown):
-            # Or it would collect where it was raised, time after time, with all that was at hand there.
+            # Otherwise it would accumulate tracebacks, with all their local variables.
             raise found.with_traceback(None)
         return found
 
@@ -70,8 +71,8 @@ class AllocationMaps:
         return allocation.of(found.fs, found.length, read, lambda most: self._bitmap(volume, most))
 
     def _bitmap(self, volume: int, most: int) -> bytes:
-        """The first bytes of an NTFS's $Bitmap, `most` at most. Where reads failed, what The Sleuth Kit has of it may
-        be zeros, and zeros are free clusters."""
+        """Returns up to `most` first bytes of an NTFS's $Bitmap. After failed reads The Sleuth Kit may return zeros,
+        which would mean free clusters, so failures are checked."""
         worker = self._worker
         failed: OSError | None = None
         content = b""

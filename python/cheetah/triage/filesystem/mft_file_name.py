@@ -1,7 +1,7 @@
-"""The times in an NTFS file's $FILE_NAME: which of its names The Sleuth Kit takes them from, and what they are.
+"""The times in an NTFS file's $FILE_NAME attribute, chosen as The Sleuth Kit does.
 
-`fls -m` prints a second line for each file, with the times of the last name it met that is not a DOS name. pytsk3 does
-not hand these times out, so they are read from the attribute.
+`fls -m` prints a second line for each file, with the times of its last name that is not a DOS name. pytsk3 does not
+return them, so they are parsed from the attribute.
 """
 
 import struct
@@ -24,7 +24,7 @@ NONE: Times = (0, 0, 0, 0)
 
 
 def seconds(filetime: int) -> int:
-    """A Windows time as seconds since 1970; 0 where it is before that, or after what 32 bits hold."""
+    """Returns a Windows time as seconds since 1970; 0 if it is earlier, or beyond 32 bits."""
     if filetime < _TO_1970:
         return 0
     since = (filetime - _TO_1970) // 10_000_000
@@ -32,7 +32,8 @@ def seconds(filetime: int) -> int:
 
 
 def times_of(file_system: pytsk3.FS_Info, file: pytsk3.File, attributes: list[tuple[int, int]]) -> tuple[int, Times]:
-    """The id of the attribute the times are from (0 where there is none), and access, modification, change and birth.
+    """Returns the id of the attribute that the times are from (0 if there is none), and access, modification, change
+    and birth.
 
     `attributes` are the file's, as (type, id), in The Sleuth Kit's order.
     """
@@ -59,8 +60,8 @@ def _times(content: bytes) -> Times:
 def _from_records(
     file_system: pytsk3.FS_Info, file: pytsk3.File, attributes: list[tuple[int, int]]
 ) -> tuple[int, Times] | None:
-    """For a file of several records: attributes in its further records have other ids in The Sleuth Kit than on disk,
-    and it is the one on disk that it remembers. So the records themselves are read."""
+    """Returns the same for a file of several records: The Sleuth Kit gives attributes in further records other ids,
+    but remembers the ones on disk. So the records themselves are read."""
     number = next(number for kind, number in attributes if kind == _ATTRLIST)
     try:
         table = file_system.open_meta(inode=0)
@@ -77,12 +78,12 @@ def _from_records(
 
 
 def _record_size(table: pytsk3.File) -> int:
-    """Bytes in a record, as the first of them says."""
+    """Returns the size of a record, according to the first one."""
     return int(struct.unpack_from("<I", table.read_random(0, 48), 28)[0])
 
 
 def _further_records(content: bytes, base: int) -> list[int]:
-    """The records that an attribute list names, besides the base one, in its order."""
+    """Returns the records named by an attribute list, besides the base record, in its order."""
     records: list[int] = []
     offset = 0
     while offset + 26 <= len(content):
@@ -97,7 +98,7 @@ def _further_records(content: bytes, base: int) -> list[int]:
 
 
 def _names_in(record: bytes) -> list[tuple[int, Times]]:
-    """The names in a record that are not DOS names: attribute id on disk, and times."""
+    """Returns the names in a record that are not DOS names: attribute id on disk, and times."""
     if record[:4] != b"FILE":
         return []
     names: list[tuple[int, Times]] = []

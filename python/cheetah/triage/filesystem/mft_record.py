@@ -1,7 +1,7 @@
-"""The records of an NTFS volume's MFT, and its boot sector, taken apart by hand: for what pytsk3 does not hand out, and
-for what is wanted before The Sleuth Kit has read them all.
+"""Parses the records of an NTFS volume's MFT, and its boot sector: for fields that pytsk3 does not return, and before
+The Sleuth Kit has read the whole MFT.
 
-Whatever the bytes are, there is an answer, and no exception.
+No input raises an exception.
 """
 
 import dataclasses
@@ -9,26 +9,26 @@ import struct
 from collections.abc import Iterator
 
 FILE_NAME, DATA, INDEX_ROOT = 48, 128, 144
-"""Types of attributes."""
+"""Attribute types."""
 SECTOR_BYTES = 512
 _END = 0xFFFFFFFF
 _HEADER_BYTES = 24
 _NAME_BYTES = 66
-"""What is before the name in a `FILE_NAME`."""
+"""The bytes before the name in a `FILE_NAME`."""
 _DOS = 2
 _RUNS_MAX = 4096
 _NUMBER = (1 << 48) - 1
 
 
 def cluster_bytes(boot: bytes) -> int:
-    """How large a volume's clusters are, in bytes, as its boot sector says."""
+    """Returns the cluster size in bytes, according to the boot sector."""
     sector, per_cluster = struct.unpack_from("<HB", boot.ljust(SECTOR_BYTES, b"\0"), 11)
-    # Above 128 it is the negative of a power of two.
+    # Above 128, the negative exponent of a power of two.
     return int(sector * per_cluster if per_cluster <= 128 else sector << (256 - per_cluster))
 
 
 def fixed_up(record: bytes) -> bytes:
-    """The record with the last two bytes of each of its sectors put back."""
+    """Returns the record with its update sequence array applied."""
     whole = bytearray(record)
     offset, count = struct.unpack_from("<HH", record.ljust(8, b"\0"), 4)
     for sector in range(1, count):
@@ -40,7 +40,7 @@ def fixed_up(record: bytes) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Attribute:
-    """An attribute of a record, which is at `start` in it and takes `length` bytes."""
+    """An attribute at `start` in its record, of `length` bytes."""
 
     record: bytes
     start: int
@@ -49,7 +49,7 @@ class Attribute:
 
     @property
     def number(self) -> int:
-        """What tells it from others of its kind."""
+        """The attribute's id, unique among its type."""
         return self._short(14)
 
     @property
@@ -59,18 +59,17 @@ class Attribute:
 
     @property
     def name(self) -> str:
-        """What the stream or index is called, "" if nothing."""
+        """The name of the stream or index, or ""."""
         start = self.start + self._short(10)
         return self.record[start : start + 2 * self.record[self.start + 9]].decode("utf-16-le", "replace")
 
     def content(self, length: int) -> bytes:
-        """The first bytes of its content, where that is resident; fewer where the record ends."""
+        """Returns the first bytes of resident content; fewer at the end of the record."""
         start = self.start + self._short(20)
         return self.record[start : start + length]
 
     def runs(self) -> list[tuple[int, int]]:
-        """Where the content is, where it is not resident: first cluster and how many, up to a hole or to what makes no
-        sense."""
+        """Returns the runs of non-resident content, as first cluster and count, up to a hole or an invalid run."""
         at, end = self.start + self._short(32), self.start + self.length
         runs: list[tuple[int, int]] = []
         cluster = 0
@@ -89,7 +88,7 @@ class Attribute:
         return runs
 
     def size(self) -> int:
-        """Bytes of content, where that is not resident."""
+        """Returns the size of non-resident content in bytes."""
         found = self.record[self.start + 48 : min(self.start + 56, self.start + self.length)]
         return int.from_bytes(found, "little") if len(found) == 8 else 0
 
@@ -99,7 +98,7 @@ class Attribute:
 
 
 def attributes(record: bytes) -> Iterator[Attribute]:
-    """The attributes of a record that is fixed up, as far as they make sense."""
+    """Yields the valid attributes of a record after `fixed_up`."""
     offset = int.from_bytes(record[20:22], "little")
     while offset + _HEADER_BYTES <= len(record):
         kind, length = struct.unpack_from("<II", record, offset)
@@ -111,7 +110,7 @@ def attributes(record: bytes) -> Iterator[Attribute]:
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A name of a file: what it is called in which folder."""
+    """A name of a file in a folder."""
 
     text: str
     parent: int
@@ -121,21 +120,21 @@ class Name:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What a record says of its file."""
+    """The content of a file's record."""
 
     sequence: int
     in_use: bool
     folder: bool
     base: int
-    """The number of the record that it goes on from; 0 if it begins a file."""
+    """The number of its base record; 0 if it is one."""
     names: tuple[Name, ...]
-    """DOS names left out."""
+    """Without DOS names."""
     stream: Attribute | None
-    """What a listing shows the file by: its content, or a folder's index."""
+    """The attribute that represents the file in a listing: its data, or a folder's index."""
 
 
 def parse(raw: bytes) -> Record | None:
-    """A record as it is stored; None where there is none."""
+    """Parses a record as stored on disk; returns None if it is invalid."""
     if raw[:4] != b"FILE" or len(raw) < 2 * _HEADER_BYTES:
         return None
     record = fixed_up(raw)

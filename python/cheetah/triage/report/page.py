@@ -27,7 +27,7 @@ _STATE_WORDS = {
     "whole": ("Read whole", "hashed, identified and searched as requested"),
     "partial": ("Read in part", "the rest is unknown"),
     "unreadable": ("Unreadable", "reading it failed, in whole or in part"),
-    "unread": ("Not read", "nobody tried"),
+    "unread": ("Not read", "not tried"),
     "skipped": ("Left out", "on purpose, by a setting or a rule"),
 }
 

@@ -1,6 +1,6 @@
-"""Counting files.parquet, a batch of rows at a time: a million files take no more memory than a thousand.
+"""Counts files.parquet a batch of rows at a time: a million files take no more memory than a thousand.
 
-What is counted as what:
+Kinds of rows:
 
 * a row with the times of a `$FILE_NAME` attribute is a *stamp*: no file of its own;
 * a row with a colon in its path and an attribute behind it is a *stream* of a file (NTFS): its content counts, it

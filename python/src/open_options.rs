@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 
 /// The options for opening a source, always read-only.
 #[pyclass(frozen, module = "cheetah._native")]
-pub struct How(Access);
+pub struct OpenOptions(Access);
 
 #[pymethods]
-impl How {
+impl OpenOptions {
     /// `cache` is as on the command line: `memory[:SIZE]` or `DIRECTORY[:SIZE]`. `prefetch` is in bytes.
     #[new]
     #[pyo3(signature = (*, cache, prefetch, foresight, allow_lost, timeout_s))]
@@ -27,7 +27,7 @@ impl How {
     }
 }
 
-impl How {
+impl OpenOptions {
     /// Returns the options for [`cheetah_source::Opened::open`].
     pub fn access(&self) -> &Access {
         &self.0
