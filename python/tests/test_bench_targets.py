@@ -1,5 +1,7 @@
 """Targets are made ready, used and taken down without leftovers; failures are one sentence."""
 
+import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -71,7 +73,7 @@ def test_the_target_of_a_link_is_not_removed(disk: Path) -> None:
     assert list(names(disk)) == ["theirs"]
 
 
-def test_a_directory_that_another_user_could_replace_is_refused(disk: Path) -> None:
+def test_a_directory_that_another_user_could_replace_is_refused(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to give a directory away")
     theirs = disk / "another"
@@ -80,6 +82,15 @@ def test_a_directory_that_another_user_could_replace_is_refused(disk: Path) -> N
     for directory in (theirs, theirs / "deeper"):
         with pytest.raises(BenchError, match="belongs to the user nobody"), work.WorkDirectory(directory, disk):
             pass
+    # A mount that only its owner may enter is trusted, whatever uid the server reports.
+    on = mounts.of(theirs)
+    assert on is not None
+    for options, trusted in (("rw", True), ("rw,allow_other", False)):
+        private = dataclasses.replace(on, fs="fuse.sshfs", options=options)
+        monkeypatch.setattr(mounts, "of", lambda path, private=private: private)
+        with contextlib.nullcontext() if trusted else pytest.raises(BenchError, match="belongs to"):
+            work.require_trusted(theirs)
+    monkeypatch.undo()
     os.chown(theirs, 0, 0)
     theirs.chmod(0o777)
     with pytest.raises(BenchError, match="chmod \\+t"), work.WorkDirectory(theirs, disk):
