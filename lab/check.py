@@ -27,18 +27,18 @@ class Finding:
 
     what: str
     unit: str
-    asked: float
+    requested: float
     measured: float
     bound: float
 
     def within(self) -> bool:
         """Returns whether the measurement is within the bound."""
-        return abs(self.measured - self.asked) <= self.bound
+        return abs(self.measured - self.requested) <= self.bound
 
     def line(self) -> str:
         """Returns the line to print."""
         return (
-            f"{self.what:<34} asked {self.asked:>7g} {self.unit:<6} measured {self.measured:>9.3f}"
+            f"{self.what:<34} asked {self.requested:>7g} {self.unit:<6} measured {self.measured:>9.3f}"
             f"   {'within' if self.within() else 'NOT within'} {self.bound:g}"
         )
 

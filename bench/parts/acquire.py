@@ -101,10 +101,10 @@ def measure_link(scratch: Scratch, link: Any, images: Images, settings: Settings
     with transfer.ends(scratch, link.rate, link.rtt) as between:
         for kind in KINDS:
             for cache in CACHES:
-                asked = contenders(scratch, between, images, link, kind, cache, settings.quick)
+                turns = contenders(scratch, between, images, link, kind, cache, settings.quick)
                 if between.lab is not None:
-                    asked["iperf3"] = lambda: between.link_rate(1 if settings.quick else 4)
-                results = interleave(f"{link.name}, {kind}, {cache}", rounds, asked)
+                    turns["iperf3"] = lambda: between.link_rate(1 if settings.quick else 4)
+                results = interleave(f"{link.name}, {kind}, {cache}", rounds, turns)
                 figures += figures_of(link, kind, cache, results)
     return figures
 

@@ -52,8 +52,8 @@ def run(workloads: Any, ours: Any, peer: Any, settings: Settings) -> list[Figure
     figures = []
     for key, what, rw, block_bytes, depth, bar in workloads:
         job = Job(rw, block_bytes, settings.size_bytes, depth, runtime_s=settings.runtime_s)
-        asked = {server.name: lambda server=server, job=job: server.measure(job) for server in (ours, peer)}
-        results = interleave(what, settings.rounds, asked, "iops" if block_bytes < MIB else "rate")
+        turns = {server.name: lambda server=server, job=job: server.measure(job) for server in (ours, peer)}
+        results = interleave(what, settings.rounds, turns, "iops" if block_bytes < MIB else "rate")
         figures += from_rounds(f"drive/{key}", what, ours.name, metrics(block_bytes, bar), results)
     return figures
 

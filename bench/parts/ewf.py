@@ -57,12 +57,12 @@ def write(scratch: Scratch, image: Any, how: Any, *arguments: Any) -> dict[str, 
 
 def measure_writing(scratch: Scratch, image: Any, settings: Settings) -> list[Figure]:
     """Returns the figures of writing."""
-    asked = {
+    turns = {
         OURS_MD5: lambda: write(scratch, image, acquire, "md5"),
         OURS_ALL: lambda: write(scratch, image, acquire, "all"),
         WRITER: lambda: write(scratch, image, ewfacquire),
     }
-    results = interleave("E01 writing", settings.rounds, asked, ("rate", "cpu"))
+    results = interleave("E01 writing", settings.rounds, turns, ("rate", "cpu"))
     figures = []
     for key, what, name, bar in (
         ("md5", "E01 writing, fast, MD5", OURS_MD5, 4.0),
@@ -99,10 +99,10 @@ def measure_reading(scratch: Scratch, image: Any, settings: Settings) -> list[Fi
     for key, what, rw, block_bytes in READS:
         small = block_bytes < MIB
         job = Job(rw, block_bytes, image.size_bytes, runtime_s=settings.runtime_s if small else None, loops=False)
-        asked = {name: lambda how=how, job=job: cold(scratch, how, job) for name, how in attach.items()}
+        turns = {name: lambda how=how, job=job: cold(scratch, how, job) for name, how in attach.items()}
         main = "iops" if small else "rate"
         tells = (Metric(main, "", "requests/s" if small else "MiB/s", "higher", 3.0),)
-        results = interleave(what, settings.rounds, asked, main)
+        results = interleave(what, settings.rounds, turns, main)
         figures += from_rounds(f"ewf/{key}", f"E01 through a mount: {what}", MOUNT, tells, results)
     return figures
 

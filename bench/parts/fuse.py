@@ -55,9 +55,9 @@ def measure(settings: Settings) -> list[Figure]:
             small = block_bytes < MIB
             runtime_s = settings.runtime_s if small else None
             job = Job(rw, block_bytes, settings.size_bytes, threads=threads, runtime_s=runtime_s, loops=False)
-            asked = {name: lambda how=how, job=job: cold(scratch, how, job) for name, how in attach.items()}
+            turns = {name: lambda how=how, job=job: cold(scratch, how, job) for name, how in attach.items()}
             main = "iops" if small else "rate"
-            results = interleave(what, settings.rounds, asked, main)
+            results = interleave(what, settings.rounds, turns, main)
             tells = (
                 Metric(main, "", "requests/s" if small else "MiB/s", "higher", bar),
                 Metric("p99", "p99 latency", "µs", "lower"),

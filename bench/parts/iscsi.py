@@ -66,14 +66,14 @@ def measure_link(rate: Any, name: str, size_bytes: int, settings: Settings) -> A
         uri = peers.tgtd(scratch, image.path, lab.nodes[0].address, lab.nodes[0].command)
         run(lab.examiner.command(["iscsi-inq", uri]))
         carried = "iperf3"
-        asked = {
+        turns = {
             OURS: lambda: by_cheetah(scratch, lab, uri, image),
             "qemu-img convert": lambda: by_qemu_img(scratch, lab, uri, image),
             "dd over nbdfuse": lambda: by_dd(scratch, lab, uri, image),
             carried: lambda: {"rate": iperf.link_rate(lab, lab.nodes[0], True, 1 if settings.quick else 5, omit_s=1)},
         }
         what = f"iSCSI over {name}, {RTT}"
-        results = interleave(what, rounds, asked)
+        results = interleave(what, rounds, turns)
         link = {one: results[one] for one in (OURS, carried)}
         tools = {one: rounds for one, rounds in results.items() if one != carried}
         figures = from_rounds(

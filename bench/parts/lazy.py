@@ -84,11 +84,11 @@ def measure(settings: Settings) -> list[Figure]:
         cheetah.agent(scratch, image.path, agent, node.command)
         agent = f"nbd://{agent}/"
         print(f"lazy: {len(offsets)} files in {iec(size_bytes)} over {RATE}, {RTT}; seconds a round", flush=True)
-        asked = {
+        turns = {
             OURS: lambda: lazily(scratch, lab, agent, size_bytes, offsets),
             DIRECT: lambda: directly(scratch, lab, agent, offsets),
         }
-        return figures_of(interleave("first byte of a file", settings.rounds, asked, ("first", "slowest", "made")))
+        return figures_of(interleave("first byte of a file", settings.rounds, turns, ("first", "slowest", "made")))
 
 
 def figures_of(results: Any) -> list[Figure]:

@@ -65,15 +65,15 @@ def measure(settings: Settings) -> list[Figure]:
         print(f"node: {iec(settings.size_bytes)} of random bytes on each server, loopback TCP", flush=True)
         for key, what, rw, block_bytes, depth, rate_bar, cpu_bar in WORKLOADS:
             job = Job(rw, block_bytes, settings.size_bytes, depth, runtime_s=settings.runtime_s)
-            asked = {server.name: functools.partial(server.measure, job) for server in servers}
-            results = interleave(what, settings.rounds, asked, "iops" if block_bytes < MIB else "rate")
+            turns = {server.name: functools.partial(server.measure, job) for server in servers}
+            results = interleave(what, settings.rounds, turns, "iops" if block_bytes < MIB else "rate")
             figures += from_rounds(f"node/{key}", what, OURS, metrics(block_bytes, rate_bar, cpu_bar), results)
         for key, what, source, target, connections in COPIES[:2] if settings.quick else COPIES:
             source = pattern if source == "pattern" else source
-            asked = {
+            turns = {
                 server.name: functools.partial(server.copy, source, target, settings.size_bytes, connections)
                 for server in servers
             }
-            results = interleave(what, settings.rounds, asked)
+            results = interleave(what, settings.rounds, turns)
             figures += from_rounds(f"node/{key}", what, OURS, (Metric("rate", "", "MiB/s", "higher", 1.0),), results)
     return figures

@@ -81,22 +81,22 @@ def measure_count(settings: Settings, count: int) -> list[Figure]:
 
         note = f"Round trip of one byte by TCP over {label}, nothing else going on: {rtt_us:.0f} µs."
         for key, what, name, record_bytes in WORKLOADS:
-            asked = {
+            turns = {
                 OURS: lambda name=name, size=record_bytes: cold(scratch, lab, drive, name, size, read_bytes),
                 "forward": lambda size=record_bytes: cold(scratch, lab, drive, "forward", size, read_bytes),
             }
-            figures += _judge(key, count, f"{label}: {what}", asked, settings, note)
-        asked = {
+            figures += _judge(key, count, f"{label}: {what}", turns, settings, note)
+        turns = {
             OURS: lambda: cold(scratch, lab, drive, "strided", RECORD_BYTES, size_bytes),
             "useful share of forward": lambda: useful_share(scratch, lab, drive, settings, size_bytes),
         }
         what = f"{label}: strided, 4 KiB every 200 KiB"
-        figures += _judge("strided-4k", count, what, asked, settings, STRIDED_NOTE)
+        figures += _judge("strided-4k", count, what, turns, settings, STRIDED_NOTE)
     return figures
 
 
-def _judge(key: str, count: int, what: str, asked: Any, settings: Settings, note: Any) -> Any:
-    results = interleave(what, settings.rounds, asked)
+def _judge(key: str, count: int, what: str, turns: Any, settings: Settings, note: Any) -> Any:
+    results = interleave(what, settings.rounds, turns)
     metrics = (Metric("rate", "", "MiB/s", "higher", BAR, note),)
     return from_rounds(f"patterns/{key}-{count}", what, OURS, metrics, results)
 

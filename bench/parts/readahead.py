@@ -125,16 +125,16 @@ def measure_delay(image: ExaminedImage, delay_ms: float, settings: Settings) -> 
             chosen = (prefetching.NOTHING, prefetching.ahead("64KiB"), prefetching.behind("64KiB"), OURS)
             ways = {name: ways[name] for name in chosen}
         work = functools.partial(list_and_extract, image)
-        asked = {name: functools.partial(one_turn, site, attach, work) for name, attach in ways.items()}
-        results = interleave(f"prefetching, {delay_ms:g} ms", rounds, asked, ("seconds", "rate"))
+        turns = {name: functools.partial(one_turn, site, attach, work) for name, attach in ways.items()}
+        results = interleave(f"prefetching, {delay_ms:g} ms", rounds, turns, ("seconds", "rate"))
         figures += _figures(f"sizes/{delay_ms:g}ms", f"listing and {FILES} files, {line.name}", OURS, results)
         counts = (1, 8) if settings.quick else WORKERS
-        asked = {
+        turns = {
             prefetching.at_once(way, count): functools.partial(
                 one_turn, site, ways[way], functools.partial(extract_at_once, image, count))
             for way in (prefetching.NOTHING, OURS) for count in counts
         }
-        results = interleave(f"workers, {delay_ms:g} ms", rounds, asked, ("seconds", "rate"))
+        results = interleave(f"workers, {delay_ms:g} ms", rounds, turns, ("seconds", "rate"))
         ours = prefetching.at_once(OURS, counts[-1])
         figures += _figures(f"workers/{delay_ms:g}ms", f"{FILES} files, several at once, {line.name}", ours, results)
     return figures

@@ -88,11 +88,11 @@ def on_image(scratch: Scratch, image: Any, argv_of: Any) -> dict[str, Any]:
 
 def measure_table(sides: Any, size_bytes: int, settings: Settings) -> list[Figure]:
     """Returns the figures of table 5.1."""
-    asked = {
+    turns = {
         name: lambda directory=directory: table(directory, size_bytes, settings.runtime_s)
         for name, directory in sides.items()
     }
-    results = interleave("table 5.1:", settings.rounds, asked, [key for key, _, _ in TABLE])
+    results = interleave("table 5.1:", settings.rounds, turns, [key for key, _, _ in TABLE])
     metrics = [Metric(key, f"{what} (thesis: {thesis} ×)", "MiB/s") for key, what, thesis in TABLE]
     return from_rounds("thesis/table", "4 KiB records", OURS, metrics, results)
 
@@ -109,20 +109,20 @@ def measure_applications(scratch: Scratch, sides: Any, images: dict[str, str], s
         ("md5sum", lambda image, out: ["md5sum", image]),
     )
     seconds = (Metric("seconds", "", "s", "lower"),)
-    asked = {name: functools.partial(tar, directory) for name, directory in sides.items()}
+    turns = {name: functools.partial(tar, directory) for name, directory in sides.items()}
     figures = from_rounds(
         "thesis/tar",
         "tar, a tree into an archive beside it",
         OURS,
         seconds,
-        interleave("tar", rounds, asked, "seconds"),
+        interleave("tar", rounds, turns, "seconds"),
     )
     for key, argv_of in tools:
-        asked = {
+        turns = {
             name: functools.partial(on_image, scratch, image, argv_of)
             for name, image in images.items()
         }
-        results = interleave(key, rounds, asked, "seconds")
+        results = interleave(key, rounds, turns, "seconds")
         figures += from_rounds(f"thesis/{key}", f"{key} on an image", IMAGE_OURS, seconds, results)
     return figures
 

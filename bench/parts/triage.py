@@ -196,7 +196,7 @@ def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> di
     """Returns all contenders of a round, ours first."""
     image = site.image
 
-    def asked(who: str, attach: Attach, *what: str, strict: bool = False) -> Callable[[], dict[str, float]]:
+    def turn_of(who: str, attach: Attach, *what: str, strict: bool = False) -> Callable[[], dict[str, float]]:
         limit_of = (lambda key: OURS_LIMIT_S) if strict else limits.of
 
         def turn() -> dict[str, float]:
@@ -209,13 +209,13 @@ def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> di
 
     every = ("extract", "scattered") if settings.full else ()
     filters = SLOW_FILTERS if line.rate == SLOW and not settings.full else tuple(reversed(FILTERS))
-    everybody = {OURS: asked(OURS, by_cheetah, "extract", *every, strict=True)}
-    everybody[AGENT] = asked(AGENT, by_agent, strict=True)
-    everybody |= {name: asked(name, FILTERS[name], *every) for name in filters}
+    everybody = {OURS: turn_of(OURS, by_cheetah, "extract", *every, strict=True)}
+    everybody[AGENT] = turn_of(AGENT, by_agent, strict=True)
+    everybody |= {name: turn_of(name, FILTERS[name], *every) for name in filters}
     if settings.full:
-        everybody[ISCSI] = asked(ISCSI, by_iscsi, *every)
-    everybody[COPY] = asked(COPY, lambda turn, site: copied(turn, site, limits.of("whole")), "extract")
-    everybody[LOCAL] = asked(LOCAL, lambda turn, site: image.path, "extract", *every, strict=True)
+        everybody[ISCSI] = turn_of(ISCSI, by_iscsi, *every)
+    everybody[COPY] = turn_of(COPY, lambda turn, site: copied(turn, site, limits.of("whole")), "extract")
+    everybody[LOCAL] = turn_of(LOCAL, lambda turn, site: image.path, "extract", *every, strict=True)
     return everybody
 
 

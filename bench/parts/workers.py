@@ -82,9 +82,9 @@ def measure(settings: Settings) -> list[Figure]:
     for fs in ("ntfs", "ext4"):
         image = examined.get(examined.kinds(fs, settings.quick)[1])
         print(f"workers: {fs}, {image.files} files, {image.lines} lines, {processors} processors", flush=True)
-        asked = {ours(count): functools.partial(triage, image, count) for count in counts}
-        asked |= {IN_SEQUENCE: functools.partial(in_sequence, image), LOADDB: functools.partial(loaddb, image)}
-        results = interleave(fs, rounds, asked, ("rate", "seconds"))
+        turns = {ours(count): functools.partial(triage, image, count) for count in counts}
+        turns |= {IN_SEQUENCE: functools.partial(in_sequence, image), LOADDB: functools.partial(loaddb, image)}
+        results = interleave(fs, rounds, turns, ("rate", "seconds"))
         rates = {name: [told["rate"] for told in found] for name, found in results.items()}
         best = ours(processors)
         what = f"{fs}, {image.files} files listed and hashed (MD5)"

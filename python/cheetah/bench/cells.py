@@ -198,8 +198,8 @@ class Storage:
     @property
     def rounds(self) -> int:
         """The number of repetitions requested, if known."""
-        asked = self.part.get("rounds")
-        return asked if isinstance(asked, int) else self.repetitions
+        rounds = self.part.get("rounds")
+        return rounds if isinstance(rounds, int) else self.repetitions
 
     @property
     def whole(self) -> bool:

@@ -62,8 +62,8 @@ class Figure:
         zero."""
         if self.baseline is None or not self.samples.get(self.baseline) or not self.samples.get(name):
             return None
-        baseline, asked = self.median(self.baseline), self.median(name)
-        above, below = (asked, baseline) if self.better == "higher" else (baseline, asked)
+        baseline, contender = self.median(self.baseline), self.median(name)
+        above, below = (contender, baseline) if self.better == "higher" else (baseline, contender)
         return above / below if below else None
 
     def to_json(self) -> dict[str, Any]:

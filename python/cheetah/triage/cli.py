@@ -114,10 +114,10 @@ def _count(text: str) -> int:
 
 
 def _hashes(text: str) -> tuple[str, ...]:
-    asked = text.split(",")
-    if not asked or any(one not in HASHES for one in asked):
+    requested = text.split(",")
+    if not requested or any(one not in HASHES for one in requested):
         raise argparse.ArgumentTypeError(f"{text!r}: write some of {','.join(HASHES)}")
-    return tuple(one for one in HASHES if one in asked)
+    return tuple(one for one in HASHES if one in requested)
 
 
 def _size(text: str) -> int:

@@ -117,12 +117,12 @@ def _few(storage: Storage, rows: StorageTables, grids: Sequence[Grid]) -> list[t
 
 def _image(storage: Storage) -> str:
     """Returns the description of the image, if the results have one."""
-    asked = storage.settings
-    if "image" not in asked:
+    settings = storage.settings
+    if "image" not in settings:
         return ""
-    name = str(asked["image"]) if asked["image"] else "made for the run from this machine's programs"
-    known = isinstance(asked.get("image_bytes"), int)
-    return f"{name}, {units.size(asked['image_bytes'])}" if known else name
+    name = str(settings["image"]) if settings["image"] else "made for the run from this machine's programs"
+    known = isinstance(settings.get("image_bytes"), int)
+    return f"{name}, {units.size(settings['image_bytes'])}" if known else name
 
 
 def _states(storage: Storage, step: str) -> list[str]:

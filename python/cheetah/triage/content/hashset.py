@@ -47,14 +47,14 @@ class HashList:
     def contains(self, digests: collections.abc.Sequence[bytes | None]) -> list[bool]:
         """Returns for each digest (of this list's algorithm, or None) whether it is in the list."""
         width = _width(self.algorithm)
-        asked = [place for place, digest in enumerate(digests) if digest is not None]
+        searched = [place for place, digest in enumerate(digests) if digest is not None]
         answer = [False] * len(digests)
-        if not asked or not self.count:
+        if not searched or not self.count:
             return answer
         records = _mapped(self.records, width)
-        needles = np.frombuffer(b"".join(digests[place] or b"" for place in asked), dtype=f"S{width}")
+        needles = np.frombuffer(b"".join(digests[place] or b"" for place in searched), dtype=f"S{width}")
         places = np.minimum(np.searchsorted(records, needles), len(records) - 1)
-        for place, found in zip(asked, (records[places] == needles).tolist(), strict=True):
+        for place, found in zip(searched, (records[places] == needles).tolist(), strict=True):
             answer[place] = found
         return answer
 
@@ -82,8 +82,8 @@ def _open(path: str, progress: Progress, cache: str) -> HashList:
     """Opens a cached list if its file is unchanged (same path, size and modification time) and its records are intact:
     a truncated list would silently know fewer files."""
     status = os.stat(path)
-    asked = f"{_VERSION}\0{os.path.realpath(path)}\0{status.st_size}\0{status.st_mtime_ns}"
-    stem = os.path.join(cache, hashlib.sha256(os.fsencode(asked)).hexdigest()[:32])
+    key = f"{_VERSION}\0{os.path.realpath(path)}\0{status.st_size}\0{status.st_mtime_ns}"
+    stem = os.path.join(cache, hashlib.sha256(os.fsencode(key)).hexdigest()[:32])
     try:
         with open(stem + ".json", encoding="utf-8") as file:
             found = json.load(file)

@@ -46,10 +46,10 @@ class Hub:
             for place in random.sample(range(PROBES), PROBES):
                 if time.monotonic() > until:
                     break
-                asked = self.stats().get("source_requests")
+                requests_before = self.stats().get("source_requests")
                 with contextlib.suppress(OSError):
                     source.pread(source.size * place // PROBES, PROBE_BYTES)
-                    if asked is None or self.stats()["source_requests"] > asked:
+                    if requests_before is None or self.stats()["source_requests"] > requests_before:
                         return True
         return False
 

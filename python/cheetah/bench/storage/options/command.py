@@ -69,29 +69,29 @@ def _parser() -> options.Parser:
     return parser
 
 
-def _baseline(asked: str | None, names: Sequence[str], first: dict[str, str]) -> str:
-    if asked is None:
+def _baseline(given: str | None, names: Sequence[str], first: dict[str, str]) -> str:
+    if given is None:
         return names[0]
-    if asked in names:
-        return asked
+    if given in names:
+        return given
     # The target as given, if a sweep made several of it; or a directory under another path.
-    for word in (asked, str(Path(asked).resolve())):
+    for word in (given, str(Path(given).resolve())):
         if word in first:
             return first[word]
-    raise Misuse(f"--baseline {asked}: there is no such target; there are {', '.join(names)}")
+    raise Misuse(f"--baseline {given}: there is no such target; there are {', '.join(names)}")
 
 
-def _image(asked: str | None) -> Path | None:
-    if asked is None:
+def _image(given: str | None) -> Path | None:
+    if given is None:
         return None
-    path = Path(asked)
+    path = Path(given)
     if not path.is_file():
         why = "is not a file" if path.exists() else "there is no such file"
-        raise Misuse(f"--image {asked}: {why}; name a raw image (`cheetah mount` presents other formats as one)")
+        raise Misuse(f"--image {given}: {why}; name a raw image (`cheetah mount` presents other formats as one)")
     if path.stat().st_size == 0:
-        raise Misuse(f"--image {asked}: it is empty")
+        raise Misuse(f"--image {given}: it is empty")
     if not os.access(path, os.R_OK):
-        raise Misuse(f"--image {asked} cannot be read by this user")
+        raise Misuse(f"--image {given} cannot be read by this user")
     return path.resolve()
 
 

@@ -17,7 +17,7 @@ def version(tool: str) -> str:
 
 def described(steps: Iterable[Step]) -> list[dict[str, str]]:
     """Returns each step's key, title, and measured tool with its version, for the report."""
-    asked = functools.lru_cache(version)
+    cached_version = functools.lru_cache(version)
     return [
-        {"key": step.key, "title": step.title, "tool": step.tools[0], "version": asked(step.tools[0])} for step in steps
+        {"key": step.key, "title": step.title, "tool": step.tools[0], "version": cached_version(step.tools[0])} for step in steps
     ]

@@ -54,7 +54,7 @@ def _volumes(image: Path, _size: int, _mtime_ns: int) -> tuple[FileSystem, ...]:
 
 
 def _partitions(image: Path) -> list[int]:
-    table = _asked("mmls", str(image))
+    table = _output_of("mmls", str(image))
     units = _UNITS.search(table)
     scale = int(units.group(1)) // SECTOR_BYTES if units else 1
     starts = list(dict.fromkeys(int(start) * scale for start in _PARTITION.findall(table)))
@@ -64,11 +64,11 @@ def _partitions(image: Path) -> list[int]:
 
 
 def _volume(image: Path, start: int) -> FileSystem | None:
-    fs = _asked("fsstat", "-t", "-o", str(start), str(image)).strip()
+    fs = _output_of("fsstat", "-t", "-o", str(start), str(image)).strip()
     return FileSystem(start, fs) if fs else None
 
 
-def _asked(*argv: str) -> str:
+def _output_of(*argv: str) -> str:
     """Returns a tool's output; nothing if it fails, which means that it recognises nothing."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_LIMIT_S, check=False)
