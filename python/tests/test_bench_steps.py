@@ -160,7 +160,7 @@ def test_crafted_partition_tables_are_bounded(
 ) -> None:
     """Overlapping ones count once; a huge table is refused."""
     table = "".join(f"{index:03}:  000:{index:03}   {start}   9999   1   Linux\n" for index, start in enumerate(starts))
-    monkeypatch.setattr(volumes, "_asked", lambda tool, *_: table if tool == "mmls" else "ext4")
+    monkeypatch.setattr(volumes, "_output_of", lambda tool, *_: table if tool == "mmls" else "ext4")
     image = tmp_path / "made-up.raw"
     image.touch()
     if there:
