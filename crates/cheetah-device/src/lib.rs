@@ -24,6 +24,7 @@ pub mod linear;
 pub mod link_estimate;
 pub mod memory;
 pub mod overlay;
+pub mod path_text;
 pub mod percent;
 pub mod placement;
 pub mod prefetch;
@@ -33,6 +34,7 @@ pub mod size;
 mod spread;
 pub mod stripe;
 pub mod supervise;
+pub mod visible;
 pub mod window;
 
 pub use coverage::Coverage;

@@ -10,6 +10,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use cheetah_device::visible::{self, Visible};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
@@ -40,13 +41,20 @@ impl Ui {
         }
     }
 
+    /// Prints a line for people whose control characters are our own; the caller escapes quoted text.
+    pub fn say_styled(self, line: impl Display) {
+        if !self.json {
+            print(line);
+        }
+    }
+
     /// Prints the answer: `text` for people, `value` for programs.
     pub fn answer(self, text: impl Display, value: &impl Serialize) {
         if !self.json {
             return answer(text);
         }
         match serde_json::to_string(value) {
-            Ok(line) => answer(line),
+            Ok(line) => print(visible::json(&line)),
             Err(error) => stderr::line(format_args!("error: cannot encode the answer as JSON: {error}")),
         }
     }
@@ -70,7 +78,7 @@ impl Ui {
     pub fn failure(self, failure: &Failure) {
         if self.json {
             let value = serde_json::json!({ "error": failure.message, "exit_code": failure.code as u8 });
-            answer(value);
+            print(visible::json(&value.to_string()));
         }
         if !failure.shown {
             stderr::line(format_args!("error: {failure}"));
@@ -104,8 +112,13 @@ pub const STDERR_PATIENCE: Duration = Duration::from_secs(1);
 /// The first error in writing to stdout.
 static STDOUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
 
+/// Prints text to stdout with its control characters escaped: it may quote evidence or a peer.
+fn answer(text: impl Display) {
+    print(Visible(text));
+}
+
 /// Writes a line to stdout, after the lines queued for stderr. A closed pipe (`cheetah status | head -1`) is no error.
-fn answer(line: impl Display) {
+fn print(line: impl Display) {
     stderr::flush(STDERR_PATIENCE);
     let mut stdout = std::io::stdout();
     if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush())

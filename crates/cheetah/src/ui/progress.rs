@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cheetah_device::Size;
+use cheetah_device::visible::OneLine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::stderr;
@@ -66,7 +67,7 @@ impl Progress {
         if let Some(style) = style {
             bar.set_style(style);
         }
-        bar.set_prefix(what);
+        bar.set_prefix(OneLine(what).to_string());
         bar.enable_steady_tick(Duration::from_millis(100));
         Self(Show::Bar(bar))
     }
@@ -89,7 +90,7 @@ impl Progress {
         match &self.0 {
             Show::Bar(bar) => {
                 bar.set_position(done_bytes);
-                bar.set_message(details());
+                bar.set_message(OneLine(details()).to_string());
             }
             Show::Plain(plain) => plain.set(done_bytes, Some(&details())),
         }

@@ -8,14 +8,16 @@ use std::io::{self, Write};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cheetah_device::visible::Visible;
+
 /// The most bytes that wait to be written.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 
 static STDERR: LazyLock<Stderr> = LazyLock::new(Stderr::start);
 
-/// Queues one line.
+/// Queues one line, with the control characters in it escaped: it may quote evidence or a peer.
 pub fn line(line: impl std::fmt::Display) {
-    STDERR.push(format!("{line}\n").into_bytes());
+    STDERR.push(format!("{}\n", Visible(line)).into_bytes());
 }
 
 /// Waits until all queued lines are written, but no longer than `patience`. Does not wait for a writer that was found stuck

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use cheetah_device::visible::OneLine;
 use serde::Serialize;
 
 use crate::failure::Result;
@@ -43,7 +44,7 @@ impl Checklist {
             }
             Err(failure) => {
                 let (cross, plain) = if self.ui.colours() { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
-                self.ui.say(format_args!(" {cross}✗{plain} {what}"));
+                self.ui.say_styled(format_args!(" {cross}✗{plain} {}", OneLine(what)));
                 Err(failure)
             }
         }
@@ -51,9 +52,9 @@ impl Checklist {
 
     fn tick(&mut self, what: &str, remark: &str, took: Duration) {
         let (green, dim, plain) = if self.ui.colours() { ("\x1b[32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-        self.ui.say(format_args!(" {green}✓{plain} {what:<60} {dim}{:>5.1} s{plain}", took.as_secs_f64()));
+        self.ui.say_styled(format_args!(" {green}✓{plain} {what:<60} {dim}{:>5.1} s{plain}", took.as_secs_f64()));
         if !remark.is_empty() {
-            self.ui.say(format_args!("   {dim}{remark}{plain}"));
+            self.ui.say_styled(format_args!("   {dim}{}{plain}", OneLine(remark)));
         }
         self.done.push(Step { what: what.to_owned(), took_s: took.as_secs_f64() });
     }
