@@ -1,33 +1,33 @@
-//! Which format a file is in, by its first and last bytes. No I/O.
+//! Detects the format of a file from its first and last bytes. No I/O.
 
-/// Bytes of the start of a file that are enough to tell.
+/// The number of bytes at the start of a file that detection needs.
 pub const START_LEN: usize = 1024;
 
-/// Bytes of the end of a file that are enough to tell: a VHD's footer, or a DMG's.
+/// The number of bytes at the end that detection needs: the footer of a VHD or a DMG.
 pub const END_LEN: usize = 512;
 
-/// What a file holds.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// An Expert Witness image: E01, S01 or Ex01.
     Ewf,
-    /// A ZIP archive, which is how AFF4 images come.
+    /// A ZIP archive, the container of AFF4 images.
     Zip,
     /// QEMU's copy-on-write image, version 2 or 3.
     Qcow2,
-    /// VMware's disk: sparse with its descriptor inside, or the descriptor as a text.
+    /// VMware's disk: sparse with an embedded descriptor, or a text descriptor.
     Vmdk,
     /// Virtual PC's disk.
     Vhd,
     /// Hyper-V's disk.
     Vhdx,
-    /// A format we know and cannot read.
+    /// A known format that is not supported.
     Refused(Refusal),
-    /// Nothing we know: the bytes themselves.
+    /// No known format: a raw image.
     Unknown,
 }
 
-/// A format that is not read, and what to do instead.
+/// A format that is not supported, and what to do instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// What it is, as in `this is …`.
@@ -40,7 +40,7 @@ const EXPORT: &str = "export it to E01 or raw with the program that made it";
 const UNPACK: &str = "unpack it first";
 const CONVERT: &str = "convert it with qemu-img convert -O raw";
 
-/// Starts of files that are refused by name.
+/// The signatures of files that are refused by name.
 const REFUSED: [(&[u8], &str, &str); 15] = [
     (b"LVF\x09\x0d\x0a\xff\x00", "an L01 logical evidence file: it holds files, not a disk", EXPORT),
     (b"LEF2\x0d\x0a\x81\x00", "an Lx01 logical evidence file: it holds files, not a disk", EXPORT),
@@ -59,7 +59,7 @@ const REFUSED: [(&[u8], &str, &str); 15] = [
     (b"MSWIM\x00\x00\x00", "a WIM archive: it holds files, not a disk", "apply it to a disk first"),
 ];
 
-/// Tells the format of a file of `size` bytes from its first [`START_LEN`] and last [`END_LEN`] (or all, if it has fewer).
+/// Returns the format of a file of `size` bytes from its first [`START_LEN`] and last [`END_LEN`] bytes (or all, if fewer).
 pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
     if let Some((_, what, instead)) = REFUSED.into_iter().find(|(magic, ..)| start.starts_with(magic)) {
         return Format::Refused(Refusal { what, instead });
@@ -87,14 +87,14 @@ pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
     if end.len() == END_LEN && end.starts_with(b"koly\0\0\0\x04") {
         return Format::Refused(Refusal { what: "an Apple disk image (DMG)", instead: CONVERT });
     }
-    // A raw image may end like a fixed VHD by chance or by malice: only a footer that is right in itself counts.
+    // A raw image may end like a fixed VHD by chance or by malice: only a footer that is consistent counts.
     match Footer::parse(end) {
         Some(footer) if footer.fixed && footer.size.checked_add(END_LEN as u64) == Some(size) => Format::Vhd,
         _ => Format::Unknown,
     }
 }
 
-/// `BZh`, a digit, and the magic of a block: three letters alone are too little.
+/// Whether a file begins with `BZh`, a digit, and the signature of a block; `BZh` alone proves too little.
 fn is_bzip2(start: &[u8]) -> bool {
     start.starts_with(b"BZh") && start.get(4..10) == Some(&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59])
 }
@@ -104,14 +104,14 @@ fn is_bzip2(start: &[u8]) -> bool {
 pub struct Footer {
     /// Bytes of the disk.
     pub size: u64,
-    /// All of the disk lies in the file, followed by the footer.
+    /// Whether the file holds the whole disk, followed by the footer.
     pub fixed: bool,
-    /// The disk is what changed since another file.
+    /// Whether the file holds the changes since another file.
     pub differencing: bool,
 }
 
 impl Footer {
-    /// Reads a footer of 512 bytes; `None` if it is none, or its checksum is wrong.
+    /// Parses a footer of 512 bytes; `None` if it has no signature, or its checksum is wrong.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; END_LEN] = bytes.try_into().ok().filter(|_| bytes.starts_with(b"conectix"))?;
         let stored = u32::from_be_bytes(*bytes[64..].first_chunk()?);

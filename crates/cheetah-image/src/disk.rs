@@ -1,9 +1,9 @@
-//! What the kernel knows of a block device, from sysfs (Documentation/ABI/stable/sysfs-block).
+//! Properties of a block device from sysfs (Documentation/ABI/stable/sysfs-block).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a disk is. `None` where the kernel does not say.
+/// The properties of a disk; `None` where the kernel does not know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Disk {
     /// Bytes in a logical sector.
@@ -18,11 +18,11 @@ pub struct Disk {
     pub write_protected: Option<bool>,
 }
 
-/// Most bytes of an attribute that are looked at: sysfs gives a page at most.
+/// The maximum length of an attribute: a page in sysfs.
 const ATTRIBUTE_LEN_MAX: usize = 4096;
 
 impl Disk {
-    /// Looks at the device's folder under /sys. A partition is on a disk, and that disk's sectors and names are its own.
+    /// Reads the device's folder under /sys. A partition has the sector sizes and names of its disk.
     pub fn look(folder: &Path) -> Self {
         let whole = if folder.join("partition").exists() { folder.join("..") } else { folder.to_path_buf() };
         let number = |name: &str| text(&whole.join(name)).and_then(|text| text.parse().ok());
@@ -36,7 +36,7 @@ impl Disk {
     }
 }
 
-/// The folder of the block device with these numbers.
+/// Returns the sysfs folder of the block device with these numbers.
 pub fn folder(major: u32, minor: u32) -> PathBuf {
     format!("/sys/dev/block/{major}:{minor}").into()
 }
@@ -44,7 +44,7 @@ pub fn folder(major: u32, minor: u32) -> PathBuf {
 /// SCSI and ATA disks have a vendor and a model, NVMe and MMC disks one name.
 fn model(disk: &Path) -> Option<String> {
     let model = text(&disk.join("device/model")).or_else(|| text(&disk.join("device/name")))?;
-    // Behind libata every disk's vendor is "ATA"; virtio's vendor is a PCI number.
+    // With libata every disk's vendor is "ATA"; virtio's vendor is a PCI number.
     let vendor = text(&disk.join("device/vendor")).filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x"));
     Some(vendor.map_or_else(|| model.clone(), |vendor| format!("{vendor} {model}")))
 }
@@ -65,7 +65,7 @@ fn text(path: &Path) -> Option<String> {
     clean(&fs::read(path).ok()?)
 }
 
-/// Trimmed, printable, and not empty.
+/// Returns the text trimmed, if it is printable and not empty.
 fn clean(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(ATTRIBUTE_LEN_MAX)]);
     let text: String = text.chars().filter(|c| !c.is_control()).collect();

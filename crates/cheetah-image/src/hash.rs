@@ -1,4 +1,4 @@
-//! The hashes of the whole, for the court: each in a thread of its own, all over one pass of the bytes.
+//! Hashes of a whole image: one pass over the bytes, each hash in a thread of its own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 
 use crate::error::{Error, Result};
 
-/// Pieces of data a hashing thread may have waiting. Bounds memory (this many chunks, shared by all threads), and
-/// lets a slow hash lag a little before it holds up the copy.
+/// The queue depth of a hashing thread, in chunks. Bounds memory (all threads share the chunks), and lets a slow hash lag a
+/// little before it holds up the copy.
 const QUEUE_MAX: usize = 8;
 
 /// A hash of the whole image.
@@ -23,17 +23,17 @@ pub enum HashKind {
     Md5,
     /// For old case files.
     Sha1,
-    /// What courts expect today.
+    /// The hash that courts expect today.
     Sha256,
     /// The fastest by far.
     Blake3,
 }
 
 impl HashKind {
-    /// All there are, in the order they are printed.
+    /// All kinds, in the order in which they are printed.
     pub const ALL: [Self; 4] = [Self::Md5, Self::Sha1, Self::Sha256, Self::Blake3];
 
-    /// As written on the command line and in the drive file.
+    /// Returns the name on the command line and in drive files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Md5 => "md5",
@@ -43,7 +43,7 @@ impl HashKind {
         }
     }
 
-    /// Hexadecimal digits in its digest.
+    /// Returns the number of hexadecimal digits in a digest.
     pub const fn digits(self) -> usize {
         match self {
             Self::Md5 => 32,
@@ -53,7 +53,7 @@ impl HashKind {
     }
 }
 
-/// Which hashes to compute: `all`, `none`, or names separated by commas (`md5,sha256`).
+/// The hashes to compute: `all`, `none`, or names separated by commas (`md5,sha256`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashChoice {
     /// One flag for each of [`HashKind::ALL`].
@@ -61,17 +61,17 @@ pub struct HashChoice {
 }
 
 impl HashChoice {
-    /// Every hash there is.
+    /// All hashes.
     pub const ALL: Self = Self { chosen: [true; 4] };
-    /// None.
+    /// No hash.
     pub const NONE: Self = Self { chosen: [false; 4] };
 
-    /// Those chosen, in the order they are printed.
+    /// Returns the chosen hashes, in the order in which they are printed.
     pub fn kinds(self) -> impl Iterator<Item = HashKind> {
         HashKind::ALL.into_iter().zip(self.chosen).filter_map(|(kind, chosen)| chosen.then_some(kind))
     }
 
-    /// This and one more.
+    /// Adds a hash.
     #[must_use]
     pub const fn with(mut self, kind: HashKind) -> Self {
         self.chosen[kind as usize] = true;
@@ -82,7 +82,7 @@ impl HashChoice {
 impl std::ops::BitAnd for HashChoice {
     type Output = Self;
 
-    /// Those chosen in both.
+    /// Returns the hashes chosen in both.
     fn bitand(self, other: Self) -> Self {
         self.kinds().filter(|kind| other.chosen[*kind as usize]).fold(Self::NONE, Self::with)
     }
@@ -140,7 +140,7 @@ pub struct Hashes {
 }
 
 impl Hashes {
-    /// The digest of one kind, if it is known.
+    /// Returns the digest of one kind, if it is known.
     pub fn get(&self, kind: HashKind) -> Option<&str> {
         match kind {
             HashKind::Md5 => self.md5.as_deref(),
@@ -150,12 +150,12 @@ impl Hashes {
         }
     }
 
-    /// Those known.
+    /// Returns the kinds that are known.
     pub fn choice(&self) -> HashChoice {
         self.iter().fold(HashChoice::NONE, |choice, (kind, _)| choice.with(kind))
     }
 
-    /// Those known with their digests, in the order they are printed.
+    /// Returns the known digests, in the order in which they are printed.
     pub fn iter(&self) -> impl Iterator<Item = (HashKind, &str)> {
         HashKind::ALL.into_iter().filter_map(|kind| self.get(kind).map(|digest| (kind, digest)))
     }
@@ -171,7 +171,7 @@ impl Hashes {
     }
 }
 
-/// Hashing under way: one thread a hash, fed with the same pieces in the same order.
+/// A computation of several hashes: one thread each, all fed the same data in the same order.
 pub struct Hashing {
     threads: Vec<Thread>,
 }
@@ -189,7 +189,7 @@ impl Hashing {
         Ok(Self { threads })
     }
 
-    /// Hands the next piece to every hash; waits while one of them is too far behind.
+    /// Queues the next data for every hash; waits while one of them is too far behind.
     pub async fn push(&self, data: &Data) -> Result<()> {
         for thread in &self.threads {
             thread.queue.send(data.clone()).await.map_err(|_| died(thread.kind))?;
@@ -234,7 +234,7 @@ impl Thread {
     }
 }
 
-/// Shows `data` to `each` as runs of bytes, zeros too, without making a copy of the whole.
+/// Passes `data` to `each` as runs of bytes, zeros included, without copying the whole.
 pub fn feed(data: &Data, mut each: impl FnMut(&[u8])) {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     for part in data.parts() {
@@ -252,7 +252,7 @@ pub fn feed(data: &Data, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// One hash under way.
+/// The state of one hash.
 enum Hasher {
     Md5(md5::Md5),
     Sha1(sha1::Sha1),
@@ -291,7 +291,7 @@ impl Hasher {
     }
 }
 
-/// Lower-case hexadecimal.
+/// Returns bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -301,7 +301,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether `text` is `digits` lower-case hexadecimal digits.
+/// Whether `text` consists of `digits` lower-case hexadecimal digits.
 pub fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -17,11 +17,10 @@ mod direct;
 
 use direct::Direct;
 
-/// A raw image file or block device. Opened read-only: nothing ever writes to a source.
+/// A raw image file or block device, opened read-only.
 ///
-/// A file that changes size or is modified while it is read makes reads fail: a copy of it would be a mixture. What the
-/// medium cannot give is [`Unreadable`](DeviceError::Unreadable), over the whole range that was asked for; good sectors
-/// can be read right up to a bad one.
+/// Reads fail if the file was modified since it was opened: a copy would mix two states. A read that touches a bad sector
+/// fails as a whole with [`Unreadable`](DeviceError::Unreadable); good sectors can be read right up to a bad one.
 #[derive(Clone)]
 pub struct RawFile {
     inner: Arc<Inner>,
@@ -33,9 +32,9 @@ struct Inner {
     size: u64,
     /// Length and modification time when it was opened; `None` for a block device.
     stamp: Option<Stamp>,
-    /// A block device's folder in sysfs, gone when the device is.
+    /// A block device's folder in sysfs, which disappears with the device.
     folder: Option<PathBuf>,
-    /// A block device once more, opened when first a read of it failed.
+    /// The block device opened past the page cache, once a read has failed.
     direct: OnceLock<Direct>,
 }
 
@@ -53,7 +52,7 @@ impl RawFile {
             }
             _ => Error::io(format_args!("opening the image {name}"), &error),
         };
-        // Looked at before it is opened: opening a pipe would wait for its writer.
+        // Checked before it is opened: opening a pipe would wait for its writer.
         let kind = std::fs::metadata(path).map_err(failed)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(Error::misuse(format!("{name}: neither a file nor a block device, so not an image")));
@@ -79,17 +78,17 @@ impl RawFile {
         self.inner.stamp.is_none()
     }
 
-    /// What the kernel knows of it, if it is a block device.
+    /// Returns what the kernel knows about it, if it is a block device.
     pub fn disk(&self) -> Option<Disk> {
         self.is_block().then(|| self.inner.folder.as_deref().map(Disk::look).unwrap_or_default())
     }
 
-    /// A file's length and modification time when it was opened.
+    /// Returns a file's length and modification time when it was opened.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         self.inner.stamp
     }
 
-    /// Its path, as it was given.
+    /// Returns its path, as given.
     pub(crate) fn path(&self) -> &str {
         &self.inner.name
     }
@@ -100,7 +99,7 @@ impl RawFile {
         self.inner.read(range)
     }
 
-    /// Runs `work` where it may block.
+    /// Runs `work` on a thread that may block.
     fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> cheetah_device::Result<T> + Send + 'static,
@@ -154,11 +153,11 @@ impl Inner {
         }
     }
 
-    /// Where the range's first byte outside a hole is; its end if there is none.
+    /// Returns the offset of the range's first byte outside a hole; the range's end if there is none.
     fn next_data(&self, range: ByteRange) -> u64 {
         match rustix::fs::seek(&self.file, SeekFrom::Data(range.offset)) {
             Ok(at) => at.clamp(range.offset, range.end()),
-            // Nothing but hole up to the end of the file. Holds only while the file is as long as it was.
+            // A hole up to the end of the file. Valid only while the file's length is unchanged.
             Err(Errno::NXIO) if self.stamp.is_some() => range.end(),
             // Block devices and some file systems cannot tell.
             Err(_) => range.offset,
@@ -176,7 +175,7 @@ impl Inner {
                 break;
             }
             let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(rest.offset)).unwrap_or(range.end());
-            // At least one byte on, whatever the file system answers while the file changes under us.
+            // Advance by at least one byte, whatever the file system answers if the file is being modified.
             let hole = hole.clamp(rest.offset + 1, range.end());
             Extent::data(hole - rest.offset).push(&mut extents);
             rest = ByteRange::between(hole, range.end());
@@ -190,7 +189,7 @@ impl Inner {
         }
         let device = self.name.clone();
         match &self.folder {
-            // A disk that was pulled out fails like one big bad sector; it is none.
+            // A disk that was unplugged also fails with EIO, but has no bad sector.
             Some(folder) if !folder.exists() => DeviceError::Lost { device, range, why: "the disk is gone".into() },
             _ if is_medium_error(error) => DeviceError::Unreadable { device, range, why: error.to_string().into() },
             _ => DeviceError::io(format!("{device}, range {range}"), error),
@@ -203,7 +202,7 @@ impl Inner {
     }
 }
 
-/// Whether the disk below could not deliver: EIO, and what the kernel's block layer makes of errors of the medium, the
+/// Whether an error is the disk's: EIO, and the errors that the kernel's block layer returns for errors of the medium, the
 /// target and protection information (blk_errors in block/blk-core.c).
 fn is_medium_error(error: &std::io::Error) -> bool {
     const MEDIUM: [Errno; 4] = [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ];

@@ -42,7 +42,7 @@ pub(super) struct Entry {
 
 /// The position of the directory, and its number of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct DirectoryPlace {
     range: ByteRange,
     count: u64,
 }
@@ -69,7 +69,7 @@ fn read(file: &RawFile, range: ByteRange) -> Result<Vec<u8>> {
 }
 
 /// Locates the directory from the end of the archive; `None` if the end record is invalid.
-fn find(file: &RawFile) -> Result<Option<Place>> {
+fn find(file: &RawFile) -> Result<Option<DirectoryPlace>> {
     let size = file.geometry().size;
     let tail_start = size.saturating_sub((END_LEN + usize::from(u16::MAX)) as u64);
     let tail = read(file, ByteRange::between(tail_start, size))?;
@@ -94,7 +94,7 @@ fn find(file: &RawFile) -> Result<Option<Place>> {
 }
 
 /// Reads the ZIP64 end record that `locator`, at `locator_at`, refers to.
-fn large(file: &RawFile, locator: &[u8], locator_at: u64) -> Result<Option<Place>> {
+fn large(file: &RawFile, locator: &[u8], locator_at: u64) -> Result<Option<DirectoryPlace>> {
     let Some(at) = number(locator, 8, 8).filter(|at| ByteRange::new(*at, END64_LEN).fits(locator_at)) else {
         return Ok(None);
     };
@@ -106,9 +106,9 @@ fn large(file: &RawFile, locator: &[u8], locator_at: u64) -> Result<Option<Place
 }
 
 /// A directory that ends before `end` and is large enough for its entries.
-fn place(start: u64, len: u64, count: u64, end: u64) -> Option<Place> {
+fn place(start: u64, len: u64, count: u64, end: u64) -> Option<DirectoryPlace> {
     let range = ByteRange::new(start, len);
-    (range.fits(end) && count <= len / ENTRY_LEN as u64).then_some(Place { range, count })
+    (range.fits(end) && count <= len / ENTRY_LEN as u64).then_some(DirectoryPlace { range, count })
 }
 
 /// Parses `count` entries.

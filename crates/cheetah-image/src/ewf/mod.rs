@@ -12,16 +12,16 @@ use tokio::sync::Semaphore;
 
 use self::cache::{Cache, Claim, Slot, Work};
 use self::chunk::Chunks;
-use self::found::Index;
+use self::record::Index;
 use self::segments::{Files, Memory, Patience, Segment, Segments};
 use crate::error::Result;
 
 mod cache;
 mod chunk;
-mod found;
 mod info;
 mod le;
 mod naming;
+mod record;
 mod segments;
 mod table;
 mod text;
@@ -80,7 +80,7 @@ impl Ewf {
 
     fn from_segments(segments: Box<dyn Segments>) -> Result<Self> {
         let all = &*segments;
-        let found = match signature(all)? {
+        let record = match signature(all)? {
             v2::SIGNATURE | v2::SIGNATURE_LOGICAL => v2::read(all),
             SIGNATURE_ENCRYPTED => {
                 let first = Segment { all, number: 0 };
@@ -88,7 +88,7 @@ impl Ewf {
             }
             _ => v1::read(all),
         }?;
-        let (info, index) = found.finish(all)?;
+        let (info, index) = record.finish(all)?;
         let chunks = Chunks { size: info.size, chunk_size: info.chunk_size };
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let inner = Inner {

@@ -4,9 +4,9 @@
 
 use std::fmt;
 
-use super::found::{About, Found, Medium};
 use super::info::EwfFormat;
 use super::le::{sealed, u16_at, u32_at, u64_at};
+use super::record::{About, EwfRecord, Medium};
 use super::segments::{Segment, Segments};
 use super::table::Table;
 use super::text::{Method, TEXT_MAX, Values, inflate};
@@ -37,8 +37,8 @@ const MEDIA_LOGICAL: u8 = 0x0e;
 const FLAG_PHYSICAL: u8 = 2;
 
 /// Reads all sections of all segments.
-pub(super) fn read(segments: &dyn Segments) -> Result<Found> {
-    let mut reader = Reader { found: Found::new(EwfFormat::E01), broken: None, broken_header: None, headers: 0 };
+pub(super) fn read(segments: &dyn Segments) -> Result<EwfRecord> {
+    let mut reader = Reader { record: EwfRecord::new(EwfFormat::E01), broken: None, broken_header: None, headers: 0 };
     for number in 0.. {
         if number == segments.count() {
             return Err(Error::Evidence(format!(
@@ -53,7 +53,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<Found> {
     }
     match reader.broken_header {
         Some(error) if reader.headers == 0 => Err(error),
-        _ => Ok(reader.found),
+        _ => Ok(reader.record),
     }
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Section {
 }
 
 struct Reader {
-    found: Found,
+    record: EwfRecord,
     /// The defect of the last table, unless its copy is valid.
     broken: Option<Error>,
     /// The defect of a header, unless another one is valid.
@@ -140,12 +140,12 @@ impl Reader {
             "error2" => self.errors(segment, section),
             "hash" => {
                 let hash = sealed_data::<36>(segment, section)?;
-                Found::set_hash(segment, &mut self.found.hashes.md5, "MD5", &hash[..16])
+                EwfRecord::set_hash(segment, &mut self.record.hashes.md5, "MD5", &hash[..16])
             }
             "digest" => {
                 let digest = sealed_data::<80>(segment, section)?;
-                Found::set_hash(segment, &mut self.found.hashes.md5, "MD5", &digest[..16])?;
-                Found::set_hash(segment, &mut self.found.hashes.sha1, "SHA-1", &digest[16..36])
+                EwfRecord::set_hash(segment, &mut self.record.hashes.md5, "MD5", &digest[..16])?;
+                EwfRecord::set_hash(segment, &mut self.record.hashes.sha1, "SHA-1", &digest[16..36])
             }
             "xhash" => self.xhash(segment, section),
             "ltree" | "ltypes" => Err(logical(segment)),
@@ -172,7 +172,7 @@ impl Reader {
             return Err(sum_fault(segment, section));
         }
         if original {
-            self.found.format = EwfFormat::S01;
+            self.record.format = EwfFormat::S01;
         } else if bytes[0] == MEDIA_LOGICAL {
             return Err(logical(segment));
         }
@@ -183,9 +183,9 @@ impl Reader {
             error_granularity: if original { 0 } else { u32_at(bytes, 56) },
             physical: !original && bytes[36] & FLAG_PHYSICAL != 0,
         };
-        self.found.set_medium(segment, medium)?;
+        self.record.set_medium(segment, medium)?;
         match bytes.get(64..80).and_then(<[u8]>::first_chunk) {
-            Some(id) if !original => self.found.set_id(segment, *id),
+            Some(id) if !original => self.record.set_id(segment, *id),
             _ => Ok(()),
         }
     }
@@ -198,7 +198,7 @@ impl Reader {
         let packed = data(segment, section, TEXT_MAX)?;
         match Values::unpack(&packed, Method::Zlib) {
             Some(values) => {
-                self.found.about = About::of_v1(&values);
+                self.record.about = About::of_v1(&values);
                 self.headers = kind;
             }
             None => {
@@ -218,7 +218,7 @@ impl Reader {
         }
         let (count, base) = (u32_at(&header, 0), u64_at(&header, 8));
         // The original format has no checksum after the entries.
-        let summed = self.found.format != EwfFormat::S01;
+        let summed = self.record.format != EwfFormat::S01;
         let needed = TABLE_HEADER + u64::from(count) * 4 + if summed { 4 } else { 0 };
         if needed > section.len() {
             return Err(segment.fault(format_args!("{section} is too short for the {count} chunks it claims to list")));
@@ -228,7 +228,7 @@ impl Reader {
         }
         let entries = section.data() + TABLE_HEADER;
         let table = Table::check_v1(segment, entries, count, base, summed, section.start..section.end)?;
-        self.found.index.push(segment, Table { first: self.found.index.chunks(), ..table })
+        self.record.index.push(segment, Table { first: self.record.index.chunks(), ..table })
     }
 
     /// *Error2 section*.
@@ -246,7 +246,7 @@ impl Reader {
             return Err(sum_fault(segment, section));
         }
         let ranges = entries.chunks_exact(8).map(|entry| (u32_at(entry, 0).into(), u32_at(entry, 4).into()));
-        self.found.errors.extend(ranges);
+        self.record.errors.extend(ranges);
         Ok(())
     }
 
@@ -257,7 +257,7 @@ impl Reader {
         let text = String::from_utf8_lossy(&text);
         let sha256 = text.split_once("<sha256>").and_then(|(_, rest)| rest.split_once("</sha256>"));
         if let Some((digest, _)) = sha256.filter(|(digest, _)| is_hex(digest, HashKind::Sha256.digits())) {
-            self.found.hashes.sha256 = Some(digest.to_owned());
+            self.record.hashes.sha256 = Some(digest.to_owned());
         }
         Ok(())
     }

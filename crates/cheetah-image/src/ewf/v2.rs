@@ -6,9 +6,9 @@ use std::fmt;
 
 use md5::Digest as _;
 
-use super::found::{Found, Medium};
 use super::info::EwfFormat;
 use super::le::{sealed, u16_at, u32_at, u64_at};
+use super::record::{EwfRecord, Medium};
 use super::segments::{Segment, Segments};
 use super::table::Table;
 use super::text::{Method, TEXT_MAX, Values};
@@ -49,8 +49,8 @@ mod kind {
 }
 
 /// Reads all sections of all segments.
-pub(super) fn read(segments: &dyn Segments) -> Result<Found> {
-    let mut reader = Reader { found: Found::new(EwfFormat::Ex01), device: None, case: None };
+pub(super) fn read(segments: &dyn Segments) -> Result<EwfRecord> {
+    let mut reader = Reader { record: EwfRecord::new(EwfFormat::Ex01), device: None, case: None };
     for number in 0.. {
         if number == segments.count() {
             return Err(Error::Evidence(format!(
@@ -63,7 +63,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<Found> {
             break;
         }
     }
-    Ok(reader.found)
+    Ok(reader.record)
 }
 
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ impl fmt::Display for Section {
 }
 
 struct Reader {
-    found: Found,
+    record: EwfRecord,
     device: Option<Values>,
     case: Option<Values>,
 }
@@ -124,7 +124,7 @@ impl Reader {
             });
         }
         if let Some(id) = header[16..].first_chunk() {
-            self.found.set_id(segment, *id)?;
+            self.record.set_id(segment, *id)?;
         }
         match u16_at(&header, 10) {
             0 => Ok(Method::None),
@@ -145,11 +145,11 @@ impl Reader {
             kind::ERRORS => return self.errors(segment, section),
             kind::MD5 => {
                 let hash = digest::<20>(segment, section)?;
-                return Found::set_hash(segment, &mut self.found.hashes.md5, "MD5", &hash[..16]);
+                return EwfRecord::set_hash(segment, &mut self.record.hashes.md5, "MD5", &hash[..16]);
             }
             kind::SHA1 => {
                 let hash = digest::<24>(segment, section)?;
-                return Found::set_hash(segment, &mut self.found.hashes.sha1, "SHA-1", &hash[..20]);
+                return EwfRecord::set_hash(segment, &mut self.record.hashes.sha1, "SHA-1", &hash[..20]);
             }
             kind::FILES => return Err(logical(segment)),
             // Chunks, which tables refer to; sessions of optical discs; EnCase's private data.
@@ -175,8 +175,8 @@ impl Reader {
             error_granularity: small(case.number("gr").unwrap_or(0)),
             physical: device.get("ph").is_some_and(|flag| flag == "1"),
         };
-        self.found.set_medium(segment, medium)?;
-        let about = &mut self.found.about;
+        self.record.set_medium(segment, medium)?;
+        let about = &mut self.record.about;
         if segment.number == 0 {
             about.case.case_number = case.get("cn");
             about.case.evidence_number = case.get("en");
@@ -206,7 +206,7 @@ impl Reader {
         }
         let bzip2 = method == Method::Bzip2;
         let table = Table::check_v2(segment, section.start + TABLE_HEADER, first, count, bzip2)?;
-        self.found.index.push(segment, table)
+        self.record.index.push(segment, table)
     }
 
     /// *Error table*.
@@ -224,7 +224,7 @@ impl Reader {
             return Err(sum_fault(segment, section));
         }
         let ranges = entries.chunks_exact(16).map(|entry| (u64_at(entry, 0), u32_at(entry, 8).into()));
-        self.found.errors.extend(ranges);
+        self.record.errors.extend(ranges);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! Looking at a virtual disk before qemu does: one that refers to other files could make it read anything on this
-//! machine as if it were evidence.
+//! Checks a virtual disk before qemu opens it: one that refers to other files could make qemu read any file of this machine
+//! as evidence.
 
 use std::fmt;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub enum Virtual {
 }
 
 impl Virtual {
-    /// As identities have it.
+    /// Returns the kind in identities.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Qcow2 => Kind::Qcow2,
@@ -37,7 +37,7 @@ impl Virtual {
         }
     }
 
-    /// What qemu-nbd is to open. The format is given, so that qemu never guesses; no other image is opened below.
+    /// Returns the block node for qemu-nbd. It states the format, so that qemu never guesses, and has no backing image.
     pub(super) fn node(self, path: &Path) -> Result<String> {
         let path = path.to_str().ok_or_else(|| {
             Error::failed(format!("{}: qemu-nbd takes only names in UTF-8; rename the file", path.display()))
@@ -46,7 +46,7 @@ impl Virtual {
         let node = match self {
             Self::Qcow2 => json!({ "driver": "qcow2", "file": file, "backing": null }),
             Self::Vmdk => json!({ "driver": "vmdk", "file": file, "backing": null }),
-            // By default qemu may take the size from the geometry, which is rounded down: the end would be missing.
+            // By default qemu may take the size from the geometry, which is rounded down and would cut off the end.
             Self::Vhd => json!({ "driver": "vpc", "file": file, "force_size_calc": "current_size" }),
             Self::Vhdx => json!({ "driver": "vhdx", "file": file }),
         };
@@ -65,7 +65,7 @@ impl fmt::Display for Virtual {
     }
 }
 
-/// Refuses an image that is not whole in itself.
+/// Refuses an image that depends on other files, or is damaged.
 pub(super) fn check(path: &Path, format: Virtual) -> Result<()> {
     let file = RawFile::open(path)?;
     let bytes = |offset, len| read(&file, offset, len);
@@ -83,12 +83,12 @@ pub(super) fn check(path: &Path, format: Virtual) -> Result<()> {
     }
 }
 
-/// Why an image is not read, and what to do instead.
+/// Why an image is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Objection {
-    /// It is not as its format has it.
+    /// It violates its format.
     Damaged(&'static str),
-    /// It takes more than the file to read it.
+    /// It depends on other files.
     NotWhole(&'static str),
 }
 
@@ -96,14 +96,14 @@ pub(super) fn size(file: &RawFile) -> u64 {
     cheetah_device::Device::geometry(file).size
 }
 
-/// Up to `len` bytes from `offset`: fewer where the file ends.
+/// Reads up to `len` bytes from `offset`; fewer at the end of the file.
 pub(super) fn read(file: &RawFile, offset: u64, len: u64) -> Result<Vec<u8>> {
     let range = ByteRange::new(offset, len).intersection(ByteRange::new(0, size(file))).unwrap_or_default();
     let data = file.read_now(range).map_err(Error::device(format!("reading {}", file.path())))?;
     Ok(data.into_bytes().into())
 }
 
-/// The header of docs/interop/qcow2.txt in QEMU's sources.
+/// Checks the header (docs/interop/qcow2.txt in QEMU's sources).
 fn qcow2(header: &[u8]) -> Option<Objection> {
     const EXTERNAL_DATA: u64 = 1 << 2;
     let u32_at = |at: usize| header.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
@@ -128,7 +128,7 @@ fn qcow2(header: &[u8]) -> Option<Objection> {
     }
 }
 
-/// A dynamic or differencing VHD begins with a copy of its footer; either will do.
+/// Checks the footer; a dynamic or differencing VHD has a copy at its start, and either is enough.
 fn vhd(end: &[u8], start: &[u8]) -> Option<Objection> {
     match Footer::parse(end).or_else(|| Footer::parse(start)) {
         None => Some(Objection::Damaged("a VHD image whose footers are damaged; its end may be missing")),

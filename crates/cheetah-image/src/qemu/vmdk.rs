@@ -1,8 +1,8 @@
-//! VMware's descriptors ("Virtual Disk Format 5.0"): which files a disk is made of.
+//! Checks VMware's descriptors ("Virtual Disk Format 5.0"), which list the files of a disk.
 //!
-//! qemu's reader (vmdk_parse_extents in block/vmdk.c) takes its fields with sscanf, passes over lines it does not
-//! understand, and follows names anywhere. So what is let through is a list of what is allowed: a line that is none of
-//! the few things a descriptor has, or that two readers could read in two ways, is a reason to refuse.
+//! qemu's reader (vmdk_parse_extents in block/vmdk.c) parses fields with sscanf, skips lines it does not understand, and
+//! follows any file name. So only known lines are allowed: a line of another kind, or one that two readers could read in
+//! two ways, is refused.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,28 +11,28 @@ use super::check::{read, size};
 use crate::error::{Error, Result};
 use crate::raw::RawFile;
 
-/// Bytes of a descriptor that are read, by us and by qemu; VMware's own are below 20 KiB.
+/// The number of bytes of a descriptor that we and qemu read; VMware's own are below 20 KiB.
 const DESCRIPTOR_LEN_MAX: u64 = (1 << 20) - 1;
 
-/// Bytes of a name that qemu takes; it would cut a longer one, and open another file.
+/// The maximum length of a name in qemu, which would cut a longer one and open another file.
 const NAME_LEN_MAX: usize = 511;
 
-/// What the sparse header and the descriptor count in.
+/// The unit of the sparse header and the descriptor.
 const SECTOR: u64 = 512;
 
-/// Begins a sparse extent.
+/// The signature of a sparse extent.
 const SPARSE: &[u8] = b"KDMV";
 
-/// Begins a sparse extent of VMFS.
+/// The signature of a sparse extent of VMFS.
 const VMFS_SPARSE: &[u8] = b"COWD";
 
-/// Begins a space-efficient sparse extent.
+/// The signature of a space-efficient sparse extent.
 const SE_SPARSE: &[u8] = &[0xbe, 0xba, 0xfe, 0xca, 0, 0, 0, 0];
 
 const HAS_PARENT: &str = "a VMDK that holds only what differs from another disk (its parent); consolidate the snapshots first, and read the \
      result";
 
-/// Refuses a disk that has a parent, is encrypted, or is made of anything but files beside it that hold nothing but data.
+/// Refuses a disk that has a parent, is encrypted, or refers to anything but plain data files beside it.
 pub(super) fn check(path: &Path, file: &RawFile) -> Result<()> {
     let refuse = |why: String| Error::failed(format!("{}: {why}", path.display()));
     let start = read(file, 0, SECTOR)?;
@@ -49,8 +49,8 @@ pub(super) fn check(path: &Path, file: &RawFile) -> Result<()> {
     if let Some(why) = not_alone(&descriptor) {
         return Err(refuse(why.into()));
     }
-    // A sparse disk with its descriptor inside is the only extent it has. The descriptor then has its name of old, in
-    // whatever encoding, and qemu opens nothing that it names.
+    // A sparse disk with an embedded descriptor has only one extent. The descriptor then holds an old name, in any encoding,
+    // and qemu opens no file that it names.
     if start.starts_with(SPARSE) && capacity(&start) != 0 {
         return Ok(());
     }
@@ -65,26 +65,26 @@ fn u64_at(header: &[u8], at: usize) -> u64 {
     header.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Sectors of data that a sparse extent stands for. With 0, qemu takes it for the descriptor of a disk.
+/// Returns the capacity of a sparse extent in sectors. With 0, qemu takes it for the descriptor of a disk.
 fn capacity(header: &[u8]) -> u64 {
     u64_at(header, 12)
 }
 
-/// The descriptor that a sparse extent's header points to.
+/// Reads the descriptor that a sparse extent's header points to.
 fn embedded(file: &RawFile, header: &[u8]) -> Result<Vec<u8>> {
     let (offset, len) = (u64_at(header, 28), u64_at(header, 36));
     if offset == 0 || len == 0 {
         let what = "an extent of a VMDK without its descriptor; give the descriptor, the small .vmdk file beside it";
         return Err(Error::failed(format!("{}: {what}", file.path())));
     }
-    // qemu's product wraps around; ours must never be another.
+    // qemu's product wraps around; ours must not differ.
     let start = offset.checked_mul(SECTOR).filter(|start| *start < size(file)).ok_or_else(|| {
         Error::Evidence(format!(
             "{}: a VMDK whose descriptor lies beyond its end: it is cut short or damaged",
             file.path()
         ))
     })?;
-    // To the first NUL, as qemu does, and not as far as the header says.
+    // To the first NUL, as qemu does, whatever the header says.
     let bytes = read(file, start, DESCRIPTOR_LEN_MAX)?;
     let read_len = bytes.len() as u64;
     let descriptor = to_first_nul(bytes);
@@ -105,15 +105,15 @@ fn too_long(file: &RawFile) -> Error {
     Error::failed(format!("{}: a VMDK descriptor of more than 1 MiB", file.path()))
 }
 
-/// Descriptors may be filled up with NULs; qemu reads up to the first.
+/// Cuts a descriptor at its first NUL, as qemu does.
 fn to_first_nul(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     bytes.truncate(end);
     bytes
 }
 
-/// Why the disk cannot be read by itself: it has a parent, or is encrypted. A parent's name counts wherever it stands,
-/// as it does to qemu.
+/// Returns why the disk cannot be read by itself: it has a parent, or is encrypted. A parent's name counts anywhere, as in
+/// qemu.
 fn not_alone(descriptor: &[u8]) -> Option<&'static str> {
     let lower = String::from_utf8_lossy(descriptor).to_ascii_lowercase();
     let parent = |line: &str| {
@@ -131,14 +131,14 @@ fn not_alone(descriptor: &[u8]) -> Option<&'static str> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Extent<'a> {
     name: &'a str,
-    /// What the file has to begin with, where it is more than data; nothing else is ever interpreted.
+    /// The required signature of the file, if it is more than data; nothing else is interpreted.
     magics: &'static [&'static [u8]],
 }
 
-/// The extents that a descriptor names.
+/// Parses the extents that a descriptor lists.
 fn parse(descriptor: &[u8]) -> std::result::Result<Vec<Extent<'_>>, String> {
     let text = std::str::from_utf8(descriptor).ok().filter(|text| !text.contains(is_odd));
-    // Comments and names in other encodings are the user's to correct: what qemu would open must be what we looked at.
+    // Other encodings are refused: qemu must open the file that we checked.
     let text =
         text.ok_or("a VMDK descriptor that is not plain text in UTF-8; correct it, or convert the disk to raw")?;
     let mut extents = Vec::new();
@@ -149,7 +149,7 @@ fn parse(descriptor: &[u8]) -> std::result::Result<Vec<Extent<'_>>, String> {
         if !is_blank && !line.starts_with('#') && !is_setting(line) {
             let refuse = |why: &str| format!("{why} (line {} of the descriptor)", number + 1);
             if after_blank {
-                // It skips the blank line as white space, takes the extent, and then takes it again.
+                // qemu skips the blank line as white space, reads the extent, and then reads it again.
                 return Err(refuse(
                     "a VMDK with a blank line before an extent, which qemu misreads; delete the blank line",
                 ));
@@ -163,12 +163,12 @@ fn parse(descriptor: &[u8]) -> std::result::Result<Vec<Extent<'_>>, String> {
 
 const BLANK: [char; 2] = [' ', '\t'];
 
-/// Control characters that are no part of a text. Some are white space to qemu and not to others.
+/// Whether it is a control character other than a line end or tab. Some are white space to qemu and not to others.
 fn is_odd(c: char) -> bool {
     c.is_control() && !['\t', '\r', '\n'].contains(&c)
 }
 
-/// `key = value`, which cannot be taken for an extent: that has a number as its second word.
+/// Whether the line is `key = value`, which cannot be an extent: an extent's second word is a number.
 fn is_setting(line: &str) -> bool {
     let Some((key, _)) = line.split_once('=') else { return false };
     let key = key.trim_end_matches(BLANK);
@@ -206,7 +206,7 @@ fn extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
     };
     let name = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
     let (name, offset) = name.filter(|(name, _)| !name.is_empty()).ok_or("a VMDK with an extent that has no name")?;
-    // A colon could make it a protocol of qemu's, a slash a file anywhere on this machine.
+    // A colon could name a protocol of qemu's, a slash a file anywhere on this machine.
     if name.contains(['/', '\\', ':', '\r']) || [".", ".."].contains(&name) || name.len() > NAME_LEN_MAX {
         return Err(
             "a VMDK made of files in other folders; put them beside it, and correct their names in its descriptor",
@@ -219,20 +219,20 @@ fn extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
     is_right.then_some(Extent { name, magics }).ok_or(ODD)
 }
 
-/// Digits that fit the 63 bits qemu counts with.
+/// Parses digits that fit in the 63 bits of qemu's counters.
 fn is_number(text: &str) -> bool {
     (1..=18).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl Extent<'_> {
-    /// Refuses a file that is not there, is not where its name says, or refers to further files.
+    /// Refuses a file that does not exist, is a link, or refers to further files.
     fn check(&self, descriptor: &Path) -> Result<()> {
         let name = self.name;
         let path = descriptor.with_file_name(name);
         let failed = |why: &str| Error::failed(format!("{}: its extent {name} {why}", descriptor.display()));
         match std::fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_file() => {}
-            // A link would make it any file of this machine.
+            // A link could lead to any file of this machine.
             Ok(_) => return Err(failed("is a link or no file at all; put the file itself beside the descriptor")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(Error::Evidence(format!(

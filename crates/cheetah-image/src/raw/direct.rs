@@ -1,4 +1,4 @@
-//! Reading a block device past the page cache.
+//! Reads a block device past the page cache (`O_DIRECT`).
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,16 @@ use cheetah_device::ByteRange;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Bytes in the largest block in which the page cache reads a disk (BLK_MAX_BLOCK_SIZE in include/linux/blkdev.h;
-/// before Linux had that, a page). 4 KiB is usual.
+/// The largest block in which the page cache reads a disk (BLK_MAX_BLOCK_SIZE in include/linux/blkdev.h; a page in older
+/// kernels). 4 KiB is usual.
 const CACHE_BLOCK_BYTES_MAX: u64 = 64 << 10;
-/// What memory is aligned to at least: no disk is known to want more than that and its sectors.
+/// The minimum alignment of memory: no disk is known to need more than this and its sector size.
 const MEMORY_ALIGNMENT_MIN: u64 = 4096;
 
-/// A block device, open for reading just the sectors that are asked for.
+/// A block device, opened to read exactly the sectors requested.
 ///
-/// The page cache reads a disk in blocks of several sectors, and a bad one makes all of its block fail. The good ones
-/// beside it can only be had past the cache.
+/// The page cache reads a disk in blocks of several sectors, and one bad sector makes its whole block fail. The good sectors
+/// beside it can only be read past the cache.
 pub(super) struct Direct {
     file: File,
     /// Bytes in a logical sector.
@@ -27,7 +27,7 @@ pub(super) struct Direct {
 }
 
 impl Direct {
-    /// Opens the device that is open already: that one, whatever its path leads to by now.
+    /// Reopens the device that `file` has open, even if its path now leads elsewhere.
     pub fn open(device: &File) -> io::Result<Self> {
         let path = format!("/proc/self/fd/{}", device.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
@@ -36,7 +36,7 @@ impl Direct {
         Ok(Self { file, sector })
     }
 
-    /// Reads a range within the device, and of what is around it no more than the rest of its first and last sectors.
+    /// Reads a range within the device, rounded out to sectors.
     pub fn read(&self, range: ByteRange) -> io::Result<Bytes> {
         let wide = range.aligned_to(self.sector);
         let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| Errno::NOMEM);
@@ -51,8 +51,8 @@ impl Direct {
     }
 }
 
-/// Whether a range that failed through the page cache may have failed because of what is beside it, on a device of
-/// `size` bytes. One of whole blocks failed by itself, and a failing disk is spared another try.
+/// Whether a read that failed through the page cache may have failed because of neighbouring sectors, on a device of `size`
+/// bytes. A range of whole blocks failed by itself, and a failing disk is spared another try.
 pub(super) fn helps(range: ByteRange, size: u64) -> bool {
     let blocks = range.aligned_to(CACHE_BLOCK_BYTES_MAX);
     ByteRange::between(blocks.offset, blocks.end().min(size)) != range

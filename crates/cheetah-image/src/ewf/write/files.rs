@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::own_file::FileId;
 use crate::publish::{Unpublished, publish, rename_new};
 
-/// Finished segments that may wait for their sync; bounds open files.
+/// The maximum number of finished segments that wait to be synced, which bounds open files.
 const UNSYNCED_MAX: usize = 8;
 
-/// The segment under way, and those before it that are not yet on stable storage.
+/// The current segment, and earlier ones that are not yet on stable storage.
 pub struct Files {
     names: Names,
     force: bool,
@@ -27,7 +27,7 @@ pub struct Files {
     ids: Vec<FileId>,
     /// Segment 1, locked, so that no two writers work on one set.
     _lock: File,
-    /// A file was created since the folder was synced.
+    /// Whether a file was created since the folder was last synced.
     folder_changed: bool,
 }
 
@@ -37,7 +37,7 @@ struct Current {
 }
 
 impl Files {
-    /// Creates the first segment's file. Refuses where a set of that name is, in whole or in part.
+    /// Creates the first segment's file. Fails if a set of that name exists, complete or partial.
     pub fn create(names: Names, segments_max: u16, force: bool) -> Result<Self> {
         if !force {
             refuse_existing(&names, segments_max)?;
@@ -49,7 +49,7 @@ impl Files {
         Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true })
     }
 
-    /// Opens segment `number`, cut to `end` bytes, and removes those behind it.
+    /// Opens segment `number`, truncates it to `end` bytes, and removes the segments after it.
     pub fn resume(names: Names, number: u16, end: u64, guid: [u8; 16], force: bool) -> Result<Self> {
         let first =
             Current::open(names.partial(1)?).or_else(|error| Current::open(names.whole(1)?).map_err(|_| error))?;
@@ -74,7 +74,7 @@ impl Files {
         Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true })
     }
 
-    /// Goes on with the file of segment `number`.
+    /// Starts the file of segment `number`.
     pub fn next(&mut self, number: u16) -> Result<()> {
         if !self.force && exists(&self.names.whole(number)?) {
             return Err(refusal(&self.names.whole(number)?));
@@ -90,7 +90,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes into the segment under way.
+    /// Writes to the current segment.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.current.file.write_all_at(bytes, at).map_err(|error| {
             match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -105,7 +105,7 @@ impl Files {
         })
     }
 
-    /// Finishes when everything written is on stable storage.
+    /// Returns when everything written is on stable storage.
     pub fn sync(&mut self) -> Result<()> {
         for file in self.unsynced.iter().chain([&self.current]) {
             file.file.sync_data().map_err(|error| file.failed("flushing", &error))?;
@@ -124,7 +124,7 @@ impl Files {
         synced.map_err(|error| Error::io(format_args!("flushing the folder {}", folder.display()), &error))
     }
 
-    /// Gives the set's `segments` files their names, the first one last, so that what looks whole is whole.
+    /// Renames the set's `segments` files to their final names. The first one comes last, so a set that looks complete is.
     pub fn rename(mut self, segments: u16) -> Result<Vec<PathBuf>> {
         self.sync()?;
         let whole: Vec<_> = (1..=segments).map(|number| self.names.whole(number)).collect::<Result<_>>()?;
@@ -137,7 +137,7 @@ impl Files {
             }
         }
         if self.force {
-            // What is replaced stops looking whole first.
+            // The set that is replaced must stop looking complete first.
             remove(&whole[0])?;
             remove_from(2, |number| self.names.whole(number))?;
             self.sync_folder()?;
@@ -200,12 +200,12 @@ fn lock(first: &Current) -> Result<File> {
         Err(Errno::WOULDBLOCK) => {
             Err(Error::failed(format!("{path}: another acquisition is writing it; wait or stop it")))
         }
-        // Some network file systems know no locks; there the user must see to it.
+        // Some network file systems have no locks; there it is up to the user.
         _ => Ok(file),
     }
 }
 
-/// Undoes the renaming of a set that was being finished when it was interrupted. Files of other sets stay as they are.
+/// Undoes the renaming of a set whose finishing was interrupted. Files of other sets are left alone.
 fn take_back(names: &Names, guid: [u8; 16]) -> Result<()> {
     for number in 1.. {
         let (Ok(partial), Ok(whole)) = (names.partial(number), names.whole(number)) else { break };
@@ -236,7 +236,7 @@ fn refusal(path: &Path) -> Error {
     Error::misuse(format!("{path}: is there already; move it away, choose another name or use --force"))
 }
 
-/// Whether there is anything of that name.
+/// Whether any file has this name.
 fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
@@ -246,8 +246,8 @@ pub fn discard(names: &Names) -> Result<()> {
     remove_from(1, |number| names.partial(number))
 }
 
-/// Removes the files of segment `number` and those that follow without a gap; the last one first, so that none is
-/// overlooked should this be interrupted.
+/// Removes the files of segment `number` and those that follow without a gap; the last one first, so that none is missed
+/// after an interruption.
 fn remove_from(number: u16, name: impl Fn(u16) -> Result<PathBuf>) -> Result<()> {
     let paths = (number..).map_while(|number| name(number).ok()).take_while(|path| exists(path)).collect::<Vec<_>>();
     paths.iter().rev().try_for_each(|path| remove(path))

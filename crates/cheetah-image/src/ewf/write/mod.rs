@@ -1,15 +1,14 @@
-//! Writing E01 images, in one pass, on all cores, with interruptions.
+//! Writes E01 images in one pass, on all cores; an interrupted image can be resumed.
 //!
 //! ```text
 //! push ─▶ runs of chunks ─▶ compressing threads ─┐
 //!            │ (pool, pack)                      ▼
-//!            └──── in order ────────▶ writing thread (shell) ─▶ which segment, which table (set) ─▶ files
+//!            └──── in order ────────▶ writing thread (segment_writer) ─▶ which segment, which table (set) ─▶ files
 //! ```
 //!
-//! Chunks are handed over in runs of a MiB, so that waking threads costs next to nothing; how many may wait is bounded,
-//! which bounds memory. Where a chunk goes depends on nothing but the lengths of those before it. A [`Checkpoint`]
-//! therefore needs to remember little more than the open table, and a set that was interrupted becomes, byte for byte,
-//! what it would have been.
+//! Chunks are queued in runs of a MiB, so that waking threads costs little; the bounded queue bounds memory. The place of a
+//! chunk depends only on the lengths of the chunks before it. A [`Checkpoint`] therefore holds little more than the open
+//! table, and a resumed set is, byte for byte, the same as one that was not interrupted.
 
 use std::path::{Path, PathBuf};
 
@@ -27,8 +26,8 @@ mod pack;
 mod partial;
 mod pool;
 mod sections;
+mod segment_writer;
 mod set;
-mod shell;
 mod text;
 mod walk;
 
@@ -40,35 +39,35 @@ use checkpoint::Shape;
 use files::Files;
 use names::{Names, SEGMENTS_MAX};
 use pool::Pool;
+use segment_writer::{Command, SegmentWriter};
 use set::Set;
-use shell::{Command, Shell};
 
-/// Bytes of evidence compressed in one go, unless a chunk is larger.
+/// The number of bytes compressed at a time, unless a chunk is larger.
 const RUN_BYTES: u64 = 1 << 20;
-/// Bytes that may wait, or be under way, between [`E01Writer::push`] and the disk.
+/// The maximum number of bytes in flight between [`E01Writer::push`] and the disk.
 const WAITING_BYTES_MAX: u64 = 48 << 20;
 
-/// Writes one E01 set. While it is under way its files are called `NAME.E01.partial`, `NAME.E02.partial` …; only
-/// [`finish`](Self::finish) gives them their names. Dropped before that, it leaves what is there for
-/// [`resume`](Self::resume); dropping waits for the write under way, if any.
+/// Writes one E01 set. Until [`finish`](Self::finish) renames them, its files are called `NAME.E01.partial`,
+/// `NAME.E02.partial` …. Dropping it before that waits for the current write, and leaves the files for
+/// [`resume`](Self::resume).
 pub struct E01Writer {
     shape: Shape,
-    shell: Shell,
+    writer: SegmentWriter,
     pool: Pool,
-    /// What was pushed, but is not yet a run of chunks.
+    /// Pushed bytes that do not make a run of chunks yet.
     pending: Data,
-    /// Where the next push goes.
+    /// The offset of the next push.
     offset: u64,
     unreadable: Vec<ByteRange>,
-    /// The first of those that have no place in the image's list.
+    /// The first unreadable range that does not fit in the image's list.
     unlistable: Option<ByteRange>,
 }
 
 impl E01Writer {
-    /// Starts the set whose first segment is to be called `path` (`NAME.E01`), for `size` bytes of evidence.
+    /// Starts the set whose first segment will be called `path` (`NAME.E01`), for `size` bytes of evidence.
     ///
-    /// Refuses to overwrite a set of that name, whole or partial, unless the options say `force`. A size that is not a
-    /// whole number of sectors is written with smaller sectors, as the format counts in nothing else.
+    /// Does not overwrite a set of that name, complete or partial, unless the options say `force`. A size that is not a
+    /// whole number of sectors is written with smaller sectors, since the format counts in sectors.
     pub fn create(path: &Path, size: u64, options: E01Options) -> Result<Self> {
         let shape = Shape::new(size, &options)?;
         let names = Names::new(path)?;
@@ -83,9 +82,9 @@ impl E01Writer {
         Self::start(set, shape, 0)
     }
 
-    /// Goes on behind `checkpoint` as if nothing had happened; whatever was written after it is discarded. Size and
-    /// options must be those it was created with; what is already in the files (case data, times) stays as it is. It
-    /// takes up a set whose [`finish`](Self::finish) was interrupted, too, and even one that was finished.
+    /// Resumes a set after `checkpoint`; anything written after it is discarded. Size and options must be those the set was
+    /// created with; case data and times in the files stay as they are. A set whose [`finish`](Self::finish) was interrupted
+    /// can be resumed, and so can a finished one.
     pub fn resume(path: &Path, size: u64, options: E01Options, checkpoint: &Checkpoint) -> Result<Self> {
         let Checkpoint { offset, shape, open, .. } = checkpoint;
         shape.check(size, &options)?;
@@ -105,27 +104,27 @@ impl E01Writer {
     fn start(set: Set, shape: Shape, offset: u64) -> Result<Self> {
         // A chunk has at most 16 MiB.
         let pool = Pool::start(shape.chunk_bytes() as usize, shape.compression)?;
-        // What waits holds a run, or what became of it; what is under way both.
+        // A queued command holds a run, or its packed form; a run that is being packed holds both.
         let slots_max = (WAITING_BYTES_MAX / (2 * run_bytes(&shape))) as usize;
         let slots = (2 * pool.threads() + 2).min(slots_max).max(1);
-        let shell = Shell::start(set, slots, pool.spare())?;
+        let writer = SegmentWriter::start(set, slots, pool.spare())?;
         let (pending, unreadable) = (Data::new(), Vec::new());
-        Ok(Self { shape, shell, pool, pending, offset, unreadable, unlistable: None })
+        Ok(Self { shape, writer, pool, pending, offset, unreadable, unlistable: None })
     }
 
-    /// Bytes of evidence pushed so far, those before the checkpoint included: where the next push goes.
+    /// Returns the number of bytes pushed so far, those before the checkpoint included: the offset of the next push.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes that were added to the files since this writer was started: less than were pushed, if they compress.
+    /// Returns the number of bytes added to the files since this writer was started: fewer than were pushed, if they compress.
     pub fn written(&self) -> u64 {
-        self.shell.written()
+        self.writer.written()
     }
 
-    /// Appends the next bytes of the evidence; waits while compression or the disk is too far behind. An error is
-    /// final: what was durable can be resumed. It is an error, too, that an [`unreadable`](Self::unreadable) range
-    /// cannot be recorded: the image would pass stand-ins off as evidence.
+    /// Appends the next bytes of the evidence; waits while compression or the disk is too far behind. An error is final, but
+    /// the set can be resumed. An [`unreadable`](Self::unreadable) range that cannot be recorded is an error too: the image
+    /// would present placeholders as evidence.
     pub async fn push(&mut self, data: Data) -> Result<()> {
         self.check_listable()?;
         if data.len() > self.shape.size - self.offset {
@@ -137,7 +136,7 @@ impl E01Writer {
         self.hand_over(run_bytes(&self.shape)).await
     }
 
-    /// Hands over what is pending, as far as it makes whole multiples of `unit` or reaches the end of the evidence.
+    /// Queues pending bytes, as far as they make whole multiples of `unit` or reach the end of the evidence.
     async fn hand_over(&mut self, unit: u64) -> Result<()> {
         let run_bytes = run_bytes(&self.shape);
         loop {
@@ -148,16 +147,16 @@ impl E01Writer {
             if ready == 0 {
                 return Ok(());
             }
-            let room = self.shell.reserve().await?;
+            let room = self.writer.reserve().await?;
             let run = self.pending.slice(0, ready);
             self.pending = self.pending.slice(ready, u64::MAX);
             room.send(Command::Append(self.pool.pack(run)));
         }
     }
 
-    /// Says that the evidence cannot be read there; what is pushed for it is but a stand-in. Rounded out to sectors.
-    /// The format numbers unreadable sectors with 32 bits, which with 512 bytes a sector covers 2 TiB, and 4 GiB of a
-    /// size that is odd. Beyond that nothing can be recorded, and whatever is called next fails.
+    /// Records that a range, rounded out to sectors, cannot be read; the bytes pushed for it are a placeholder. The format
+    /// numbers unreadable sectors with 32 bits, which covers 2 TiB with sectors of 512 bytes, and 4 GiB of an odd size.
+    /// Beyond that nothing can be recorded, and the next call fails.
     pub fn unreadable(&mut self, range: ByteRange) {
         let range = ByteRange::between(range.offset.min(self.shape.size), range.end().min(self.shape.size));
         if range.end() > self.shape.listable_bytes() {
@@ -170,7 +169,7 @@ impl E01Writer {
         }
     }
 
-    /// Fails if there is anything unreadable that the image cannot say is so.
+    /// Fails if an unreadable range cannot be recorded in the image.
     fn check_listable(&self) -> Result<()> {
         let Some(range) = self.unlistable else { return Ok(()) };
         let (sector_size, end) = (self.shape.sector_size, self.shape.listable_bytes());
@@ -180,20 +179,20 @@ impl E01Writer {
         )))
     }
 
-    /// Finishes when what was pushed before, but for a begun chunk, is on stable storage.
+    /// Returns when all that was pushed, but for an incomplete chunk, is on stable storage.
     pub async fn checkpoint(&mut self) -> Result<Checkpoint> {
         self.check_listable()?;
         self.hand_over(self.shape.chunk_bytes()).await?;
         let offset = self.offset - self.pending.len();
-        let open = self.shell.ask(Command::Sync).await?;
+        let open = self.writer.ask(Command::Sync).await?;
         let before = ByteRange::between(0, offset);
         let unreadable = merged(&self.unreadable).into_iter().filter_map(|range| range.intersection(before));
         let unreadable = unreadable.map(|range| (range.offset, range.len)).collect();
         Ok(Checkpoint { offset, unreadable, shape: self.shape.clone(), open })
     }
 
-    /// Writes the rest, with MD5 and SHA-1 where known, makes it durable, and gives the files their names, the first
-    /// segment last. Returns the paths, first segment first.
+    /// Writes the rest, with MD5 and SHA-1 where known, makes it durable, and renames the files to their final names, the
+    /// first segment last. Returns the paths, first segment first.
     pub async fn finish(self, hashes: &Hashes) -> Result<Vec<PathBuf>> {
         self.check_listable()?;
         let (size, offset) = (self.shape.size, self.offset);
@@ -202,22 +201,22 @@ impl E01Writer {
         }
         let unreadable = sectors(&merged(&self.unreadable), u64::from(self.shape.sector_size))?;
         let hashes = Box::new(hashes.clone());
-        self.shell.ask(|reply| Command::Finish(hashes, unreadable, reply)).await
+        self.writer.ask(|reply| Command::Finish(hashes, unreadable, reply)).await
     }
 }
 
-/// Removes what there is of a set that was never finished, whose first segment was to be called `path`.
+/// Removes the files of an unfinished set whose first segment would have been called `path`.
 pub fn discard_partial(path: &Path) -> Result<()> {
     files::discard(&Names::new(path)?)
 }
 
-/// Bytes of evidence that are handed over at once: a whole number of chunks.
+/// Returns the number of bytes that are queued at once: a whole number of chunks.
 fn run_bytes(shape: &Shape) -> u64 {
     let chunk_bytes = shape.chunk_bytes();
     (RUN_BYTES / chunk_bytes).max(1) * chunk_bytes
 }
 
-/// In order, without overlaps, and with none that touch.
+/// Sorts the ranges and merges those that touch or overlap.
 fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
     let mut ranges = ranges.to_vec();
     ranges.sort_unstable();
@@ -233,7 +232,7 @@ fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
     merged
 }
 
-/// As first sector and number of sectors. The format has 32 bits for each; an error if that is not enough.
+/// Converts a range to first sector and number of sectors. The format has 32 bits for each; fails if that is not enough.
 fn sectors(ranges: &[ByteRange], sector_size: u64) -> Result<Vec<(u32, u32)>> {
     let ranges: Vec<_> = ranges.iter().map(|range| range.aligned_to(sector_size)).collect();
     let ranges = merged(&ranges);

@@ -1,4 +1,4 @@
-//! What an E01 is to be like.
+//! Options of an E01 image.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::identity::CaseData;
 
-/// Largest segment: offsets within a table have 31 bits.
+/// The maximum length of a segment: offsets within a table have 31 bits.
 const SEGMENT_SIZE_MAX: u64 = (1 << 31) - (1 << 20);
-/// Largest chunk: what every reader takes.
+/// The maximum length of a chunk that every reader accepts.
 pub(super) const CHUNK_BYTES_MAX: u64 = 32768 * 512;
-/// More than what a segment holds besides chunks and their entries in tables.
+/// An upper bound of what a segment holds besides chunks and their entries in tables.
 const SEGMENT_OVERHEAD_MAX: u64 = 256 << 10;
 /// Characters EnCase shows of a text.
 const TEXT_CHARS_MAX: usize = 2999;
-/// Smallest segment that is worth its head and tail.
+/// The minimum length of a segment: smaller ones are not worth their head and tail.
 const SEGMENT_SIZE_MIN: u64 = 1 << 20;
 
 /// How hard to compress: one of the names `none`, `fast` and `best`, or a level of libdeflate, 0 (`none`) to 12 (`best`).
@@ -26,7 +26,7 @@ const SEGMENT_SIZE_MIN: u64 = 1 << 20;
 pub struct Compression(u8);
 
 impl Compression {
-    /// Chunks are stored, except those that are zeros throughout.
+    /// Chunks are stored, except chunks of zeros.
     pub const NONE: Self = Self(0);
     /// As fast as disks are read: two thirds of the time of level 1, for images 3 % larger.
     pub const FAST: Self = Self(FAST);
@@ -47,7 +47,7 @@ impl Compression {
     }
 }
 
-/// Stands for our own encoder, which is none of libdeflate's levels.
+/// The level of our own encoder, which is none of libdeflate's.
 const FAST: u8 = u8::MAX;
 
 impl Default for Compression {
@@ -96,11 +96,11 @@ impl From<Compression> for String {
     }
 }
 
-/// What kind of thing the evidence is (the volume section's media type).
+/// The kind of medium (the volume section's media type).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Media {
-    /// A disk that can be taken out: a USB stick, a memory card.
+    /// A removable disk: a USB stick, a memory card.
     Removable,
     /// Any other disk.
     #[default]
@@ -111,38 +111,38 @@ pub enum Media {
     Memory,
 }
 
-/// What an E01 is to be like, and what it says of itself.
+/// How to write an E01, and what it records about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct E01Options {
     /// How hard to compress.
     pub compression: Compression,
-    /// Sectors a chunk, what is compressed at a time and read back at least: a power of two from 16 to 32768.
+    /// Sectors a chunk, the unit of compression and of reading back: a power of two from 16 to 32768.
     pub chunk_sectors: u32,
     /// Bytes a sector: a power of two from 512 to 4096.
     pub sector_size: u32,
-    /// Bytes a segment file has at most; `None` for the most the format allows, just short of 2 GiB.
+    /// The maximum length of a segment file; `None` for the format's limit, just under 2 GiB.
     pub segment_size: Option<u64>,
-    /// What the examiner says about the case.
+    /// Case data from the examiner.
     pub case: CaseData,
     /// When the evidence was acquired, in seconds since 1970 (UTC).
     pub acquired_s: u64,
-    /// What the clock of the acquiring machine said then, in seconds since 1970 (UTC).
+    /// The acquiring machine's clock at that time, in seconds since 1970 (UTC).
     pub system_s: u64,
     /// The tool and its version.
     pub software: String,
-    /// The system it ran on.
+    /// The operating system it ran on.
     pub platform: String,
     /// The device's model.
     pub model: Option<String>,
     /// The device's serial number.
     pub serial: Option<String>,
-    /// What kind of thing it is.
+    /// The kind of medium.
     pub media: Media,
-    /// The whole of a device, not one partition of it.
+    /// Whether it is a whole device rather than a partition.
     pub physical: bool,
-    /// A write blocker was in between (of whichever make).
+    /// Whether a write blocker, of any make, was used.
     pub write_blocked: bool,
-    /// What tells this set of segments from every other; made up where `None`.
+    /// The identifier of this set of segments; random if `None`.
     pub guid: Option<[u8; 16]>,
     /// Overwrite a set of that name.
     pub force: bool,
@@ -174,7 +174,7 @@ impl Default for E01Options {
 }
 
 impl E01Options {
-    /// Fails, saying what to change, where the format has no room for what is asked.
+    /// Fails if the format cannot hold what is asked for, and says what to change.
     pub fn check(&self) -> Result<()> {
         let Self { chunk_sectors, sector_size, .. } = *self;
         if !sector_size.is_power_of_two() || !(512..=4096).contains(&sector_size) {
@@ -207,12 +207,12 @@ impl E01Options {
         Ok(())
     }
 
-    /// Bytes a segment file has at most.
+    /// Returns the maximum length of a segment file.
     pub(super) fn segment_bytes(&self) -> u64 {
         self.segment_size.unwrap_or(SEGMENT_SIZE_MAX)
     }
 
-    /// Segments that `size` bytes may take, if nothing shrinks.
+    /// Returns the number of segments that `size` bytes may take if nothing shrinks.
     pub(super) fn segments_max(&self, size: u64) -> u64 {
         let chunk_bytes = u64::from(self.chunk_sectors) * u64::from(self.sector_size);
         let chunks_per_segment = self.segment_bytes().saturating_sub(SEGMENT_OVERHEAD_MAX) / (chunk_bytes + 16);

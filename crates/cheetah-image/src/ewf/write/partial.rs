@@ -1,4 +1,4 @@
-//! What a partial set holds, to be read again before going on.
+//! Reads back the content of a partial set before an acquisition is resumed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -26,9 +26,9 @@ struct Inner {
     size: u64,
     chunk_bytes: u64,
     segments: Vec<Segment>,
-    /// In the order of the evidence.
+    /// Sorted by their place in the evidence.
     tables: Vec<Table>,
-    /// The table that was used last.
+    /// The most recently used table.
     recent: Mutex<Option<(usize, Arc<Vec<u32>>)>>,
 }
 
@@ -37,14 +37,14 @@ struct Segment {
     path: PathBuf,
 }
 
-/// A table, and where its chunks are.
+/// A table, and the place of its chunks.
 struct Table {
-    /// Index of the first of them.
+    /// The index of its first chunk.
     chunk: u64,
     count: usize,
     /// Index in `segments`.
     segment: usize,
-    /// What the entries are relative to.
+    /// The offset that entries are relative to.
     base: u64,
     /// Where the last chunk ends.
     end: u64,
@@ -52,14 +52,14 @@ struct Table {
 }
 
 enum Entries {
-    /// Where they are in the segment.
+    /// The entries are at this offset of the segment.
     At(u64),
-    /// From the checkpoint: the table was open.
+    /// The entries come from the checkpoint, in which the table was open.
     Here(Arc<Vec<u32>>),
 }
 
 impl Partial {
-    /// Opens the partial set that is to be called `path` in the end.
+    /// Opens the partial set whose first segment will be called `path`.
     pub fn open(path: &Path, checkpoint: &Checkpoint) -> Result<Self> {
         let names = Names::new(path)?;
         if !(1..=CHUNK_BYTES_MAX).contains(&checkpoint.shape.chunk_bytes()) {
@@ -97,8 +97,8 @@ impl Partial {
 }
 
 impl Inner {
-    /// Adds the closed tables of segment `number`, which begins with `chunk`; up to `end`, if it is the open one.
-    /// Returns the chunk the next table begins with.
+    /// Adds the closed tables of segment `number`, whose first chunk is `chunk`; up to `end`, if it is the open segment.
+    /// Returns the first chunk of the next table.
     fn add(
         &mut self,
         names: &Names,
@@ -149,7 +149,7 @@ impl Inner {
         Ok(data)
     }
 
-    /// The content of chunk `index`.
+    /// Reads the content of chunk `index`.
     fn chunk(&self, index: u64, decompressor: &mut Decompressor) -> DeviceResult<Vec<u8>> {
         let range = ByteRange::new(index * self.chunk_bytes, self.chunk_bytes);
         let len = (self.size - range.offset).min(self.chunk_bytes);
@@ -172,13 +172,13 @@ impl Inner {
         if right { Ok(packed) } else { Err(corrupt()) }
     }
 
-    /// Segment, offset, length and kind of chunk `index`.
+    /// Returns segment, offset, length and kind of chunk `index`.
     fn locate(&self, index: u64) -> DeviceResult<(&Segment, u64, u64, bool)> {
         let number = self.tables.partition_point(|table| table.chunk <= index).saturating_sub(1);
         let outside = || DeviceError::Invalid("a chunk that is in no table of the partial image".into());
         let table = self.tables.get(number).ok_or_else(outside)?;
         let entries = self.entries(number, table)?;
-        // Less than the entries there are, or there is no such entry.
+        // Less than the number of entries, or there is no such entry.
         let within = (index - table.chunk) as usize;
         let entry = *entries.get(within).ok_or_else(outside)?;
         let place = |entry: u32| table.base.saturating_add(u64::from(entry & !COMPRESSED));
@@ -211,7 +211,7 @@ impl Inner {
 }
 
 impl Segment {
-    /// Under its partial name; or under its final one, where finishing was interrupted.
+    /// Opens it under its partial name, or under its final one if finishing was interrupted.
     fn open(names: &Names, number: u16) -> Result<Self> {
         let (partial, whole) = (names.partial(number)?, names.whole(number)?);
         let opened = File::open(&partial).map(|file| Self { file, path: partial.clone() });
@@ -226,7 +226,7 @@ impl Segment {
     }
 }
 
-/// Up to eight bytes, little-endian.
+/// Reads up to eight bytes as a little-endian number.
 fn le(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

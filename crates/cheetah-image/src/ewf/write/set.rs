@@ -1,5 +1,5 @@
-//! Where chunks go: which segment, which table. All of it follows from the chunks' lengths alone, so a set that was
-//! interrupted continues as it would have.
+//! Assigns chunks to segments and tables. This depends on the chunks' lengths alone, so a resumed set becomes the same as
+//! one that was not interrupted.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use super::sections::{self, COMPRESSED, DESCRIPTOR_BYTES, ENTRIES_MAX, VOLUME_BY
 use crate::error::{Error, Result};
 use crate::hash::Hashes;
 
-/// Kept free at the end of each segment: `data`, `digest` and `hash`, and what ends the file. A list of unreadable
-/// sectors is not foreseen and makes the last segment longer.
+/// The space reserved at the end of each segment for `data`, `digest`, `hash` and the final section. A list of unreadable
+/// sectors is not included and makes the last segment longer.
 const RESERVED: u64 =
     (DESCRIPTOR_BYTES + VOLUME_BYTES as u64) + (DESCRIPTOR_BYTES + 80) + (DESCRIPTOR_BYTES + 36) + DESCRIPTOR_BYTES;
 
-/// A set under way.
+/// A set that is being written.
 pub struct Set {
     files: Files,
     segment_size: u64,
@@ -24,19 +24,19 @@ pub struct Set {
 }
 
 impl Set {
-    /// Begins with `head`, the first segment's.
+    /// Starts a set with the head of the first segment.
     pub fn create(files: Files, shape: &Shape, volume: Vec<u8>, head: &[u8]) -> Result<Self> {
         files.write(0, head)?;
         let open = Open { segment: 1, end: head.len() as u64, section: 0, entries: Vec::new() };
         Ok(Self { files, segment_size: shape.segment_size, volume, open })
     }
 
-    /// Goes on where `open` says.
+    /// Resumes a set at `open`.
     pub fn resume(files: Files, shape: &Shape, volume: Vec<u8>, open: Open) -> Self {
         Self { files, segment_size: shape.segment_size, volume, open }
     }
 
-    /// Bytes of the segment under way.
+    /// Returns the length of the current segment so far.
     pub fn open(&self) -> &Open {
         &self.open
     }
@@ -53,7 +53,7 @@ impl Set {
                 self.make_room(bytes)?;
             }
             if self.open.entries.is_empty() {
-                // The run begins behind the section's descriptor, which is written when its length is known.
+                // The run begins after the section's descriptor, which is written when its length is known.
                 self.files.write(self.open.end - (to - from) as u64, &packed.bytes[from..to])?;
                 from = to;
                 self.open.section = self.open.end;
@@ -70,7 +70,7 @@ impl Set {
         self.files.write(self.open.end - (to - from) as u64, &packed.bytes[from..to])
     }
 
-    /// Whether a chunk of that many bytes may follow in the open table.
+    /// Whether a chunk of this length fits in the open table.
     fn has_room(&self, bytes: u64) -> bool {
         let entries = self.open.entries.len();
         let descriptor = if entries == 0 { DESCRIPTOR_BYTES } else { 0 };
@@ -78,7 +78,7 @@ impl Set {
         entries < ENTRIES_MAX && self.open.end + descriptor + bytes + tables + RESERVED <= self.segment_size
     }
 
-    /// Closes the table, and the segment if need be, so that a chunk of that many bytes has room.
+    /// Closes the table, and the segment if necessary, to make room for a chunk of this length.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
         self.close_table()?;
         if self.has_room(bytes) {
@@ -93,7 +93,7 @@ impl Set {
         Ok(())
     }
 
-    /// Writes `table` and `table2`, and the descriptor of the section they are about.
+    /// Writes `table` and `table2`, and the descriptor of the section they index.
     fn close_table(&mut self) -> Result<()> {
         let Open { section, end, .. } = self.open;
         if self.open.entries.is_empty() {
@@ -115,12 +115,12 @@ impl Set {
         Ok(())
     }
 
-    /// Finishes when everything is on stable storage.
+    /// Returns when everything is on stable storage.
     pub fn sync(&mut self) -> Result<()> {
         self.files.sync()
     }
 
-    /// Ends the set, and gives the files their names.
+    /// Completes the set and renames the files to their final names.
     pub fn finish(mut self, hashes: &Hashes, unreadable: &[(u32, u32)]) -> Result<Vec<PathBuf>> {
         self.close_table()?;
         if self.open.segment == 1 {

@@ -61,7 +61,7 @@ pub fn header(options: &E01Options) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'?')).collect()
 }
 
-/// As a zlib stream.
+/// Packs text as a zlib stream.
 pub fn deflated(text: &[u8]) -> Result<Vec<u8>> {
     let mut compressor = Compressor::new(CompressionLvl::default());
     let mut out = vec![0; compressor.zlib_compress_bound(text.len())];

@@ -9,7 +9,7 @@ use super::sections::{DESCRIPTOR_BYTES, FILE_HEADER_BYTES, GUID_AT};
 
 /// A section.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct WrittenSection {
     /// `table`, `volume` …
     pub kind: String,
     /// The offset of its content.
@@ -19,7 +19,7 @@ pub struct Found {
 }
 
 /// The sections of `file`, up to the first with a wrong checksum: not yet written, or damaged.
-pub fn walk(file: &File) -> impl Iterator<Item = Found> {
+pub fn walk(file: &File) -> impl Iterator<Item = WrittenSection> {
     let mut at = FILE_HEADER_BYTES;
     std::iter::from_fn(move || {
         let mut bytes = [0; DESCRIPTOR_BYTES as usize];
@@ -30,11 +30,11 @@ pub fn walk(file: &File) -> impl Iterator<Item = Found> {
         }
         let kind = described[..16].iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect();
         let next = u64::from_le_bytes(described[16..24].try_into().ok()?);
-        let found = Found { kind, content: at + DESCRIPTOR_BYTES, next };
+        let section = WrittenSection { kind, content: at + DESCRIPTOR_BYTES, next };
         // The last section points to itself.
-        let on = next >= found.content;
+        let on = next >= section.content;
         at = next;
-        on.then_some(found)
+        on.then_some(section)
     })
 }
 

@@ -1,10 +1,10 @@
 //! A deflate encoder (RFC 1950, RFC 1951) for one purpose: chunks of evidence, as fast as disks are read, about as small
 //! as zlib's level 1 makes them.
 //!
-//! libdeflate's fastest level makes a little smaller chunks in half as much time again, which is where two processors
-//! that must also hash fall behind. What is given up for speed: one candidate a position, no match across 32 KiB of
-//! evidence (the usual chunk), one block for each of them, and no second thoughts ([`tokens`]). Mispredicted branches
-//! cost most, so literals are counted as they are passed and written four at a time, wanted or not ([`block`]).
+//! libdeflate's fastest level makes slightly smaller chunks in 1.5 times the time, too slow for two processors that must
+//! also hash. For speed, this encoder tries one candidate a position, has no matches across 32 KiB of evidence (the usual
+//! chunk), writes one block for each 32 KiB, and has no lazy matching ([`tokens`]). Mispredicted branches cost most, so
+//! literals are counted in passing and always written four at a time ([`block`]).
 
 use libdeflater::adler32;
 
@@ -19,7 +19,7 @@ use tokens::{Tokens, WINDOW};
 /// Header of a zlib stream: deflate, 32 KiB, fastest.
 const ZLIB: [u8; 2] = [0x78, 0x01];
 
-/// The encoder; one a thread. What it makes depends on nothing but its input.
+/// The encoder; each thread has its own. Its output depends on its input alone.
 #[derive(Default)]
 pub struct Deflater {
     tokens: Box<Tokens>,
@@ -90,7 +90,7 @@ mod tests {
             let mut deflater = Deflater::default();
             there_and_back(&mut deflater, &first);
             let len = there_and_back(&mut deflater, &second);
-            // What was packed before leaves no trace.
+            // The encoder keeps no state between chunks.
             prop_assert_eq!(there_and_back(&mut Deflater::default(), &second), len);
         }
     }

@@ -1,4 +1,4 @@
-//! Finding what was there before: a window of evidence as literals and matches.
+//! Finds repeats: splits a window of evidence into literals and matches.
 
 /// Bytes searched, and put in one block, at a time.
 pub const WINDOW: usize = 32 << 10;
@@ -22,9 +22,9 @@ pub struct Sequence {
     pub distance: u16,
 }
 
-/// One window, taken apart.
+/// One window, split into sequences.
 pub struct Tokens {
-    /// With room for loads of eight bytes at the last position.
+    /// The window, with room for an eight-byte load at the last position.
     window: Box<[u8; WINDOW + 8]>,
     /// Where each hash was seen last. Windows are small enough for 16 bits.
     seen: Box<[u16; 1 << HASH_BITS]>,
@@ -62,7 +62,7 @@ impl Tokens {
         &self.sequences
     }
 
-    /// Takes `data` apart, which must be no longer than a window.
+    /// Splits `data`, which must be no longer than a window.
     pub fn find(&mut self, data: &[u8]) {
         let len = data.len();
         self.window[..len].copy_from_slice(data);
@@ -101,7 +101,7 @@ impl Tokens {
         self.sequences.push(Sequence { literals: low(len - done), len: 0, distance: 0 });
     }
 
-    /// How long the match at `at` is, whose first eight bytes compare as `differs`.
+    /// Returns the length of the match at `at`, whose first eight bytes compare as `differs`.
     #[inline(always)]
     fn extend(&self, at: usize, before: usize, mut differs: u64, len_max: usize) -> usize {
         let mut len = 0;

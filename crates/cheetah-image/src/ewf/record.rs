@@ -29,7 +29,7 @@ pub(super) struct Medium {
 }
 
 /// The combined content of the sections of all segments.
-pub(super) struct Found {
+pub(super) struct EwfRecord {
     pub(super) format: EwfFormat,
     pub(super) medium: Option<Medium>,
     pub(super) set_id: [u8; 16],
@@ -119,7 +119,7 @@ impl Index {
     }
 }
 
-impl Found {
+impl EwfRecord {
     pub(super) fn new(format: EwfFormat) -> Self {
         Self {
             format,

@@ -26,7 +26,7 @@ pub enum Command {
 }
 
 /// A handle of the thread. Dropping it stops the thread and waits for its last write.
-pub struct Shell {
+pub struct SegmentWriter {
     commands: Option<mpsc::Sender<Command>>,
     thread: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ struct Shared {
     written: AtomicU64,
 }
 
-impl Shell {
+impl SegmentWriter {
     /// Starts the thread; `slots` commands may wait.
     pub fn start(set: Set, slots: usize, spare: Spare) -> Result<Self> {
         let (commands, mut queue) = mpsc::channel(slots);
@@ -83,7 +83,7 @@ impl Shell {
     }
 }
 
-impl Drop for Shell {
+impl Drop for SegmentWriter {
     fn drop(&mut self) {
         self.shared.abandoned.store(true, Ordering::Relaxed);
         self.commands = None;
