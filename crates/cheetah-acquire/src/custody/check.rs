@@ -1,8 +1,8 @@
-//! Checking a log: in one pass, in bounded memory, whatever its bytes are.
+//! Checks a log of any bytes, in one pass and in bounded memory.
 //!
-//! Records are accepted one by one, each standing behind the one before. At the first that does not, accepting ends;
-//! what follows is only looked at to tell what happened: whether the record that belongs here comes later
-//! (then lines were inserted before it, or swapped with it), and whether another one of this one's number does.
+//! Records are accepted as long as each refers to the one before it. After the first that does not, lines are read only to
+//! find out what happened: whether the missing record comes later (then lines were inserted before it, or swapped with it),
+//! and whether another record of the same number does.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,29 +13,31 @@ use cheetah_image::hash::hex;
 use cheetah_image::{Error, Result};
 use sha2::{Digest as _, Sha256};
 
-use super::LINES_MAX;
 use super::event::Event;
 use super::key::{KeyId, PublicKey};
-use super::lines::{Line, for_each};
-use super::record::{Link, ORIGIN, Parsed};
-use super::report::{Began, Fault, FinishedAt, LogReport, Place, Problem, Signer, State};
+use super::lines::{LogLine, for_each};
+use super::record::{ORIGIN, Parsed, PrevDigest};
+use super::report::{Began, Fault, FinishedAt, LogReport, Place, Problem, Signer, State, UnfinishedLine};
+use super::{LINE_BYTES_MAX, LINES_MAX};
 
-/// Keys that one log may introduce.
+/// Bytes that the beginning of a record takes at most: `{"seq":18446744073709551615,`.
+const RECORD_BEGINS_MAX: usize = 28;
+/// The maximum number of keys that a log may introduce.
 const KEYS_MAX: usize = 64;
 
-/// Checks the log at `path`. Keys in `trusted` may sign any record; of others, only the one that signed the first record
+/// Checks the log at `path`. Keys in `trusted` may sign any record. Of other keys, only the one that signed the first record
 /// may, and the report says that it is not trusted.
 ///
 /// # Errors
 ///
-/// If the file cannot be read. What is wrong with the log is in the report.
+/// If the file cannot be read. Problems of the log are in the report.
 pub fn verify_log(path: &Path, trusted: &[PublicKey]) -> Result<LogReport> {
     let doing = |error| Error::io(format_args!("reading the custody log {}", path.display()), &error);
     let file = File::open(path).map_err(doing)?;
     check(BufReader::new(file), trusted).map_err(doing)
 }
 
-/// As [`verify_log`], for a log that is read from anywhere.
+/// As [`verify_log`], for any reader.
 ///
 /// # Errors
 ///
@@ -44,31 +46,31 @@ pub fn check(log: impl BufRead, trusted: &[PublicKey]) -> std::io::Result<LogRep
     Ok(read(log, Trust::Keys(trusted))?.report)
 }
 
-/// Whose signatures count.
+/// The keys that may sign.
 #[derive(Clone, Copy)]
 pub enum Trust<'a> {
-    /// These, and the log's first.
+    /// These, and the log's first key.
     Keys(&'a [PublicKey]),
     /// Any key that the log introduces.
     Anyone,
 }
 
-/// A log that was read to its end.
-pub struct Read {
-    /// What is to be said of it.
+/// A log that was checked to its end.
+pub struct CheckedLog {
+    /// The result.
     pub report: LogReport,
-    /// What the next record has to stand behind.
-    pub prev: Link,
-    /// Lines at its end that are no records, because a crash cut them off.
-    pub torn: u64,
-    /// Whether a newline is missing at its end.
+    /// The digest that the next record must refer to.
+    pub prev: PrevDigest,
+    /// Bytes of the log up to the end of the last record. An unfinished line may follow.
+    pub whole_bytes: u64,
+    /// Whether the last record lacks its newline.
     pub open_line: bool,
-    /// Who signed the last record.
+    /// The key of the last record.
     pub key: Option<KeyId>,
 }
 
-/// Reads a log to its end.
-pub fn read(log: impl BufRead, trust: Trust<'_>) -> std::io::Result<Read> {
+/// Checks a log to its end.
+pub fn read(log: impl BufRead, trust: Trust<'_>) -> std::io::Result<CheckedLog> {
     let mut checker = Checker::new(trust);
     for_each(log, |line| checker.line(&line))?;
     Ok(checker.finish())
@@ -78,13 +80,19 @@ struct Checker<'a> {
     trust: Trust<'a>,
     keys: HashMap<KeyId, PublicKey>,
     /// SHA-256 of the last accepted record's line.
-    link: Link,
-    /// The same, and the lines behind it that are no records.
+    link: PrevDigest,
+    /// The running digest of that line and of the lines after it that are no records.
     behind: Sha256,
-    /// How many these are.
+    /// The number of these lines.
     broken: u64,
+    /// How the first of these begins.
+    broken_begins: Vec<u8>,
     ended: bool,
-    /// Where accepting ended.
+    /// Bytes read so far.
+    bytes: u64,
+    /// Bytes up to the end of the last accepted record.
+    whole_bytes: u64,
+    /// The line at which accepting ended.
     bad: Option<Bad>,
     last_key: Option<KeyId>,
     report: LogReport,
@@ -93,18 +101,18 @@ struct Checker<'a> {
 /// The first line that does not belong where it is.
 struct Bad {
     line: u64,
-    /// Of the line; `None` if it has not even the form of a record.
+    /// The record; `None` if the line does not have the form of one.
     record: Option<Misfit>,
-    /// The record that would have belonged here, if it comes later.
+    /// The line of the missing record, if it comes later.
     expected_at: Option<u64>,
-    /// Whether a record of the same number comes later.
+    /// Whether another record of the same number comes later.
     again: bool,
 }
 
-/// A record that does not stand behind the one before it.
+/// A record that does not refer to the one before it.
 struct Misfit {
     seq: u64,
-    /// Torn lines it says were before it, more than there are.
+    /// Whether it counts more unfinished lines before it than there are.
     torn_missing: bool,
     key: KeyId,
     signature: Signature,
@@ -113,10 +121,10 @@ struct Misfit {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Signature {
     Good,
-    /// Good, but by a key that may not sign here.
+    /// Valid, but by a key that may not sign here.
     Foreign,
     Bad,
-    /// By a key nobody introduced.
+    /// By a key that no record introduces.
     Unknown,
 }
 
@@ -134,16 +142,20 @@ impl<'a> Checker<'a> {
             link: behind.clone().finalize().into(),
             behind,
             broken: 0,
+            broken_begins: Vec::new(),
             ended: true,
+            bytes: 0,
+            whole_bytes: 0,
             bad: None,
             last_key: None,
             report: LogReport::default(),
         }
     }
 
-    /// Takes the next line; false to stop.
-    fn line(&mut self, line: &Line<'_>) -> bool {
+    /// Takes the next line; returns false to stop.
+    fn line(&mut self, line: &LogLine<'_>) -> bool {
         self.report.lines += 1;
+        self.bytes += line.len;
         self.ended = line.ended;
         if self.report.lines > LINES_MAX as u64 {
             let problem = || Problem {
@@ -158,6 +170,9 @@ impl<'a> Checker<'a> {
         match (parsed, &self.bad) {
             (Some(parsed), None) => self.record(&parsed, line.bytes),
             (None, None) => {
+                if self.broken == 0 {
+                    self.broken_begins = line.bytes[..line.bytes.len().min(RECORD_BEGINS_MAX)].to_vec();
+                }
                 self.behind.update(line.bytes);
                 self.behind.update(b"\n");
                 self.broken += 1;
@@ -171,11 +186,11 @@ impl<'a> Checker<'a> {
         true
     }
 
-    /// Takes a record while all is well.
+    /// Takes a record while all lines so far are in order.
     fn record(&mut self, parsed: &Parsed<'_>, bytes: &[u8]) {
         self.introduce(parsed);
         let signature = self.signature(parsed);
-        let behind: Link = self.behind.clone().finalize().into();
+        let behind: PrevDigest = self.behind.clone().finalize().into();
         let in_order =
             parsed.record.seq == self.next_seq() && parsed.record.torn == self.broken && parsed.prev == behind;
         if in_order && signature == Signature::Good {
@@ -191,7 +206,7 @@ impl<'a> Checker<'a> {
         let record = (!broken).then_some(misfit);
         self.bad = Some(Bad { line: self.report.lines - self.broken, record, expected_at: None, again: false });
         if broken {
-            // The lines before this one may be all that does not belong here.
+            // Only the lines before this one may be out of place.
             self.look_for_what_is_missing(parsed);
         }
     }
@@ -231,13 +246,14 @@ impl<'a> Checker<'a> {
         self.report.records += 1;
         self.report.torn_lines += self.broken;
         self.broken = 0;
+        self.whole_bytes = self.bytes;
         self.behind = digest_line(bytes);
         self.link = self.behind.clone().finalize().into();
         self.last_key = Some(parsed.key);
         let place = Place { line: self.report.lines, sha256: hex(&self.link) };
         self.report.last = Some(place.clone());
         self.count_signer(parsed.key);
-        self.tell(parsed, place);
+        self.note_facts(parsed, place);
     }
 
     fn count_signer(&mut self, key: KeyId) {
@@ -251,8 +267,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Takes down what an accepted record says.
-    fn tell(&mut self, parsed: &Parsed<'_>, place: Place) {
+    /// Adds an accepted record's facts to the report.
+    fn note_facts(&mut self, parsed: &Parsed<'_>, place: Place) {
         let record = &parsed.record;
         let report = &mut self.report;
         report.began.get_or_insert_with(|| Began {
@@ -280,7 +296,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether this is the record that belongs where accepting ended.
+    /// Checks whether this is the record that belongs where accepting ended.
     fn look_for_what_is_missing(&mut self, parsed: &Parsed<'_>) {
         let belongs = parsed.record.seq == self.next_seq() && parsed.prev == self.link;
         let good = belongs && self.signature(parsed) == Signature::Good;
@@ -291,9 +307,9 @@ impl<'a> Checker<'a> {
         bad.again |= bad.record.as_ref().is_some_and(|misfit| misfit.seq == parsed.record.seq);
     }
 
-    fn finish(mut self) -> Read {
-        // The last line, if it was cut off, is what a crash leaves behind; one that has its end is not.
-        if self.bad.is_none() && self.broken > 0 && self.ended {
+    fn finish(mut self) -> CheckedLog {
+        // An interrupted write leaves the beginning of the next record, without a newline. Anything else is tampering.
+        if self.bad.is_none() && self.broken > 0 && (self.ended || !self.broken_begins_the_next_record()) {
             let line = self.report.lines - self.broken + 1;
             self.bad = Some(Bad { line, record: None, expected_at: None, again: false });
         }
@@ -301,21 +317,36 @@ impl<'a> Checker<'a> {
             let (fault, why) = bad.diagnose(self.next_seq());
             self.report.problem = Some(Problem { line: bad.line, fault, why });
         } else if self.broken > 0 {
-            self.report.torn_lines += self.broken;
-            self.report.state = State::Unfinished;
+            let line = self.report.lines - self.broken + 1;
+            self.report.unfinished_line = Some(UnfinishedLine { line, bytes: self.bytes - self.whole_bytes });
+            if self.broken > 1 {
+                // Earlier versions left several; one interrupted write of this version leaves one.
+                self.report.state = State::Unfinished;
+            }
         }
-        Read {
-            prev: self.behind.finalize().into(),
-            torn: self.broken,
-            open_line: !self.ended,
+        CheckedLog {
+            prev: self.link,
+            whole_bytes: self.whole_bytes,
+            open_line: !self.ended && self.broken == 0,
             key: self.last_key,
             report: self.report,
         }
     }
 }
 
+impl Checker<'_> {
+    /// Whether the lines after the last record may be what an interrupted write of the next record left.
+    fn broken_begins_the_next_record(&self) -> bool {
+        let next = format!("{{\"seq\":{},", self.next_seq());
+        // After a power cut, some file systems leave zeros for bytes that were never written.
+        let written = self.broken_begins.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let begins = &self.broken_begins[..written.min(next.len())];
+        next.as_bytes().starts_with(begins) && self.bytes - self.whole_bytes <= LINE_BYTES_MAX as u64
+    }
+}
+
 impl Bad {
-    /// What happened, where record `expected` belongs.
+    /// Returns the kind of problem, where record `expected` belongs.
     fn diagnose(&self, expected: u64) -> (Fault, String) {
         let signed = |record: &&Misfit| record.signature != Signature::Bad;
         match (&self.record, self.expected_at) {
@@ -336,7 +367,7 @@ impl Misfit {
     fn diagnose(&self, expected: u64) -> (Fault, String) {
         let Self { seq, key, .. } = self;
         match self.signature {
-            Signature::Bad => (Fault::Altered, "its signature does not fit what it says".into()),
+            Signature::Bad => (Fault::Altered, "its signature does not match".into()),
             _ if *seq == expected + 1 => {
                 (Fault::Removed, format!("record {expected} is missing; record {seq} stands here"))
             }
@@ -349,10 +380,10 @@ impl Misfit {
                 (Fault::Inserted, format!("record {seq} stands here, where record {expected} belongs"))
             }
             Signature::Good if self.torn_missing => {
-                (Fault::Removed, "it says that cut-off lines stand before it, and they do not".into())
+                (Fault::Removed, "it counts unfinished lines before it, and there are none".into())
             }
             Signature::Good => {
-                (Fault::Inserted, "it does not stand behind the record before it: it is of another log".into())
+                (Fault::Inserted, "it does not refer to the record before it: it belongs to another log".into())
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What happened to evidence.
+//! The events that a custody log records.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use cheetah_image::Hashes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One thing that happened. In the log, `event` is its name and `details` what is known of it.
+/// An event. In the log, `event` is its name and `details` holds its fields.
 ///
-/// New kinds may be added: a log that holds kinds this version does not know is checked all the same.
+/// A log with events that this version does not know can still be checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", content = "details", rename_all = "snake_case")]
 pub enum Event {
     /// An acquisition began.
     Started(Box<Started>),
-    /// An acquisition that was interrupted goes on.
+    /// An interrupted acquisition was resumed.
     Resumed {
-        /// Bytes that need not be read again: those from the start, but for a drive that is filled while it is used.
+        /// The number of bytes that need not be read again: from the start, except for a drive that is filled while in use.
         at: u64,
-        /// The source's identity, as it was found now.
+        /// The source's current identity.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         source: Value,
-        /// What is not as it was in the beginning, though it is the same source: its write protection, where it is.
+        /// What differs from the start, though the source is the same: its write protection, its location.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<String>,
         /// How the source was known again: what was compared, what the examiner vouched for.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         opened: Value,
     },
-    /// The link to the source was lost, and is there again.
+    /// The link to the source was lost and re-established.
     Reconnected {
-        /// The source's identity, as it was found now.
+        /// The source's current identity.
         #[serde(default)]
         source: Value,
         /// As for `resumed`.
@@ -54,21 +54,21 @@ pub enum Event {
         /// What, as a sentence.
         what: String,
     },
-    /// A range was asked for again.
+    /// A range was read again.
     Retry {
         /// Where.
         range: Span,
-        /// How often so far.
+        /// The number of reads so far.
         attempts: u32,
     },
-    /// A range could not be read, and was given up.
+    /// A range was given up as unreadable.
     Unreadable {
         /// Where.
         range: Span,
-        /// What the source said.
+        /// The source's reason.
         why: String,
     },
-    /// The source is not what it was when the acquisition began.
+    /// The source is not the one that the acquisition began with.
     SourceChanged {
         /// What differs.
         what: String,
@@ -78,55 +78,63 @@ pub enum Event {
         /// The hashes.
         hashes: Hashes,
     },
-    /// The acquisition is done: flushed at its destination.
+    /// The acquisition is complete, and flushed at its destination.
     Finished(Box<Finished>),
-    /// The acquisition was given up, or interrupted in good order; it may be resumed.
+    /// The acquisition was stopped in good order; it may be resumed.
     Stopped {
         /// Why.
         why: String,
     },
     /// The image was read back and compared.
     Verified(Box<Verified>),
-    /// The drive is no more: its memory was given back.
+    /// The last line of the log was unfinished, as a power cut or a full disk leaves it. It was removed, and this record
+    /// stands in its place.
+    Repaired {
+        /// Bytes removed.
+        dropped_bytes: u64,
+        /// SHA-256 of these bytes, in hexadecimal.
+        sha256: String,
+    },
+    /// The drive was destroyed and its memory freed.
     Destroyed {
-        /// What each node said of that, a sentence each.
+        /// A sentence for each node.
         nodes: Vec<String>,
     },
 }
 
-/// How an acquisition began.
+/// The start of an acquisition.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Started {
-    /// The source's identity: kind, location, size, model, serial number, write protection, as they were found.
+    /// The source's identity: kind, location, size, model, serial number, write protection.
     #[serde(default)]
     pub source: Value,
-    /// Where to, as the examiner named them.
+    /// The destinations, as the examiner named them.
     #[serde(default)]
     pub destinations: Vec<String>,
     /// Case data: numbers, examiner, description, notes.
     #[serde(default)]
     pub case: Value,
-    /// What else was asked for, by option: `hash`, `compress`, `lazy` …
+    /// Other options: `hash`, `compress`, `lazy` …
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
 }
 
-/// A source's identity, as it goes into a record.
+/// Returns a source's identity as JSON for a record.
 ///
 /// # Errors
 ///
-/// If it cannot be put as JSON.
+/// If it cannot be serialized.
 pub fn source(identity: &impl Serialize) -> cheetah_image::Result<Value> {
     serde_json::to_value(identity)
         .map_err(|error| cheetah_image::Error::failed(format!("putting the source's identity as JSON: {error}")))
 }
 
 impl Started {
-    /// `source` and `case` are written as they serialise.
+    /// Returns a record with `source` and `case` as JSON.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be put as JSON.
+    /// If one of them cannot be serialized.
     pub fn new(
         source: &impl Serialize,
         case: &impl Serialize,
@@ -142,12 +150,12 @@ impl Started {
     }
 }
 
-/// How an acquisition ended.
+/// The end of an acquisition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
     /// Bytes in the image.
     pub size: u64,
-    /// Bytes of them that could not be read; zeros stand for them in the hashes.
+    /// The number of unreadable bytes; hashes are made with zeros for them.
     #[serde(default)]
     pub unreadable_bytes: u64,
     /// Hashes of the whole.
@@ -159,10 +167,10 @@ pub struct Finished {
     pub notes: Vec<String>,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
-    /// Whether all is as it was acquired.
+    /// Whether the image or drive is unchanged since it was acquired.
     pub ok: bool,
     /// Bytes in the image.
     pub size: u64,
@@ -175,12 +183,12 @@ pub struct Verified {
     /// Whether the digest of every chunk was compared with that made when it was acquired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub digests: bool,
-    /// What is wrong, a sentence each.
+    /// The problems, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
 
-/// A range of bytes, as the log has it.
+/// A range of bytes in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// First byte.

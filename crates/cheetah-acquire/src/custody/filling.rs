@@ -1,4 +1,4 @@
-//! The log of a drive that is filled, or loaded.
+//! The custody log of a drive that is being filled or loaded.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::{CustodyLog, Event, Finished, SigningKey, Span, Started, source};
 
-/// Unreadable ranges that go into the log one by one; the drive's map has all of them.
+/// The maximum number of unreadable ranges in the log; the drive's map has all of them.
 const UNREADABLE_LOGGED_MAX: usize = 10_000;
 
-/// A drive's custody log, while an image comes into it. It is opened when there is something to record: who has lost the
-/// race for a drive is to be told who has won it, and not that the log is taken.
+/// A drive's custody log while the drive is filled or loaded. It is opened at the first event, so that a process that loses
+/// the race for a drive fails because of the drive and not because its log is locked.
 #[derive(Debug)]
 pub struct FillLog {
     path: PathBuf,
@@ -22,16 +22,16 @@ pub struct FillLog {
 }
 
 impl FillLog {
-    /// The log beside the drive file at `drive`, to add what the examiner's own key signs.
+    /// Returns the log beside the drive file at `drive`, to be signed with the examiner's own key.
     pub fn beside(drive: &Path) -> Self {
         Self { path: CustodyLog::path_for(drive), log: Mutex::default() }
     }
 
-    /// An image is to come into `drive` from `found`.
+    /// Records that `drive` is filled from `found`.
     ///
     /// # Errors
     ///
-    /// If it cannot be put on record.
+    /// If it cannot be recorded.
     pub fn started(&self, found: &Identity, drive: &Path, hashes: HashChoice, lazy: bool) -> Result<()> {
         let mut started = Started::new(found, &Value::Null, vec![drive.display().to_string()])?;
         started.options = [("hash", hashes.to_string()), ("lazy", lazy.to_string())]
@@ -40,11 +40,11 @@ impl FillLog {
         self.append(Event::Started(Box::new(started)))
     }
 
-    /// It is there, flushed at every node.
+    /// Records that the image is complete, and flushed at every node.
     ///
     /// # Errors
     ///
-    /// If it cannot be put on record.
+    /// If it cannot be recorded.
     pub fn finished(&self, image: &Image, unreadable_bytes: u64) -> Result<()> {
         self.append(Event::Hashes { hashes: image.hashes.clone() })?;
         let finished =
@@ -52,7 +52,8 @@ impl FillLog {
         self.append(Event::Finished(Box::new(finished)))
     }
 
-    /// It failed, or was given up. That is what matters then, not that it could not be written.
+    /// Records that it failed or was stopped. If that cannot be recorded, a warning is logged: the failure itself matters
+    /// more.
     pub fn stopped(&self, why: &str) {
         if let Err(error) = self.append(Event::Stopped { why: why.to_owned() }) {
             tracing::warn!("not on record: {error}");

@@ -1,4 +1,4 @@
-//! The keys custody logs are signed with: Ed25519 (RFC 8032), kept and shown as OpenSSL does (RFC 8410).
+//! The keys that sign custody logs: Ed25519 (RFC 8032), stored and printed as OpenSSL does (RFC 8410).
 
 use std::fmt;
 use std::fs::File;
@@ -15,18 +15,18 @@ use ed25519_dalek::Signer as _;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-/// What stands before the 32 bytes of a private key in PKCS #8 (RFC 8410, section 7).
+/// The bytes before the 32 bytes of a private key in PKCS #8 (RFC 8410, section 7).
 const PRIVATE_BEGINS: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
-/// What stands before the 32 bytes of a public key in a SubjectPublicKeyInfo (RFC 8410, section 4).
+/// The bytes before the 32 bytes of a public key in a SubjectPublicKeyInfo (RFC 8410, section 4).
 const PUBLIC_BEGINS: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 const PRIVATE_LABEL: &str = "PRIVATE KEY";
 const PUBLIC_LABEL: &str = "PUBLIC KEY";
 
-/// Bytes a key file may have: a hundred would do.
+/// The maximum length of a key file; a key takes about a hundred bytes.
 const FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// Permissions that others than the owner have.
+/// The permission bits of users other than the owner.
 const OTHERS: u32 = 0o077;
 
 /// An examiner's private key.
@@ -34,7 +34,7 @@ const OTHERS: u32 = 0o077;
 pub struct SigningKey(ed25519_dalek::SigningKey);
 
 impl SigningKey {
-    /// Where the key is: `$CHEETAH_KEY`, or `cheetah/custody.key` in `$XDG_CONFIG_HOME` (or `~/.config`).
+    /// Returns the path of the key: `$CHEETAH_KEY`, or `cheetah/custody.key` in `$XDG_CONFIG_HOME` (or `~/.config`).
     ///
     /// # Errors
     ///
@@ -50,18 +50,18 @@ impl SigningKey {
         })
     }
 
-    /// The key at [`Self::path`], made if there is none.
+    /// Returns the key at [`Self::path`]; creates it if there is none.
     pub fn own() -> Result<Self> {
         Self::load_or_make(&Self::path()?)
     }
 
-    /// The key at [`Self::path`], if there is one.
+    /// Returns the key at [`Self::path`], if there is one.
     pub fn existing() -> Result<Option<Self>> {
         Self::path().map_or(Ok(None), |path| Self::load(&path))
     }
 
-    /// The key in a file; made, readable by its owner alone, if there is no such file. Of several processes that make
-    /// it at once, all get the one that came first.
+    /// Returns the key in a file; creates it, readable by its owner alone, if there is no such file. Processes that create it
+    /// at the same time all get the same key.
     pub fn load_or_make(path: &Path) -> Result<Self> {
         loop {
             if let Some(key) = Self::load(path)? {
@@ -75,11 +75,11 @@ impl SigningKey {
         }
     }
 
-    /// The key in a file; `None` if there is no such file.
+    /// Returns the key in a file; `None` if there is no such file.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is no Ed25519 key in PEM, or others than its owner may read it.
+    /// If it cannot be read, is no Ed25519 key in PEM, or may be read by users other than its owner.
     pub fn load(path: &Path) -> Result<Option<Self>> {
         let doing = || format!("reading the custody key {}", path.display());
         let file = match File::open(path) {
@@ -107,7 +107,7 @@ impl SigningKey {
         Ok(Some(Self(ed25519_dalek::SigningKey::from_bytes(&seed))))
     }
 
-    /// A new key in a new file, which has its name only once it is whole.
+    /// Creates a key in a new file, which gets its name only when it is complete.
     fn make(path: &Path) -> std::io::Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -130,7 +130,7 @@ impl SigningKey {
         pem_encode(&[&PRIVATE_BEGINS[..], self.0.as_bytes()].concat(), PRIVATE_LABEL)
     }
 
-    /// The key others check with.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key())
     }
@@ -142,19 +142,18 @@ impl SigningKey {
 }
 
 impl fmt::Debug for SigningKey {
-    /// Never the private part.
+    /// Prints the public key's name, never the private key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SigningKey({})", self.public().id())
     }
 }
 
-/// The key a log is checked with. Prints, and is read, as base64 of its DER form: what stands between the first and the last line
-/// of its PEM form.
+/// The key that a log is checked with. Its text is base64 of its DER form: the middle line of its PEM form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey(ed25519_dalek::VerifyingKey);
 
 impl PublicKey {
-    /// A key as an examiner names it: base64, or a PEM file.
+    /// Returns the key that an examiner names: base64, or a PEM file.
     ///
     /// # Errors
     ///
@@ -183,19 +182,19 @@ impl PublicKey {
         [&PUBLIC_BEGINS[..], self.0.as_bytes()].concat()
     }
 
-    /// As `openssl pkey -pubin` reads it.
+    /// Returns the PEM form, as `openssl pkey -pubin` reads it.
     pub fn to_pem(self) -> String {
         pem_encode(&self.to_der(), PUBLIC_LABEL)
     }
 
-    /// Its short name.
+    /// Returns its short name.
     pub fn id(self) -> KeyId {
         let digest: [u8; 32] = Sha256::digest(self.to_der()).into();
         let [a, b, c, d, e, f, g, h, ..] = digest;
         KeyId([a, b, c, d, e, f, g, h])
     }
 
-    /// Whether `signature` is this key's over `message`. Strict: one message and key have no two signatures.
+    /// Whether `signature` is this key's over `message`. Strict: no second signature is valid for the same message and key.
     pub(super) fn has_signed(self, message: &[u8], signature: &[u8; 64]) -> bool {
         self.0.verify_strict(message, &ed25519_dalek::Signature::from_bytes(signature)).is_ok()
     }
@@ -207,7 +206,7 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// A text that is no public key.
+/// The error for a text that is no public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ed25519 public key in base64 of DER")]
 pub struct BadKey;
@@ -225,7 +224,7 @@ impl FromStr for PublicKey {
 pub struct KeyId([u8; 8]);
 
 impl KeyId {
-    /// Reads what it prints.
+    /// Parses its printed form.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digits = cheetah_image::hash::is_hex(text, 16).then_some(text)?;
         Some(Self(u64::from_str_radix(digits, 16).ok()?.to_be_bytes()))
@@ -244,12 +243,12 @@ impl Serialize for KeyId {
     }
 }
 
-/// The 32 bytes behind `begins`.
+/// Returns the 32 bytes after `begins`.
 fn strip(der: &[u8], begins: &[u8]) -> Option<[u8; 32]> {
     der.strip_prefix(begins)?.try_into().ok()
 }
 
-/// PEM (RFC 7468) of what fits one line, as all Ed25519 keys do.
+/// Returns the PEM form (RFC 7468) of data that fits one line, as all Ed25519 keys do.
 fn pem_encode(der: &[u8], label: &str) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
 }

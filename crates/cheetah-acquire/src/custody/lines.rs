@@ -1,26 +1,28 @@
-//! Lines of a log, whatever its bytes are, in bounded memory.
+//! Splits a log of any bytes into lines, in bounded memory.
 
 use std::io::{BufRead, Result};
 
 use super::LINE_BYTES_MAX;
 
 /// One line.
-pub struct Line<'a> {
-    /// Without its newline; of a line that is too long, what fits.
+pub struct LogLine<'a> {
+    /// Its bytes without the newline; cut to [`LINE_BYTES_MAX`].
     pub bytes: &'a [u8],
-    /// Whether there was a newline; only the last line may be without.
+    /// Its length in the file, newline included.
+    pub len: u64,
+    /// Whether it has a newline; only the last line may lack it.
     pub ended: bool,
 }
 
-/// Shows every line to `each`, until it says false.
-pub fn for_each(mut log: impl BufRead, mut each: impl FnMut(Line<'_>) -> bool) -> Result<()> {
+/// Passes every line to `each`, until it returns false.
+pub fn for_each(mut log: impl BufRead, mut each: impl FnMut(LogLine<'_>) -> bool) -> Result<()> {
     let mut line = Vec::new();
-    let mut begun = false;
+    let mut len = 0;
     loop {
         let held = log.fill_buf()?;
         if held.is_empty() {
-            if begun {
-                each(Line { bytes: &line, ended: false });
+            if len > 0 {
+                each(LogLine { bytes: &line, len, ended: false });
             }
             return Ok(());
         }
@@ -28,14 +30,14 @@ pub fn for_each(mut log: impl BufRead, mut each: impl FnMut(Line<'_>) -> bool) -
         let (part, used) = end.map_or((held, held.len()), |end| (&held[..end], end + 1));
         let room = LINE_BYTES_MAX.saturating_sub(line.len());
         line.extend_from_slice(&part[..part.len().min(room)]);
-        begun = true;
+        len += used as u64;
         log.consume(used);
         if end.is_some() {
-            if !each(Line { bytes: &line, ended: true }) {
+            if !each(LogLine { bytes: &line, len, ended: true }) {
                 return Ok(());
             }
             line.clear();
-            begun = false;
+            len = 0;
         }
     }
 }
@@ -46,7 +48,7 @@ mod tests {
 
     fn lines(text: &[u8], buffer: usize) -> Vec<(Vec<u8>, bool)> {
         let mut lines = Vec::new();
-        let each = |line: Line<'_>| {
+        let each = |line: LogLine<'_>| {
             lines.push((line.bytes.to_vec(), line.ended));
             true
         };

@@ -1,7 +1,8 @@
 //! A log open for appending.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Seek as _, Write as _};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_image::hash::hex;
@@ -11,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::check::{Read, Trust, read};
+use super::check::{CheckedLog, Trust, read};
 use super::event::Event;
 use super::key::{KeyId, SigningKey};
 use super::record::Draft;
@@ -19,119 +20,164 @@ use super::{LINE_BYTES_MAX, LINES_MAX};
 
 /// A log open for appending, by this process alone.
 ///
-/// Every record is on stable storage when [`CustodyLog::append`] returns. A crash can cut off no more than the record
-/// being written; the next one says so.
+/// Every record is on stable storage when [`CustodyLog::append`] returns. An append that fails leaves the log as it was. A
+/// crash can leave an unfinished last line; the next append replaces it with a record that says so.
 #[derive(Debug)]
 pub struct CustodyLog {
     file: File,
     path: PathBuf,
     key: SigningKey,
-    by: By,
+    by: LogWriter,
     end: Option<End>,
+    /// An unfinished last line that no record mentions yet.
+    unfinished: Option<Unfinished>,
+    /// Whether this process made the file.
+    made: bool,
 }
 
-/// Where a log ends.
+/// The end of a log.
 #[derive(Debug, Clone, Copy)]
 struct End {
     seq: u64,
     lines: u64,
+    bytes: u64,
     prev: [u8; 32],
-    torn: u64,
     open_line: bool,
     key: Option<KeyId>,
 }
 
-/// Who writes.
+/// An unfinished last line.
 #[derive(Debug, Clone)]
-struct By {
+struct Unfinished {
+    bytes: u64,
+    sha256: String,
+}
+
+/// The machine and the user that write.
+#[derive(Debug, Clone)]
+struct LogWriter {
     host: String,
     user: String,
 }
 
-/// A record that was written.
+/// The number and hash of a record that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// Its number, from 1.
     pub seq: u64,
-    /// SHA-256 of its line, newline included. That of the last record, noted on paper, shows later that nothing was cut
-    /// off before it.
+    /// SHA-256 of its line, newline included. The last record's, noted on paper, later proves that nothing before it was cut
+    /// off.
     pub sha256: String,
 }
 
 impl CustodyLog {
-    /// Where the log of `image` is: `x.raw.custody` beside `x.raw`.
+    /// Returns the path of the log of `image`: `x.raw.custody` beside `x.raw`.
     pub fn path_for(image: &Path) -> PathBuf {
         let mut name = image.as_os_str().to_owned();
         name.push(".custody");
         name.into()
     }
 
-    /// Opens the log at `path`, or makes an empty one, to append what `key` signs.
+    /// Opens the log at `path`, or creates it, to append records signed with `key`.
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the log has been tampered with: nothing is appended to such a one. [`Error::Failed`] if
-    /// somebody else is writing to it, or it cannot be read or made.
+    /// [`Error::Evidence`] if the log has been tampered with: nothing is appended to such a log. [`Error::Failed`] if another
+    /// process is writing to it, or it cannot be read or created.
     pub fn open(path: &Path, key: SigningKey) -> Result<Self> {
-        let new = !path.exists();
-        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
-        Self::of(opened, path, key, new)
+        Self::of(OpenOptions::new().read(true).append(true).create(true), path, key)
     }
 
-    /// As [`Self::open`], but only a log that is there.
+    /// As [`Self::open`], for a log that exists.
     ///
     /// # Errors
     ///
     /// As [`Self::open`].
     pub fn open_existing(path: &Path, key: SigningKey) -> Result<Self> {
-        let opened = OpenOptions::new().read(true).append(true).open(path);
-        Self::of(opened, path, key, false)
+        Self::of(OpenOptions::new().read(true).append(true), path, key)
     }
 
-    fn of(opened: std::io::Result<File>, path: &Path, key: SigningKey, new: bool) -> Result<Self> {
+    fn of(how: &OpenOptions, path: &Path, key: SigningKey) -> Result<Self> {
         let doing = |error| Error::io(format_args!("opening the custody log {}", path.display()), &error);
-        let file = opened.map_err(doing)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            rustix::io::Errno::WOULDBLOCK => Error::failed(format!(
-                "the custody log {} is being written by another process; wait until it is done",
-                path.display()
-            )),
-            errno => doing(errno.into()),
-        })?;
+        let (file, new) = loop {
+            let new = !path.exists();
+            let file = how.open(path).map_err(doing)?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+                rustix::io::Errno::WOULDBLOCK => Error::failed(format!(
+                    "the custody log {} is being written by another process; wait until it is done",
+                    path.display()
+                )),
+                errno => doing(errno.into()),
+            })?;
+            // Another process may have removed its empty log between the opening and the lock.
+            let id =
+                |metadata: std::io::Result<Metadata>| metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok();
+            if id(file.metadata()) == id(path.metadata()) {
+                break (file, new);
+            }
+        };
         if new {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(doing)?;
         }
-        let mut log = Self { file, path: path.to_owned(), key, by: By::us(), end: None };
+        let by = LogWriter::current();
+        let mut log = Self { file, path: path.to_owned(), key, by, end: None, unfinished: None, made: new };
         log.end = Some(log.find_end()?);
         Ok(log)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a record, and flushes it. Blocks for as long as that takes, usually some milliseconds.
+    /// Appends a record and flushes it to stable storage. Blocks, usually for some milliseconds.
     ///
     /// # Errors
     ///
-    /// If it cannot be written (a full disk). It may be tried again.
+    /// If it cannot be written (a full disk). The log is then as it was before, and the append may be tried again.
     pub fn append(&mut self, event: &Event) -> Result<Receipt> {
-        // Taken, and put back when all went well: after a write that failed, the file's end has to be found again.
-        let end = match self.end.take() {
+        // Put back when all went well: after a failed write, the end is looked for again.
+        let mut end = match self.end.take() {
             Some(end) => end,
             None => self.find_end()?,
         };
-        let (line, next) = self.seal(event, &end)?;
-        let open = if end.open_line { &b"\n"[..] } else { b"" };
-        let written = self.file.write_all(&[open, &line].concat()).and_then(|()| self.file.sync_data());
-        written.map_err(|error| Error::io(format_args!("writing the custody log {}", self.path.display()), &error))?;
+        if let Some(Unfinished { bytes, sha256 }) = self.unfinished.clone() {
+            self.truncate(&end).map_err(|error| self.failed(&error))?;
+            end = self.write(&Event::Repaired { dropped_bytes: bytes, sha256 }, &end)?;
+            self.unfinished = None;
+        }
+        let next = self.write(event, &end)?;
         self.end = Some(next);
         Ok(Receipt { seq: next.seq, sha256: hex(&next.prev) })
     }
 
-    /// The line, and where the log ends with it.
+    /// Writes and flushes one record; returns where the log ends then.
+    fn write(&mut self, event: &Event, end: &End) -> Result<End> {
+        let (mut bytes, mut next) = self.seal(event, end)?;
+        if end.open_line {
+            bytes.insert(0, b'\n');
+        }
+        next.bytes = end.bytes + bytes.len() as u64;
+        self.file.write_all(&bytes).and_then(|()| self.file.sync_data()).map_err(|error| {
+            // What cannot be undone now is found, and repaired, at the next append.
+            let _ = self.truncate(end);
+            self.failed(&error)
+        })?;
+        Ok(next)
+    }
+
+    /// Removes everything after `end`.
+    fn truncate(&self, end: &End) -> std::io::Result<()> {
+        self.file.set_len(end.bytes)?;
+        self.file.sync_data()
+    }
+
+    fn failed(&self, error: &std::io::Error) -> Error {
+        Error::io(format_args!("writing the custody log {}", self.path.display()), error)
+    }
+
+    /// Returns the signed line, and the end of the log with it.
     fn seal(&self, event: &Event, end: &End) -> Result<(Vec<u8>, End)> {
         let public = self.key.public();
         let introduce = end.key != Some(public.id());
@@ -142,7 +188,6 @@ impl CustodyLog {
             host: &self.by.host,
             user: &self.by.user,
             event,
-            torn: end.torn,
             key: public.id().to_string(),
             public_key: introduce.then(|| public.to_string()),
             prev: hex(&end.prev),
@@ -158,13 +203,23 @@ impl CustodyLog {
         }
         let prev = Sha256::digest(&line).into();
         let key = Some(public.id());
-        Ok((line, End { seq: end.seq + 1, lines: end.lines + 1, prev, torn: 0, open_line: false, key }))
+        Ok((line, End { seq: end.seq + 1, lines: end.lines + 1, prev, open_line: false, key, ..*end }))
+    }
+
+    /// The SHA-256 of everything from `offset` on.
+    fn digest_from(&self, offset: u64) -> std::io::Result<String> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(offset))?;
+        // The check has found it no longer than a line may be.
+        let mut rest = Vec::new();
+        file.take(LINE_BYTES_MAX as u64).read_to_end(&mut rest)?;
+        Ok(hex(&Sha256::digest(&rest)))
     }
 
     fn find_end(&mut self) -> Result<End> {
         let doing = |error| Error::io(format_args!("reading the custody log {}", self.path.display()), &error);
         self.file.rewind().map_err(doing)?;
-        let Read { report, prev, torn, open_line, key } =
+        let CheckedLog { report, prev, whole_bytes, open_line, key } =
             read(BufReader::new(&self.file), Trust::Anyone).map_err(doing)?;
         if let Some(problem) = &report.problem {
             return Err(Error::Evidence(format!(
@@ -173,19 +228,33 @@ impl CustodyLog {
                 self.path.display()
             )));
         }
-        Ok(End { seq: report.records, lines: report.lines, prev, torn, open_line, key })
+        let unfinished = report.unfinished_line.map(|line| line.bytes);
+        if let Some(bytes) = unfinished {
+            self.unfinished = Some(Unfinished { bytes, sha256: self.digest_from(whole_bytes).map_err(doing)? });
+        }
+        let lines = report.records + report.torn_lines;
+        Ok(End { seq: report.records, lines, bytes: whole_bytes, prev, open_line, key })
+    }
+}
+
+impl Drop for CustodyLog {
+    /// Leaves no empty log behind: one without a record would be taken for one that was cut off.
+    fn drop(&mut self) {
+        if self.made && self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
 fn now() -> String {
     let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
-    // Fails only for years that need more than four digits.
+    // Fails only for years of more than four digits.
     OffsetDateTime::now_utc().format(format).unwrap_or_default()
 }
 
-impl By {
-    /// This machine, and who runs this process; behind sudo, for whom.
-    fn us() -> Self {
+impl LogWriter {
+    /// Returns this machine and the user of this process; under sudo, also the user who called sudo.
+    fn current() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let uid = rustix::process::getuid().as_raw();
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -198,7 +267,7 @@ impl By {
     }
 }
 
-/// The name of a user, from the text of a passwd(5) file.
+/// Returns the name of a user from the text of a passwd(5) file.
 fn name_of(uid: u32, passwd: &str) -> Option<&str> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');

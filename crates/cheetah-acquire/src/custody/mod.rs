@@ -1,20 +1,20 @@
-//! The custody log: who did what to evidence, when and with what, in a chain of signed records.
+//! The custody log: a chain of signed records of every action on evidence.
 //!
-//! A log is a file beside the image (`x.E01.custody`), one JSON object a line, only ever appended to. Each record
-//! carries the SHA-256 of what stands before it and an Ed25519 signature, so that a line altered, removed, swapped or
-//! inserted is found, and the first of them named. What is signed is the line itself, byte for byte: there is no
-//! canonical form to disagree about. `docs/custody.md` has the format, and how to check it without this program.
+//! A log is a file beside the image (`x.E01.custody`) with one JSON object a line, and is only appended to. Each record has
+//! the SHA-256 of the preceding line and an Ed25519 signature, so an altered, removed, swapped or inserted line is detected,
+//! and the first one is named. The signature covers the bytes of the line, so no canonical form is needed. `docs/custody.md`
+//! describes the format, and how to check it without this program.
 //!
-//! | part | what it is |
+//! | part | purpose |
 //! |---|---|
-//! | [`SigningKey`], [`PublicKey`], [`KeyId`] | the examiner's key, made on first use, and who signed |
-//! | [`Event`] | what happened |
+//! | [`SigningKey`], [`PublicKey`], [`KeyId`] | the examiner's key, made on first use |
+//! | [`Event`] | an action or incident |
 //! | [`CustodyLog`] | a log open for appending |
-//! | [`verify_log`] | checks a log and says what is wrong with it: a [`LogReport`] |
+//! | [`verify_log`] | checks a log: a [`LogReport`] |
 //! | [`audit()`] | reads an image in full and compares it with its log: an [`Audit`] |
 //!
-//! What a chain cannot show is that its end was cut off. A log therefore ends with a record that says it does
-//! ([`Event::Finished`], [`Event::Stopped`]); one that does not is reported as unfinished.
+//! A chain cannot show that its end was cut off. A log therefore ends with a final record ([`Event::Finished`],
+//! [`Event::Stopped`]); a log without one is reported as unfinished.
 
 mod audit;
 mod check;
@@ -35,11 +35,11 @@ pub use filling::FillLog;
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use read::Damage;
-pub use report::{Began, Fault, FinishedAt, LogReport, Place, Problem, Signer, State};
+pub use report::{Began, Fault, FinishedAt, LogReport, Place, Problem, Signer, State, UnfinishedLine};
 
-/// Bytes a line of a log may have, its newline included. Bounds what a hostile log can make us allocate, and is room
-/// for a source with many thousand unreadable ranges.
+/// The maximum length of a line, its newline included. Bounds the memory that a hostile log can take, and has room for a
+/// source with many thousand unreadable ranges.
 pub const LINE_BYTES_MAX: usize = 4 << 20;
 
-/// Lines a log may have.
+/// The maximum number of lines in a log.
 pub const LINES_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Reading all of a device once, hashed, and telling which parts of it cannot be read.
+//! Reads a whole device once: hashes it, and finds the ranges that cannot be read.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use super::event::Span;
 
-/// Bytes asked for at once.
+/// The length of a read.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Chunks being read at once.
+/// The number of reads in flight.
 const READ_AHEAD: usize = 8;
-/// What cannot be read in one go is asked for again in pieces of these sizes, the last being a sector.
-const PIECE_BYTES: [u64; 3] = [64 << 10, 4 << 10, 512];
+/// The lengths of the smaller reads that replace a failed one, in turn, down to a sector.
+const RETRY_BYTES: [u64; 3] = [64 << 10, 4 << 10, 512];
 
 /// A range that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,13 +24,13 @@ pub struct Damage {
     /// Where.
     #[serde(flatten)]
     pub range: Span,
-    /// What the device said.
+    /// The device's reason.
     pub why: Arc<str>,
 }
 
-/// What reading found.
-pub struct Found {
-    /// Hashes of the whole, zeros standing for what is unreadable; none if anything is damaged.
+/// The result of reading a whole device.
+pub struct FullRead {
+    /// Hashes of the whole, with zeros for unreadable ranges; none if anything is damaged.
     pub hashes: Hashes,
     /// Ranges that the device calls unreadable evidence.
     pub unreadable: Vec<ByteRange>,
@@ -43,9 +43,9 @@ pub async fn read_in_full(
     device: &DynDevice,
     hashes: HashChoice,
     mut progress: impl FnMut(u64) + Send,
-) -> Result<Found> {
+) -> Result<FullRead> {
     let mut hashing = Some(Hashing::start(hashes)?);
-    let mut found = Found { hashes: Hashes::default(), unreadable: Vec::new(), damaged: Vec::new() };
+    let mut found = FullRead { hashes: Hashes::default(), unreadable: Vec::new(), damaged: Vec::new() };
     let read = |range: ByteRange| {
         let device = device.clone();
         let task = tokio::spawn(async move { device.read(range).await });
@@ -83,7 +83,7 @@ fn is_local(error: &DeviceError) -> bool {
     }
 }
 
-impl Found {
+impl FullRead {
     /// The content of `range`, zeros for what is unreadable; `None` if part of it is damaged.
     async fn read_in_pieces(&mut self, device: &DynDevice, range: ByteRange) -> Result<Option<Data>> {
         let (mut content, mut whole) = (Data::new(), true);
@@ -93,7 +93,7 @@ impl Found {
             match device.read(range).await {
                 Ok(data) => content.append(data),
                 Err(error) if !is_local(&error) => return Err(Error::device("reading the image")(error)),
-                Err(error) => match PIECE_BYTES.get(cuts) {
+                Err(error) => match RETRY_BYTES.get(cuts) {
                     Some(piece) => {
                         let mut pieces: Vec<_> =
                             range.split_at_multiples(*piece).map(|piece| (piece, cuts + 1)).collect();
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    async fn read(disk: Disk) -> Found {
+    async fn read(disk: Disk) -> FullRead {
         let device: DynDevice = Arc::new(disk);
         read_in_full(&device, HashChoice::NONE.with(HashKind::Sha256), |_| {}).await.unwrap()
     }

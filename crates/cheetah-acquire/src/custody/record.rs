@@ -1,4 +1,4 @@
-//! A record as a line: how it is written and signed, and how it is taken apart again.
+//! A record as a line: writes, signs and parses it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,19 +9,19 @@ use serde_json::Value;
 use super::event::Event;
 use super::key::{KeyId, PublicKey, SigningKey};
 
-/// What stands between the signed bytes and the signature.
+/// The bytes between the signed part and the signature.
 const SIGNATURE_BEGINS: &[u8] = br#","sig":""#;
-/// What stands behind the signature.
+/// The bytes after the signature.
 const SIGNATURE_ENDS: &[u8] = br#""}"#;
-/// Base64 digits of a signature.
+/// The number of base64 digits of a signature.
 const SIGNATURE_DIGITS: usize = 88;
-/// Bytes at the end of a line, without its newline, that are not signed.
+/// The number of bytes at the end of a line, newline excluded, that are not signed.
 const TAIL_BYTES: usize = SIGNATURE_BEGINS.len() + SIGNATURE_DIGITS + SIGNATURE_ENDS.len();
 
-/// A SHA-256.
-pub type Link = [u8; 32];
+/// The SHA-256 by which a record refers to the one before it.
+pub type PrevDigest = [u8; 32];
 
-/// What the first record of a log stands behind.
+/// The virtual line before the first record.
 pub const ORIGIN: &[u8] = b"cheetah custody log v1\n";
 
 /// A record about to be written.
@@ -35,35 +35,26 @@ pub struct Draft<'a> {
     pub tool: &'a str,
     /// The machine's name.
     pub host: &'a str,
-    /// Who ran it.
+    /// The user.
     pub user: &'a str,
     /// `event` and `details`.
     #[serde(flatten)]
     pub event: &'a Event,
-    /// Lines before this one that a crash cut off, and that are no records.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub torn: u64,
-    /// Who signs.
+    /// The key that signs.
     pub key: String,
-    /// The key itself, in the first record signed with it.
+    /// The public key, in the first record signed with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// SHA-256 of all bytes from the start of the record before up to this line; as if a first line
-    /// stood in every log: [`ORIGIN`].
+    /// SHA-256 of all bytes from the start of the previous record up to this line; for the first record, of [`ORIGIN`].
     pub prev: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
 impl Draft<'_> {
-    /// The line, signed, with its newline.
+    /// Returns the signed line, with its newline.
     pub fn seal(&self, key: &SigningKey) -> Result<Vec<u8>> {
         let mut line =
             serde_json::to_vec(self).map_err(|error| Error::failed(format!("putting a record as JSON: {error}")))?;
-        // The object is left open for the signature, which is the last thing in it.
+        // The signature becomes the object's last member.
         line.pop();
         let signature = STANDARD.encode(key.sign(&line));
         for part in [SIGNATURE_BEGINS, signature.as_bytes(), SIGNATURE_ENDS, b"\n"] {
@@ -73,7 +64,7 @@ impl Draft<'_> {
     }
 }
 
-/// What every record has, whatever version wrote it. What else there is is left alone: it is signed with the rest.
+/// The members that records of every version have. Others are ignored; they are signed with the rest.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Record {
     /// Counted from 1.
@@ -94,7 +85,7 @@ pub struct Record {
     pub name: String,
     #[serde(default)]
     details: Value,
-    /// See [`Draft::torn`].
+    /// The number of unfinished lines just before this record. Earlier versions left such lines in the log.
     #[serde(default)]
     pub torn: u64,
     key: String,
@@ -103,22 +94,22 @@ pub struct Record {
     prev: String,
 }
 
-/// A line that has the form of a record: its parts, and what is signed of it.
+/// A line that has the form of a record.
 pub struct Parsed<'a> {
-    /// What it says.
+    /// Its members.
     pub record: Record,
-    /// Who is said to have signed it.
+    /// The key that it names as its signer.
     pub key: KeyId,
-    /// The key it introduces; never one that does not belong to `key`.
+    /// The public key it introduces, which always belongs to `key`.
     pub introduces: Option<PublicKey>,
-    /// What it says stands before it.
-    pub prev: Link,
+    /// The digest of the previous record, as it states it.
+    pub prev: PrevDigest,
     signed: &'a [u8],
     signature: [u8; 64],
 }
 
 impl<'a> Parsed<'a> {
-    /// Takes a line apart, without its newline; `None` if it is no record.
+    /// Parses a line without its newline; `None` if it is no record.
     pub fn of(line: &'a [u8]) -> Option<Self> {
         let (signed, tail) = line.split_at_checked(line.len().checked_sub(TAIL_BYTES)?)?;
         let digits = tail.strip_prefix(SIGNATURE_BEGINS)?.strip_suffix(SIGNATURE_ENDS)?;
@@ -129,7 +120,7 @@ impl<'a> Parsed<'a> {
             Some(text) => Some(text.parse::<PublicKey>().ok().filter(|public| public.id() == key)?),
             None => None,
         };
-        let prev = link(&record.prev)?;
+        let prev = prev_digest(&record.prev)?;
         Some(Self { record, key, introduces, prev, signed, signature })
     }
 
@@ -140,21 +131,21 @@ impl<'a> Parsed<'a> {
 }
 
 impl Record {
-    /// What happened; `None` if this version does not know such an event.
+    /// Returns the event; `None` if this version does not know it.
     pub fn event(&self) -> Option<Event> {
         let tagged = serde_json::json!({ "event": self.name, "details": self.details });
         serde_json::from_value(tagged).ok()
     }
 }
 
-/// Reads a link as it is written.
-fn link(text: &str) -> Option<Link> {
+/// Parses a digest in hexadecimal.
+fn prev_digest(text: &str) -> Option<PrevDigest> {
     let bytes = cheetah_image::hash::is_hex(text, 64).then_some(text.as_bytes())?;
-    let mut link = [0; 32];
-    for (byte, digits) in link.iter_mut().zip(bytes.chunks(2)) {
+    let mut digest = [0; 32];
+    for (byte, digits) in digest.iter_mut().zip(bytes.chunks(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
-    Some(link)
+    Some(digest)
 }
 
 #[cfg(test)]
@@ -174,7 +165,6 @@ mod tests {
             host: "h",
             user: "u",
             event: &event,
-            torn: 0,
             key: key.public().id().to_string(),
             public_key: Some(key.public().to_string()),
             prev: hex(&[7; 32]),

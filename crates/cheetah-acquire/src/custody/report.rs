@@ -1,4 +1,4 @@
-//! What a check of a log found.
+//! The result of checking a log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,36 +9,60 @@ use serde_json::Value;
 use super::event::Finished;
 use super::key::KeyId;
 
-/// What is to be said of a log. What comes from its records comes only from those before the first problem.
+/// The result of checking a log. Facts come only from records before the first problem.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LogReport {
-    /// Lines there are.
+    /// The number of lines.
     pub lines: u64,
-    /// Records, from the first, that are in order.
+    /// The number of records in order, from the first.
     pub records: u64,
-    /// Lines among them that a crash cut off: not records, and vouched for by the record behind them.
+    /// Unfinished lines among them that an earlier version left in the log; the signature of the record after them covers
+    /// them.
     pub torn_lines: u64,
-    /// The first line that is not as it was written.
+    /// An unfinished line at the end: a write was interrupted. No record is affected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished_line: Option<UnfinishedLine>,
+    /// The first line that was tampered with.
     pub problem: Option<Problem>,
-    /// Who signed, in the order in which they came.
+    /// The keys that signed, in the order of their first records.
     pub signers: Vec<Signer>,
-    /// How the log ends.
+    /// The state in which the log ends.
     pub state: State,
-    /// The last record's line and the SHA-256 of it, newline included, which is what a later record would stand behind.
+    /// The last record's line and its SHA-256, newline included, to which the next record would refer.
     pub last: Option<Place>,
-    /// Events, by name.
+    /// The number of events, by name.
     pub events: BTreeMap<String, u64>,
-    /// The source, as the last `started` has it.
+    /// The source in the last `started` record.
     pub source: Option<Value>,
-    /// The case data, as the last `started` has it.
+    /// The case data in the last `started` record.
     pub case: Option<Value>,
-    /// The first record: when, on which machine, by whom and with what it was written.
+    /// Time, machine, user and tool of the first record.
     pub began: Option<Began>,
     /// The last `finished` record.
     pub finished: Option<FinishedAt>,
 }
 
-/// How a log began.
+/// The last line of a log, where it is only the beginning of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct UnfinishedLine {
+    /// Its line, from 1.
+    pub line: u64,
+    /// Bytes of it.
+    pub bytes: u64,
+}
+
+impl fmt::Display for UnfinishedLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, bytes } = self;
+        write!(
+            f,
+            "line {line} is unfinished ({bytes} bytes): a write was interrupted, by a power cut or a full disk; the next \
+             record replaces it and says so"
+        )
+    }
+}
+
+/// The start of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Began {
     /// RFC 3339.
@@ -51,7 +75,7 @@ pub struct Began {
     pub tool: String,
 }
 
-/// A record in the log.
+/// The place of a record in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Its line, from 1.
@@ -60,14 +84,14 @@ pub struct Place {
     pub sha256: String,
 }
 
-/// How an acquisition ended, and where that is recorded.
+/// The end of an acquisition, and the record of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FinishedAt {
-    /// The record: its hash, noted elsewhere, shows later that nothing was cut off before it.
+    /// The record. Its hash, noted elsewhere, later proves that nothing before it was cut off.
     pub place: Place,
-    /// When.
+    /// The time of the record.
     pub time: String,
-    /// What it says.
+    /// The record's details.
     #[serde(flatten)]
     pub finished: Finished,
 }
@@ -79,53 +103,53 @@ pub struct Signer {
     pub key: KeyId,
     /// The key.
     pub public_key: String,
-    /// Records it signed.
+    /// The number of records it signed.
     pub records: u64,
-    /// Whether it is one the checker was told to trust.
+    /// Whether the caller trusts it.
     pub trusted: bool,
 }
 
-/// How a log ends.
+/// The state in which a log ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// There is no record.
+    /// There are no records.
     #[default]
     Empty,
-    /// An acquisition began, and no record says how it ended: it is under way or was killed, or the end was cut off.
+    /// An acquisition has no final record: it is running or was killed, or the end was cut off.
     Unfinished,
-    /// The last acquisition was stopped in good order, and may be resumed.
+    /// The last acquisition was stopped, and may be resumed.
     Stopped,
     /// The last acquisition was finished.
     Finished,
 }
 
-/// What is wrong with a line.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fault {
-    /// The line is not as it was signed.
+    /// The line differs from the signed one.
     Altered,
     /// Records are missing before it.
     Removed,
-    /// It stands before the record that belongs here, which comes later.
+    /// The line precedes a record that belongs before it.
     Swapped,
-    /// It does not belong here.
+    /// The line does not belong here.
     Inserted,
-    /// It is signed, but by a key that is neither the log's first nor a trusted one.
+    /// The line is signed by a key that is neither the log's first nor trusted.
     Foreign,
-    /// There are more lines than a log may have.
+    /// The log has too many lines.
     Overlong,
 }
 
-/// The first thing that is wrong with a log.
+/// The first problem of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The line, from 1.
     pub line: u64,
-    /// What happened to it.
+    /// Its kind.
     pub fault: Fault,
-    /// How that shows.
+    /// The evidence for it.
     pub why: String,
 }
 
@@ -144,12 +168,12 @@ impl fmt::Display for Problem {
 }
 
 impl LogReport {
-    /// Whether the log is whole, ends as a log should, and was signed by trusted keys alone.
+    /// Whether the log is in order, has a final record, and was signed by trusted keys alone.
     pub fn is_ok(&self) -> bool {
         self.problems().is_empty()
     }
 
-    /// All that is wrong, a sentence each; the worst first.
+    /// Returns the problems, a sentence each; the worst first.
     pub fn problems(&self) -> Vec<String> {
         let mut problems: Vec<_> = self.problem.iter().map(Problem::to_string).collect();
         for signer in self.signers.iter().filter(|signer| !signer.trusted) {
