@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cheetah_source::{Access, CacheWish};
+use cheetah_source::{Access, CacheOption};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -20,7 +20,7 @@ impl OpenOptions {
         let timeout = timeout.ok_or_else(|| {
             PyValueError::new_err(format!("timeout_s must be a positive number of seconds, not {timeout_s}"))
         })?;
-        let cache = cache.map(str::parse::<CacheWish>).transpose();
+        let cache = cache.map(str::parse::<CacheOption>).transpose();
         let cache = cache.map_err(|error| PyValueError::new_err(format!("cache: {error}")))?;
         let plain = Access::read_once(timeout);
         Ok(Self(Access { cache, foresight, prefetch_bytes: prefetch, allow_lost, ..plain }))

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use cheetah_nbd::server::{Listener, Server, ServerConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
-use cheetah_source::{Meter, Only, Opened, Stats};
+use cheetah_source::{ReadCounter, SingleExport, Opened, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -39,7 +39,7 @@ pub struct Share {
 
 struct Serving {
     opened: Opened,
-    served: Arc<Meter>,
+    served: Arc<ReadCounter>,
     /// Stops the server when dropped.
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
@@ -59,8 +59,8 @@ impl Share {
         let _guard = runtime.enter();
         let listener = Listener::unix(&socket)
             .map_err(|error| failure::failed(format!("cannot make the socket {}: {error}", socket.display())))?;
-        let (device, served) = Meter::over(opened.device.clone());
-        let only = Only { device, name: name.clone() };
+        let (device, served) = ReadCounter::over(opened.device.clone());
+        let only = SingleExport { device, name: name.clone() };
         let config = ServerConfig { connections_max: CONNECTIONS_MAX, ..ServerConfig::default() };
         let (stop, stopped) = oneshot::channel();
         let server = runtime.spawn(async move {

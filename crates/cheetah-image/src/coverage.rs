@@ -1,7 +1,7 @@
-//! The coverage map beside an image that is not whole: which of its bytes were read, and which were not.
+//! The coverage map beside an incomplete image: which ranges were read, unread or unreadable.
 //!
-//! It is a map file in the format of GNU ddrescue, so that an image made with that program carries its map as well, if
-//! it is named like this.
+//! It is a map file in the format of GNU ddrescue, so the map of an image made with that program is used as well, if it has
+//! this name.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use cheetah_device::coverage_filter::CoverageFilter;
 use cheetah_device::{ByteRange, Coverage, Size};
 
 use crate::error::{Error, Result};
-use crate::open::Source;
+use crate::source::Source;
 
-/// Bytes a map may have.
+/// The maximum length of a map.
 const MAP_LEN_MAX: u64 = 256 << 20;
 
-/// Where the coverage map of an image is: `x.raw.map` beside `x.raw`.
+/// Returns the path of an image's coverage map: `x.raw.map` beside `x.raw`.
 pub fn map_path(image: &Path) -> PathBuf {
     let mut name = image.as_os_str().to_owned();
     name.push(".map");
     name.into()
 }
 
-/// The map at `path`, if there is one.
+/// Reads the map at `path`; `None` if there is none.
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if what is there is no map, or larger than 256 MiB.
+/// [`Error::Evidence`] if the file is not a map, or larger than 256 MiB.
 pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
     let doing = |error| Error::io(format_args!("reading the coverage map {}", path.display()), &error);
     match std::fs::metadata(path) {
@@ -43,7 +43,7 @@ pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
     text.parse().map(Some).map_err(|error| Error::Evidence(format!("{}: {error}", path.display())))
 }
 
-/// The source with its map heeded, if there is one: what was not read, or could not be, stays unreadable.
+/// Applies the map beside `image`, if there is one: reads of ranges that it calls unread or unreadable fail.
 pub(crate) fn heeded(source: Source, image: &Path) -> Result<Source> {
     let path = map_path(image);
     let Some(map) = read_map(&path)? else { return Ok(source) };
@@ -67,7 +67,7 @@ pub(crate) fn heeded(source: Source, image: &Path) -> Result<Source> {
     Ok(Source { device, identity, name })
 }
 
-/// The ranges in order, those that touch or overlap as one.
+/// Sorts the ranges and merges those that touch or overlap.
 fn joined(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     ranges.sort_unstable_by_key(|range| range.offset);
     ranges.into_iter().fold(Vec::new(), |mut all: Vec<ByteRange>, range| {

@@ -17,11 +17,15 @@ pub mod publish;
 pub mod qemu;
 mod raw;
 pub mod served;
+mod side_file;
+mod source;
+pub mod spec;
 pub mod split;
 
 pub use error::{Error, Result};
 pub use hash::{HashChoice, HashKind, Hashes};
 pub use identity::{CaseData, Identity, Kind};
-pub use open::{OpenOptions, Source, open};
+pub use open::open;
 pub use raw::RawFile;
 pub use served::ServedBy;
+pub use source::{OpenOptions, Source};

@@ -1,24 +1,18 @@
-//! One way in: whatever holds the evidence becomes a read-only device, chosen by what is given.
+//! Opens an image or a disk of this machine as a read-only device.
 //!
-//! A URI says what it is. A block device is read as it is. A file is looked at, its content first and its name second:
-//! a disk may hold a file called anything, but a format that is recognised and cannot be read is refused by name,
-//! never taken for a raw image. `raw:PATH` reads any file as the bytes it is.
+//! A block device is read as it is. The format of a file is detected from its content first and its name second. A format
+//! that is recognised and cannot be read is refused by name, never taken for a raw image. `raw:PATH` reads any file as a
+//! raw image.
 //!
-//! An image that is not whole has its coverage map beside it ([`coverage`]): what that says was not read, or could not
-//! be, is an error when it is read, and not the zeros that stand in the file.
+//! An incomplete image has its coverage map beside it ([`coverage`]). A read of a range that the map calls unread or
+//! unreadable fails; it does not return the zeros in the file.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
 
+use bytes::Bytes;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{ByteRange, Device as _, DynDevice};
-use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
-use cheetah_nbd::Packing;
-use cheetah_nbd::client::{Client, ClientConfig};
-use cheetah_nbd::proto::X_CHEETAH;
-use cheetah_nbd::uri::NbdUri;
 
 use crate::aff4::Aff4;
 use crate::coverage;
@@ -28,66 +22,25 @@ use crate::ewf::{Ewf, EwfFormat};
 use crate::identity::{Identity, Kind};
 use crate::qemu::{Qemu, Virtual};
 use crate::raw::RawFile;
-use crate::served::ServedBy;
+use crate::source::{OpenOptions, Source};
 use crate::split::Split;
+use crate::{side_file, spec};
 
-/// How to open a source.
-#[derive(Debug, Clone)]
-pub struct OpenOptions {
-    /// How long a peer may be silent.
-    pub timeout: Duration,
-    /// Connections to an NBD server, where it allows several: 1 to 16.
-    pub connections: usize,
-    /// Whether an agent is asked to pack what it sends. Other servers are not asked.
-    pub packing: Packing,
-    /// Whether the coverage map beside a raw image or an E01 is heeded, so that what it lacks is unreadable. Who reads
-    /// the map too, and wants the zeros that stand for that, says no.
-    pub heed_map: bool,
-}
-
-impl Default for OpenOptions {
-    /// 10 s, two connections, enough to keep two cores of a server busy, nothing packed, and maps
-    /// heeded.
-    fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), connections: 2, packing: Packing::Off, heed_map: true }
-    }
-}
-
-/// A source that is open. What it needs to be read (files, connections, a child process) lives as long as its device.
-pub struct Source {
-    /// Its bytes. Refuses writes.
-    pub device: DynDevice,
-    /// What is known of it.
-    pub identity: Identity,
-    /// What to call it: the file's name without its extension, or the export's.
-    pub name: String,
-}
-
-/// Opens what the user calls `spec`: an `nbd://`, `nbd+unix://` or `iscsi://` URI, the path of an image or a disk, or
-/// `raw:` and the path of a file that is to be read as the bytes it is.
+/// Opens what the user calls `spec`: the path of an image or a disk, or `raw:` and the path of a file that is to be read as a
+/// raw image.
 ///
 /// # Errors
 ///
 /// [`Error::Misuse`] for what is no source at all, [`Error::Evidence`] for an image that is incomplete or damaged,
 /// [`Error::Failed`] for everything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
-    match spec.split_once("://") {
-        Some(("nbd" | "nbd+unix", _)) => return nbd(spec, options).await,
-        Some(("iscsi", _)) => return iscsi(spec, options).await,
-        Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
-            return Err(Error::misuse(format!(
-                "{spec}: nothing is read over {scheme}; give a path, or an nbd://, nbd+unix:// or iscsi:// URI"
-            )));
-        }
-        _ => {}
-    }
     let (file, heed_map) = (spec.to_owned(), options.heed_map);
-    let found = cheetah_device::supervise::spawn_blocking(move || look(&file, heed_map))
+    let detected = cheetah_device::supervise::spawn_blocking(move || look(&file, heed_map))
         .await
         .map_err(|error| Error::failed(format!("opening {spec}: {error}")))??;
-    match found {
-        Found::Open(source) => Ok(*source),
-        Found::Virtual(path, format) => {
+    match detected {
+        Detected::Open(source) => Ok(*source),
+        Detected::Virtual(path, format) => {
             let device = Qemu::open(&path, format, options).await?;
             let identity = Identity::new(format.kind(), spec, device.geometry().size);
             Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(device))), identity, name: stem(&path) })
@@ -95,70 +48,30 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
     }
 }
 
-async fn nbd(spec: &str, options: &OpenOptions) -> Result<Source> {
-    let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
-    let OpenOptions { timeout, connections, packing, .. } = *options;
-    let export = uri.export.clone();
-    let config = ClientConfig { connections, packing, timeout, ..ClientConfig::new(uri) };
-    let client = Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
-    let server = ServedBy::new(&export, client.description());
-    let name = server.file_name();
-    let identity = Identity { server: Some(server), ..exported(spec, client.geometry().size, client.description()) };
-    Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(client))), identity, name })
-}
-
-/// An export, and what an agent of ours says of the disk behind it: enough to know it again.
-fn exported(spec: &str, size: u64, description: Option<&str>) -> Identity {
-    let plain = Identity::new(Kind::Nbd, spec, size);
-    let told = description.and_then(|text| text.strip_prefix(X_CHEETAH));
-    match told.and_then(|json| serde_json::from_str::<Identity>(json).ok()).filter(|told| told.size == size) {
-        Some(Identity { model, serial, .. }) => Identity { model, serial, ..plain }.cleaned(),
-        None => plain,
-    }
-}
-
-async fn iscsi(spec: &str, options: &OpenOptions) -> Result<Source> {
-    let uri = IscsiUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
-    // Without the password, which belongs in no report.
-    let location = uri.to_string();
-    let name = uri.unit.as_ref().map_or_else(|| "iscsi".to_owned(), |unit| format!("{}-lun{}", unit.target, unit.lun));
-    let config = IscsiConfig { timeout: options.timeout, ..IscsiConfig::new(uri) };
-    let initiator = Initiator::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
-    let unit = initiator.inquiry();
-    let identity = Identity {
-        sector_size: Some(unit.block_bytes),
-        physical_sector_size: Some(unit.physical_block_bytes),
-        model: Some(format!("{} {}", unit.vendor, unit.product).trim().to_owned()).filter(|model| !model.is_empty()),
-        serial: unit.serial.clone(),
-        write_protected: unit.write_protected,
-        ..Identity::new(Kind::Iscsi, location, initiator.geometry().size)
-    }
-    .cleaned();
-    Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(initiator))), identity, name: name.replace(['/', ':'], "_") })
-}
-
-/// What a look at a path found.
-enum Found {
+/// What is at a path.
+enum Detected {
     Open(Box<Source>),
     /// An image that takes a process to read.
     Virtual(PathBuf, Virtual),
 }
 
-fn look(spec: &str, heed_map: bool) -> Result<Found> {
-    let as_it_is = spec.strip_prefix("raw:").filter(|_| !Path::new(spec).exists());
-    let path = Path::new(as_it_is.unwrap_or(spec));
+fn look(spec: &str, heed_map: bool) -> Result<Detected> {
+    let (path, is_raw) = spec::path_of(spec).unwrap_or_else(|| (spec.into(), false));
+    let path = path.as_path();
     let file = RawFile::open(path)?;
-    // What is on a disk is the disk's content: whoever wrote it must not choose how it is read.
-    if as_it_is.is_some() || file.is_block() {
-        return Ok(Found::Open(Box::new(raw(spec, path, file))));
+    // A disk's content must not choose how the disk is read.
+    if is_raw || file.is_block() {
+        return Ok(Detected::Open(Box::new(raw(spec, path, file))));
     }
-    let open = |device: DynDevice, identity| Ok(Found::Open(Box::new(Source { device, identity, name: stem(path) })));
+    let open =
+        |device: DynDevice, identity| Ok(Detected::Open(Box::new(Source { device, identity, name: stem(path) })));
     // These may be incomplete images of our own, or of ddrescue's.
     let mapped = |source: Source| {
         let source = if heed_map { coverage::heeded(source, path)? } else { source };
-        Ok(Found::Open(Box::new(source)))
+        Ok(Detected::Open(Box::new(source)))
     };
-    match format(&file)? {
+    let (format, start) = format(&file)?;
+    match format {
         Format::Ewf => {
             let image = Ewf::open(path)?;
             let identity = of_ewf(spec, &image);
@@ -169,15 +82,18 @@ fn look(spec: &str, heed_map: bool) -> Result<Found> {
             let identity = image.identity(spec);
             open(Arc::new(image), identity)
         }
-        Format::Qcow2 => Ok(Found::Virtual(path.into(), Virtual::Qcow2)),
-        Format::Vmdk => Ok(Found::Virtual(path.into(), Virtual::Vmdk)),
-        Format::Vhd => Ok(Found::Virtual(path.into(), Virtual::Vhd)),
-        Format::Vhdx => Ok(Found::Virtual(path.into(), Virtual::Vhdx)),
+        Format::Qcow2 => Ok(Detected::Virtual(path.into(), Virtual::Qcow2)),
+        Format::Vmdk => Ok(Detected::Virtual(path.into(), Virtual::Vmdk)),
+        Format::Vhd => Ok(Detected::Virtual(path.into(), Virtual::Vhd)),
+        Format::Vhdx => Ok(Detected::Virtual(path.into(), Virtual::Vhdx)),
         Format::Refused(refusal) => Err(Error::failed(format!(
             "{spec} is {}, which is not read here; {} (its own bytes are read as raw:{spec})",
             refusal.what, refusal.instead
         ))),
         Format::Unknown => {
+            if let Some(refusal) = side_file::refusal(path, &start) {
+                return Err(Error::misuse(format!("{refusal} (its own bytes are read as raw:{spec})")));
+            }
             if let Some(claimed) = claimed(path) {
                 return Err(Error::Evidence(format!(
                     "{spec} is named like {claimed}, and does not begin like one: it is damaged, or something else; to \
@@ -211,7 +127,8 @@ fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
     Source { device: Arc::new(file), identity, name: stem(path) }
 }
 
-fn format(file: &RawFile) -> Result<Format> {
+/// The format of a file, and its first bytes.
+fn format(file: &RawFile) -> Result<(Format, Bytes)> {
     let size = file.geometry().size;
     let all = ByteRange::new(0, size);
     let read = |range: ByteRange| {
@@ -221,7 +138,7 @@ fn format(file: &RawFile) -> Result<Format> {
     let ends = read(ByteRange::new(0, detect::START_LEN as u64))
         .and_then(|start| Ok((start, read(ByteRange::between(size.saturating_sub(detect::END_LEN as u64), size))?)));
     match ends {
-        Ok((start, end)) => Ok(detect::detect(&start, &end, size)),
+        Ok((start, end)) => Ok((detect::detect(&start, &end, size), start)),
         Err(error) => Err(Error::device(format!("looking at {}", file.path()))(error)),
     }
 }
@@ -263,24 +180,4 @@ fn of_ewf(spec: &str, image: &Ewf) -> Identity {
 
 fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "image".to_owned(), |stem| stem.to_string_lossy().into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_agent_says_of_its_disk_is_known_and_anything_else_is_not_heeded() {
-        let told = Identity { serial: Some("WD-1".into()), ..Identity::new(Kind::Block, "/dev/sda", 1024) };
-        let mut line = serde_json::json!(told);
-        line["host"] = "lab".into();
-        let line = format!("{X_CHEETAH}{line}");
-        let plain = Identity::new(Kind::Nbd, "nbd://h", 1024);
-        let known = exported("nbd://h", 1024, Some(&line));
-        assert_eq!(known, Identity { serial: Some("WD-1".into()), ..plain.clone() });
-        assert_eq!(exported("nbd://h", 512, Some(&line)).serial, None, "said of something else");
-        for other in [None, Some("a disk"), Some("x-cheetah:{}"), Some("x-cheetah:")] {
-            assert_eq!(exported("nbd://h", 1024, other), plain);
-        }
-    }
 }

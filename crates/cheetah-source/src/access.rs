@@ -18,19 +18,19 @@ pub type FillObserverOf = fn(&Path) -> Arc<dyn FillObserver>;
 /// How to open a source.
 #[derive(Debug, Clone)]
 pub struct Access {
-    /// For writing; drives only.
+    /// Whether to open for writing; drives only.
     pub writable: bool,
-    /// Keep writes apart.
+    /// Where an overlay keeps writes, if there is one.
     pub overlay: Option<OverlayPlace>,
-    /// Memory for reading ahead.
+    /// Memory for prefetching.
     pub prefetch_bytes: u64,
-    /// How to use the link to a source that is behind one.
+    /// How to use the link to a remote source.
     pub link: LinkUse,
-    /// Keep what crosses the link to a source that is behind one.
-    pub cache: Option<CacheWish>,
-    /// Fetch into that cache what tools will read of the file systems there.
+    /// The cache for what crosses the link to a remote source.
+    pub cache: Option<CacheOption>,
+    /// Whether to fetch file systems' metadata and contents into that cache ahead of reads.
     pub foresight: bool,
-    /// Take the write lease from whoever holds it; or the right to fill a drive that is not full yet.
+    /// Take the write lease, or the right to fill the drive, from its holder.
     pub force_lease: bool,
     /// Fill a drive that is not full yet, while it is read, and record the fill with this observer. Otherwise such a drive
     /// is refused.
@@ -44,7 +44,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// To be read once, from start to end.
+    /// Returns the settings for one read from start to end.
     pub fn read_once(timeout: Duration) -> Self {
         let (writable, force_lease, allow_lost, half_loaded) = (false, false, false, false);
         Self {
@@ -63,23 +63,23 @@ impl Access {
     }
 }
 
-/// Where to keep what crosses a link, and how much of it.
+/// The place and size of the cache for what crosses a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CacheWish {
-    /// Where.
+pub struct CacheOption {
+    /// The place.
     pub place: CachePlace,
-    /// How much.
+    /// The size.
     pub size: Size,
 }
 
-impl CacheWish {
-    /// Enough for the metadata of some hundred thousand files, where the user does not say.
+impl CacheOption {
+    /// The default size in memory: enough for the metadata of some hundred thousand files.
     pub const MEMORY_DEFAULT: Size = Size(256 << 20);
-    /// The same in a directory, where there is more room.
+    /// The default size in a directory, which has more room.
     pub const DIRECTORY_DEFAULT: Size = Size(16 << 30);
 }
 
-impl FromStr for CacheWish {
+impl FromStr for CacheOption {
     type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -97,12 +97,12 @@ impl FromStr for CacheWish {
     }
 }
 
-/// Where an overlay keeps what is written.
+/// Where an overlay keeps writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OverlayPlace {
     /// In memory, up to this many bytes.
     Memory(Size),
-    /// In a file that must not exist yet, and is gone afterwards.
+    /// In a new file, which is removed afterwards.
     File(PathBuf),
 }
 
@@ -110,7 +110,7 @@ impl FromStr for OverlayPlace {
     type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        /// Enough for the journals and access times that tools insist on writing.
+        /// Enough for the journals and access times that tools write.
         const DEFAULT: Size = Size(256 << 20);
         match text.split_once(':') {
             _ if text == "memory" => Ok(Self::Memory(DEFAULT)),
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overlay_is_kept_where_the_user_says() {
+    fn overlay_places_are_parsed() {
         assert_eq!("memory".parse(), Ok(OverlayPlace::Memory(Size(256 << 20))));
         assert_eq!("memory:2GiB".parse(), Ok(OverlayPlace::Memory(Size(2 << 30))));
         assert_eq!("/tmp/changes".parse(), Ok(OverlayPlace::File("/tmp/changes".into())));
@@ -133,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_kept_where_the_user_says() {
-        let wish = |text: &str| text.parse::<CacheWish>().map(|wish| (wish.place, wish.size));
+    fn cache_options_are_parsed() {
+        let wish = |text: &str| text.parse::<CacheOption>().map(|wish| (wish.place, wish.size));
         let directory = |path: &str| CachePlace::Directory(path.into());
-        assert_eq!(wish("memory"), Ok((CachePlace::Memory, CacheWish::MEMORY_DEFAULT)));
+        assert_eq!(wish("memory"), Ok((CachePlace::Memory, CacheOption::MEMORY_DEFAULT)));
         assert_eq!(wish("memory:1GiB"), Ok((CachePlace::Memory, Size(1 << 30))));
-        assert_eq!(wish("/var/tmp"), Ok((directory("/var/tmp"), CacheWish::DIRECTORY_DEFAULT)));
+        assert_eq!(wish("/var/tmp"), Ok((directory("/var/tmp"), CacheOption::DIRECTORY_DEFAULT)));
         assert_eq!(wish("/a:b:2GiB"), Ok((directory("/a:b"), Size(2 << 30))));
         assert!(wish("memory:lots").is_err());
         assert!(wish("/a:64").is_err());

@@ -1,21 +1,21 @@
-//! Telling drives from everything else.
+//! Recognises drive files.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// How every drive file begins.
+/// The first bytes of every drive file.
 const DRIVE_FILE_BEGINS: &[u8] = b"# A Cheetah drive";
 
-/// Whether a path is that of a drive file, by its name or its content.
+/// Whether the file at `path` is a drive file, by its name or its content.
 pub fn is_drive(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "drive") || begins_like_a_drive(path)
 }
 
-/// The drive file that a user's word for a source means, if it is one.
+/// Returns the path of the drive file that `text` names, if it names one.
 pub(crate) fn drive_file(text: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(text);
-    (!text.contains("://") && is_drive(&path)).then_some(path)
+    let (path, _) = cheetah_image::spec::path_of(text).filter(|(_, is_raw)| !is_raw)?;
+    is_drive(&path).then_some(path)
 }
 
 fn begins_like_a_drive(path: &Path) -> bool {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drive_file_is_known_by_its_name_or_its_content() {
+    fn a_drive_file_is_recognised_by_name_or_content() {
         let dir = tempfile::tempdir().expect("a folder");
         let (renamed, image) = (dir.path().join("case42"), dir.path().join("case42.raw"));
         std::fs::write(&renamed, b"# A Cheetah drive: keep it\n").expect("written");

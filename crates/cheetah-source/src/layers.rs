@@ -1,4 +1,4 @@
-//! What lies above a source behind a link: what crossed it is kept, and what will be read is fetched ahead.
+//! The layers above a remote source: cache, prefetch and foresight.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::access::Access;
 use crate::stats::Stats;
 use crate::{Error, Result};
 
-/// The layers, for those who want to know what they do.
+/// The layers of a source, kept for their counters.
 #[derive(Default)]
 pub(crate) struct Layers {
     cache: Option<Arc<Cache>>,
@@ -20,13 +20,13 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// `source`, which is behind a link, with the layers that `access` asks for.
+    /// Puts the layers that `access` asks for above the remote `source`.
     pub(crate) fn over(source: DynDevice, access: &Access) -> Result<(DynDevice, Self)> {
         let (mut device, mut layers) = (source, Self::default());
         if let Some(wish) = &access.cache {
             let (place, budget_bytes) = (wish.place.clone(), wish.size.0);
             let cache = Cache::new(device, CacheConfig { place, budget_bytes });
-            let cache = cache.map_err(Error::device("what crosses the link cannot be kept"))?;
+            let cache = cache.map_err(Error::device("making the cache of the link"))?;
             device = cache.clone();
             layers.cache = Some(cache);
         }
@@ -40,7 +40,7 @@ impl Layers {
             device = prefetch.clone();
             layers.prefetch = Some(prefetch);
         }
-        // On top, where it sees what tools read and nothing that is only read ahead.
+        // On top, where it sees tools' reads and no prefetching.
         if let (Some(wish), Some(cache), true) = (&access.cache, &layers.cache, access.foresight) {
             let foresight = Foresight::new(device, Arc::clone(cache), wish.size.0);
             device = foresight.clone();
@@ -49,20 +49,20 @@ impl Layers {
         Ok((device, layers))
     }
 
-    /// Whether there is foresight.
+    /// Whether foresight is among them.
     pub(crate) fn foresee(&self) -> bool {
         self.foresight.is_some()
     }
 
-    /// Adds what they have done so far.
+    /// Adds their counters to `stats`.
     pub(crate) fn count(&self, stats: &mut Stats) {
         stats.cache = self.cache.as_ref().map(|cache| cache.stats());
         stats.prefetch = self.prefetch.as_ref().map(|prefetch| prefetch.stats());
         stats.files = self.foresight.as_ref().map(|foresight| foresight.files() as u64);
     }
 
-    /// Says what they have done, in the end.
-    pub(crate) fn say(&self) {
+    /// Logs what they have done.
+    pub(crate) fn log(&self) {
         let Some(cache) = &self.cache else { return };
         let stats = cache.stats();
         tracing::info!(

@@ -1,30 +1,33 @@
-//! What can be read: a drive, or any source of evidence ([`cheetah_image::open`]); opened as one device, with the
-//! layers above it that the user wants.
+//! Opens anything that can be read: a drive, an image, a disk, an NBD export or an iSCSI unit.
 //!
-//! [`Access`] says how, [`Opened::open`] does it. The command line and the Python package both go through here, so that
-//! what a source is called, and what goes wrong with it, is the same in both. Errors are [`cheetah_image::Error`]: a
-//! sentence each, of one of three kinds: misuse, failure, or a problem with the evidence.
+//! [`open()`] is the one way to open a source: it returns a device, an identity and the counters of the link. [`Opened`] is a
+//! source with the layers above it that [`Access`] asks for. The command line and the Python package both use this crate, so
+//! a source has the same name, the same identity and the same errors everywhere.
 
 #![forbid(unsafe_code)]
 
 mod access;
-mod identified;
+mod evidence;
 mod kind;
 mod layers;
 mod link;
-mod meter;
-mod only;
+mod network;
+mod open;
 mod opened;
+mod read_counter;
 mod remote;
+mod single_export;
 mod stats;
 
-pub use access::{Access, CacheWish, FillObserverOf, OverlayPlace};
+pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
 pub use cheetah_image::{Error, Result};
-pub use identified::{identified, opener};
+pub use evidence::{ConnectDigests, Evidence, Wire};
 pub use kind::is_drive;
 pub use link::LinkUse;
-pub use meter::Meter;
-pub use only::Only;
+pub use network::open_nbd;
+pub use open::{SourceOptions, open, opener};
 pub use opened::Opened;
+pub use read_counter::ReadCounter;
 pub use remote::remote;
+pub use single_export::SingleExport;
 pub use stats::{SourceStats, Stats};

@@ -1,4 +1,4 @@
-//! A source that is open, and the layers above it.
+//! A source that is open, with the layers above it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use cheetah_image::Identity;
 use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
-use crate::identified::{opener, source_options};
+use crate::evidence::Evidence;
 use crate::kind::drive_file;
 use crate::layers::Layers;
-use crate::meter::Meter;
+use crate::open::{SourceOptions, open, opener};
+use crate::read_counter::ReadCounter;
 use crate::stats::{SourceStats, Stats};
 use crate::{Error, Result};
 
@@ -22,16 +23,16 @@ use crate::{Error, Result};
 pub struct Opened {
     /// Its bytes.
     pub device: DynDevice,
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// What is lost of it, a sentence each.
+    /// Its lost ranges and nodes, a sentence each.
     pub lost: Vec<String>,
     held: Held,
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<ReadCounter>>,
     layers: Layers,
 }
 
-/// What must be let go of in good order.
+/// What must be closed in good order.
 enum Held {
     Nothing,
     Drive(Drive),
@@ -63,13 +64,13 @@ impl Opened {
             if let Some(opened) = Self::filling(&file, access, observer_of(&file.path)).await? {
                 return Ok(opened);
             }
-            // Somebody else has finished it.
+            // Another process has finished it.
             file = DriveFile::load(path)?;
         }
         Self::drive(&file, access).await
     }
 
-    /// A drive that is not full yet; `None` if it turns out to be.
+    /// Opens a drive that is not full yet; `None` if it is full by now.
     async fn filling(file: &DriveFile, access: &Access, observer: Arc<dyn FillObserver>) -> Result<Option<Self>> {
         if access.writable {
             return Err(Error::misuse(format!(
@@ -121,27 +122,29 @@ impl Opened {
     }
 
     async fn source(text: &str, access: &Access) -> Result<Self> {
-        let source = cheetah_image::open(text, &source_options(access.link, access.timeout)).await?;
+        let Evidence { source, wire, .. } = open(text, &SourceOptions::new(access.link, access.timeout)).await?;
+        // An agent's source has the kind it has there.
+        let is_remote = wire.is_some() || source.identity.kind.is_remote();
         let lost = unreadable(&source.identity).into_iter().collect();
-        let (device, meter) = Meter::over(source.device);
-        let (device, layers) = match source.identity.kind.is_remote() {
+        let (device, meter) = ReadCounter::over(source.device);
+        let (device, layers) = match is_remote {
             true => Layers::over(device, access)?,
             false => (device, Layers::default()),
         };
         Ok(Self { device, name: source.name, lost, held: Held::Nothing, meter: Some(meter), layers })
     }
 
-    /// Bytes in it.
+    /// Returns its size.
     pub fn size(&self) -> u64 {
         self.device.geometry().size
     }
 
-    /// Whether it is behind a link, and what will be read of it is foreseen rather than guessed from patterns.
+    /// Whether it has foresight, which fetches known files ahead of reads.
     pub fn is_foreseen(&self) -> bool {
         self.layers.foresee()
     }
 
-    /// How far the filling of a drive has come that is not full yet.
+    /// Returns the progress of a lazy drive's filling.
     pub fn filled(&self) -> Option<watch::Receiver<FillStage>> {
         match &self.held {
             Held::Filling(filling) => Some(filling.stage()),
@@ -149,7 +152,7 @@ impl Opened {
         }
     }
 
-    /// What it and its layers have done so far.
+    /// Returns the counters of the source and its layers.
     pub fn stats(&self) -> Stats {
         let source = self.meter.as_ref().map(|meter| SourceStats { requests: meter.requests(), bytes: meter.bytes() });
         let mut stats = Stats { source, ..Stats::default() };
@@ -161,7 +164,7 @@ impl Opened {
         stats
     }
 
-    /// Makes sure that what was written is where it belongs, and lets go.
+    /// Flushes writes and closes it.
     pub async fn close(self) -> Result<()> {
         let stats = self.stats().prefetch;
         if let Some(stats) = stats {
@@ -172,7 +175,7 @@ impl Opened {
                 stats.hits + stats.misses + stats.waits
             );
         }
-        self.layers.say();
+        self.layers.log();
         drop((self.device, self.layers));
         match self.held {
             Held::Drive(drive) => Ok(drive.close().await?),
@@ -182,7 +185,7 @@ impl Opened {
     }
 }
 
-/// A sentence about what an image says it could not read when it was made.
+/// Returns a sentence about the ranges that an image records as unreadable.
 fn unreadable(identity: &Identity) -> Option<String> {
     let bytes = identity.unreadable.iter().map(|range| range.len).sum();
     let ranges = identity.unreadable.len();
@@ -200,7 +203,7 @@ fn overlay(base: DynDevice, place: &OverlayPlace) -> Result<DynDevice> {
     Ok(match place {
         OverlayPlace::Memory(limit) => Arc::new(Overlay::in_memory(base, limit.0)),
         OverlayPlace::File(path) => {
-            Arc::new(Overlay::in_file(base, path).map_err(Error::device("cannot keep writes apart"))?)
+            Arc::new(Overlay::in_file(base, path).map_err(Error::device("making the overlay"))?)
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Whether a source is at the other end of a network, and where.
+//! The address of a remote source.
 
 use std::path::Path;
 use std::str::FromStr as _;
@@ -9,8 +9,8 @@ use cheetah_nbd::uri::{Address, NbdUri};
 
 use crate::kind::drive_file;
 
-/// The host and TCP port that what the user calls `text` is read from: of an `nbd://` or `iscsi://` URI, or of what a drive is
-/// filled from. `None` for what is on this machine, what calls us, and drives that have what they are to have.
+/// Returns the host and TCP port of a remote source: an `nbd://` or `iscsi://` URI, or a drive that is being filled from one.
+/// `None` for other sources.
 pub fn remote(text: &str) -> Option<(String, u16)> {
     match drive_file(text) {
         Some(path) => filled_from(&path).and_then(|source| of_uri(&source)),
@@ -28,7 +28,7 @@ fn of_uri(text: &str) -> Option<(String, u16)> {
     }
 }
 
-/// What is wrong with a drive file, opening it says better.
+/// Returns the source of a drive that is being filled. Errors are left to its opening.
 fn filled_from(path: &Path) -> Option<String> {
     let file = DriveFile::load(path).ok()?;
     file.fill.as_ref()?;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_elsewhere_has_a_host() {
+    fn only_remote_sources_have_a_host() {
         let at = |host: &str, port| Some((host.to_owned(), port));
         assert_eq!(remote("nbd://10.0.0.7/sda"), at("10.0.0.7", 10809));
         assert_eq!(remote("nbd://[fe80::1]:99/sda"), at("fe80::1", 99));

@@ -1,4 +1,4 @@
-//! What an open source has done so far.
+//! Counters of an open source.
 
 use cheetah_device::cache::CacheStats;
 use cheetah_device::prefetch::PrefetchStats;
@@ -6,17 +6,17 @@ use cheetah_device::prefetch::PrefetchStats;
 /// Counters of an open source and of the layers above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What was read of the source itself, below all layers. `None` for a drive: its nodes are many sources.
+    /// Reads of the source itself, below all layers. `None` for a drive, which has many sources.
     pub source: Option<SourceStats>,
-    /// What was read ahead, where that is done.
+    /// Prefetching, if enabled.
     pub prefetch: Option<PrefetchStats>,
-    /// What was kept of what crossed the link, where that is done.
+    /// The cache of the link, if enabled.
     pub cache: Option<CacheStats>,
-    /// Files whose content can be foreseen, where that is done.
+    /// The number of files known to foresight, if enabled.
     pub files: Option<u64>,
 }
 
-/// What was read of a source, failed reads included.
+/// Reads of a source, failed ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourceStats {
     /// Reads.

@@ -54,7 +54,7 @@ pub async fn begin(request: &Request, evidence: Evidence, witness: &mut Witness<
 /// Returns whether a destination is the file that the source is read from, under any name.
 fn is_same_file(source: &str, destination: &Destination) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    let source = id(Path::new(source.strip_prefix("raw:").unwrap_or(source)));
+    let source = cheetah_image::spec::path_of(source).and_then(|(path, _)| id(&path));
     source.is_some() && source == id(&destination.path)
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use cheetah_device::path_text::{path_to_text, text_to_path};
 use cheetah_image::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +48,7 @@ impl FromStr for Destination {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let path = PathBuf::from(text);
+        let path = text_to_path(text);
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let form = match extension.as_deref() {
             Some("raw" | "dd" | "img") => Form::Raw,
@@ -65,7 +66,7 @@ impl FromStr for Destination {
 
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.display().fmt(f)
+        f.pad(&path_to_text(&self.path))
     }
 }
 

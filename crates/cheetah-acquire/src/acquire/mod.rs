@@ -24,7 +24,6 @@ mod complete;
 mod destination;
 mod distinct;
 mod event;
-mod remote;
 mod request;
 mod run;
 mod side_files;
@@ -32,8 +31,8 @@ mod witness;
 
 pub use destination::{Destination, Form};
 pub use event::{Event, Progress};
-pub use remote::{CONNECTIONS_DEFAULT, open_nbd};
-pub use request::{CHECKPOINT_BYTES_DEFAULT, ConnectDigests, ErrorsMax, Evidence, Opener, Request, Wire};
+pub use cheetah_source::{ConnectDigests, Evidence, Wire};
+pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Opener, Request};
 pub use run::acquire;
 
 pub use crate::journal::{Cause, Comparison, Opening};

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::{Error, HashChoice, Result, Source};
-use cheetah_nbd::client::Client;
+use cheetah_image::{Error, HashChoice, Result};
+use cheetah_source::Evidence;
 use futures::future::BoxFuture;
-use serde::Serialize;
 
 use super::{Destination, distinct};
 use crate::custody::SigningKey;
@@ -19,55 +18,6 @@ pub const CHECKPOINT_BYTES_DEFAULT: u64 = 64 << 20;
 
 /// Opens the source; called again each time the link to it was lost.
 pub type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;
-
-/// An open source, with its link.
-pub struct Evidence {
-    /// The source.
-    pub source: Source,
-    /// Returns the traffic of the link to it so far, if there is a link.
-    pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
-    /// Whether the agent called us. Any machine can call, so a source that differs is a stranger's, not a changed source.
-    pub inbound: bool,
-    /// Connects to the agent that serves it to get digests of what it holds; `None` where there is no agent of ours.
-    pub digests: Option<ConnectDigests>,
-}
-
-/// Connects to an agent for digests ([`Client::digests`]); `None` if it makes none.
-pub type ConnectDigests = Arc<dyn Fn() -> BoxFuture<'static, cheetah_device::Result<Option<Client>>> + Send + Sync>;
-
-impl From<Source> for Evidence {
-    fn from(source: Source) -> Self {
-        Self { source, wire: None, inbound: false, digests: None }
-    }
-}
-
-/// Traffic of a link.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Wire {
-    /// Bytes received, including headers.
-    pub received_bytes: u64,
-    /// Bytes of content in them, including holes.
-    pub content_bytes: u64,
-    /// Connections that were lost and replaced.
-    pub reconnects: u64,
-}
-
-impl Wire {
-    /// Returns the bytes of content per byte received.
-    pub fn compression(self) -> Option<f64> {
-        (self.received_bytes > 0).then(|| self.content_bytes as f64 / self.received_bytes as f64)
-    }
-
-    /// Returns the sum.
-    #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self {
-            received_bytes: self.received_bytes + other.received_bytes,
-            content_bytes: self.content_bytes + other.content_bytes,
-            reconnects: self.reconnects + other.reconnects,
-        }
-    }
-}
 
 /// The number of unreadable ranges to tolerate. Adjacent sectors are one range; each started MiB of a longer range counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

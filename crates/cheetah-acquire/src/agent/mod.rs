@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use cheetah_device::path_text::path_to_text;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_image::{Error, Identity, OpenOptions, Result};
 use cheetah_nbd::packing::{Packer, PackerConfig};
@@ -53,7 +54,7 @@ impl Agent {
     /// If the device cannot be read, the address cannot be had, or either goes beyond loopback without leave.
     pub async fn start(config: AgentConfig) -> Result<Self> {
         check(&config)?;
-        let device = config.device.display().to_string();
+        let device = path_to_text(&config.device);
         if device.contains("://") {
             return Err(Error::misuse(format!("{device}: an agent serves what is on its own machine; give a path")));
         }

@@ -1,5 +1,4 @@
-//! An image read in full, and compared with what was recorded when it was made: in its custody log, in its coverage
-//! map, and in the image itself.
+//! Reads a whole image and compares it with its records: the custody log, the coverage map, and the hashes in the image.
 
 use std::path::{Path, PathBuf};
 
@@ -19,60 +18,64 @@ use super::verify_log;
 /// How to verify an image.
 #[derive(Debug, Clone, Default)]
 pub struct AuditOptions {
-    /// Hashes to make again, of those recorded; all of them where none is recorded.
+    /// The hashes to compute, of those recorded; of all kinds if none is recorded.
     pub hashes: HashChoice,
-    /// Keys whose logs are believed.
+    /// The trusted keys.
     pub trusted: Vec<PublicKey>,
 }
 
-/// What was found.
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Audit {
     /// Bytes in the image.
     pub size: u64,
-    /// Hashes made of it; none if a part of it is damaged.
+    /// Its hashes; none if a part of it is damaged.
     pub hashes: Hashes,
-    /// Each of these beside what was recorded.
+    /// The comparisons with recorded hashes.
     pub compared: Vec<Comparison>,
-    /// Ranges that could not be read when the image was made, or that it says so of. Zeros stand for them in the hashes.
+    /// Ranges that were unreadable when the image was made. Hashes are made with zeros for them.
     pub unreadable: Vec<Span>,
-    /// Ranges that were not read when the image was made.
+    /// Ranges that were never read when the image was made.
     pub unread: Vec<Span>,
-    /// Ranges of the image that cannot be read now.
+    /// Ranges of the image that cannot be read any more.
     pub damaged: Vec<Damage>,
-    /// Where its custody log is, if it has one.
+    /// The path of its custody log, if it has one.
+    #[serde(serialize_with = "cheetah_image::spec::json::option")]
     pub log_path: Option<PathBuf>,
-    /// What is to be said of that.
+    /// The result of checking the log.
     pub log: Option<LogReport>,
-    /// All that is wrong, a sentence each.
+    /// Everything that is wrong, a sentence each. Includes ranges that were unreadable or unread when the image was made.
     pub problems: Vec<String>,
+    /// Whether the image is as it was made: nothing recorded about it, and nothing about its log, says otherwise. Ranges
+    /// that were unreadable or unread when it was made do not count.
+    pub unchanged: bool,
 }
 
-/// A hash beside one that was recorded.
+/// A comparison with a recorded hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     /// `md5`, `sha1` …
     pub hash: &'static str,
-    /// Where it was recorded.
+    /// The place of the record.
     pub recorded_in: &'static str,
-    /// What was recorded.
+    /// The recorded digest.
     pub recorded: String,
-    /// Whether the image has it.
+    /// Whether the image still has it.
     pub same: bool,
 }
 
 impl Audit {
-    /// Whether the image is as it was made, and was made whole.
+    /// Whether the image is unchanged and complete.
     pub fn is_ok(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// As it goes into the log.
+    /// Returns the record for the log.
     pub fn verdict(&self) -> Verified {
         let bytes = |spans: &[Span]| spans.iter().map(|span| span.len).sum::<u64>();
         let damaged: u64 = self.damaged.iter().map(|damage| damage.range.len).sum();
         Verified {
-            ok: self.is_ok(),
+            ok: self.unchanged,
             size: self.size,
             unreadable_bytes: bytes(&self.unreadable) + damaged,
             hashes: self.hashes.clone(),
@@ -82,14 +85,14 @@ impl Audit {
     }
 }
 
-/// Reads the image in full, in one pass, and compares it. `path` is where its log and its map are looked for: `None` for
-/// an image that is no file. The source is to be opened without heeding that map
-/// ([`heed_map`](cheetah_image::OpenOptions::heed_map)): hashes are of the image with zeros for what it lacks.
-/// `progress` is told how many bytes have been read.
+/// Reads the whole image in one pass and compares it with its records. Its log and its map are looked for beside `path`:
+/// `None` for a source that is no file. The source must be opened without heeding that map
+/// ([`heed_map`](cheetah_image::OpenOptions::heed_map)), since hashes are of the image with zeros for missing ranges.
+/// `progress` gets the number of bytes read.
 ///
 /// # Errors
 ///
-/// If the image, its log or its map cannot be read for reasons that say nothing about the evidence.
+/// If the image, its log or its map cannot be read, for reasons other than a problem with the evidence.
 pub async fn audit(
     source: &Source,
     path: Option<&Path>,
@@ -117,7 +120,7 @@ pub async fn audit(
     }
     audit.unreadable = union(audit.unreadable);
     audit.compared = recorded.iter().flat_map(|(place, hashes)| compare(&audit.hashes, place, hashes)).collect();
-    audit.problems.extend(audit.found());
+    audit.problems.extend(audit.changes());
     if let Some(map) = map.filter(|map| map.size() != audit.size) {
         let (map, size) = (Size(map.size()), Size(audit.size));
         audit.problems.push(format!("the coverage map beside the image is of {map}, the image has {size}"));
@@ -127,26 +130,29 @@ pub async fn audit(
         audit.problems.push(format!("the image has {now} bytes; when it was finished it had {then}"));
     }
     audit.problems.extend(log.iter().flat_map(LogReport::problems).map(|problem| format!("custody log: {problem}")));
+    audit.unchanged = audit.problems.is_empty();
+    audit.problems.splice(0..0, audit.gaps());
     (audit.log_path, audit.log) = (log_path, log);
     Ok(audit)
 }
 
 async fn read(device: &DynDevice, hashes: HashChoice, progress: impl FnMut(u64) + Send) -> Result<Audit> {
-    let found = read_in_full(device, hashes, progress).await?;
+    let read = read_in_full(device, hashes, progress).await?;
     Ok(Audit {
         size: device.geometry().size,
-        hashes: found.hashes,
+        hashes: read.hashes,
         compared: Vec::new(),
-        unreadable: found.unreadable.into_iter().map(Span::from).collect(),
+        unreadable: read.unreadable.into_iter().map(Span::from).collect(),
         unread: Vec::new(),
-        damaged: found.damaged,
+        damaged: read.damaged,
         log_path: None,
         log: None,
         problems: Vec::new(),
+        unchanged: true,
     })
 }
 
-/// The spans in order, those that touch or overlap as one.
+/// Sorts the spans and merges those that touch or overlap.
 fn union(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_by_key(|span| span.offset);
     spans.into_iter().fold(Vec::new(), |mut all: Vec<Span>, span| {
@@ -169,23 +175,28 @@ fn compare(now: &Hashes, recorded_in: &'static str, then: &Hashes) -> Vec<Compar
 }
 
 impl Audit {
-    /// What reading and comparing found.
-    fn found(&self) -> Vec<String> {
+    /// How the image differs from what was recorded.
+    fn changes(&self) -> Vec<String> {
         let differing = self.compared.iter().filter(|one| !one.same);
         let mut problems: Vec<_> =
             differing.map(|one| format!("{} is not what the {} says it was", one.hash, one.recorded_in)).collect();
-        let mut spans = |what: &str, spans: &mut dyn Iterator<Item = Span>| {
-            let (count, bytes) = spans.fold((0, 0), |(count, bytes), span| (count + 1, bytes + span.len));
-            if count > 0 {
-                let ranges = if count == 1 { "range" } else { "ranges" };
-                problems.push(format!("{} in {count} {ranges} {what}", Size(bytes)));
-            }
-        };
-        spans("cannot be read: the image is damaged", &mut self.damaged.iter().map(|damage| damage.range));
-        spans("could not be read when the image was made", &mut self.unreadable.iter().copied());
-        spans("were never read: the image is partial", &mut self.unread.iter().copied());
+        let damaged: Vec<_> = self.damaged.iter().map(|damage| damage.range).collect();
+        problems.extend(total(&damaged, "cannot be read: the image is damaged"));
         problems
     }
+
+    /// What the image has lacked since it was made.
+    fn gaps(&self) -> Vec<String> {
+        let unreadable = total(&self.unreadable, "could not be read when the image was made");
+        unreadable.into_iter().chain(total(&self.unread, "were never read: the image is partial")).collect()
+    }
+}
+
+/// A sentence about these ranges together; `None` if there are none.
+fn total(spans: &[Span], what: &str) -> Option<String> {
+    let bytes = spans.iter().map(|span| span.len).sum();
+    let ranges = if spans.len() == 1 { "range" } else { "ranges" };
+    (!spans.is_empty()).then(|| format!("{} in {} {ranges} {what}", Size(bytes), spans.len()))
 }
 
 #[cfg(test)]

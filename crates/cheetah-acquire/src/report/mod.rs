@@ -30,7 +30,7 @@ pub struct Report {
     pub unreadable: Vec<Bad>,
     /// Their size in bytes.
     pub unreadable_bytes: u64,
-    /// Repeated reads.
+    /// Reads beyond the first of each chunk: smaller reads around bad sectors, and retries of single sectors.
     pub retries: u64,
     /// How often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
     pub interruptions: u64,
@@ -62,12 +62,15 @@ pub struct SinkReport {
     /// What it is.
     pub form: Form,
     /// Its files.
+    #[serde(serialize_with = "cheetah_image::spec::json::list")]
     pub files: Vec<PathBuf>,
     /// Bytes on the disk or, for a drive, in the memory of the nodes.
     pub stored_bytes: u64,
     /// The coverage map beside it, if it is incomplete.
+    #[serde(serialize_with = "cheetah_image::spec::json::option")]
     pub map: Option<PathBuf>,
     /// The custody log beside it, if one is kept.
+    #[serde(serialize_with = "cheetah_image::spec::json::option")]
     pub custody: Option<PathBuf>,
     /// Whether it was read back and equals what was acquired; `None` if it was not read back.
     pub verified: Option<bool>,

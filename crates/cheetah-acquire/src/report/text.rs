@@ -3,6 +3,7 @@
 use std::fmt;
 
 use cheetah_device::Size;
+use cheetah_device::visible::OneLine;
 use cheetah_image::{CaseData, Identity};
 
 use super::Report;
@@ -34,7 +35,11 @@ impl fmt::Display for Report {
             let content = Size(wire.content_bytes);
             line(f, "over the link", format_args!("{} for {content} ({ratio:.2} to 1)", Size(wire.received_bytes)))?;
         }
-        line(f, "reads repeated", self.retries)?;
+        match self.retries {
+            0 => line(f, "extra reads", 0)?,
+            // A chunk with a bad sector is read again in halves, their halves and so on: thousands of reads a MiB.
+            extra => line(f, "extra reads", format_args!("{extra} (smaller reads around bad sectors, and retries)"))?,
+        }
         self.unreadable_ranges(f)?;
         writeln!(f)?;
         for (kind, digest) in self.hashes.iter() {
@@ -109,9 +114,8 @@ impl Report {
 }
 
 fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
-    // Some of it comes from outside: no value may look like a line of its own, or command a terminal.
-    let value: String = value.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    writeln!(f, "{name:<NAMES$}{value}")
+    // Some values come from the source: none may look like a line of its own, or control a terminal.
+    writeln!(f, "{name:<NAMES$}{}", OneLine(value))
 }
 
 fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {

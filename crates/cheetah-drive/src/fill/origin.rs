@@ -5,23 +5,16 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use cheetah_device::Size;
-use cheetah_image::{Error, HashChoice, Hashes, Identity, Result, ServedBy};
+use cheetah_image::{Error, HashChoice, Hashes, Identity, Kind, Result, ServedBy, spec};
 
 use crate::file::Fill;
 
 /// The record of a source that was opened as `spec`.
 pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> Result<Fill> {
-    let location = if spec.contains("://") {
-        spec.to_owned()
-    } else {
-        let path = std::path::absolute(spec).map_err(|error| Error::io(format_args!("placing {spec}"), &error))?;
-        path.into_os_string().into_string().map_err(|path| {
-            Error::failed(format!("{}: its path cannot be written down; rename it in UTF-8", path.display()))
-        })?
-    };
+    let location = spec::absolute(spec)?;
     Ok(Fill {
         kind: identity.kind.name().to_owned(),
-        modified_ns: modified_ns(Path::new(&location)),
+        modified_ns: spec::path_of(&location).and_then(|(path, _)| modified_ns(&path)),
         location,
         size: identity.size,
         sector_size: identity.sector_size,
@@ -50,7 +43,9 @@ pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
     if fill.size != identity.size {
         return differs("size", &Size(fill.size).to_string(), &Size(identity.size).to_string());
     }
-    if fill.kind != identity.kind.name() {
+    // Earlier versions wrote down that it was an export, and not what the agent says it is.
+    let is_old_export = fill.kind == Kind::Nbd.name() && fill.kind != identity.kind.name();
+    if fill.kind != identity.kind.name() && !is_old_export {
         return differs("kind", &fill.kind, identity.kind.name());
     }
     if fill.model != identity.model {
@@ -71,14 +66,14 @@ pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
             return differs(what, &shown(then), &shown(now));
         }
     }
-    if fill.claimed != identity.hashes {
+    if fill.claimed != identity.hashes && !is_old_export {
         let shown = |hashes: &Hashes| {
             let list: Vec<_> = hashes.iter().map(|(kind, digest)| format!("{} {digest}", kind.name())).collect();
             if list.is_empty() { "none".to_owned() } else { list.join(", ") }
         };
         return differs("stored hash", &shown(&fill.claimed), &shown(&identity.hashes));
     }
-    let modified_ns = modified_ns(Path::new(&fill.location));
+    let modified_ns = spec::path_of(&fill.location).and_then(|(path, _)| modified_ns(&path));
     if fill.modified_ns != modified_ns {
         let seconds = |ns: Option<i64>| {
             ns.map_or_else(|| "unknown".into(), |ns| format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000))

@@ -1,18 +1,18 @@
 //! Virtual disks (QCOW2, VMDK, VHD, VHDX), read through a `qemu-nbd` of our own.
 //!
-//! qemu-nbd opens the image read-only and serves it on a socket in a folder that only we can enter. It runs as long as
-//! the device: dropping the device kills it. Should we be killed ourselves, our connections close, and a qemu-nbd
-//! without `--persistent` ends when its last client is gone. So that it does not take a client that replaces a silent
-//! connection for one that is gone, a second client stays connected all the time and asks for nothing. Only between its start and our first connection, some
-//! tens of milliseconds, could it be left behind. It is in a process group of its own, so that Ctrl-C in a terminal
-//! reaches us alone, and we close in our own time.
+//! qemu-nbd opens the image read-only and serves it on a socket in a folder that only we can enter. Dropping the device kills
+//! it. If we are killed, our connections close, and a qemu-nbd without `--persistent` ends with its last client. A second,
+//! idle client stays connected all the time, so that qemu-nbd does not end while the first one reconnects. Only in the tens
+//! of milliseconds before our first connection could qemu-nbd be left behind. It has a process group of its own, so that
+//! Ctrl-C in a terminal reaches only us.
 //!
-//! What an image says is not to be trusted: [`check`] refuses images that would make qemu read other files.
+//! Images are not trusted: [`check`] refuses those that would make qemu read other files.
 
 mod check;
 mod vmdk;
 
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,36 +28,36 @@ use tokio::process::{Child, Command};
 pub use self::check::Virtual;
 
 use crate::error::{Error, Result};
-use crate::open::OpenOptions;
+use crate::source::OpenOptions;
 
-/// The program, as the PATH finds it.
+/// The program, found on the PATH.
 const PROGRAM: &str = "qemu-nbd";
 
-/// How long qemu-nbd may take to open an image, at least.
+/// The minimum time-out for qemu-nbd to open an image.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often its socket is tried meanwhile.
+/// The interval at which its socket is tried meanwhile.
 const START_POLL: Duration = Duration::from_millis(10);
 
-/// Bytes of what qemu-nbd says that are listened to. It says a line or nothing.
+/// The maximum length of a line from qemu-nbd.
 const SAID_LEN_MAX: u64 = 64 << 10;
 
 /// A virtual disk, and the process that reads it.
 pub struct Qemu {
     client: Client,
-    // Never used, so never found silent: with it there, qemu-nbd outlives all connections of the other.
+    // Never used, so it never times out: with it, qemu-nbd outlives the other client's connections.
     _stays: Client,
-    // Dropped in this order, so that nobody talks to a process that is gone.
+    // Dropped in this order: the clients before the process.
     _child: Child,
     _folder: TempDir,
 }
 
 impl Qemu {
-    /// Opens the image at `path`, which was found to be in this format.
+    /// Opens the image at `path`, whose format was detected.
     ///
     /// # Errors
     ///
-    /// If the image refers to other files that are not parts of it, is encrypted or damaged, or qemu-nbd is not there.
+    /// If the image refers to files that are not parts of it, is encrypted or damaged, or qemu-nbd is not installed.
     pub async fn open(path: &Path, format: Virtual, options: &OpenOptions) -> Result<Self> {
         let path = std::path::absolute(path)
             .map_err(|error| Error::io(format_args!("finding the folder of {}", path.display()), &error))?;
@@ -70,7 +70,9 @@ impl Qemu {
             .tempdir()
             .map_err(|error| Error::io("making a folder for a socket", &error))?;
         let socket = folder.path().join("nbd");
-        let mut child = start(&path, format, &socket, options.connections)?;
+        let named = utf8_path(&path, folder.path())
+            .map_err(|error| Error::io(format_args!("linking to {}", path.display()), &error))?;
+        let mut child = start(&named, format, &socket, options.connections)?;
         let said = Arc::new(Mutex::new(String::new()));
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(listen(stderr, path.display().to_string(), said.clone()));
@@ -87,9 +89,21 @@ impl Qemu {
     }
 }
 
+/// Returns a path of the same file that is UTF-8, as qemu-nbd wants it: through a link in `folder`, if need be.
+fn utf8_path(path: &Path, folder: &Path) -> std::io::Result<PathBuf> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path.to_owned()) };
+    let link = folder.join("image");
+    match (path.to_str(), name.to_str()) {
+        (Some(_), _) => Ok(path.to_owned()),
+        // The folder is linked to, so that the other files of a VMDK are found in it.
+        (None, Some(name)) => symlink(parent, &link).map(|()| link.join(name)),
+        (None, None) => symlink(path, &link).map(|()| link),
+    }
+}
+
 fn start(path: &Path, format: Virtual, socket: &Path, connections: usize) -> Result<Child> {
     let mut command = Command::new(PROGRAM);
-    // One for the client that stays; and a connection that broke may still be counted while its successor arrives.
+    // One for the idle client; and a broken connection may still count while its replacement arrives.
     let shared = (connections.clamp(1, 16) + 1) * 2;
     command.args(["--read-only", "--shared", &shared.to_string(), "--socket"]).arg(socket);
     command.arg("--").arg(format.node(path)?);
@@ -115,7 +129,7 @@ async fn connect(child: &mut Child, config: ClientConfig, path: &Path, said: &Mu
             Err(error) => error,
         };
         if child.try_wait().map_err(|error| Error::io(format_args!("waiting for {PROGRAM}"), &error))?.is_some() {
-            // What it said last may still be on its way to us.
+            // Its last line may still be in the pipe.
             tokio::time::sleep(START_POLL).await;
             let said = said.lock();
             let why = if said.is_empty() { "it ended without a word" } else { &said };
@@ -132,7 +146,7 @@ async fn connect(child: &mut Child, config: ClientConfig, path: &Path, said: &Mu
     }
 }
 
-/// Keeps the last line that qemu-nbd says, and logs them all. Reads on to the end, so that it never waits for us.
+/// Logs qemu-nbd's lines and keeps the last one. Reads to the end, so that qemu-nbd never blocks on the pipe.
 async fn listen(stderr: impl AsyncRead + Unpin, name: String, last: Arc<Mutex<String>>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -184,7 +198,7 @@ mod tests {
         let uri = NbdUri { address: Address::Unix(_folder.path().join("nbd")), export: String::new() };
         let client = Client::connect(ClientConfig::new(uri)).await.unwrap();
         assert!(client.read(ByteRange::new(0, 512)).await.unwrap().is_zero());
-        // As when we are killed: nobody tells it to end.
+        // As when we are killed: qemu-nbd gets no signal.
         drop((client, _stays));
         assert!(tokio::time::timeout(START_TIMEOUT, _child.wait()).await.unwrap().is_ok());
     }

@@ -4,26 +4,23 @@ mod show;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{
-    CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Evidence, Opener, Request, acquire, open_nbd,
-};
+use cheetah_acquire::acquire::{CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Opener, Request, acquire};
 use cheetah_acquire::custody::SigningKey;
-use cheetah_device::{Device as _, Size};
+use cheetah_device::Size;
 use cheetah_image::ewf::write::{Compression, E01Options};
-use cheetah_image::{CaseData, Error, HashChoice, Identity, Kind, Source};
+use cheetah_image::{CaseData, Error, HashChoice, spec};
+use cheetah_nbd::Method;
 use cheetah_nbd::inbox::Inbox;
 use cheetah_nbd::uri::{Address, NbdUri};
-use cheetah_nbd::{Method, Packing};
-use cheetah_source::{Access, LinkUse, Opened, is_drive};
+use cheetah_source::{LinkUse, SourceOptions, is_drive, open, open_nbd};
 use futures::FutureExt as _;
 
 use self::show::Show;
-use super::options::TimeoutArgs;
+use super::options::{TimeoutArgs, source};
 use super::tune::TuneArgs;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
@@ -52,7 +49,7 @@ the coverage map NAME.map, in the error table of an E01, in the report NAME.repo
 pub struct Args {
     /// The source, unless it calls (--listen): a disk, an image in any format, an nbd:// or iscsi:// URI, a drive;
     /// then the destinations
-    #[arg(required = true, value_name = "SOURCE | DEST")]
+    #[arg(required = true, value_name = "SOURCE | DEST", value_parser = source())]
     places: Vec<String>,
 
     /// Wait for an agent to call here (cheetah serve --connect), and acquire what it serves
@@ -175,7 +172,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let link = LinkUse { packing: args.compress.unwrap_or(link.packing), ..link };
     let (source, destinations) = match (args.listen, args.places.split_first()) {
         (Some(address), _) => (call(address, args.insecure, link, timeout, ui).await?, &args.places[..]),
-        (None, Some((source, destinations))) => (dial(source, link, timeout)?, destinations),
+        (None, Some((source, destinations))) => (dial(source, link, timeout), destinations),
         (None, None) => return Err(Failure::misused("say what to acquire, and into what")),
     };
     if args.listen.is_none() {
@@ -211,13 +208,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 
 /// Fails if the source is missing and a destination is there: the two were probably exchanged.
 fn check_order(places: &[String]) -> Result<()> {
-    let is_there = |text: &String| Path::new(text).symlink_metadata().is_ok();
+    let path = |text: &String| spec::path_of(text).filter(|(_, is_raw)| !is_raw).map(|(path, _)| path);
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
     let [source, destinations @ ..] = places else { return Ok(()) };
-    if source.contains("://") || source.starts_with("raw:") || is_there(source) || is_drive(Path::new(source)) {
+    if path(source).is_none_or(|path| is_there(&path) || is_drive(&path)) {
         return Ok(());
     }
     // A drive is there before it is acquired into.
-    let is_image = |text: &&String| is_there(text) && !is_drive(Path::new(text));
+    let is_image = |text: &&String| path(text).is_some_and(|path| is_there(&path) && !is_drive(&path));
     let Some(there) = destinations.iter().find(is_image) else { return Ok(()) };
     Err(Failure::misused(format!(
         "{source} does not exist and {there} does: were they exchanged? The source comes first: cheetah acquire {there} \
@@ -225,32 +223,19 @@ fn check_order(places: &[String]) -> Result<()> {
     )))
 }
 
-/// A source that is opened by us.
-fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Result<Opener> {
-    let spec: Arc<str> = spec.into();
-    let (connections, packing) = (link.connections, Packing::Wanted(link.packing));
-    if spec.starts_with("nbd://") || spec.starts_with("nbd+unix://") {
-        let uri = NbdUri::from_str(&spec).map_err(|error| Failure::misused(error.to_string()))?;
-        return Ok(Arc::new(move || {
-            let (uri, spec) = (uri.clone(), spec.clone());
-            async move { open_nbd(uri, &spec, connections, packing, timeout).await }.boxed()
-        }));
-    }
-    if !spec.contains("://") && is_drive(Path::new(&*spec)) {
-        return Ok(Arc::new(move || open_drive(spec.clone(), timeout).boxed()));
-    }
-    let options = cheetah_image::OpenOptions { timeout, ..cheetah_image::OpenOptions::default() };
-    Ok(Arc::new(move || {
-        let (spec, options) = (spec.clone(), options.clone());
-        async move { cheetah_image::open(&spec, &options).await.map(Evidence::from) }.boxed()
-    }))
+/// How to open a source that is acquired: a server that cannot show that it is the same one is compared first.
+fn acquiring(link: LinkUse, timeout: Duration) -> SourceOptions {
+    SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, timeout) }
 }
 
-async fn open_drive(spec: Arc<str>, timeout: Duration) -> Result<Evidence, Error> {
-    let opened =
-        Opened::open(&spec, &Access::read_once(timeout)).await.map_err(|error| Error::failed(error.to_string()))?;
-    let identity = Identity::new(Kind::Drive, &*spec, opened.device.geometry().size);
-    Ok(Source { device: opened.device.clone(), identity, name: opened.name.clone() }.into())
+/// A source that is opened by us.
+fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Opener {
+    let spec: Arc<str> = spec.into();
+    let options = acquiring(link, timeout);
+    Arc::new(move || {
+        let spec = spec.clone();
+        async move { open(&spec, &options).await }.boxed()
+    })
 }
 
 /// A source that calls us.
@@ -271,13 +256,13 @@ async fn call(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Durat
     );
     // At first it is waited for without end; once it was there, as any source that is lost.
     let called = Arc::new(AtomicBool::new(false));
-    let (connections, packing) = (link.connections, Packing::Wanted(link.packing));
+    let options = acquiring(link, timeout);
     Ok(Arc::new(move || {
         let uri = NbdUri { address: Address::Inbound(inbox.clone()), export: String::new() };
         let called = called.clone();
         async move {
             loop {
-                match open_nbd(uri.clone(), "agent", connections, packing, timeout).await {
+                match open_nbd(uri.clone(), "agent", &options).await {
                     Err(error) if !called.load(Ordering::Relaxed) => tracing::debug!("nobody called yet: {error}"),
                     opened => {
                         called.store(true, Ordering::Relaxed);

@@ -4,17 +4,18 @@ use std::path::PathBuf;
 
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
+use cheetah_device::path_text::path_to_text;
 use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
 use cheetah_drive::fill;
 use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice};
 use cheetah_image::Identity;
-use cheetah_source::{LinkUse, identified};
+use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
 
 use super::load::{self, LoadSettings, OpenImage};
-use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist};
+use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -48,6 +49,7 @@ pub struct Args {
     /// Source to load: an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or
     /// another drive
     #[arg(long, value_name = "SOURCE")]
+    #[arg(value_parser = source())]
     from: Option<String>,
 
     /// Load nothing now; fill the drive while it is used
@@ -83,7 +85,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         None => LinkUse::default(),
     };
     let from = match &args.from {
-        Some(text) if args.lazy => Some(From::Filling(identified(text, link, timeout).await?.identity)),
+        Some(text) if args.lazy => {
+            Some(From::Filling(open(text, &SourceOptions::new(link, timeout)).await?.source.identity))
+        }
         Some(text) => Some(From::Loading(OpenImage::open(text, link, timeout).await?)),
         None => None,
     };
@@ -177,7 +181,7 @@ fn answer(file: &DriveFile, ui: Ui) {
         (None, _) => {}
     }
     let value = json!({
-        "drive": file.path, "name": file.name, "id": file.id, "size_bytes": file.size, "layout": layout,
+        "drive": path_to_text(&file.path), "name": file.name, "id": file.id, "size_bytes": file.size, "layout": layout,
         "nodes": file.nodes().map(|node| json!({ "name": node.name, "size_bytes": node.size })).collect::<Vec<_>>(),
         "hashes": file.image.as_ref().map(|image| &image.hashes), "filling": file.fill.is_some(),
     });

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cheetah_device::Size;
+use cheetah_device::path_text::path_to_text;
 use cheetah_drive::create::{EnlargeRequest, enlarge};
 use cheetah_drive::{DriveFile, DriveSize};
 use serde_json::json;
@@ -58,7 +59,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     enlarge(&mut file, EnlargeRequest { nodes, layout: args.layout.get(), size, thin: args.thin, timeout }).await?;
     ui.answer(
         format_args!("{}: {} now, {} before", args.drive.display(), Size(file.size), Size(before)),
-        &json!({ "drive": args.drive, "size_bytes": file.size, "size_before_bytes": before }),
+        &json!({ "drive": path_to_text(&args.drive), "size_bytes": file.size, "size_before_bytes": before }),
     );
     Ok(())
 }

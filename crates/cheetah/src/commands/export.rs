@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use cheetah_device::Size;
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, serve};
-use cheetah_source::{Only, Opened};
+use cheetah_source::{Opened, SingleExport};
 use serde_json::json;
 
 use super::lazy;
-use super::options::AccessArgs;
+use super::options::{AccessArgs, source};
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -30,6 +30,7 @@ created with --lazy fills while it is exported.
 #[command(group = clap::ArgGroup::new("place").required(true).args(["listen", "unix"]))]
 pub struct Args {
     /// A drive file, an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or iscsi:// URI
+    #[arg(value_parser = source())]
     source: String,
 
     /// Address to listen on
@@ -63,7 +64,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<()> {
     let (listener, uri) = listen(args, &opened.name).await?;
     let size = Size(opened.size());
-    let only = Only { device: opened.device.clone(), name: opened.name.clone() };
+    let only = SingleExport { device: opened.device.clone(), name: opened.name.clone() };
     let value = json!({
         "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
     });

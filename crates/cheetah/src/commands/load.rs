@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
+use cheetah_device::path_text::path_to_text;
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
-use cheetah_source::{LinkUse, identified};
+use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
 
 use super::lazy;
-use super::options::TimeoutArgs;
+use super::options::{TimeoutArgs, source};
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -39,6 +40,7 @@ pub struct Args {
 
     /// An image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or another drive;
     /// omit it to finish a drive created with --lazy
+    #[arg(value_parser = source())]
     source: Option<String>,
 
     /// Hashes to compute of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
@@ -73,7 +75,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
                 args.drive.display()
             )));
         }
-        let link = args.tune.link(&args.drive.to_string_lossy(), ui).await?;
+        let link = args.tune.link(&path_to_text(&args.drive), ui).await?;
         return lazy::fill_up(&file, args.force_lease, link, timeout, &mut stop, ui).await;
     };
     may_overwrite(&file, args.force)?;
@@ -84,7 +86,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         format!(": {} holds part of the image only, and says so; load it again, or destroy it", args.drive.display());
     let image = load(&mut file, source, how, &left, &mut stop, ui).await?;
     let value = json!({
-        "drive": args.drive, "source": image.source, "size_bytes": image.size, "hashes": image.hashes,
+        "drive": path_to_text(&args.drive), "source": image.source, "size_bytes": image.size, "hashes": image.hashes,
     });
     ui.answer(format_args!("{}: {}", args.drive.display(), describe(&image)), &value);
     Ok(())
@@ -111,7 +113,8 @@ pub struct OpenImage {
 impl OpenImage {
     /// Opens the image that the user named `text`.
     pub async fn open(text: &str, link: LinkUse, timeout: Duration) -> Result<Self> {
-        Ok(Self { source: identified(text, link, timeout).await?, named: text.to_owned() })
+        let opened = open(text, &SourceOptions::new(link, timeout)).await?;
+        Ok(Self { source: opened.source, named: text.to_owned() })
     }
 
     /// Its size in bytes.

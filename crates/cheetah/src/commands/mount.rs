@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 
 use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
+use cheetah_device::path_text::path_to_text;
 use cheetah_source::Opened;
 use serde_json::{Value, json};
 
 use super::lazy;
-use super::options::AccessArgs;
+use super::options::{AccessArgs, source};
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -30,6 +31,7 @@ the drive stays as it is. A drive created with --lazy fills while it is mounted.
   cheetah mount disk.raw /mnt/disk --background")]
 pub struct Args {
     /// A drive file, an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or iscsi:// URI
+    #[arg(value_parser = source())]
     source: String,
 
     /// An empty directory
@@ -102,8 +104,9 @@ fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {
     let files: Vec<_> = mount.files().iter().map(|name| mount.dir().join(name)).collect();
     let size = Size(opened.size());
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let texts: Vec<_> = files.iter().map(|file| path_to_text(file)).collect();
     let value = json!({
-        "event": "ready", "dir": mount.dir(), "file": files.first(), "files": files, "size_bytes": size.0,
+        "event": "ready", "dir": path_to_text(mount.dir()), "file": texts.first(), "files": texts, "size_bytes": size.0,
         "pid": std::process::id(), "filling": opened.filled().is_some(),
     });
     let filling = if opened.filled().is_some() { ", is being filled and" } else { "," };

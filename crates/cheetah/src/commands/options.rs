@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
+use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::gather::Gather;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec};
-use cheetah_source::{Access, CacheWish, OverlayPlace};
+use cheetah_source::{Access, CacheOption, OverlayPlace};
 use clap::ValueEnum;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
@@ -27,6 +29,12 @@ const PREFETCH: Size = Size(64 << 20);
 
 /// The time for which `--nodes auto` listens for announcements.
 const BROWSE: Duration = Duration::from_secs(3);
+
+/// Parses a source as the user names it. A path may be any bytes; one that is not UTF-8 is converted to text
+/// ([`path_text`](cheetah_device::path_text)).
+pub fn source() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|typed| typed_to_text(&typed).into_owned())
+}
 
 /// The node time-out.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -198,7 +206,7 @@ impl AccessArgs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheChoice {
     /// A cache.
-    Some(CacheWish),
+    Some(CacheOption),
     /// No cache.
     None,
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
 use cheetah_device::coverage::State;
+use cheetah_device::path_text::path_to_text;
 use cheetah_drive::digests::Digests;
 use cheetah_drive::partial::{PartialOptions, PartialSave, save_partial};
 use cheetah_drive::save::{SaveOptions, save};
@@ -82,7 +83,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let size = image.map(|image| image.size);
     let access = Access { half_loaded: args.whole, ..Access::read_once(args.timeout.get()) };
-    let source = Opened::open(&args.drive.to_string_lossy(), &access).await?;
+    let source = Opened::open(&path_to_text(&args.drive), &access).await?;
     let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
     // An unchanged image must have the digests and hashes made at load.
     let intact = file.image.as_ref().filter(|image| image.state == ImageState::Intact);
@@ -102,7 +103,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if let Some(why) = file.image.as_ref().and_then(|image| since_load(image.state)) {
         ui.warn(format_args!("not compared: {why}"));
     }
-    let value = json!({ "image": args.image, "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared });
+    let value = json!({ "image": path_to_text(&args.image), "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared });
     ui.answer(text, &value);
     match &file.image {
         Some(image) if image.state == ImageState::Loading => Err(Failure::evidence(format!(
@@ -148,7 +149,7 @@ fn answer_partial(image: &Path, saved: &PartialSave, ui: Ui) {
         text.push_str(&format!("\n  {} left out: different from what was loaded", Size(saved.differing_bytes)));
     }
     let value = json!({
-        "image": image, "map": saved.map, "size_bytes": size, "read_bytes": read, "unread_bytes": unread,
+        "image": path_to_text(image), "map": path_to_text(&saved.map), "size_bytes": size, "read_bytes": read, "unread_bytes": unread,
         "unreadable_bytes": unreadable, "differing_bytes": saved.differing_bytes, "lost": saved.lost,
     });
     ui.answer(text, &value);

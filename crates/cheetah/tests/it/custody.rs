@@ -1,4 +1,4 @@
-//! Custody logs, and images beside them: what was done to evidence, and whether anybody did more.
+//! Custody logs, and verifying images with them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +9,10 @@ use cheetah_device::{ByteRange, Coverage, coverage};
 use cheetah_image::Hashes;
 use serde_json::{Value, json};
 
-use crate::support::run::{Ran, cheetah_signing};
+use crate::support::run::{Ran, cheetah_signing, program, run};
 use crate::support::{Desk, MIB, Node, need, number, text, tool};
 
-/// An examiner at a desk: a key, and an image with the log of its acquisition.
+/// An examiner with a key, and an image with the log of its acquisition.
 struct Examiner {
     desk: Desk,
     key: PathBuf,
@@ -48,6 +48,13 @@ impl Examiner {
         cheetah_signing(&self.key, &[&["verify"], args].concat())
     }
 
+    /// As people see it.
+    fn verify_plain(&self, args: &[&str]) -> Ran {
+        let mut command = program();
+        command.env("CHEETAH_KEY", &self.key).arg("verify").args(args);
+        run(command)
+    }
+
     fn log_arg(&self) -> &str {
         self.log.to_str().unwrap()
     }
@@ -70,7 +77,7 @@ impl Examiner {
 }
 
 #[test]
-fn an_image_is_as_it_was_acquired_and_that_is_noted() {
+fn verifying_an_unchanged_image_succeeds_and_is_recorded() {
     let examiner = Examiner::new();
     let found = examiner.verify(&[&examiner.image]).ok().json();
     assert_eq!(found["compared"].as_array().unwrap().len(), 2);
@@ -79,7 +86,7 @@ fn an_image_is_as_it_was_acquired_and_that_is_noted() {
     assert_eq!(text(&found["log"]["source"], "serial"), "S3R1AL");
     assert_eq!(examiner.lines().len(), 6);
     assert!(examiner.lines()[5].contains("\"event\":\"verified\",\"details\":{\"ok\":true"));
-    // The log goes on being a log, and says so by itself; and nothing is noted where that is not wanted.
+    // The log stays in order; and --no-log adds nothing.
     let found = examiner.verify(&[examiner.log_arg()]).ok().json();
     assert_eq!(text(&found["custody"], "state"), "finished");
     examiner.verify(&[&examiner.image, "--no-log"]).ok();
@@ -87,19 +94,19 @@ fn an_image_is_as_it_was_acquired_and_that_is_noted() {
 }
 
 #[test]
-fn a_flipped_byte_in_an_image_is_found() {
+fn a_flipped_byte_in_an_image_is_detected() {
     let examiner = Examiner::new();
     examiner.flip(2_000_000);
     let ran = examiner.verify(&[&examiner.image]).says(3, &["x.raw", "md5 is not what the custody log says"]);
     let answer: Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
     assert!(answer["compared"].as_array().unwrap().iter().all(|one| one["same"] == false), "{answer}");
     assert!(examiner.lines()[5].contains("\"ok\":false"));
-    // What is wrong is the image, not its log.
+    // The image changed, and its log did not.
     examiner.verify(&[examiner.log_arg()]).ok();
 }
 
 #[test]
-fn an_image_cut_short_is_found() {
+fn a_truncated_image_is_detected() {
     let examiner = Examiner::new();
     fs::File::options().write(true).open(&examiner.image).unwrap().set_len(2 * MIB).unwrap();
     examiner.verify(&[&examiner.image]).ended_with(3);
@@ -131,7 +138,7 @@ fn the_first_line_tampered_with_is_named() {
 }
 
 #[test]
-fn a_line_cut_short_is_found() {
+fn a_truncated_final_record_leaves_the_log_unfinished() {
     let examiner = Examiner::new();
     let whole = fs::read(&examiner.log).unwrap();
     fs::write(&examiner.log, &whole[..whole.len() - 40]).unwrap();
@@ -139,7 +146,62 @@ fn a_line_cut_short_is_found() {
 }
 
 #[test]
-fn a_log_by_somebody_else_is_believed_once_they_are_named() {
+fn an_unfinished_last_line_is_repaired_and_is_not_tampering() {
+    let examiner = Examiner::new();
+    let begun = "{\"seq\":6,\"time\":\"2026-";
+    examiner.tamper(|lines| lines.push(begun.into()));
+    let found = examiner.verify(&[examiner.log_arg()]).ok().json();
+    assert_eq!(found["custody"]["unfinished_line"], json!({ "line": 6, "bytes": begun.len() }));
+    examiner.verify(&[&examiner.image]).ok();
+    let lines = examiner.lines();
+    assert!(lines[5].contains(&format!("\"event\":\"repaired\",\"details\":{{\"dropped_bytes\":{}", begun.len())));
+    assert!(lines[6].contains("\"event\":\"verified\",\"details\":{\"ok\":true"), "{}", lines[6]);
+    let found = examiner.verify(&[examiner.log_arg()]).ok().json();
+    assert_eq!(found["custody"]["unfinished_line"], Value::Null);
+    assert_eq!(number(&found["custody"]["events"], "repaired"), 1);
+}
+
+#[test]
+fn a_full_disk_leaves_no_partial_line() {
+    if !need::programs(&["sh", "prlimit"]) {
+        return;
+    }
+    let examiner = Examiner::new();
+    let before = examiner.lines();
+    // A write past this limit ends in the middle, as one to a full disk does.
+    let limit = fs::metadata(&examiner.log).unwrap().len() + 100;
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("trap '' XFSZ; exec prlimit --fsize={limit} \"$@\""), "sh"]);
+    command.args([env!("CARGO_BIN_EXE_cheetah"), "verify", &examiner.image]).env("CHEETAH_KEY", &examiner.key);
+    let ran = run(command).ok();
+    assert!(ran.stderr.contains("is not recorded in the custody log"), "{}", ran.stderr);
+    assert_eq!(examiner.lines(), before);
+    examiner.verify(&[&examiner.image]).ok();
+    assert!(examiner.lines()[5].contains("\"ok\":true"), "{}", examiner.lines()[5]);
+}
+
+#[test]
+fn control_characters_in_a_log_do_not_reach_the_terminal() {
+    let examiner = Examiner::new();
+    let evil = "E\x1b[2J\u{9b}31m\x07\n  signed by nobody\u{202e}";
+    let source = json!({ "kind": evil, "location": evil, "serial": evil });
+    let started = Started::new(&source, &json!({ "examiner": evil, evil: "1" }), vec![evil.into()]).unwrap();
+    let mut log = CustodyLog::open(&examiner.log, SigningKey::load_or_make(&examiner.key).unwrap()).unwrap();
+    log.append(&Event::Started(Box::new(started))).unwrap();
+    log.append(&Event::Stopped { why: evil.into() }).unwrap();
+    drop(log);
+    for target in [examiner.log_arg(), &examiner.image] {
+        let ran = examiner.verify_plain(&[target]);
+        for said in [ran.out(), ran.stderr.clone()] {
+            let bad: Vec<_> = said.chars().filter(|c| c.is_control() && *c != '\n' || *c == '\u{202e}').collect();
+            assert!(bad.is_empty() && !said.contains("\n  signed by nobody"), "{bad:?} in {said}");
+        }
+        assert!(ran.out().contains("examiner E\\x1b[2J"), "{}", ran.out());
+    }
+}
+
+#[test]
+fn a_log_by_another_examiner_is_trusted_once_their_key_is_named() {
     let examiner = Examiner::new();
     let mine = examiner.desk.at("mine");
     let me = SigningKey::load_or_make(&mine).unwrap().public();
@@ -152,19 +214,19 @@ fn a_log_by_somebody_else_is_believed_once_they_are_named() {
     verify(&["--key", &pem]).ok();
     verify(&["--key", &theirs.to_string()]).ok();
     verify(&["--key", "nonsense"]).says(2, &["not a public key"]);
-    // It is not mine to add to.
+    // Nothing is added to another examiner's log.
     assert_eq!(examiner.lines().len(), 5);
 }
 
 #[test]
-fn a_key_that_others_may_read_is_refused() {
+fn a_key_readable_by_others_is_refused() {
     let examiner = Examiner::new();
     fs::set_permissions(&examiner.key, fs::Permissions::from_mode(0o644)).unwrap();
     examiner.verify(&[&examiner.image]).says(1, &["may be read by others", "chmod 600"]);
 }
 
 #[test]
-fn what_was_not_read_is_never_taken_for_read() {
+fn unread_and_unreadable_ranges_are_reported() {
     let examiner = Examiner::new();
     let mut map = Coverage::new(3 * MIB);
     map.set(ByteRange::new(0, 3 * MIB), coverage::State::Read);
@@ -173,6 +235,11 @@ fn what_was_not_read_is_never_taken_for_read() {
     let ran = examiner.verify(&[&examiner.image]).says(3, &["1KiB", "could not be read when the image was made"]);
     let answer: Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
     assert_eq!(answer["unreadable"], json!([{ "offset": 8192, "len": 1024 }]));
+    // The image did not change, and the log says so.
+    assert_eq!((&answer["ok"], &answer["unchanged"]), (&false.into(), &true.into()));
+    assert!(examiner.lines()[5].contains("\"event\":\"verified\",\"details\":{\"ok\":true"), "{}", examiner.lines()[5]);
+    let said = examiner.verify_plain(&[&examiner.image]).out();
+    assert!(said.contains("matches its log; 1 range was unreadable when it was acquired"), "{said}");
     map.set(ByteRange::new(MIB, MIB), coverage::State::Unread);
     fs::write(&path, map.to_string()).unwrap();
     let ran = examiner.verify(&[&examiner.image]).ended_with(3);
@@ -182,7 +249,7 @@ fn what_was_not_read_is_never_taken_for_read() {
 }
 
 #[test]
-fn an_image_without_a_record_can_be_read_and_that_is_all_that_is_said() {
+fn an_image_without_records_is_only_called_readable() {
     let desk = Desk::new();
     let (image, _) = desk.image("bare.raw", MIB);
     let found = cheetah_signing(&desk.at("key"), &["verify", &image]).ok().json();
@@ -193,7 +260,7 @@ fn an_image_without_a_record_can_be_read_and_that_is_all_that_is_said() {
 }
 
 #[test]
-fn an_acquisition_that_is_not_finished_is_no_image() {
+fn an_unfinished_acquisition_is_not_verified() {
     let desk = Desk::new();
     desk.image("x.raw.partial", MIB);
     cheetah_signing(&desk.at("key"), &["verify", &desk.arg("x.raw")])
@@ -201,7 +268,7 @@ fn an_acquisition_that_is_not_finished_is_no_image() {
 }
 
 #[test]
-fn a_drive_has_a_log_too() {
+fn verifying_a_drive_checks_its_log() {
     let examiner = Examiner::new();
     let node = Node::start("16MiB");
     let drive = examiner.desk.drive("case", &[&node], &examiner.image, &[]);
@@ -215,7 +282,7 @@ fn a_drive_has_a_log_too() {
 }
 
 #[test]
-fn an_e01_is_compared_with_its_own_hash() {
+fn an_e01_is_compared_with_its_stored_hash() {
     let Some(packed) = need::evidence("nps-2010-emails.E01") else { return };
     let desk = Desk::new();
     let image = desk.file("emails.E01", &fs::read(packed).unwrap());

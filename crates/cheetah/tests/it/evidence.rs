@@ -23,7 +23,7 @@ fn load_and_compare(desk: &Desk, image: &str, read_as: &str, listed: Option<usiz
 }
 
 #[test]
-fn a_packed_ntfs_volume() {
+fn a_packed_ntfs_volume_is_loaded_and_listed() {
     let Some(packed) = need::evidence("ntfs.bin.gz") else { return };
     let desk = Desk::new();
     let image = desk.file("ntfs.raw", &tool("gzip", &["-dc", packed.to_str().unwrap()]).ok().stdout);
@@ -32,7 +32,7 @@ fn a_packed_ntfs_volume() {
 }
 
 #[test]
-fn a_windows_volume_unpacked_by_qemu() {
+fn a_windows_volume_unpacked_by_qemu_is_loaded_and_listed() {
     let Some(packed) = need::evidence("windows_volume.qcow2") else { return };
     if !need::programs(&["qemu-img"]) {
         return;
@@ -45,7 +45,7 @@ fn a_windows_volume_unpacked_by_qemu() {
 }
 
 #[test]
-fn containers_as_the_bytes_they_are() {
+fn containers_are_loaded_as_raw_images() {
     for name in [
         "windows_volume.qcow2",
         "Base-Linear.aff4",

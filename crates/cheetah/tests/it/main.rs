@@ -15,6 +15,7 @@ mod demo;
 mod evidence;
 mod export;
 mod failures;
+mod file_names;
 mod filesystems;
 mod finding;
 mod foreign;

@@ -32,7 +32,7 @@ fn digest(program: &str, desk: &Desk, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn an_e01_image_reads_as_the_disk_it_is_of() {
+fn an_e01_image_reads_as_its_disk() {
     let desk = Desk::new();
     for (name, len, md5) in [
         ("nps-2010-emails.E01", 10_485_760, "2f5ec5894f7fe3cea93bd29e7cf1eb50"),
@@ -54,7 +54,7 @@ fn an_e01_image_reads_as_the_disk_it_is_of() {
 }
 
 #[test]
-fn an_aff4_image_reads_as_the_disk_it_is_of() {
+fn an_aff4_image_reads_as_its_disk() {
     let Some(path) = need::evidence("Base-Linear.aff4") else { return };
     let (path, desk) = (path.to_str().unwrap(), Desk::new());
     // As pyaff4's tests have it; the hashes in the image are of the part of it that is stored.
@@ -68,7 +68,7 @@ fn an_aff4_image_reads_as_the_disk_it_is_of() {
 }
 
 #[test]
-fn what_an_aff4_image_does_not_have_is_an_error_and_said() {
+fn unreadable_ranges_of_an_aff4_image_fail_and_are_warned_of() {
     let Some(path) = need::evidence("Base-Linear-ReadError.aff4") else { return };
     if !need::programs(&["qemu-io"]) {
         return;
@@ -83,7 +83,7 @@ fn what_an_aff4_image_does_not_have_is_an_error_and_said() {
 }
 
 #[test]
-fn a_virtual_disk_reads_as_the_disk_it_is() {
+fn a_virtual_disk_reads_as_its_disk() {
     let Some(path) = need::evidence("windows_volume.qcow2") else { return };
     if !need::programs(&["qemu-img", "qemu-nbd", "nbdcopy"]) {
         return;
@@ -98,7 +98,7 @@ fn a_virtual_disk_reads_as_the_disk_it_is() {
 }
 
 #[test]
-fn nothing_is_left_of_a_virtual_disks_process() {
+fn no_qemu_process_outlives_a_virtual_disk() {
     if !need::programs(&["qemu-img", "qemu-nbd"]) {
         return;
     }
@@ -130,7 +130,7 @@ fn qemus_of(image: &str) -> usize {
 }
 
 #[test]
-fn an_image_in_parts_reads_as_one() {
+fn a_split_image_reads_as_one() {
     let desk = Desk::new();
     let whole = noise(5 * MIB + 512, 3);
     for (index, part) in whole.chunks(2 * MIB as usize).enumerate() {
@@ -154,7 +154,7 @@ fn an_image_in_parts_reads_as_one() {
 }
 
 #[test]
-fn a_loop_device_is_a_disk() {
+fn a_loop_device_reads_as_a_disk() {
     if !need::root_and_loop() || !need::programs(&["losetup", "nbdcopy"]) {
         return;
     }
@@ -174,7 +174,26 @@ fn a_loop_device_is_a_disk() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_by_name() {
+fn a_side_file_is_refused_and_its_image_is_named() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("case42.raw", MIB);
+    let copy = desk.arg("copy.raw");
+    cheetah(&["acquire", &image, &copy]).ok();
+    let log = format!("{copy}.custody");
+    for args in [
+        ["mount", &log, &desk.dir("mnt")],
+        ["export", &log, "--unix=/nonexistent"],
+        ["acquire", &log, &desk.arg("x.raw")],
+    ] {
+        cheetah(&args).says(2, &["is the custody log of", "copy.raw, not an image", "give"]);
+    }
+    let digests = desk.file("case42.raw.digests", b"\0\0\0");
+    cheetah(&["verify", &digests]).says(2, &["is the file of chunk digests of", "case42.raw"]);
+    cheetah(&["verify", &format!("raw:{digests}")]).ok();
+}
+
+#[test]
+fn unsupported_formats_are_refused_by_name() {
     let desk = Desk::new();
     let export = |source: &str| cheetah(&["export", source, "--unix", &desk.arg("sock")]);
     let file = |name: &str, start: &[u8]| desk.file(name, &[start, &[0; 2000]].concat());

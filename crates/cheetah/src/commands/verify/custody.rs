@@ -1,22 +1,24 @@
-//! A custody log, alone or beside what it is of.
+//! Checks a custody log, alone or beside its image.
 
 use std::path::Path;
 
 use cheetah_acquire::custody::{CustodyLog, Event, LogReport, State, Verified, verify_log};
+use cheetah_device::path_text::path_to_text;
+use cheetah_device::visible::OneLine;
 use serde_json::Value;
 
 use super::Keys;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
-/// Checks the log at `path`, and says what is wrong with it.
+/// Checks the log at `path` and prints its problems.
 pub fn run(path: &Path, keys: &Keys, ui: Ui) -> Result<()> {
     let report = verify_log(path, &keys.trusted)?;
     let name = path.display().to_string();
     let problems = report.problems();
     let mut lines = vec![describe(&name, &report)];
     lines.extend(problems.iter().map(|problem| format!("  {problem}")));
-    let value = serde_json::json!({ "log": path, "ok": problems.is_empty(), "problems": problems, "custody": report });
+    let value = serde_json::json!({ "log": path_to_text(path), "ok": problems.is_empty(), "problems": problems, "custody": report });
     ui.answer(lines.join("\n"), &value);
     match problems.first() {
         None => Ok(()),
@@ -24,10 +26,10 @@ pub fn run(path: &Path, keys: &Keys, ui: Ui) -> Result<()> {
     }
 }
 
-/// What the log says, for people.
+/// Describes the log for people.
 pub fn describe(name: &str, report: &LogReport) -> String {
     let state = match (report.state, &report.finished) {
-        (State::Finished, Some(finished)) => format!("finished {}", finished.time),
+        (State::Finished, Some(finished)) => format!("finished {}", OneLine(&finished.time)),
         (State::Finished, None) => "finished".to_owned(),
         (State::Stopped, _) => "stopped, to be resumed".to_owned(),
         (State::Unfinished, _) => "unfinished".to_owned(),
@@ -35,12 +37,14 @@ pub fn describe(name: &str, report: &LogReport) -> String {
     };
     let torn = match report.torn_lines {
         0 => String::new(),
-        torn => format!(", {torn} lines cut off by a crash"),
+        torn => format!(", {torn} unfinished lines"),
     };
     let in_order = if report.problem.is_none() { "in order" } else { "in order before the first problem" };
     let mut lines = vec![format!("{name}: {} records {in_order}{torn}, {state}", report.records)];
+    lines.extend(report.unfinished_line.map(|line| format!("  note: {line}")));
     if let Some(began) = &report.began {
-        lines.push(format!("  begun {} by {} on {} with {}", began.time, began.user, began.host, began.tool));
+        let [time, user, host, tool] = [&began.time, &began.user, &began.host, &began.tool].map(OneLine);
+        lines.push(format!("  begun {time} by {user} on {host} with {tool}"));
     }
     let source = report.source.as_ref().map(words).filter(|words| !words.is_empty());
     lines.extend(source.map(|source| format!("  source: {source}")));
@@ -56,23 +60,27 @@ pub fn describe(name: &str, report: &LogReport) -> String {
     lines.join("\n")
 }
 
-/// The plain members of an object, as words.
+/// Lists the scalar members of an object.
 fn words(value: &Value) -> String {
-    let word = |(name, value): (&String, &Value)| match value {
-        Value::String(text) => Some(format!("{} {text}", name.replace('_', " "))),
-        Value::Number(number) => Some(format!("{} {number}", name.replace('_', " "))),
-        Value::Bool(yes) => Some(format!("{} {}", name.replace('_', " "), if *yes { "yes" } else { "no" })),
-        _ => None,
+    // Anyone may have written the log: no value may look like a line of our own, or control a terminal.
+    let word = |(name, value): (&String, &Value)| {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+            _ => return None,
+        };
+        Some(format!("{} {}", OneLine(name.replace('_', " ")), OneLine(text)))
     };
     value.as_object().map(|members| members.iter().filter_map(word).collect::<Vec<_>>().join(", ")).unwrap_or_default()
 }
 
-/// Adds what was found to the log at `path`, if it is the verifier's own and in order.
+/// Adds the result to the log at `path`, if the log is in order and signed with the verifier's own key.
 pub fn note(path: &Path, log: &LogReport, keys: &Keys, verified: Verified, ui: Ui) {
     let Some(key) = keys.own_in(log).filter(|_| log.problem.is_none()) else { return };
     let noted =
         CustodyLog::open_existing(path, key).and_then(|mut log| log.append(&Event::Verified(Box::new(verified))));
     if let Err(error) = noted {
-        ui.warn(format_args!("what was found is not noted in the custody log: {error}"));
+        ui.warn(format_args!("the result is not recorded in the custody log: {error}"));
     }
 }

@@ -1,4 +1,4 @@
-//! A drive: its chunks beside the digests made when it was loaded.
+//! Verifies a drive: compares its chunks with the digests made when it was loaded.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What was found, for programs.
+/// The result, for programs.
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
@@ -33,7 +33,7 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let report = tokio::select! {
         report = cheetah_drive::verify::verify(&file, options, shown) => report?,
-        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing is known"))),
+        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
     };
     drop(progress);
     let log_path = log_beside(path);
@@ -57,10 +57,10 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     }
 }
 
-/// All that is wrong; each reads on from the drive's name.
+/// Lists the problems; each continues a sentence that begins with the drive's name.
 fn problems(report: &VerifyReport, state: Option<ImageState>, log: Option<&LogReport>) -> Vec<String> {
     let since = state.and_then(since_load).map(|since| format!(": {since}")).unwrap_or_default();
-    // What could not be read of the source is missing, however intact the rest is.
+    // Ranges that were unreadable at the source are missing, even if the rest is intact.
     let bad = !report.is_ok() || state == Some(ImageState::Incomplete);
     let drive = bad.then(|| format!("is not what was loaded{since}; see above"));
     let finished = log.and_then(|log| log.finished.as_ref());
@@ -73,7 +73,7 @@ fn problems(report: &VerifyReport, state: Option<ImageState>, log: Option<&LogRe
     drive.into_iter().chain(differing).chain(log).collect()
 }
 
-/// As it goes into the log.
+/// Returns the record for the log.
 fn verdict(report: &VerifyReport, problems: &[String]) -> Verified {
     Verified {
         ok: problems.is_empty(),
@@ -85,12 +85,12 @@ fn verdict(report: &VerifyReport, problems: &[String]) -> Verified {
     }
 }
 
-/// What was found, for people; `since` is why it may differ from what was loaded.
+/// Describes the result for people; `since` is why the drive may differ from what was loaded.
 fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
     let size = Size(report.size);
     let behind = match report.size - report.image_size.min(report.size) {
         0 => String::new(),
-        rest => format!(", counting {} behind the image, which need only be readable", Size(rest)),
+        rest => format!(", including {} after the image, which need only be readable", Size(rest)),
     };
     let mut lines = vec![match report.compared {
         Compared::Digests if report.is_ok() => format!("{name}: all {size} are as loaded{behind}"),

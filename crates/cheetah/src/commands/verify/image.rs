@@ -1,10 +1,11 @@
-//! An image: its bytes beside its custody log, its coverage map and the hashes it stores.
+//! Verifies an image: compares it with its custody log, its coverage map and the hashes stored in it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cheetah_acquire::custody::{Audit, AuditOptions, audit};
 use cheetah_device::Size;
-use cheetah_image::{HashKind, OpenOptions, open};
+use cheetah_image::HashKind;
+use cheetah_source::{LinkUse, SourceOptions, open};
 use serde::Serialize;
 
 use super::{Args, Keys, custody};
@@ -13,7 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What was found, for programs.
+/// The result, for programs.
 #[derive(Serialize)]
 struct Answer<'a> {
     image: &'a str,
@@ -22,22 +23,22 @@ struct Answer<'a> {
     audit: &'a Audit,
 }
 
-/// Verifies the image `args` name.
-pub async fn run(args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
+/// Verifies the image that `args` name, which is the file at `path` unless it is a URI.
+pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let name = &args.target;
-    let path = file_of(name);
+    let path = path.as_deref();
     if let Some(failure) = path.and_then(unfinished) {
         return Err(failure);
     }
     // The audit reads the map itself: hashes are of the image with zeros for what it lacks.
-    let how = OpenOptions { timeout: args.timeout.get(), heed_map: false, ..OpenOptions::default() };
-    let source = open(name, &how).await?;
+    let how = SourceOptions { heed_map: false, ..SourceOptions::new(LinkUse::default(), args.timeout.get()) };
+    let source = open(name, &how).await?.source;
     let progress = ui.progress(format!("verifying {name}"), source.identity.size);
     let options = AuditOptions { hashes: args.hash, trusted: keys.trusted.clone() };
     let found = tokio::select! {
         found = audit(&source, path, &options, |done| progress.set(done)) => found?,
-        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing is known"))),
+        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
     };
     drop(progress);
     ui.answer(describe(name, &found), &Answer { image: name, ok: found.is_ok(), audit: &found });
@@ -50,13 +51,7 @@ pub async fn run(args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     }
 }
 
-/// The file that is meant, unless it is no file; its log and its map are beside it.
-fn file_of(name: &str) -> Option<&Path> {
-    let path = Path::new(name.strip_prefix("raw:").unwrap_or(name));
-    (!name.contains("://")).then_some(path)
-}
-
-/// An image that is not there yet, because its acquisition has not come to its end.
+/// Returns the failure for an image whose acquisition is not finished.
 fn unfinished(path: &Path) -> Option<Failure> {
     let partial = std::ffi::OsString::from_iter([path.as_os_str(), ".partial".as_ref()]);
     (!path.exists() && Path::new(&partial).exists()).then(|| {
@@ -69,12 +64,7 @@ fn unfinished(path: &Path) -> Option<Failure> {
 
 fn describe(name: &str, audit: &Audit) -> String {
     let size = Size(audit.size);
-    let verdict = match (audit.is_ok(), audit.compared.is_empty()) {
-        (true, false) => format!("{name}: {size}, all as when it was made"),
-        (true, true) => format!("{name}: {size} can be read; no hash was recorded to compare with"),
-        (false, _) => format!("{name}: {size}, not as it should be"),
-    };
-    let mut lines = vec![verdict];
+    let mut lines = vec![format!("{name}: {size}: {}", verdict(audit))];
     lines.extend(hash_lines(&audit.hashes, |kind| remark(audit, kind)));
     let when = "when the image was made";
     lines.extend(range_lines("unreadable", audit.unreadable.iter().map(|span| ((*span).into(), when))));
@@ -87,7 +77,33 @@ fn describe(name: &str, audit: &Audit) -> String {
     lines.join("\n")
 }
 
-/// What a hash was compared with.
+/// Whether the image changed, and what it has lacked since it was made.
+fn verdict(audit: &Audit) -> String {
+    let records = [("custody log", "its log"), ("image", "the hashes stored in it")];
+    let compared = |place: &str| audit.compared.iter().any(|one| one.recorded_in == place);
+    let records: Vec<_> = records.iter().filter(|(place, _)| compared(place)).map(|(_, shown)| *shown).collect();
+    let image_changed = !audit.damaged.is_empty() || audit.compared.iter().any(|one| !one.same);
+    let mut verdict = match () {
+        () if image_changed => "changed or damaged since it was made".to_owned(),
+        () if records.is_empty() => "readable; no hash was recorded to compare with".to_owned(),
+        () => format!("matches {}", cheetah_image::error::list(&records)),
+    };
+    if !image_changed && !audit.unchanged {
+        verdict.push_str(", but see below");
+    }
+    for (count, what) in
+        [(audit.unreadable.len(), "unreadable when it was acquired"), (audit.unread.len(), "never read")]
+    {
+        match count {
+            0 => {}
+            1 => verdict.push_str(&format!("; 1 range was {what}")),
+            count => verdict.push_str(&format!("; {count} ranges were {what}")),
+        }
+    }
+    verdict
+}
+
+/// Says what a hash was compared with.
 fn remark(audit: &Audit, kind: HashKind) -> String {
     let of_kind = audit.compared.iter().filter(|one| one.hash == kind.name());
     let places =

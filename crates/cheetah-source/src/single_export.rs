@@ -4,14 +4,14 @@ use cheetah_device::{DynDevice, Error};
 use cheetah_nbd::server::{Export, Exports};
 
 /// What a server that serves one thing only offers.
-pub struct Only {
+pub struct SingleExport {
     /// What is served.
     pub device: DynDevice,
     /// What it is called; a client may also ask for nothing in particular.
     pub name: String,
 }
 
-impl Exports for Only {
+impl Exports for SingleExport {
     fn list(&self) -> Vec<String> {
         vec![self.name.clone()]
     }

@@ -1,4 +1,4 @@
-//! Counts what is asked of a source: what its layers save, or waste, shows nowhere else.
+//! Counts the reads of a source below its layers, which shows what the layers save or waste.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Io, Result};
 
-/// What was asked of a device so far.
+/// Counters of a device's reads.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub struct ReadCounter {
     requests: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Meter {
-    /// The device, with all that is read of it counted in the meter. Read-only.
+impl ReadCounter {
+    /// Returns a read-only device that counts the reads of `inner`, and the counters.
     pub fn over(inner: DynDevice) -> (DynDevice, Arc<Self>) {
         let meter = Arc::new(Self::default());
         (Arc::new(Metered { inner, meter: Arc::clone(&meter) }), meter)
     }
 
-    /// Reads.
+    /// Returns the number of reads.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Bytes of those reads, failed ones included.
+    /// Returns the bytes of those reads, failed ones included.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -34,7 +34,7 @@ impl Meter {
 /// A device whose reads are counted.
 struct Metered {
     inner: DynDevice,
-    meter: Arc<Meter>,
+    meter: Arc<ReadCounter>,
 }
 
 impl Metered {
@@ -77,8 +77,8 @@ mod tests {
     use cheetah_device::memory::Memory;
 
     #[tokio::test]
-    async fn what_is_read_is_counted_and_nothing_can_be_written() {
-        let (device, meter) = Meter::over(Arc::new(Memory::new(vec![7; 4096])));
+    async fn reads_are_counted_and_writes_refused() {
+        let (device, meter) = ReadCounter::over(Arc::new(Memory::new(vec![7; 4096])));
         for range in [ByteRange::new(0, 512), ByteRange::new(100, 1)] {
             device.read(range).await.expect("in bounds");
         }

@@ -1,0 +1,72 @@
+//! Recognises the files that Cheetah keeps beside an image or a drive, so that none is taken for an image. No I/O beyond a
+//! look at whether the image exists.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// A kind of file that Cheetah keeps beside an image.
+struct SideFile {
+    what: &'static str,
+    /// What is put behind the image's name.
+    suffix: &'static str,
+    /// How such a file begins; empty if there is nothing to know it by.
+    begins: &'static [u8],
+}
+
+const SIDE_FILES: [SideFile; 6] = [
+    SideFile { what: "custody log", suffix: ".custody", begins: b"{\"seq\":" },
+    SideFile { what: "file of chunk digests", suffix: ".digests", begins: b"" },
+    SideFile { what: "coverage map", suffix: ".map", begins: b"# Mapfile. " },
+    SideFile { what: "acquisition report", suffix: ".report.txt", begins: b"Acquisition report, Cheetah" },
+    SideFile { what: "journal of an unfinished acquisition", suffix: ".acquire", begins: b"" },
+    SideFile { what: "file of partial digests", suffix: ".grains", begins: b"" },
+];
+
+/// If the file at `path`, which begins with `start`, is such a file: a sentence that says so and names the image.
+pub fn refusal(path: &Path, start: &[u8]) -> Option<String> {
+    SIDE_FILES.iter().find_map(|kind| {
+        let image = image_of(path, kind.suffix)?;
+        let (shown, what) = (path.display(), kind.what);
+        let partial = PathBuf::from(OsStr::from_bytes(&[image.as_os_str().as_bytes(), b".partial"].concat()));
+        if image.exists() || partial.exists() {
+            let image = image.display();
+            return Some(format!("{shown} is the {what} of {image}, not an image; give {image} instead"));
+        }
+        (!kind.begins.is_empty() && start.starts_with(kind.begins))
+            .then(|| format!("{shown} is a {what}, not an image, and there is no {} beside it", image.display()))
+    })
+}
+
+fn image_of(path: &Path, suffix: &str) -> Option<PathBuf> {
+    let name = path.file_name()?.as_bytes().strip_suffix(suffix.as_bytes())?;
+    (!name.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_file_is_refused_and_its_image_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("x.E01"), "image").unwrap();
+        std::fs::write(at("y.raw.partial"), "image").unwrap();
+        for (name, words) in [
+            ("x.E01.custody", "is the custody log of"),
+            ("x.E01.digests", "is the file of chunk digests of"),
+            ("x.E01.report.txt", "is the acquisition report of"),
+            ("y.raw.acquire", "is the journal of an unfinished acquisition of"),
+        ] {
+            let refusal = refusal(&at(name), b"anything").unwrap();
+            assert!(refusal.contains(words) && refusal.contains("give "), "{refusal}");
+        }
+        assert!(refusal(&at("gone.raw.custody"), b"{\"seq\":1,").unwrap().contains("there is no"));
+        for (name, start) in
+            [("roads.map", &b"\0\0"[..]), ("x.E01", b"EVF"), (".custody", b"{\"seq\":1"), ("a.digests", b"")]
+        {
+            assert_eq!(refusal(&at(name), start), None, "{name}");
+        }
+    }
+}

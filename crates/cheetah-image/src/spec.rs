@@ -1,0 +1,78 @@
+//! What a user calls a source: a URI, a path, or `raw:` and a path. A path that is not UTF-8 is written as
+//! [`path_text`](cheetah_device::path_text) says.
+
+use std::path::{Path, PathBuf};
+
+use cheetah_device::path_text::{path_to_text, text_to_path};
+
+use crate::error::{Error, Result};
+
+/// Before the path of a file that is to be read as a raw image, whatever its content looks like.
+const RAW: &str = "raw:";
+
+/// Returns the path that `spec` names, and whether it is to be read as a raw image; `None` for a URI.
+pub fn path_of(spec: &str) -> Option<(PathBuf, bool)> {
+    // A file of that very name goes before the prefix.
+    match spec.strip_prefix(RAW).filter(|_| !Path::new(spec).exists()) {
+        Some(path) => Some((text_to_path(path), true)),
+        None => (!spec.contains("://")).then(|| (text_to_path(spec), false)),
+    }
+}
+
+/// Returns `spec` as it can be opened from any directory.
+///
+/// # Errors
+///
+/// [`Error::Failed`] if the current directory is unknown.
+pub fn absolute(spec: &str) -> Result<String> {
+    let Some((path, is_raw)) = path_of(spec) else { return Ok(spec.to_owned()) };
+    let path = std::path::absolute(path).map_err(|error| Error::io(format_args!("placing {spec}"), &error))?;
+    Ok(format!("{}{}", if is_raw { RAW } else { "" }, path_to_text(&path)))
+}
+
+/// Serializes paths as their text, for serde's `serialize_with`. serde itself fails for a path that is not UTF-8.
+pub mod json {
+    use std::path::PathBuf;
+
+    use cheetah_device::path_text::path_to_text;
+    use serde::Serializer;
+
+    /// Writes a path, or null.
+    ///
+    /// # Errors
+    ///
+    /// The serializer's.
+    pub fn option<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+        match path {
+            Some(path) => serializer.serialize_some(&path_to_text(path)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Writes a list of paths.
+    ///
+    /// # Errors
+    ///
+    /// The serializer's.
+    pub fn list<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(paths.iter().map(|path| path_to_text(path)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn a_path_of_any_bytes_is_found_again() {
+        let path = Path::new(OsStr::from_bytes(b"/cases/caf\xe9.E01"));
+        let text = path_to_text(path);
+        assert_eq!(path_of(&text), Some((path.to_owned(), false)));
+        assert_eq!(path_of(&format!("raw:{text}")), Some((path.to_owned(), true)));
+        assert_eq!(absolute(&format!("raw:{text}")).unwrap(), "raw:bytes:/cases/caf%E9.E01");
+        assert_eq!(path_of("nbd://host/caf%E9"), None);
+        assert_eq!(absolute("nbd://host/x").unwrap(), "nbd://host/x");
+    }
+}

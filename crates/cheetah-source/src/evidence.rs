@@ -1,0 +1,59 @@
+//! A source that is open, with the counters of its link.
+
+use std::sync::Arc;
+
+use cheetah_image::Source;
+use cheetah_nbd::client::Client;
+use futures::future::BoxFuture;
+use serde::Serialize;
+
+/// A source that is open.
+pub struct Evidence {
+    /// The source.
+    pub source: Source,
+    /// Reads the counters of its link, if there is one.
+    pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
+    /// Whether it called us. Then any host may have called, and a source that differs from the expected one is a stranger's, not
+    /// one that changed.
+    pub inbound: bool,
+    /// Connects to the agent that serves it to get digests of its content; `None` if no agent serves it.
+    pub digests: Option<ConnectDigests>,
+}
+
+/// Connects to an agent for digests ([`Client::digests`]); `None` if it makes none.
+pub type ConnectDigests = Arc<dyn Fn() -> BoxFuture<'static, cheetah_device::Result<Option<Client>>> + Send + Sync>;
+
+impl From<Source> for Evidence {
+    fn from(source: Source) -> Self {
+        Self { source, wire: None, inbound: false, digests: None }
+    }
+}
+
+/// Counters of a link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Wire {
+    /// Bytes received, headers included.
+    pub received_bytes: u64,
+    /// Bytes of content in them, holes included.
+    pub content_bytes: u64,
+    /// The number of lost connections that were replaced.
+    pub reconnects: u64,
+}
+
+impl Wire {
+    /// Returns the bytes of content for each byte received.
+    pub fn compression(self) -> Option<f64> {
+        (self.received_bytes > 0).then(|| self.content_bytes as f64 / self.received_bytes as f64)
+    }
+
+    /// Returns the sums.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            received_bytes: self.received_bytes + other.received_bytes,
+            content_bytes: self.content_bytes + other.content_bytes,
+            reconnects: self.reconnects + other.reconnects,
+        }
+    }
+}
+

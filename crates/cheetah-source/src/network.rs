@@ -1,0 +1,137 @@
+//! Sources at the other end of a connection: NBD exports, dialled or calling us, and iSCSI logical units.
+
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::readonly::ReadOnly;
+use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
+use cheetah_image::identity::clean;
+use cheetah_image::{Identity, Kind, ServedBy, Source};
+use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
+use cheetah_nbd::client::{Client, ClientConfig};
+use cheetah_nbd::proto::X_CHEETAH;
+use cheetah_nbd::uri::{Address, NbdUri};
+use cheetah_nbd::{Method, Packing};
+use futures::FutureExt as _;
+
+use crate::evidence::{ConnectDigests, Evidence, Wire};
+use crate::open::SourceOptions;
+use crate::{Error, Result};
+
+/// Opens the export at `uri`, which reports call `location`. If it is an agent's, the identity is what the agent says of its
+/// source.
+///
+/// # Errors
+///
+/// [`Error::Failed`] if it cannot be reached.
+pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> Result<Evidence> {
+    let SourceOptions { link, timeout, trust_reconnects, .. } = *options;
+    let inbound = matches!(uri.address, Address::Inbound(_));
+    let (connections, packing) = (link.connections, link.packing());
+    let config = ClientConfig { connections, packing, timeout, trust_reconnects, ..ClientConfig::new(uri.clone()) };
+    let client = Arc::new(Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?);
+    let server = ServedBy::new(&uri.export, client.description());
+    let name = server.file_name();
+    let digests = server.instance.is_some().then(|| digests(uri, client.description(), timeout));
+    let identity = identify(location, client.geometry().size, client.description());
+    let identity = Identity { server: Some(server), ..identity };
+    let counted = client.clone();
+    let wire = move || {
+        let stats = counted.stats();
+        Wire { received_bytes: stats.received_bytes, content_bytes: stats.content_bytes, reconnects: stats.reconnects }
+    };
+    let source = Source { device: Arc::new(ReadOnly::new(client)), identity, name };
+    Ok(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
+}
+
+/// Returns how to connect to an agent for digests. Its description must be `description`, which proves that it is the same
+/// process.
+fn digests(uri: NbdUri, description: Option<&str>, timeout: Duration) -> ConnectDigests {
+    let description: Option<Arc<str>> = description.map(Arc::from);
+    Arc::new(move || {
+        let (uri, description) = (uri.clone(), description.clone());
+        async move {
+            let packing = Packing::Wanted(Method::Omit);
+            let config = ClientConfig { packing, timeout, trust_reconnects: false, ..ClientConfig::new(uri) };
+            let lost = |why: &str| DeviceError::Lost {
+                device: config.name.clone(),
+                range: ByteRange::new(0, 0),
+                why: format!("{why}; it takes one connection more than it serves the content over").into(),
+            };
+            let Ok(client) = tokio::time::timeout(timeout, Client::connect(config.clone())).await else {
+                return Err(lost("the agent took no further connection"));
+            };
+            let client = client.map_err(|error| lost(&error.to_string()))?;
+            if client.description() != description.as_deref() {
+                return Err(lost("another agent took the connection"));
+            }
+            Ok((client.packed() == Some(Method::Omit)).then_some(client))
+        }
+        .boxed()
+    })
+}
+
+/// Returns the identity of an export of `size` bytes with this description. An agent's description is believed if the size in
+/// it is right.
+fn identify(location: &str, size: u64, description: Option<&str>) -> Identity {
+    let described = description.and_then(|text| text.strip_prefix(X_CHEETAH));
+    let described = described.and_then(|json| serde_json::from_str::<Identity>(json).ok());
+    match described.filter(|described| described.size == size) {
+        Some(described) => {
+            let location = format!("{location} ({})", clean(&described.location));
+            Identity { location, ..described }.cleaned()
+        }
+        None => Identity::new(Kind::Nbd, location, size),
+    }
+}
+
+/// Opens the iSCSI logical unit that `spec` names.
+///
+/// # Errors
+///
+/// [`Error::Misuse`] if it is no such URI, [`Error::Failed`] if the unit cannot be reached.
+pub(crate) async fn open_iscsi(spec: &str, timeout: Duration) -> Result<Evidence> {
+    let uri = IscsiUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
+    // Without the password, which belongs in no report.
+    let location = uri.to_string();
+    let name = uri.unit.as_ref().map_or_else(|| "iscsi".to_owned(), |unit| format!("{}-lun{}", unit.target, unit.lun));
+    let config = IscsiConfig { timeout, ..IscsiConfig::new(uri) };
+    let initiator = Initiator::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
+    let unit = initiator.inquiry();
+    let identity = Identity {
+        sector_size: Some(unit.block_bytes),
+        physical_sector_size: Some(unit.physical_block_bytes),
+        model: Some(format!("{} {}", unit.vendor, unit.product).trim().to_owned()).filter(|model| !model.is_empty()),
+        serial: unit.serial.clone(),
+        write_protected: unit.write_protected,
+        ..Identity::new(Kind::Iscsi, location, initiator.geometry().size)
+    }
+    .cleaned();
+    let name = name.replace(['/', ':'], "_");
+    Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(initiator))), identity, name }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agents_description_is_the_identity_if_its_size_is_right() {
+        let told = Identity {
+            serial: Some("WD-1".into()),
+            sector_size: Some(4096),
+            ..Identity::new(Kind::Block, "/dev/sda", 1024)
+        };
+        let mut line = serde_json::json!(told);
+        line["host"] = "lab".into();
+        let line = format!("{X_CHEETAH}{line}");
+        let known = identify("nbd://h", 1024, Some(&line));
+        assert_eq!(known, Identity { location: "nbd://h (/dev/sda)".into(), ..told });
+        let plain = Identity::new(Kind::Nbd, "nbd://h", 1024);
+        assert_eq!(identify("nbd://h", 512, Some(&line)).serial, None, "the size is another");
+        for other in [None, Some("a disk"), Some("x-cheetah:{}"), Some("x-cheetah:")] {
+            assert_eq!(identify("nbd://h", 1024, other), plain);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Opens whatever a user calls a source: a drive, a URI, an image or a disk.
+
+use std::path::Path;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_drive::fill::OpenSource;
+use cheetah_drive::{Drive, DriveFile};
+use cheetah_image::{Identity, Kind, Source};
+use cheetah_nbd::uri::NbdUri;
+
+use crate::evidence::Evidence;
+use crate::kind::drive_file;
+use crate::link::LinkUse;
+use crate::network::{open_iscsi, open_nbd};
+use crate::{Error, Result};
+
+/// How to open a source.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceOptions {
+    /// How to use the link to a source that is behind one.
+    pub link: LinkUse,
+    /// How long a peer may be silent.
+    pub timeout: Duration,
+    /// Whether what the coverage map beside an image calls missing is unreadable, rather than the zeros in the file.
+    pub heed_map: bool,
+    /// Whether a server that replaces a lost connection is taken for the same one, though it cannot prove it.
+    pub trust_reconnects: bool,
+}
+
+impl SourceOptions {
+    /// Maps are heeded, and reconnects trusted.
+    pub fn new(link: LinkUse, timeout: Duration) -> Self {
+        Self { link, timeout, heed_map: true, trust_reconnects: true }
+    }
+}
+
+/// Opens the source that `spec` names, without layers above it: its device, its identity, and the counters of its link.
+///
+/// # Errors
+///
+/// [`Error::Misuse`] if `spec` names no source, [`Error::Evidence`] for an image that is incomplete or damaged,
+/// [`Error::Failed`] for anything else, such as a format that cannot be read.
+pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
+    let SourceOptions { link, timeout, heed_map, .. } = *options;
+    match spec.split_once("://") {
+        Some(("nbd" | "nbd+unix", _)) => {
+            let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
+            return open_nbd(uri, spec, options).await;
+        }
+        Some(("iscsi", _)) => return open_iscsi(spec, timeout).await,
+        Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
+            return Err(Error::misuse(format!(
+                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbd+unix:// or iscsi:// URI"
+            )));
+        }
+        _ => {}
+    }
+    if let Some(path) = drive_file(spec) {
+        return open_drive(spec, &path, timeout).await.map(Evidence::from);
+    }
+    let connections = link.connections;
+    let options = cheetah_image::OpenOptions { timeout, connections, heed_map };
+    cheetah_image::open(spec, &options).await.map(Evidence::from)
+}
+
+async fn open_drive(spec: &str, path: &Path, timeout: Duration) -> Result<Source> {
+    let file = DriveFile::load(path)?;
+    let options = cheetah_drive::OpenOptions { timeout, prefetch_budget: 0, ..cheetah_drive::OpenOptions::default() };
+    // Opened for reading only, so nothing but the device has to be kept.
+    let device = Drive::open(&file, options).await?.device();
+    let identity = Identity { serial: Some(file.id), ..Identity::new(Kind::Drive, spec, file.size) };
+    Ok(Source { device, identity, name: file.name })
+}
+
+/// How a drive that is filled while it is used opens its source.
+pub fn opener(link: LinkUse, timeout: Duration) -> OpenSource {
+    Arc::new(move |spec| {
+        Box::pin(async move { open(&spec, &SourceOptions::new(link, timeout)).await.map(|opened| opened.source) })
+    })
+}
