@@ -86,7 +86,16 @@ impl SigningKey {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(|error| Error::io(doing(), &error))?,
         };
-        let mode = file.metadata().map_err(|error| Error::io(doing(), &error))?.mode();
+        let metadata = file.metadata().map_err(|error| Error::io(doing(), &error))?;
+        // Links are followed, since a key may be kept elsewhere; but the file must be ours.
+        let user = rustix::process::geteuid();
+        if !metadata.is_file() || !(user.is_root() || metadata.uid() == user.as_raw()) {
+            return Err(Error::failed(format!(
+                "the custody key {} is not a file of yours, so it proves nothing; name another with CHEETAH_KEY",
+                path.display()
+            )));
+        }
+        let mode = metadata.mode();
         if mode & OTHERS != 0 {
             return Err(Error::failed(format!(
                 "the custody key {0} may be read by others (mode {1:03o}), so it proves nothing; if it was never copied, \

@@ -2,12 +2,13 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cheetah_image::hash::hex;
 use cheetah_image::{Error, Result};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -33,6 +34,14 @@ pub struct CustodyLog {
     unfinished: Option<Unfinished>,
     /// Whether this process made the file.
     made: bool,
+}
+
+/// Opens for reading and appending; never through a link, and without waiting for the other end of a pipe.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    options.read(true).append(true).custom_flags(flags.bits().cast_signed());
+    options
 }
 
 /// The end of a log.
@@ -85,7 +94,7 @@ impl CustodyLog {
     /// [`Error::Evidence`] if the log has been tampered with: nothing is appended to such a log. [`Error::Failed`] if another
     /// process is writing to it, or it cannot be read or created.
     pub fn open(path: &Path, key: SigningKey) -> Result<Self> {
-        Self::of(OpenOptions::new().read(true).append(true).create(true), path, key)
+        Self::of(options().create(true), path, key)
     }
 
     /// As [`Self::open`], for a log that exists.
@@ -94,16 +103,22 @@ impl CustodyLog {
     ///
     /// As [`Self::open`].
     pub fn open_existing(path: &Path, key: SigningKey) -> Result<Self> {
-        Self::of(OpenOptions::new().read(true).append(true), path, key)
+        Self::of(&options(), path, key)
     }
 
     fn of(how: &OpenOptions, path: &Path, key: SigningKey) -> Result<Self> {
         let doing = |error| Error::io(format_args!("opening the custody log {}", path.display()), &error);
         let (file, new) = loop {
             let new = !path.exists();
-            let file = how.open(path).map_err(doing)?;
+            let file = how.open(path).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::LOOP) => Error::misuse(format!(
+                    "{} is a symbolic link, and is left alone; move it away, or choose another name for the image",
+                    path.display()
+                )),
+                _ => doing(error),
+            })?;
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-                rustix::io::Errno::WOULDBLOCK => Error::failed(format!(
+                Errno::WOULDBLOCK => Error::failed(format!(
                     "the custody log {} is being written by another process; wait until it is done",
                     path.display()
                 )),

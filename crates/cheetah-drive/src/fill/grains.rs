@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -20,6 +20,7 @@ use cheetah_device::{ByteRange, Data};
 use cheetah_image::hash::feed;
 use cheetah_image::{Error, Result};
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest};
 use crate::file::{DriveFile, name_beside};
@@ -47,7 +48,10 @@ impl Grains {
     /// Opens the file at `path`, or creates it, for an image of `size` bytes.
     pub(super) fn open(path: &Path, size: u64) -> Result<Self> {
         let failed = |error| Error::io(format_args!("opening {}", path.display()), &error);
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        let mut options = File::options();
+        // A link could lead to any file, which would be overwritten.
+        options.read(true).write(true).create(true).truncate(false).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(path).map_err(failed)?;
         file.set_len(size.div_ceil(GRAIN) * ENTRY_BYTES as u64).map_err(failed)?;
         Ok(Self { file, path: path.to_owned(), size, fresh: Mutex::default() })
     }

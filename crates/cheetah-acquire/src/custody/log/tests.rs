@@ -205,6 +205,13 @@ fn a_file_that_is_no_log_is_left_alone() {
     std::fs::write(desk.path(), "notes without a newline").unwrap();
     assert_eq!(CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err().exit_code(), 3);
     assert_eq!(std::fs::read(desk.path()).unwrap(), b"notes without a newline");
+    // Nor is a link followed.
+    let elsewhere = desk.dir.path().join("elsewhere");
+    std::fs::remove_file(desk.path()).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, desk.path()).unwrap();
+    let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
+    assert!(error.exit_code() == 2 && error.to_string().contains("is a symbolic link"), "{error}");
+    assert!(!elsewhere.exists());
 }
 
 #[test]
