@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use cheetah_nbd::server::{Listener, Server, ServerConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
-use cheetah_source::{ReadCounter, SingleExport, Opened, Stats};
+use cheetah_source::{Opened, ReadCounter, SingleExport, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

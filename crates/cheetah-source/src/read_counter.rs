@@ -89,6 +89,6 @@ mod tests {
     #[tokio::test]
     async fn everything_but_changes_is_handed_on() {
         use cheetah_device::layer::conformance::{CHANGES, assert_hands_on};
-        assert_hands_on(|below| Meter::over(below).0, &[CHANGES]).await;
+        assert_hands_on(|below| ReadCounter::over(below).0, &[CHANGES]).await;
     }
 }

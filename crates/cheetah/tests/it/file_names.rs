@@ -37,7 +37,7 @@ fn names_that_are_not_utf8_are_acquired_verified_and_mounted() {
     let [source, raw, e01] = ["disk?.raw", "caf?.raw", "caf?.E01"].map(|name| odd(&desk, name));
     fs::rename(image, &source).unwrap();
     let ran = cheetah_os(&["acquire".as_ref(), source.as_ref(), raw.as_ref(), e01.as_ref(), "--verify".as_ref()]).ok();
-    let done: Value = ran.out().lines().filter_map(|line| serde_json::from_str(line).ok()).last().unwrap();
+    let done: Value = ran.out().lines().filter_map(|line| serde_json::from_str(line).ok()).next_back().unwrap();
     let report = &done["report"];
     assert_eq!(text(&report["source"], "location"), path_to_text(&source));
     let destinations: Vec<_> =
@@ -87,7 +87,7 @@ fn an_acquisition_into_names_that_are_not_utf8_is_resumed() {
     let mut command = program();
     command.args(&args);
     let ran = run(command).ok();
-    let done: Value = ran.out().lines().filter_map(|line| serde_json::from_str(line).ok()).last().unwrap();
+    let done: Value = ran.out().lines().filter_map(|line| serde_json::from_str(line).ok()).next_back().unwrap();
     assert!(number(&done["report"], "interruptions") == 1, "{done}");
     assert!(fs::read(&raw).unwrap() == content);
     cheetah_os(&["verify".as_ref(), e01.as_ref()]).ok();
