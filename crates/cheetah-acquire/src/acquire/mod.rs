@@ -29,9 +29,9 @@ mod run;
 mod side_files;
 mod witness;
 
+pub use cheetah_source::{ConnectDigests, Evidence, Wire};
 pub use destination::{Destination, Form};
 pub use event::{Event, Progress};
-pub use cheetah_source::{ConnectDigests, Evidence, Wire};
 pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Opener, Request};
 pub use run::acquire;
 
