@@ -2,14 +2,14 @@
 //! contexts it requires.
 
 use bytes::BytesMut;
-use cheetah_nbd::handshake::client::{ClientHandshake, Step, Wish};
+use cheetah_nbd::handshake::client::{ClientHandshake, ExportRequest, Step};
 
 /// Runs one input.
 pub fn run(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else { return };
     let contexts = if choice & 1 == 0 { vec![] } else { vec!["x-cheetah:instance/0".to_owned()] };
     let insists = !contexts.is_empty();
-    let mut client = ClientHandshake::new(Wish { export: "a".into(), contexts, ..Wish::default() });
+    let mut client = ClientHandshake::new(ExportRequest { export: "a".into(), contexts, ..ExportRequest::default() });
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
     let half = usize::from(*choice).min(data.len());
     for piece in [&data[..half], &data[half..]] {

@@ -4,7 +4,7 @@
 
 use bytes::{Buf, BufMut, BytesMut};
 use cheetah_nbd::handshake::BlockSizes;
-use cheetah_nbd::handshake::client::{Agreement, ClientHandshake, Failure, Step as ClientStep, Wish};
+use cheetah_nbd::handshake::client::{Agreement, ClientHandshake, ExportRequest, Failure, Step as ClientStep};
 use cheetah_nbd::handshake::server::{ExportLookup, Offer, Refusal, ServerHandshake, Session, Step as ServerStep};
 use cheetah_nbd::proto::{OPTION_MAGIC, OPTION_REPLY_MAGIC, TransmissionFlags, option};
 use proptest::prelude::*;
@@ -34,11 +34,11 @@ impl ExportLookup for Exports {
 }
 
 /// Runs both sides, passing at most `at_once` bytes a time from one to the other.
-fn negotiate(wish: Wish, at_once: usize) -> (Result<Agreement, Failure>, Option<Session<()>>) {
+fn negotiate(wanted: ExportRequest, at_once: usize) -> (Result<Agreement, Failure>, Option<Session<()>>) {
     let (mut to_server, mut to_client) = (BytesMut::new(), BytesMut::new());
     let (mut server_in, mut client_in) = (BytesMut::new(), BytesMut::new());
     let mut server = ServerHandshake::new(&mut to_client);
-    let mut client = ClientHandshake::new(wish);
+    let mut client = ClientHandshake::new(wanted);
     let mut session = None;
     loop {
         let some = at_once.min(to_client.len());
@@ -61,15 +61,15 @@ fn negotiate(wish: Wish, at_once: usize) -> (Result<Agreement, Failure>, Option<
     }
 }
 
-fn wish(export: &str, contexts: &[&str]) -> Wish {
+fn wanted(export: &str, contexts: &[&str]) -> ExportRequest {
     let contexts = contexts.iter().map(|name| (*name).to_owned()).collect();
-    Wish { export: export.into(), contexts, ..Wish::default() }
+    ExportRequest { export: export.into(), contexts, ..ExportRequest::default() }
 }
 
 #[test]
 fn both_sides_agree_however_the_bytes_arrive() {
     for at_once in [1, 2, 7, 1000] {
-        let (agreement, session) = negotiate(wish("drive", &[INSTANCE]), at_once);
+        let (agreement, session) = negotiate(wanted("drive", &[INSTANCE]), at_once);
         let (agreement, session) = (agreement.unwrap(), session.unwrap());
         assert_eq!((agreement.size, agreement.blocks, agreement.structured), (SIZE, BLOCKS, true));
         assert_eq!(agreement.flags, session.flags);
@@ -85,7 +85,7 @@ fn where_nothing_must_be_granted_one_round_trip_does() {
     for (contexts, trips_expected) in [(&[][..], 1), (&[INSTANCE][..], 3)] {
         let (mut to_server, mut to_client) = (BytesMut::new(), BytesMut::new());
         let mut server = ServerHandshake::new(&mut to_client);
-        let mut client = ClientHandshake::new(wish("drive", contexts));
+        let mut client = ClientHandshake::new(wanted("drive", contexts));
         let mut trips = 0;
         let agreement = loop {
             match client.advance(&mut to_client, &mut to_server).unwrap() {
@@ -100,7 +100,7 @@ fn where_nothing_must_be_granted_one_round_trip_does() {
 
 #[test]
 fn a_server_that_refuses_every_option_is_entered_by_name() {
-    let mut client = ClientHandshake::new(wish("drive", &[]));
+    let mut client = ClientHandshake::new(wanted("drive", &[]));
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
     input.put_slice(b"NBDMAGICIHAVEOPT\0\x03");
     for asked in [option::STRUCTURED_REPLY, option::SET_META_CONTEXT, option::GO] {
@@ -119,14 +119,14 @@ fn a_server_that_refuses_every_option_is_entered_by_name() {
 
 #[test]
 fn an_unknown_export_names_those_there_are() {
-    let (failure, _) = negotiate(wish("drvie", &[]), 1000);
+    let (failure, _) = negotiate(wanted("drvie", &[]), 1000);
     let text = failure.unwrap_err().to_string();
     assert_eq!(text, "the server has no export 'drvie'; it has 'drive', 'other'");
 }
 
 #[test]
 fn a_context_that_is_not_granted_is_named() {
-    let (failure, _) = negotiate(wish("drive", &[INSTANCE, "x-cheetah:instance/4567"]), 1000);
+    let (failure, _) = negotiate(wanted("drive", &[INSTANCE, "x-cheetah:instance/4567"]), 1000);
     assert_eq!(failure, Err(Failure::NotGranted("x-cheetah:instance/4567".into())));
 }
 
@@ -236,7 +236,7 @@ fn a_client_that_never_gets_to_the_point_is_hung_up_on() {
 #[test]
 fn an_old_server_is_entered_by_name() {
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-    let mut client = ClientHandshake::new(wish("drive", &[]));
+    let mut client = ClientHandshake::new(wanted("drive", &[]));
     // Newstyle, but not fixed: no options.
     input.put_slice(b"NBDMAGICIHAVEOPT\0\0");
     assert_eq!(client.advance(&mut input, &mut out), Ok(ClientStep::Read));
@@ -253,7 +253,7 @@ fn an_old_server_is_entered_by_name() {
 fn a_server_that_cannot_grant_contexts_is_refused_if_one_is_needed() {
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
     input.put_slice(b"NBDMAGICIHAVEOPT\0\0");
-    let mut client = ClientHandshake::new(wish("drive", &[INSTANCE]));
+    let mut client = ClientHandshake::new(wanted("drive", &[INSTANCE]));
     assert_eq!(client.advance(&mut input, &mut out), Err(Failure::NotGranted(INSTANCE.into())));
 }
 
@@ -282,7 +282,7 @@ proptest! {
         needs: bool,
         replies in prop::collection::vec((7u32..11, 0u32..12, any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..9),
     ) {
-        let mut client = ClientHandshake::new(wish("drive", if needs { &[INSTANCE] } else { &[] }));
+        let mut client = ClientHandshake::new(wanted("drive", if needs { &[INSTANCE] } else { &[] }));
         let mut input = BytesMut::new();
         if greeted {
             input.put_slice(b"NBDMAGICIHAVEOPT\0\x03");

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Extent};
 use cheetah_nbd::Method;
-use cheetah_nbd::client::inflight::{Answer, Ask, Cookie, Failed, Inflight, Piece, Pieces, Woken};
+use cheetah_nbd::client::inflight::{Answer, Ask, Cookie, Failed, Inflight, ReadChunk, ReadChunks, Woken};
 use cheetah_nbd::client::receive::{Receiver, Target};
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::Agreement;
@@ -99,13 +99,13 @@ fn content(offset: u64, len: u64) -> Vec<u8> {
     (offset..offset + len).map(|at| if at / 1000 % 3 == 0 { 0 } else { (at % 251) as u8 }).collect()
 }
 
-fn unpacked(pieces: &Pieces) -> Bytes {
+fn unpacked(pieces: &ReadChunks) -> Bytes {
     let mut out = BytesMut::new();
     for (_, piece) in pieces {
         match piece {
-            Piece::Plain(Part::Bytes(bytes)) => out.extend_from_slice(bytes),
-            Piece::Plain(Part::Zeros(len)) => out.resize(out.len() + *len as usize, 0),
-            Piece::Packed(packed) => {
+            ReadChunk::Plain(Part::Bytes(bytes)) => out.extend_from_slice(bytes),
+            ReadChunk::Plain(Part::Zeros(len)) => out.resize(out.len() + *len as usize, 0),
+            ReadChunk::Packed(packed) => {
                 let start = out.len();
                 out.resize(start + packed.0.len as usize, 0);
                 packed::unpack(&packed.0, &packed.1, &mut out[start..]).unwrap();

@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use super::Shared;
+use super::handle::{ConnectionHandle, Written};
 use super::health::Refused;
-use super::link::{Link, Written};
 use super::receive::{INPUT_LEN, Receiver, Target};
 use super::stream::{Dialled, ReadHalf, WriteHalf, dial};
-use crate::handshake::client::{Agreement, ClientHandshake, Failure, Step, Wish};
+use crate::handshake::client::{Agreement, ClientHandshake, ExportRequest, Failure, Step};
 use crate::proto::{Command, CommandFlags, Request, Violation};
 use crate::uri::Address;
 
@@ -49,14 +49,14 @@ pub(super) enum OpenError {
 }
 
 /// Connects and negotiates.
-pub(super) async fn open(address: &Address, wish: &Wish, limit: Duration) -> Result<Opened, OpenError> {
-    open_with(address, wish, limit, || ()).await
+pub(super) async fn open(address: &Address, wanted: &ExportRequest, limit: Duration) -> Result<Opened, OpenError> {
+    open_with(address, wanted, limit, || ()).await
 }
 
-/// The same; calls `is_far` as soon as the server turns out to be [`FAR`].
+/// The same; calls `is_far` as soon as the server sequence out to be [`FAR`].
 pub(super) async fn open_with(
     address: &Address,
-    wish: &Wish,
+    wanted: &ExportRequest,
     limit: Duration,
     is_far: impl FnOnce(),
 ) -> Result<Opened, OpenError> {
@@ -69,16 +69,16 @@ pub(super) async fn open_with(
                 dialling.await
             }
         };
-        negotiate(dialled?, wish).await
+        negotiate(dialled?, wanted).await
     };
     timeout(limit, opening).await.unwrap_or(Err(OpenError::TimedOut(limit)))
 }
 
 /// Waits, without a limit, for the first server that calls, and negotiates.
-pub(super) async fn open_first(inbox: &Address, wish: &Wish, limit: Duration) -> Result<Opened, OpenError> {
+pub(super) async fn open_first(inbox: &Address, wanted: &ExportRequest, limit: Duration) -> Result<Opened, OpenError> {
     loop {
         let dialled = dial(inbox).await?;
-        let negotiated = timeout(limit, negotiate(dialled, wish)).await;
+        let negotiated = timeout(limit, negotiate(dialled, wanted)).await;
         match negotiated.unwrap_or(Err(OpenError::TimedOut(limit))) {
             Err(error @ OpenError::Io(_) | error @ OpenError::TimedOut(_)) => {
                 tracing::warn!("a server that called went away again: {error}");
@@ -88,9 +88,9 @@ pub(super) async fn open_first(inbox: &Address, wish: &Wish, limit: Duration) ->
     }
 }
 
-async fn negotiate(dialled: Dialled, wish: &Wish) -> Result<Opened, OpenError> {
+async fn negotiate(dialled: Dialled, wanted: &ExportRequest) -> Result<Opened, OpenError> {
     let (mut reader, writer, mut input) = dialled;
-    let mut handshake = ClientHandshake::new(wish.clone());
+    let mut handshake = ClientHandshake::new(wanted.clone());
     let mut out = BytesMut::new();
     loop {
         let step = handshake.advance(&mut input, &mut out);
@@ -167,13 +167,13 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, begun: Begun) {
 }
 
 /// Reconnects, with as many attempts as it takes. `None` once the client is over.
-async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
+async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
     let mut pause = PAUSE_MIN;
     let address = &shared.uri.address;
     let inbound = matches!(address, Address::Inbound(_));
     loop {
         let attempt = async {
-            let result = open(address, &link.wish(&shared.wish), shared.timeout.max(PAUSE_MAX)).await;
+            let result = open(address, &link.next_request(&shared.wanted), shared.timeout.max(PAUSE_MAX)).await;
             // A server that calls has its own pauses.
             if result.is_err() && !inbound {
                 sleep(pause).await;
@@ -210,7 +210,7 @@ async fn reopen(shared: &Shared, link: &Link) -> Option<Opened> {
 
 /// Runs `attempt`, and periodically wakes callers that wait for a connection, so that they notice their deadlines. `None`
 /// if the client is dropped meanwhile.
-async fn watched<T>(shared: &Shared, link: &Link, attempt: impl Future<Output = T>) -> Option<T> {
+async fn watched<T>(shared: &Shared, link: &ConnectionHandle, attempt: impl Future<Output = T>) -> Option<T> {
     let mut tick = ticker(shared.timeout);
     let mut attempt = pin!(attempt);
     poll_fn(|cx| {
@@ -272,7 +272,7 @@ enum Event {
 }
 
 /// Runs a connection until it ends.
-async fn run(shared: &Shared, link: &Link, opened: Opened) -> Ended {
+async fn run(shared: &Shared, link: &ConnectionHandle, opened: Opened) -> Ended {
     let mut heard = Instant::now();
     let result = carry(shared, link, opened, &mut heard).await;
     let why = match result {
@@ -288,7 +288,12 @@ impl From<Violation> for OpenError {
     }
 }
 
-async fn carry(shared: &Shared, link: &Link, opened: Opened, heard: &mut Instant) -> Result<Arc<str>, OpenError> {
+async fn carry(
+    shared: &Shared,
+    link: &ConnectionHandle,
+    opened: Opened,
+    heard: &mut Instant,
+) -> Result<Arc<str>, OpenError> {
     let Opened { agreement, mut reader, writer, mut input } = opened;
     let writer = Arc::new(writer);
     let mut receiver = Receiver::new(&agreement);
@@ -347,7 +352,7 @@ async fn carry(shared: &Shared, link: &Link, opened: Opened, heard: &mut Instant
 
 /// Waits for the next event.
 async fn next(
-    link: &Link,
+    link: &ConnectionHandle,
     receiver: &mut Receiver,
     reader: &mut ReadHalf,
     input: &mut BytesMut,

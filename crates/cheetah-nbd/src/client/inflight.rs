@@ -54,21 +54,21 @@ pub enum Answer {
     /// The content of a read: exactly the requested range.
     Data(Data),
     /// The same, to be unpacked.
-    Packed(Pieces),
+    Packed(ReadChunks),
     /// The extents of a block status request, from the start of the range; they may be shorter or longer than it.
     Extents(Vec<Extent>),
 }
 
 /// The content of one chunk of a reply to a read.
 #[derive(Debug, Clone)]
-pub enum Piece {
+pub enum ReadChunk {
     /// Unpacked content.
     Plain(Part),
     /// Packed content; only its position and length have been checked.
     Packed(Box<(Head, Bytes)>),
 }
 
-impl Piece {
+impl ReadChunk {
     /// Bytes of content.
     fn len(&self) -> u64 {
         match self {
@@ -79,7 +79,7 @@ impl Piece {
 }
 
 /// The chunks of a read, with their absolute offsets.
-pub type Pieces = SmallVec<[(u64, Piece); 1]>;
+pub type ReadChunks = SmallVec<[(u64, ReadChunk); 1]>;
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +135,7 @@ enum State {
 #[derive(Debug, Default)]
 struct Reply {
     /// In order of arrival.
-    pieces: Pieces,
+    pieces: ReadChunks,
     /// Bytes in the chunks, those of abandoned reads included.
     received: u64,
     chunks: u64,
@@ -250,7 +250,7 @@ impl Inflight {
     /// # Errors
     ///
     /// If it was not requested, or there are too many chunks.
-    pub fn add_data(&mut self, cookie: u64, offset: u64, piece: Piece) -> Result<(), Violation> {
+    pub fn add_data(&mut self, cookie: u64, offset: u64, piece: ReadChunk) -> Result<(), Violation> {
         let slot = self.slot(cookie)?;
         let range = ByteRange::new(offset, piece.len());
         let asked = slot.ask.range;
@@ -410,7 +410,7 @@ fn unasked() -> Violation {
 }
 
 /// Joins the chunks of a read, whose lengths add up to the range's. Fails if they overlap.
-fn assemble(mut pieces: Pieces, range: ByteRange) -> Result<Answer, Violation> {
+fn assemble(mut pieces: ReadChunks, range: ByteRange) -> Result<Answer, Violation> {
     if !pieces.is_sorted_by_key(|(offset, _)| *offset) {
         pieces.sort_by_key(|(offset, _)| *offset);
     }
@@ -421,12 +421,12 @@ fn assemble(mut pieces: Pieces, range: ByteRange) -> Result<Answer, Violation> {
         }
         at += piece.len();
     }
-    if pieces.iter().any(|(_, piece)| matches!(piece, Piece::Packed(_))) {
+    if pieces.iter().any(|(_, piece)| matches!(piece, ReadChunk::Packed(_))) {
         return Ok(Answer::Packed(pieces));
     }
     let mut data = Data::new();
     for (_, piece) in pieces {
-        if let Piece::Plain(part) = piece {
+        if let ReadChunk::Plain(part) = piece {
             data.push_part(part);
         }
     }

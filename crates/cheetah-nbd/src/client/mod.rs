@@ -20,16 +20,16 @@
 mod connection;
 mod counters;
 mod digests;
+mod handle;
 mod health;
 pub mod inflight;
-mod link;
 mod ops;
 mod outbox;
 mod pool;
 pub mod receive;
 mod recover;
+mod sequence;
 mod stream;
-mod turn;
 mod unpack;
 
 use std::sync::Arc;
@@ -43,10 +43,10 @@ use tokio::time::Instant;
 
 use self::connection::{Begun, OpenError, Opening};
 use self::counters::Counters;
+use self::handle::ConnectionHandle;
 use self::health::{Health, Refused};
-use self::link::Link;
-use self::turn::Turns;
-use crate::handshake::client::{Agreement, Failure, Wish};
+use self::sequence::ConnectionSequence;
+use crate::handshake::client::{Agreement, ExportRequest, Failure};
 use crate::packing::{Method, Packing};
 use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
 use crate::uri::{Address, NbdUri};
@@ -109,7 +109,7 @@ pub struct Client {
 struct Shared {
     name: Arc<str>,
     uri: NbdUri,
-    wish: Wish,
+    wanted: ExportRequest,
     writable: bool,
     trust_reconnects: bool,
     timeout: Duration,
@@ -124,7 +124,7 @@ struct Shared {
     has_status: bool,
     /// Held exclusively while a part of a block is replaced.
     blocks: tokio::sync::RwLock<()>,
-    links: Vec<Link>,
+    links: Vec<ConnectionHandle>,
     health: Health,
     counters: Counters,
     closed: AtomicBool,
@@ -141,17 +141,20 @@ impl Client {
     /// If the server cannot be reached, does not have the export, does not grant a context, or has it read-only
     /// although it is to be written. [`Error::Fenced`] if what is not granted is a lease.
     pub async fn connect(config: ClientConfig) -> Result<Self> {
-        let wish =
-            Wish { export: config.uri.export.clone(), contexts: config.contexts.clone(), packing: config.packing };
+        let wanted = ExportRequest {
+            export: config.uri.export.clone(),
+            contexts: config.contexts.clone(),
+            packing: config.packing,
+        };
         let (address, limit) = (&config.uri.address, config.timeout);
-        let link = new_link(&config, &wish)?;
-        let first_wish = link.wish(&wish);
+        let link = new_link(&config, &wanted)?;
+        let first_request = link.next_request(&wanted);
         let mut others = Vec::new();
         let opened = match address {
-            Address::Inbound(_) => connection::open_first(address, &first_wish, limit).await,
+            Address::Inbound(_) => connection::open_first(address, &first_request, limit).await,
             Address::Tcp { .. } | Address::Unix(_) => {
-                let is_far = || others = begin_early(&config, &wish);
-                connection::open_with(address, &first_wish, limit, is_far).await
+                let is_far = || others = begin_early(&config, &wanted);
+                connection::open_with(address, &first_request, limit, is_far).await
             }
         };
         let opened = opened.map_err(|error| cannot_connect(&config, &error))?;
@@ -168,28 +171,35 @@ impl Client {
         if flags.has(TransmissionFlags::CAN_MULTI_CONN) {
             all.append(&mut others);
             while all.len() < config.connections.clamp(1, CONNECTIONS_MAX) {
-                let link = new_link(&config, &wish)?;
+                let link = new_link(&config, &wanted)?;
                 // Over a network the others come up while this one is in use: each takes some round trips, and a server
                 // that calls makes the next call when this one is in use. On this machine they cost nothing, and a qemu-nbd
                 // that ends with its last client would not end while another negotiates.
                 let begun = match address {
-                    Address::Unix(_) => connection::open(address, &link.wish(&wish), limit).await.map(Begun::Opened),
+                    Address::Unix(_) => {
+                        connection::open(address, &link.next_request(&wanted), limit).await.map(Begun::Opened)
+                    }
                     Address::Tcp { .. } | Address::Inbound(_) => Ok(Begun::Not),
                 };
                 all.push((link, begun.map_err(|error| cannot_connect(&config, &error))?));
             }
         }
-        Ok(Self::start(config, wish, agreement, all))
+        Ok(Self::start(config, wanted, agreement, all))
     }
 
-    fn start(config: ClientConfig, wish: Wish, agreement: Agreement, all: Vec<(Link, Begun)>) -> Self {
+    fn start(
+        config: ClientConfig,
+        wanted: ExportRequest,
+        agreement: Agreement,
+        all: Vec<(ConnectionHandle, Begun)>,
+    ) -> Self {
         let (links, begun): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let block_min = agreement.blocks.min;
         let payload_len_max = agreement.blocks.payload_max.min(PAYLOAD_LEN_MAX);
         let shared = Arc::new(Shared {
             name: config.name,
             uri: config.uri,
-            wish,
+            wanted,
             writable: config.writable,
             trust_reconnects: config.trust_reconnects,
             timeout: config.timeout,
@@ -216,7 +226,7 @@ impl Client {
 
     /// Returns the counters since it was connected.
     pub fn stats(&self) -> ClientStats {
-        let in_flight = self.shared.links.iter().filter_map(Link::load).sum::<usize>();
+        let in_flight = self.shared.links.iter().filter_map(ConnectionHandle::load).sum::<usize>();
         self.shared.counters.stats(in_flight as u64)
     }
 
@@ -244,26 +254,26 @@ impl Drop for Client {
     }
 }
 
-fn new_link(config: &ClientConfig, wish: &Wish) -> Result<Link> {
-    if !Turns::is_needed(wish, config.writable) {
-        return Ok(Link::new(None));
+fn new_link(config: &ClientConfig, wanted: &ExportRequest) -> Result<ConnectionHandle> {
+    if !ConnectionSequence::is_needed(wanted, config.writable) {
+        return Ok(ConnectionHandle::new(None));
     }
-    let turns = Turns::new().map_err(|error| cannot_connect(config, &error.into()))?;
-    Ok(Link::new(Some(turns)))
+    let sequence = ConnectionSequence::new().map_err(|error| cannot_connect(config, &error.into()))?;
+    Ok(ConnectionHandle::new(Some(sequence)))
 }
 
 /// Opens the other connections to a server that is far before it is known whether it allows them, so that the first reads
 /// can use them.
-fn begin_early(config: &ClientConfig, wish: &Wish) -> Vec<(Link, Begun)> {
+fn begin_early(config: &ClientConfig, wanted: &ExportRequest) -> Vec<(ConnectionHandle, Begun)> {
     let count = match config.connections {
         0 | 1 => 1,
         several => several.clamp(CONNECTIONS_FAR, CONNECTIONS_MAX),
     };
-    let links = (1..count).filter_map(|_| new_link(config, wish).ok());
-    let begin = |link: Link| {
-        let (address, wish, limit) = (config.uri.address.clone(), link.wish(wish), config.timeout);
+    let links = (1..count).filter_map(|_| new_link(config, wanted).ok());
+    let begin = |link: ConnectionHandle| {
+        let (address, wanted, limit) = (config.uri.address.clone(), link.next_request(wanted), config.timeout);
         let mut opening = Opening::new();
-        opening.spawn(async move { connection::open(&address, &wish, limit).await });
+        opening.spawn(async move { connection::open(&address, &wanted, limit).await });
         (link, Begun::Opening(opening))
     };
     links.map(begin).collect()
@@ -303,7 +313,7 @@ impl Shared {
     }
 
     fn nudge_all(&self) {
-        self.links.iter().for_each(Link::nudge);
+        self.links.iter().for_each(ConnectionHandle::nudge);
     }
 
     /// Whether a lost connection may be replaced: any server may answer at the same address now.

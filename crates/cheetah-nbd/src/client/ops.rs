@@ -10,7 +10,7 @@ use super::recover::Order;
 use crate::proto::{Command, CommandFlags, TransmissionFlags};
 
 /// The most in-flight requests of one operation.
-const PIECES_AT_ONCE: usize = 4;
+const IN_FLIGHT_MAX: usize = 4;
 /// The longest range of a request without a payload. Modest, because some servers then write zeros block by block.
 const BARE_LEN_MAX: u64 = 128 << 20;
 /// Runs of zeros of at least this length within a write become WRITE_ZEROES requests.
@@ -24,7 +24,7 @@ impl Shared {
         } else {
             stream::iter(wide.split_at_multiples(self.payload_len_max))
                 .map(|piece| self.read_piece(piece))
-                .buffered(PIECES_AT_ONCE)
+                .buffered(IN_FLIGHT_MAX)
                 .try_fold(Data::new(), |mut all, piece| async move {
                     all.append(piece);
                     Ok(all)
@@ -71,7 +71,7 @@ impl Shared {
 
     async fn write_aligned(&self, offset: u64, data: Data, fua: bool) -> Result<()> {
         let flags = self.fua_flag(fua);
-        let whole = [Piece::Data(ByteRange::new(offset, data.len()))];
+        let whole = [WritePart::Data(ByteRange::new(offset, data.len()))];
         let zeros_apart = self.offers(TransmissionFlags::SEND_WRITE_ZEROES);
         let pieces = if data.len() <= self.payload_len_max && data.parts().iter().all(|part| !is_long_run(part)) {
             smallvec::SmallVec::from_iter(whole)
@@ -79,22 +79,22 @@ impl Shared {
             self.pieces(offset, &data, zeros_apart)
         };
         match pieces[..] {
-            [Piece::Data(range)] => self.write_piece(range, &data, flags).await?,
+            [WritePart::Data(range)] => self.write_piece(range, &data, flags).await?,
             _ => {
                 stream::iter(pieces)
                     .map(|piece| {
                         let data = &data;
                         async move {
                             match piece {
-                                Piece::Zeros(range) => self.bare(Command::WriteZeroes, flags, range).await,
-                                Piece::Data(range) => {
+                                WritePart::Zeros(range) => self.bare(Command::WriteZeroes, flags, range).await,
+                                WritePart::Data(range) => {
                                     let part = data.slice(range.offset - offset, range.len);
                                     self.write_piece(range, &part, flags).await
                                 }
                             }
                         }
                     })
-                    .buffer_unordered(PIECES_AT_ONCE)
+                    .buffer_unordered(IN_FLIGHT_MAX)
                     .try_collect::<()>()
                     .await?;
             }
@@ -107,7 +107,7 @@ impl Shared {
     }
 
     /// Cuts a write into requests the server takes.
-    fn pieces(&self, offset: u64, data: &Data, zeros_apart: bool) -> smallvec::SmallVec<[Piece; 1]> {
+    fn pieces(&self, offset: u64, data: &Data, zeros_apart: bool) -> smallvec::SmallVec<[WritePart; 1]> {
         let mut pieces = smallvec::SmallVec::new();
         let mut pending = ByteRange::new(offset, 0);
         for part in data.parts() {
@@ -116,8 +116,8 @@ impl Shared {
             let inner = self.narrowed(range);
             if zeros_apart && is_long_run(part) && inner.len >= ZEROS_LEN_MIN {
                 let before = ByteRange::between(pending.offset, inner.offset);
-                pieces.extend(before.split_at_multiples(self.payload_len_max).map(Piece::Data));
-                pieces.extend(inner.split_at_multiples(BARE_LEN_MAX).map(Piece::Zeros));
+                pieces.extend(before.split_at_multiples(self.payload_len_max).map(WritePart::Data));
+                pieces.extend(inner.split_at_multiples(BARE_LEN_MAX).map(WritePart::Zeros));
                 pending = ByteRange::between(inner.end(), range.end());
             } else {
                 pending.len += range.len;
@@ -126,7 +126,7 @@ impl Shared {
                 pending.offset = range.end();
             }
         }
-        pieces.extend(pending.split_at_multiples(self.payload_len_max).map(Piece::Data));
+        pieces.extend(pending.split_at_multiples(self.payload_len_max).map(WritePart::Data));
         pieces
     }
 
@@ -212,7 +212,7 @@ impl Shared {
     async fn bare(&self, command: Command, flags: CommandFlags, range: ByteRange) -> Result<()> {
         stream::iter(range.split_at_multiples(BARE_LEN_MAX))
             .map(|range| self.call(Order { command, flags, range, payload: None }))
-            .buffer_unordered(PIECES_AT_ONCE)
+            .buffer_unordered(IN_FLIGHT_MAX)
             .try_for_each(|_| async { Ok(()) })
             .await
     }
@@ -246,7 +246,7 @@ impl Shared {
 
 /// A part of a write that becomes one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Piece {
+enum WritePart {
     Data(ByteRange),
     Zeros(ByteRange),
 }

@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, BytesMut};
 use cheetah_device::data::Part;
 
-use super::inflight::{Inflight, Piece, Woken};
+use super::inflight::{Inflight, ReadChunk, Woken};
 use super::pool;
 use crate::handshake::client::Agreement;
 use crate::packing::Method;
@@ -234,15 +234,15 @@ impl Receiver {
         let Payload { cookie, done, content, buffer, .. } = payload;
         match content {
             Content::Data { offset } => {
-                table.add_data(cookie, offset, Piece::Plain(Part::Bytes(pool::freeze(buffer))))?;
+                table.add_data(cookie, offset, ReadChunk::Plain(Part::Bytes(pool::freeze(buffer))))?;
             }
             Content::Packed(head) => {
-                let packed = Piece::Packed(Box::new((head, pool::freeze(buffer))));
+                let packed = ReadChunk::Packed(Box::new((head, pool::freeze(buffer))));
                 table.add_data(cookie, head.offset, packed)?;
             }
             Content::Hole => {
                 let (offset, len) = reply::hole(&buffer)?;
-                table.add_data(cookie, offset, Piece::Plain(Part::Zeros(len.into())))?;
+                table.add_data(cookie, offset, ReadChunk::Plain(Part::Zeros(len.into())))?;
             }
             Content::Status => {
                 let (context, extents) = reply::extents(&buffer)?;

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::connection::tick_of;
+use super::handle::{Call, ConnectionHandle};
 use super::health::Outlook;
 use super::inflight::{Answer, Ask, Failed};
-use super::link::{Call, Link};
 use crate::proto::{Command, CommandFlags, ErrorCode, Request};
 
 /// A request, retries included.
@@ -58,7 +58,7 @@ impl Shared {
     }
 
     /// The connection with the fewest in-flight requests, or the next to come up.
-    async fn choose(&self, command: Command, range: ByteRange, deadline: Instant) -> Result<&Link> {
+    async fn choose(&self, command: Command, range: ByteRange, deadline: Instant) -> Result<&ConnectionHandle> {
         loop {
             if let Some(link) = self.usable(command) {
                 return Ok(link);
@@ -84,12 +84,12 @@ impl Shared {
     }
 
     /// The connection for a request, if it can be sent now.
-    fn usable(&self, command: Command) -> Option<&Link> {
-        let held_back = command.modifies() && self.links.iter().any(Link::holds_up_changes);
+    fn usable(&self, command: Command) -> Option<&ConnectionHandle> {
+        let held_back = command.modifies() && self.links.iter().any(ConnectionHandle::holds_up_changes);
         if held_back { None } else { self.least_loaded() }
     }
 
-    fn least_loaded(&self) -> Option<&Link> {
+    fn least_loaded(&self) -> Option<&ConnectionHandle> {
         match &self.links[..] {
             [only] => only.load().map(|_| only),
             links => links

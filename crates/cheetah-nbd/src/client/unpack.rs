@@ -10,7 +10,7 @@ use futures::stream::{FuturesOrdered, TryStreamExt};
 use tokio::sync::Semaphore;
 
 use super::Shared;
-use super::inflight::{Piece, Pieces};
+use super::inflight::{ReadChunk, ReadChunks};
 use super::pool;
 use crate::proto::packed::{self, Codec, Head, Spoilt};
 
@@ -25,7 +25,7 @@ static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
 
 impl Shared {
     /// Unpacks the chunks of a read and joins them.
-    pub(super) async fn unpack(&self, pieces: Pieces) -> Result<Data> {
+    pub(super) async fn unpack(&self, pieces: ReadChunks) -> Result<Data> {
         let parts: FuturesOrdered<_> =
             pieces.into_iter().map(|(offset, piece)| async move { (self.unpack_piece(offset, piece)).await }).collect();
         parts
@@ -36,10 +36,10 @@ impl Shared {
             .await
     }
 
-    async fn unpack_piece(&self, offset: u64, piece: Piece) -> Result<Part> {
+    async fn unpack_piece(&self, offset: u64, piece: ReadChunk) -> Result<Part> {
         let packed = match piece {
-            Piece::Plain(part) => return Ok(part),
-            Piece::Packed(packed) => packed,
+            ReadChunk::Plain(part) => return Ok(part),
+            ReadChunk::Packed(packed) => packed,
         };
         let (head, bytes) = *packed;
         let unpacked = if head.len <= INLINE_LEN_MAX {

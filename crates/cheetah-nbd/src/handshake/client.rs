@@ -17,7 +17,7 @@ const LISTED_MAX: usize = 32;
 
 /// What a client requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct ExportRequest {
     /// The export's name; empty for the server's default.
     pub export: String,
     /// Metadata contexts that the server must grant.
@@ -86,7 +86,7 @@ pub enum Step {
 /// A handshake with one server.
 #[derive(Debug)]
 pub struct ClientHandshake {
-    wish: Wish,
+    wanted: ExportRequest,
     state: State,
     /// All options are sent at once, which saves a round trip for each. Not where a context is required, because without it
     /// the handshake ends.
@@ -153,10 +153,10 @@ impl OptionReply {
 
 impl ClientHandshake {
     /// Starts a handshake. The server speaks first.
-    pub fn new(wish: Wish) -> Self {
+    pub fn new(wanted: ExportRequest) -> Self {
         Self {
-            at_once: wish.contexts.is_empty(),
-            wish,
+            at_once: wanted.contexts.is_empty(),
+            wanted,
             state: State::Greeting,
             no_zeroes: false,
             structured: false,
@@ -199,7 +199,7 @@ impl ClientHandshake {
     pub fn closed(&self) -> Failure {
         match self.state {
             // The old way in cannot be refused politely.
-            State::ExportName => Failure::UnknownExport { name: self.wish.export.clone(), names: Vec::new() },
+            State::ExportName => Failure::UnknownExport { name: self.wanted.export.clone(), names: Vec::new() },
             _ => Failure::Refused("it closed the connection during the negotiation".into()),
         }
     }
@@ -284,7 +284,7 @@ impl ClientHandshake {
                 Ok(())
             }
             option::ERR_TLS_REQD | option::ERR_SHUTDOWN => self.fail(Failure::Refused(reply.message()), out),
-            kind if kind & option::REP_ERROR_BIT != 0 => match self.wish.contexts.first() {
+            kind if kind & option::REP_ERROR_BIT != 0 => match self.wanted.contexts.first() {
                 Some(context) => self.fail(Failure::NotGranted(context.clone()), out),
                 None => {
                     // Contexts were asked for already, and are refused as well.
@@ -319,7 +319,7 @@ impl ClientHandshake {
             _ => return Err(unexpected(reply)),
         }
         let granted = |wanted: &&String| self.contexts.iter().any(|context| context.name == **wanted);
-        match self.wish.contexts.iter().find(|wanted| !granted(wanted)) {
+        match self.wanted.contexts.iter().find(|wanted| !granted(wanted)) {
             Some(missing) if reply.kind == option::REP_ACK => self.fail(Failure::NotGranted(missing.clone()), out),
             Some(missing) => self.fail(Failure::NotGranted(format!("{missing}: {}", reply.message())), out),
             None => {
@@ -389,7 +389,7 @@ impl ClientHandshake {
             }
             kind if kind == option::REP_ACK || kind & option::REP_ERROR_BIT != 0 => {
                 let names = std::mem::take(&mut self.names);
-                self.fail(Failure::UnknownExport { name: self.wish.export.clone(), names }, out)
+                self.fail(Failure::UnknownExport { name: self.wanted.export.clone(), names }, out)
             }
             _ => Err(unexpected(reply)),
         }
@@ -441,18 +441,18 @@ impl ClientHandshake {
 
     fn put_contexts(&mut self, out: &mut BytesMut) {
         let mut queries = vec![BASE_ALLOCATION.to_owned()];
-        queries.extend(self.wish.contexts.iter().cloned());
-        if let Packing::Wanted(method) = self.wish.packing {
+        queries.extend(self.wanted.contexts.iter().cloned());
+        if let Packing::Wanted(method) = self.wanted.packing {
             queries.push(method.context());
         }
         self.asked = queries.len();
-        let query = MetaQuery { export: self.wish.export.clone(), queries };
+        let query = MetaQuery { export: self.wanted.export.clone(), queries };
         put_option(out, option::SET_META_CONTEXT, |out| query.encode(out));
     }
 
     fn put_go(&self, out: &mut BytesMut) {
         put_option(out, option::GO, |out| {
-            put_string(out, &self.wish.export);
+            put_string(out, &self.wanted.export);
             out.put_u16(2);
             out.put_u16(option::INFO_BLOCK_SIZE);
             out.put_u16(option::INFO_DESCRIPTION);
@@ -461,12 +461,12 @@ impl ClientHandshake {
 
     /// The old way in, for servers that know no other.
     fn ask_by_name(&mut self, out: &mut BytesMut) -> Result<(), Failure> {
-        if let Some(context) = self.wish.contexts.first()
+        if let Some(context) = self.wanted.contexts.first()
             && self.contexts.is_empty()
         {
             return Err(Failure::NotGranted(context.clone()));
         }
-        let export = self.wish.export.clone();
+        let export = self.wanted.export.clone();
         self.ask(State::ExportName, out, |out| out.put_slice(export.as_bytes()));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Turning what the device said into replies.
+//! Encoding a device's results as replies.
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use super::split::Whole;
 use crate::packing::Chunk;
 use crate::proto::{Command, CommandFlags, ErrorCode, Request, TransmissionFlags, reply};
 
-/// Runs of zeros shorter than this are sent as bytes: a chunk of their own would not be shorter.
+/// Shorter runs of zeros are sent as bytes: a hole chunk would not be shorter.
 const HOLE_BYTES_MIN: u64 = 512;
 
-/// Extents in one reply. A client asks again for what they do not cover.
+/// The most extents of one reply. A client asks again for the rest.
 pub(super) const EXTENTS_SENT_MAX: usize = 4096;
 
-/// What client and server agreed on.
+/// The terms that client and server negotiated.
 pub(super) struct Terms {
-    /// What the export can do.
+    /// The export's transmission flags.
     pub(super) flags: TransmissionFlags,
     /// Whether replies to reads are structured.
     pub(super) structured: bool,
-    /// The number of `base:allocation`, if the client chose it.
+    /// The id of `base:allocation`, if the client selected it.
     pub(super) allocation: Option<u32>,
-    /// How the content of reads is packed, if the client chose that.
+    /// How reads are packed, if the client selected that.
     pub(super) packs: Option<Packs>,
-    /// The numbers of the other contexts the client chose; they tell nothing about any range.
+    /// The ids of the other contexts that the client selected; they have no information about ranges.
     pub(super) others: Vec<u32>,
 }
 
-/// What became of a request.
+/// The result of a request.
 pub(super) enum Outcome {
     Read(Result<Data>),
     Part(Result<Data>, Arc<Whole>),
@@ -112,7 +112,7 @@ impl Terms {
         }
     }
 
-    /// Queues what precedes the bytes of a read, all of it or `len` bytes from `from`.
+    /// Queues the header before the bytes of a read, or of its `len` bytes from `from`.
     pub(super) fn head(&self, out: &mut Outbox, request: &Request, from: u64, len: u32, last: bool) {
         out.append(|out| {
             if self.structured {
@@ -145,7 +145,7 @@ impl Terms {
     }
 }
 
-/// The run of one kind that starts at `at`: its length, and whether it is worth sending as a hole.
+/// The run of one kind that starts at `at`: its length, and whether to send it as a hole.
 fn run(data: &Data, at: u64) -> (u64, bool) {
     let is_hole = |part: &Part| matches!(part, Part::Zeros(len) if *len >= HOLE_BYTES_MIN);
     let (mut start, mut end, mut kind) = (0, at, None);

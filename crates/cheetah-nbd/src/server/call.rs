@@ -1,8 +1,7 @@
-//! Calling clients: connections that we make, and then serve.
+//! Calling clients: connections that the server makes, and then serves.
 //!
-//! There is always one connection more than are in use, so that a client that wants another finds it ready. Once that
-//! is taken, the next call is made; a connection that was lost is thereby replaced by the next the client takes. If
-//! calls come to nothing, the pauses between them grow.
+//! There is always one idle connection for the client to take. Once it is taken, the server makes the next call; so a lost
+//! connection is replaced by the next that the client takes. Failed calls have growing pauses between them.
 
 use std::io;
 use std::sync::Arc;
@@ -20,13 +19,13 @@ use super::connection::{self, Opening};
 use super::listener::Stream;
 use crate::tune::{self, tune};
 
-/// The first pause after a call that came to nothing; doubled each time.
+/// The first pause after a failed call; it doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest. Well below how long clients wait for a connection to be replaced.
+/// The longest pause: well below clients' time-outs for reconnecting.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
-/// How long the far end may take to pick up.
+/// The time-out of a call.
 const PICK_UP_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection that did not last so long was none: the client did not want it.
+/// A connection that ends sooner counts as a failed call.
 const LASTED_MIN: Duration = Duration::from_secs(1);
 
 /// The pauses between calls. No I/O.
@@ -46,14 +45,14 @@ impl Patience {
 }
 
 impl Server {
-    /// Calls `to` (`HOST:PORT`), again and again, and serves whoever picks up. Runs until it is dropped, which cuts
-    /// every connection made here.
+    /// Calls `to` (`HOST:PORT`) repeatedly, and serves the client there. Runs until it is dropped, which cuts every
+    /// connection made here.
     pub async fn call(&self, to: &str) -> std::convert::Infallible {
         // Each ends with how long it was in use, if it was.
         let mut connections: JoinSet<Option<Duration>> = JoinSet::new();
         let mut patience = Patience(PAUSE_MIN);
         loop {
-            // Whoever takes connections and drops them at once is not to get them as fast as it can.
+            // A client that drops connections at once gets further ones slowly.
             let mut dropped = false;
             while let Some(ended) = connections.try_join_next() {
                 match ended.ok().flatten() {
@@ -66,7 +65,7 @@ impl Server {
                 sleep(patience.failed()).await;
             }
             let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else {
-                // Never closed; if it were, there is nobody to serve.
+                // Not reached: the semaphore is never closed.
                 return std::future::pending().await;
             };
             let stream = match dial(to).await {
@@ -95,7 +94,7 @@ impl Server {
             connections.spawn(contain("an NBD connection", serving).map(|ended| ended.ok().flatten()));
             match taken.await {
                 Ok(()) => tracing::info!("{to} reads over a connection"),
-                // Not wanted, or lost while it waited.
+                // Refused, or lost while idle.
                 Err(_) => sleep(patience.failed()).await,
             }
         }
@@ -115,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_and_end() {
+    fn pauses_double_up_to_the_longest() {
         let mut patience = Patience(PAUSE_MIN);
         let pauses: Vec<_> = (0..9).map(|_| patience.failed()).collect();
         assert!(pauses.is_sorted() && pauses[0] == PAUSE_MIN && pauses[8] == PAUSE_MAX);

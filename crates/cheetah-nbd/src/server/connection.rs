@@ -1,4 +1,4 @@
-//! One client, from its first byte to its last.
+//! Serving one client.
 
 use std::io;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::packing::Method;
 use crate::packing::meter::Gauge;
 use crate::proto::{BASE_ALLOCATION, OPTION_LEN_MAX, PAYLOAD_LEN_MAX, TransmissionFlags};
 
-/// What connections have to keep to.
+/// The limits for connections.
 pub(super) struct Limits {
     pub(super) memory: Arc<Memory>,
     pub(super) rate: Option<Arc<Limit>>,
     pub(super) handshake_timeout: Duration,
 }
 
-/// Who began.
+/// Which side connected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// The client, which therefore speaks soon.
+    /// The client, which therefore negotiates at once.
     Accepted,
-    /// We did: the client may take its time until it needs the connection.
+    /// The server: the client may leave the connection idle until it needs it.
     Called,
 }
 
@@ -83,7 +83,7 @@ async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
     Transmission::new(wire, &*session.export.device, terms, received, allowance).run().await
 }
 
-/// How the client wants what it reads to be packed, if that was granted.
+/// How the client's reads are packed, if that was granted.
 fn packs(session: &Session<Export>) -> Option<Packs> {
     let packer = session.export.packer.as_ref()?;
     let method = session.contexts.iter().find_map(|context| Method::of_context(&context.name))?;
@@ -155,7 +155,7 @@ impl ExportLookup for Lookup {
     }
 }
 
-/// Every connection reaches the same stack of layers, and a flush covers all of it: so MULTI_CONN is true.
+/// All connections share one stack of layers, and a flush covers all of it, so MULTI_CONN holds.
 fn flags(writable: bool) -> TransmissionFlags {
     use TransmissionFlags as T;
     let reading = T::SEND_FLUSH | T::SEND_FUA | T::SEND_DF | T::CAN_MULTI_CONN | T::SEND_CACHE;

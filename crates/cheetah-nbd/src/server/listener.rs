@@ -1,4 +1,4 @@
-//! Where clients knock: TCP or a Unix socket.
+//! Listening sockets: TCP or Unix.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Already gone is fine, and there is nobody to tell about anything else.
+        // It may be gone already, and other errors have no recipient.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -76,7 +76,7 @@ pub(super) enum Stream {
 }
 
 impl Accepted {
-    /// Sets what both ends want of a connection. Fails where the client has gone already.
+    /// Sets the socket options. Fails if the client has disconnected already.
     pub(super) fn tune(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => tune::tune(stream),
@@ -84,7 +84,7 @@ impl Accepted {
         }
     }
 
-    /// Has the kernel notice soon if the client goes without a word. Unix sockets need no such thing.
+    /// Makes the kernel detect soon that the client has vanished. Unix sockets need no such option.
     pub(super) fn watch(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => tune::watch(stream),

@@ -7,11 +7,11 @@
 
 mod allowance;
 mod answer;
+mod batching;
 mod call;
 mod connection;
 mod listener;
 mod outbox;
-mod pace;
 mod packed;
 mod split;
 mod streaming;
@@ -45,9 +45,9 @@ pub use workers::Workers;
 /// The pause after a client could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server offers.
+/// The exports that a server offers.
 pub trait Exports: Send + Sync {
-    /// Names a client may be shown (NBD_OPT_LIST).
+    /// The names to list (NBD_OPT_LIST).
     fn list(&self) -> Vec<String>;
 
     /// Opens the export `name` for one connection. `contexts` are the client's queries in the `x-cheetah:`
@@ -55,37 +55,37 @@ pub trait Exports: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Why the client cannot have it; the text is sent to the client.
+    /// Why the client cannot open it; the text is sent to the client.
     fn open(&self, name: &str, contexts: &[String]) -> Result<Export, Error>;
 }
 
 /// One opening of an export. Dropped when the connection ends.
 pub struct Export {
-    /// What is read and written.
+    /// The device to read and write.
     pub device: DynDevice,
-    /// For people (NBD_INFO_DESCRIPTION).
+    /// The description (NBD_INFO_DESCRIPTION).
     pub description: String,
-    /// The contexts granted, of those that were asked for.
+    /// The granted contexts, of those requested.
     pub contexts: Vec<String>,
-    /// Packs what is read, where one of the contexts granted asks for it ([`Method::of_context`](crate::packing::Method::of_context)).
+    /// Packs reads, where a granted context requests it ([`Method::of_context`](crate::packing::Method::of_context)).
     pub packer: Option<Arc<Packer>>,
 }
 
 /// Limits of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// Clients served at once; further ones are turned away. At most 65,536.
+    /// The most clients; further ones are turned away. At most 65,536.
     pub connections_max: usize,
     /// Memory for requests and replies of all connections, beside a small fixed share of each. Less than
     /// [`MEMORY_BYTES_LEAST`] is taken as that.
     pub memory_bytes_max: usize,
-    /// The most to send to all clients together, in bytes a second.
+    /// The limit for sending to all clients together, in bytes a second.
     pub rate_max: Option<u64>,
-    /// Whether clients that go without a word must be noticed soon, since others need their memory or place.
+    /// Whether clients that vanish must be detected soon, because others need their memory or place.
     pub watch: bool,
     /// How long a client may take to negotiate.
     pub handshake_timeout: Duration,
-    /// Threads that serve the connections; the caller's runtime if `None`.
+    /// The threads that serve connections; the caller's runtime if `None`.
     pub workers: Option<Arc<Workers>>,
 }
 
@@ -107,7 +107,7 @@ pub async fn serve(listener: Listener, exports: Arc<dyn Exports>, config: Server
     Server::new(exports, config).listen(listener).await
 }
 
-/// A server: what is offered, and the limits that all its connections share, however they came to be.
+/// A server: its exports, and the limits that all its connections share.
 pub struct Server {
     exports: Arc<dyn Exports>,
     config: ServerConfig,
@@ -116,7 +116,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves nobody yet.
+    /// Creates a server without connections.
     pub fn new(exports: Arc<dyn Exports>, config: ServerConfig) -> Self {
         let limits = Arc::new(Limits {
             memory: Arc::new(Memory::new(config.memory_bytes_max)),

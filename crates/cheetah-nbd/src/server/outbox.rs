@@ -1,4 +1,4 @@
-//! Replies on their way to the socket.
+//! Replies queued for the socket.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -9,27 +9,27 @@ use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::io::AsyncWrite;
 
-/// Payloads up to this are copied behind their header: cheaper than one more entry in the kernel's vector.
+/// Payloads of up to this many bytes are copied behind their header, which is cheaper than another I/O vector entry.
 const INLINE_BYTES_MAX: usize = 16 * 1024;
 
 /// Zeros are written from here.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// How many runs one system call takes.
+/// The most runs of one system call.
 const RUNS_MAX: usize = 64;
 
-/// A queue of bytes that leaves in as few system calls as possible.
+/// A queue of bytes, sent with as few system calls as possible.
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// Sealed runs, oldest first.
+    /// Complete runs, oldest first.
     runs: VecDeque<Bytes>,
-    /// What is being appended to.
+    /// The run that is being appended to.
     open: BytesMut,
     len: usize,
 }
 
 impl Outbox {
-    /// Bytes waiting.
+    /// Bytes queued.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -52,7 +52,7 @@ impl Outbox {
         }
     }
 
-    /// Queues `len` zero bytes without holding them.
+    /// Queues `len` zero bytes without allocating them.
     pub(super) fn zeros(&mut self, len: u64) {
         let mut rest = len;
         while rest > 0 {
@@ -69,7 +69,7 @@ impl Outbox {
         }
     }
 
-    /// Writes as much as the socket takes; ready with whether anything left.
+    /// Writes as much as the socket accepts. Ready with whether it accepted any.
     pub(super) fn poll_send<W: AsyncWrite + Unpin>(
         &mut self,
         to: &mut W,
@@ -104,7 +104,7 @@ impl Outbox {
         Poll::Ready(Ok(moved))
     }
 
-    /// Sends `bytes` behind what waits, as far as the socket takes them now, and keeps a copy only of the rest.
+    /// Sends `bytes` behind the queue, as far as the socket accepts them now, and queues a copy of the rest.
     pub(super) fn send_through<W: AsyncWrite + Unpin>(
         &mut self,
         bytes: &[&[u8]],
@@ -151,7 +151,7 @@ impl Outbox {
     }
 }
 
-/// What is left of `bytes` after the first `gone` of them.
+/// `bytes` without the first `gone`.
 fn after<'a>(bytes: &'a [&'a [u8]], gone: usize) -> impl Iterator<Item = &'a [u8]> {
     let mut skip = gone;
     bytes.iter().filter_map(move |run| {
@@ -169,7 +169,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     #[tokio::test]
-    async fn bytes_leave_in_the_order_they_were_queued() {
+    async fn queued_bytes_are_sent_in_order() {
         let (mut near, mut far) = tokio::io::duplex(1000);
         let mut outbox = Outbox::default();
         let mut expected = Vec::new();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_sent_through_stay_in_order_too() {
+    async fn bytes_sent_through_keep_the_order() {
         let (mut near, mut far) = tokio::io::duplex(30_000);
         let mut outbox = Outbox::default();
         let (one, two) = (vec![1; 50_000], vec![2; 20_000]);

@@ -1,8 +1,8 @@
-//! Large requests to devices that answer at once, a piece at a time.
+//! Large requests to devices that answer at once, one piece at a time.
 //!
-//! Over memory, a large read needs no buffer of its size: a piece that the device lends goes out from where it lies,
-//! and only what the socket does not take at once is copied. Likewise a large write goes to the device as it arrives.
-//! So a connection holds little more than a piece, whatever it asks for.
+//! A large read from memory needs no buffer of its size: the socket gets a lent piece from the device's memory, and only what
+//! the socket does not accept at once is copied. Likewise, a large write reaches the device as it arrives. So a connection
+//! holds little more than a piece, however large the request.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -16,33 +16,33 @@ use super::outbox::Outbox;
 use super::work::{Work, simple};
 use crate::proto::{Command, CommandFlags, Request};
 
-/// The size of a piece of a read, and what pieces are aligned to. All of a piece is checked before any of it is
-/// sent: a client that gets it bit by bit falls asleep in between, and waking it up costs more than the bytes.
+/// The size and alignment of a piece of a read. A piece is checked in full before any of it is sent: a client that received
+/// it in fragments would sleep in between, and wake-ups cost more than the bytes.
 const READ_PIECE_BYTES: u64 = 1 << 20;
 /// The same of a write.
 pub(super) const WRITE_PIECE_BYTES: u64 = 256 * 1024;
-/// The size of a piece where no bytes move: zeroing this much takes milliseconds.
+/// The size of a piece of a request without a payload: zeroing this much takes milliseconds.
 const SILENT_PIECE_BYTES: u64 = 16 << 20;
-/// With so much waiting to be sent, no further piece is read.
+/// With this many bytes queued, no further piece is read.
 const QUEUED_BYTES_MAX: usize = WRITE_PIECE_BYTES as usize;
 
-/// A request under way.
+/// A request in progress.
 pub(super) struct Streaming<'d> {
     request: Request,
-    /// Bytes dealt with.
+    /// Bytes completed.
     done: u64,
     work: Option<(u64, Work<'d>)>,
 }
 
-/// The way to the client.
-pub(super) struct Way<'a, S> {
+/// The outbox and the socket of a reply.
+pub(super) struct ReplyPath<'a, S> {
     pub(super) terms: &'a Terms,
     pub(super) outbox: &'a mut Outbox,
     pub(super) stream: &'a mut S,
 }
 
-impl<S: AsyncWrite + Unpin> Way<'_, S> {
-    /// Sends a part of what a read asks for from where it lies; `None` if the device does not lend it.
+impl<S: AsyncWrite + Unpin> ReplyPath<'_, S> {
+    /// Sends a part of a read from the device's memory; `None` if the device does not lend it.
     pub(super) fn lend(
         &mut self,
         device: &dyn Device,
@@ -62,16 +62,16 @@ impl<S: AsyncWrite + Unpin> Way<'_, S> {
     }
 }
 
-/// How far it got.
+/// The progress of a request.
 pub(super) enum Progress {
     /// It waits for the client or the device.
     Waiting,
-    /// The reply is queued. So many bytes of payload are still to be thrown away.
+    /// The reply is queued; this many bytes of payload remain to be discarded.
     Finished(usize),
 }
 
 impl<'d> Streaming<'d> {
-    /// Whether the request is better dealt with this way.
+    /// Whether to stream the request.
     pub(super) fn suits(request: &Request, terms: &Terms, device: &dyn Device) -> bool {
         u64::from(request.len) > piece_bytes(request.command)
             && device.answers_at_once()
@@ -83,7 +83,7 @@ impl<'d> Streaming<'d> {
             }
     }
 
-    /// Starts; the header has been taken from the inbox, a write's payload has not.
+    /// Starts with a request whose header has been taken from the inbox, and whose payload has not.
     pub(super) fn new(request: Request) -> Self {
         Self { request, done: 0, work: None }
     }
@@ -93,7 +93,7 @@ impl<'d> Streaming<'d> {
         &mut self,
         device: &'d dyn Device,
         inbox: &mut BytesMut,
-        way: &mut Way<'_, S>,
+        path: &mut ReplyPath<'_, S>,
         cx: &mut Context<'_>,
     ) -> io::Result<Progress> {
         loop {
@@ -102,29 +102,29 @@ impl<'d> Streaming<'d> {
                 let len = *len;
                 self.work = None;
                 self.done += len;
-                if let Err(error) = self.settle(outcome, len, way) {
-                    way.terms.answer(way.outbox, &self.request, Outcome::Done(Err(error)));
+                if let Err(error) = self.settle(outcome, len, path) {
+                    path.terms.answer(path.outbox, &self.request, Outcome::Done(Err(error)));
                     return Ok(Progress::Finished(if self.is_write() { self.rest() as usize } else { 0 }));
                 }
             }
             if self.rest() == 0 {
                 if self.request.command.modifies() {
-                    way.terms.answer(way.outbox, &self.request, Outcome::Done(Ok(())));
+                    path.terms.answer(path.outbox, &self.request, Outcome::Done(Ok(())));
                 }
                 return Ok(Progress::Finished(0));
             }
             if self.request.command == Command::Read {
-                if way.outbox.len() >= QUEUED_BYTES_MAX {
+                if path.outbox.len() >= QUEUED_BYTES_MAX {
                     return Ok(Progress::Waiting);
                 }
                 let piece = self.piece();
-                match way.lend(device, &self.request, piece, self.rest() == piece.len, cx)? {
+                match path.lend(device, &self.request, piece, self.rest() == piece.len, cx)? {
                     Some(Ok(())) => {
                         self.done += piece.len;
                         continue;
                     }
                     Some(Err(error)) => {
-                        way.terms.answer(way.outbox, &self.request, Outcome::Done(Err(error)));
+                        path.terms.answer(path.outbox, &self.request, Outcome::Done(Err(error)));
                         return Ok(Progress::Finished(0));
                     }
                     None => {}
@@ -133,17 +133,17 @@ impl<'d> Streaming<'d> {
             let Some(work) = self.next(device, inbox) else { return Ok(Progress::Waiting) };
             self.work = Some(work);
             if self.is_silent() {
-                // Neither side has to wait for the other, but other connections on this thread do.
+                // Yields to other connections of this thread.
                 cx.waker().wake_by_ref();
                 return Ok(Progress::Waiting);
             }
         }
     }
 
-    fn settle<S>(&self, outcome: Outcome, len: u64, way: &mut Way<'_, S>) -> Result<(), Error> {
+    fn settle<S>(&self, outcome: Outcome, len: u64, path: &mut ReplyPath<'_, S>) -> Result<(), Error> {
         match outcome {
             Outcome::Read(Ok(data)) if data.len() == len => {
-                way.terms.chunks(way.outbox, &self.request, self.done - len, &data, self.rest() == 0);
+                path.terms.chunks(path.outbox, &self.request, self.done - len, &data, self.rest() == 0);
                 Ok(())
             }
             Outcome::Read(Ok(_)) => Err(Error::Invalid("the device answered with another length".into())),
@@ -168,7 +168,7 @@ impl<'d> Streaming<'d> {
         Some((piece.len, Work::Read(device.read(piece))))
     }
 
-    /// What comes next: up to the next multiple of a piece's size.
+    /// The next piece, up to a multiple of its size.
     fn piece(&self) -> ByteRange {
         let range = self.request.range();
         let start = range.offset + self.done;
@@ -176,12 +176,12 @@ impl<'d> Streaming<'d> {
         ByteRange::between(start, range.end().min((start / unit + 1) * unit))
     }
 
-    /// Bytes of payload that the next piece of a write still lacks.
+    /// Bytes of payload missing for the next piece of a write.
     pub(super) fn lacks(&self, received: usize) -> usize {
         if self.is_write() { (self.piece().len as usize).saturating_sub(received) } else { 0 }
     }
 
-    /// Whether neither the request nor its reply has bytes of the device in it.
+    /// Whether neither the request nor its reply has a payload.
     fn is_silent(&self) -> bool {
         !matches!(self.request.command, Command::Read | Command::Write)
     }

@@ -1,4 +1,4 @@
-//! A connection once an export has been chosen.
+//! A connection in the transmission phase.
 
 use std::io;
 use std::pin::Pin;
@@ -14,28 +14,28 @@ use tokio::time::{Instant, Sleep};
 
 use super::allowance::{Allowance, FREE_BYTES};
 use super::answer::Terms;
+use super::batching::{BatchMode, BatchPolicy};
 use super::outbox::Outbox;
-use super::pace::{self, Pace};
 use super::split::{PART_BYTES_MIN, Split};
-use super::streaming::{Progress, Streaming, WRITE_PIECE_BYTES, Way};
+use super::streaming::{Progress, ReplyPath, Streaming, WRITE_PIECE_BYTES};
 use super::work::{Slow, Work, cost, simple};
 use super::workers;
 use crate::busy;
 use crate::proto::{Command, CommandFlags, ErrorCode, PAYLOAD_LEN_MAX, Request};
 
-/// What is received in one go, unless a write's payload is longer.
+/// The most received at once, unless a write's payload is longer.
 const INBOX_BYTES: usize = WRITE_PIECE_BYTES as usize;
-/// With so much waiting to be sent, no further request is taken.
+/// With this many bytes queued, no further request is taken.
 const OUTBOX_BYTES_MAX: usize = 8 << 20;
 /// The same, where the next request is one to be refused.
 const REFUSALS_BYTES_MAX: usize = 64 << 10;
-/// Requests under way at once.
+/// The most requests in flight.
 const REQUESTS_MAX: usize = 512;
-/// Turns of the loop before others on the thread get theirs.
+/// Iterations before other connections of the thread run.
 const TURNS_MAX: usize = 32;
-/// How long a client may hold memory that others need, and neither send nor take a byte.
+/// How long a client may hold shared memory without sending or receiving a byte.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Requests up to this are small enough for waking up to count beside moving their bytes.
+/// Up to this size, wake-ups matter beside copying.
 const SMALL_BYTES_MAX: u32 = 1 << 20;
 
 /// The state of one connection in transmission.
@@ -46,29 +46,29 @@ pub(super) struct Transmission<'d, S> {
     terms: Terms,
     inbox: BytesMut,
     outbox: Outbox,
-    /// A large request that is dealt with in pieces; others wait behind it.
+    /// A large request that is streamed in pieces; others wait behind it.
     streaming: Option<Streaming<'d>>,
     /// A read that is answered in parts, until all have been started; others wait behind it.
     split: Option<Split>,
     slow: FuturesUnordered<Slow<'d>>,
     slow_bytes: usize,
     allowance: Allowance,
-    /// Bytes of a refused write still to be thrown away.
+    /// Bytes of a refused write's payload that remain to be discarded.
     discard: usize,
-    /// The client has said good-bye, or closed its side: finish what is under way.
+    /// The client has disconnected, or closed its side; requests in flight are completed.
     ending: bool,
     /// Bytes of the payload that is being received.
     receiving: usize,
-    /// Runs out when nothing moves.
+    /// Expires when nothing moves.
     patience: Option<Pin<Box<Sleep>>>,
     /// The next request waits for memory; reading on would only pile up more.
     waiting: bool,
-    /// What is done between small requests.
-    pace: Pace,
+    /// The mode between small requests.
+    batching: BatchPolicy,
 }
 
 impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
-    /// Starts with whatever was received beyond the negotiation.
+    /// Starts with the bytes received beyond the handshake.
     pub(super) fn new(
         stream: S,
         device: &'d dyn Device,
@@ -93,11 +93,11 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             receiving: 0,
             patience: None,
             waiting: false,
-            pace: Pace::default(),
+            batching: BatchPolicy::default(),
         }
     }
 
-    /// Runs until the client leaves or breaks the protocol.
+    /// Runs until the client disconnects or violates the protocol.
     pub(super) async fn run(mut self) -> io::Result<()> {
         std::future::poll_fn(|cx| self.poll(cx)).await
     }
@@ -129,15 +129,14 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         Poll::Pending
     }
 
-    /// Fails once a client that holds more than its share of the memory has let nothing move for too long: others
-    /// wait for it.
+    /// Fails once a client that holds more than its own share of the memory has let nothing move for too long.
     fn poll_patience(&mut self, progress: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.allowance.is_extended() {
             self.patience = None;
             return Poll::Pending;
         }
         let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
-        // A device that takes its time is not the client's fault.
+        // While the device is at work, the client is not at fault.
         if progress || !self.slow.is_empty() {
             patience.as_mut().reset(Instant::now() + PATIENCE);
         }
@@ -147,7 +146,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             .map(|()| Err(io::Error::other("the client holds memory and neither sends nor takes")))
     }
 
-    /// Queues the replies of requests that have finished meanwhile.
+    /// Queues the replies of completed requests.
     fn finish_slow(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while let Poll::Ready(Some((request, outcome))) = self.slow.poll_next_unpin(cx) {
@@ -158,7 +157,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         moved
     }
 
-    /// Takes every request that has been received whole, within the limits.
+    /// Takes every complete request, within the limits.
     fn take_requests(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         let (mut taken, mut small) = (0, 0);
         while let Some((request, payload)) = self.next_request(cx)? {
@@ -167,10 +166,10 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             taken += 1;
         }
         if small > 0 {
-            match self.pace.turn(small, std::time::Instant::now()) {
-                pace::Way::Awake => busy::touch(),
-                pace::Way::Asleep => {}
-                pace::Way::Gather => workers::gather(),
+            match self.batching.turn(small, std::time::Instant::now()) {
+                BatchMode::Awake => busy::touch(),
+                BatchMode::Asleep => {}
+                BatchMode::Gather => workers::gather(),
             }
         }
         Ok(taken)
@@ -190,7 +189,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 return Err(io::Error::other("a write is longer than 32 MiB"));
             }
             if let Err(code) = self.check(&request) {
-                // What refusals take is not counted against the memory, so only so many may wait to be sent.
+                // Refusals do not count against the allowance, so the queue limits them.
                 self.waiting = self.outbox.len() >= REFUSALS_BYTES_MAX;
                 if self.waiting {
                     return Ok(None);
@@ -273,8 +272,8 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     /// Goes on with a request that is dealt with in pieces. True once it is finished, and others get their turn.
     fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let Some(streaming) = &mut self.streaming else { return Ok(false) };
-        let mut way = Way { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
-        if let Progress::Finished(discard) = streaming.advance(self.device, &mut self.inbox, &mut way, cx)? {
+        let mut path = ReplyPath { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
+        if let Progress::Finished(discard) = streaming.advance(self.device, &mut self.inbox, &mut path, cx)? {
             self.discard = discard;
             self.streaming = None;
         }
@@ -291,7 +290,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         request.check(self.terms.flags, self.size)
     }
 
-    /// Whether no request is left half-done: of one whose payload will never come nothing more is expected.
+    /// Whether no request is half-done, other than a write whose payload will never arrive.
     fn is_settled(&self) -> bool {
         self.split.is_none() && self.streaming.as_ref().is_none_or(|streaming| streaming.lacks(self.inbox.len()) > 0)
     }
@@ -315,8 +314,8 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         let (device, range) = (self.device, request.range());
         let work = match request.command {
             Command::Read if !range.is_empty() && device.answers_at_once() => {
-                let mut way = Way { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
-                match way.lend(device, &request, range, true, cx)? {
+                let mut path = ReplyPath { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
+                match path.lend(device, &request, range, true, cx)? {
                     Some(Ok(())) => return Ok(()),
                     Some(Err(error)) => Work::Read(Io::fail(error)),
                     None => Work::Read(device.read(range)),
@@ -324,7 +323,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             }
             Command::Read => Work::Read(device.read(range)),
             Command::Write => Work::Done(device.write(request.offset, payload, fua)),
-            // Refused by check(), unless it is the good-bye.
+            // check() has refused unknown commands.
             Command::Disconnect | Command::Unknown(_) => {
                 self.ending = true;
                 return Ok(());

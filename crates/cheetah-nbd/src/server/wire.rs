@@ -1,4 +1,4 @@
-//! A client's socket, with an eye on how it takes what is sent, and a hand on how much that is.
+//! A client's socket, with rate limiting and measurement of sends.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,12 +13,12 @@ use tokio::time::{Sleep, sleep};
 
 use crate::packing::meter::Gauge;
 
-/// The most that is sent at once under a limit, so that connections take turns.
+/// The most bytes of one send under a limit, for fairness between connections.
 const TURN_BYTES_MAX: f64 = 65536.0;
-/// How long a limited link may have been idle and make up for it.
+/// The burst after idle time, in seconds.
 const BURST_S: f64 = 0.05;
 
-/// A token bucket: how much may be sent now. No I/O.
+/// A token bucket. No I/O.
 #[derive(Debug)]
 struct Bucket {
     /// Bytes a second.
@@ -32,12 +32,12 @@ impl Bucket {
         Self { rate: (rate as f64).max(1.0), bytes: 0.0, at: now }
     }
 
-    /// What one turn sends: a tenth of a second's worth at low rates.
+    /// The most bytes of one send: those of a tenth of a second at low rates.
     fn turn(&self) -> f64 {
         (self.rate / 10.0).clamp(1.0, TURN_BYTES_MAX)
     }
 
-    /// Takes up to `wanted` bytes, or says how long to wait for some.
+    /// Takes up to `wanted` bytes, or returns how long to wait for some.
     fn take(&mut self, wanted: usize, now: Instant) -> Result<usize, Duration> {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;
@@ -56,18 +56,18 @@ impl Bucket {
     }
 }
 
-/// A limit to what all connections together send.
+/// A rate limit for all connections together.
 #[derive(Debug)]
 pub(super) struct Limit(Mutex<Bucket>);
 
 impl Limit {
-    /// So many bytes a second.
+    /// A limit in bytes a second.
     pub(super) fn new(rate: u64) -> Self {
         Self(Mutex::new(Bucket::new(rate, Instant::now())))
     }
 }
 
-/// A socket as said above.
+/// A client's socket.
 pub(super) struct Wire<S> {
     stream: S,
     gauge: Option<Gauge>,
@@ -80,7 +80,7 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
         Self { stream, gauge, limit, pause: None }
     }
 
-    /// How much of `wanted` may be sent.
+    /// The number of bytes of `wanted` that may be sent.
     fn poll_leave(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(limit) = &self.limit else { return Poll::Ready(wanted) };
         loop {
@@ -95,7 +95,7 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Notes what became of sending `granted` bytes.
+    /// Records the result of sending `granted` bytes.
     fn note(&mut self, granted: usize, sent: &Poll<io::Result<usize>>) {
         let gone = if let Poll::Ready(Ok(gone)) = sent { *gone } else { 0 };
         if let Some(limit) = &self.limit {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_lets_through_its_rate_and_no_more() {
+    fn a_bucket_passes_its_rate() {
         for rate in [3_000u64, 1_000_000, 500_000_000] {
             let start = Instant::now();
             let (mut bucket, mut now, mut sent) = (Bucket::new(rate, start), start, 0u64);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_cut_where_the_leave_ends() {
+    fn runs_are_cut_at_the_granted_length() {
         let runs = [IoSlice::new(&[1; 5]), IoSlice::new(&[2; 5]), IoSlice::new(&[3; 5])];
         let lens = |len| first(&runs, len).iter().map(|run| run.len()).collect::<Vec<_>>();
         assert_eq!((lens(15), lens(7), lens(5)), (vec![5, 5, 5], vec![5, 2], vec![5]));

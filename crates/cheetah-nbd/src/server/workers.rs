@@ -1,4 +1,4 @@
-//! Threads that serve connections.
+//! The threads that serve connections.
 
 use std::cell::Cell;
 use std::io;
@@ -11,27 +11,25 @@ use cheetah_device::supervise::panic_point;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// How long a thread lets requests gather before it goes to sleep: two or three of a client that makes one every 7 µs,
-/// and no more than what waking up takes anyway.
+/// How long a thread lets requests gather: two or three of a client that sends one every 7 µs, and no longer than a wake-up
+/// takes.
 const GATHER: Duration = Duration::from_micros(15);
-/// How much later than asked the kernel may end that, in nanoseconds; 50,000 unless told otherwise.
+/// The kernel's timer slack for that, in nanoseconds; the default is 50,000.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN.saturating_add(999);
 
 thread_local! {
-    /// Whether some connection on this thread would rather have its requests gather.
+    /// Whether a connection of this thread wants its requests to gather.
     static GATHERING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The next time this thread has nothing to do, it lets requests gather for a moment before it listens again.
-/// Without effect on threads other than [`Workers`]'.
+/// Makes this thread pause before it next sleeps, so that requests gather. No effect on threads outside [`Workers`].
 pub(super) fn gather() {
     GATHERING.set(true);
 }
 
-/// A set of threads, each with an event loop of its own.
+/// Threads with an event loop each.
 ///
-/// A connection stays on one of them: its requests are read, answered and sent without a hand-over between
-/// threads, each of which would cost a wake-up.
+/// A connection stays on one of them, so that no request costs the wake-up of another thread.
 pub struct Workers {
     threads: Vec<Worker>,
     next: AtomicUsize,
@@ -48,19 +46,19 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// The operating system's, where it has no thread or file handle left.
+    /// The operating system's, such as no thread or file handle left.
     pub fn start(name: &str, count: NonZeroUsize) -> io::Result<Self> {
         let threads = (0..count.get()).map(|_| Worker::start(name)).collect::<io::Result<_>>()?;
         Ok(Self { threads, next: AtomicUsize::new(0) })
     }
 
-    /// One thread for each processor, at most four: memory, not the processor, is the limit beyond.
+    /// One thread per processor, at most four: beyond that, memory bandwidth is the bottleneck.
     pub fn count_default() -> NonZeroUsize {
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         cores.min(NonZeroUsize::new(4).unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// The runtime for the next connection, in turn.
+    /// The runtime for the next connection, round-robin.
     pub fn next(&self) -> Handle {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         self.threads[turn % self.threads.len()].runtime.clone()
@@ -73,16 +71,16 @@ impl Worker {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // Where it is not possible, gathering takes somewhat longer.
+            // If it fails, gathering takes longer.
             let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
-            // Stopped by message or by the sender's end; both mean the same.
+            // The sender is only dropped.
             let _ = runtime.block_on(stopped);
         })?;
         Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
     }
 }
 
-/// What a thread does before it sleeps.
+/// Runs before a thread sleeps.
 fn park() {
     panic_point("nbd-worker");
     if GATHERING.replace(false) {

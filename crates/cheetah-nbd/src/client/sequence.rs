@@ -11,24 +11,24 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::handshake::client::Wish;
+use crate::handshake::client::ExportRequest;
 
 /// Prefixes of contexts that only Cheetah nodes grant.
 const NODE_CONTEXTS: [&str; 2] = ["x-cheetah:lease/", "x-cheetah:instance/"];
 
 /// The successive connections of one handle.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct ConnectionSequence {
     /// 128 random bits.
     name: u128,
     /// Connections attempted so far.
     count: AtomicU64,
 }
 
-impl Turns {
+impl ConnectionSequence {
     /// Whether connections must be numbered: for writers, on Cheetah nodes.
-    pub fn is_needed(wish: &Wish, writable: bool) -> bool {
-        writable && wish.contexts.iter().any(|context| NODE_CONTEXTS.iter().any(|prefix| context.starts_with(prefix)))
+    pub fn is_needed(wanted: &ExportRequest, writable: bool) -> bool {
+        writable && wanted.contexts.iter().any(|context| NODE_CONTEXTS.iter().any(|prefix| context.starts_with(prefix)))
     }
 
     /// A new sequence, without connections.
@@ -39,11 +39,11 @@ impl Turns {
     }
 
     /// The request for the next connection, which replaces those before.
-    pub fn next(&self, wish: &Wish) -> Wish {
+    pub fn next(&self, wanted: &ExportRequest) -> ExportRequest {
         // Attempts are counted: what a failed one sent may arrive after the one that succeeds.
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut wish = wish.clone();
-        wish.contexts.push(format!("x-cheetah:connection/{:032x}/{count}", self.name));
-        wish
+        let mut wanted = wanted.clone();
+        wanted.contexts.push(format!("x-cheetah:connection/{:032x}/{count}", self.name));
+        wanted
     }
 }

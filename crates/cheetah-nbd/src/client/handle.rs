@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use super::inflight::{Answer, Ask, Cookie, Failed, Inflight, Woken};
 use super::outbox::{Batch, Outbox};
 use super::receive::Receiver;
+use super::sequence::ConnectionSequence;
 use super::stream::WriteHalf;
-use super::turn::Turns;
 use crate::busy;
-use crate::handshake::client::Wish;
+use crate::handshake::client::ExportRequest;
 use crate::proto::{CommandFlags, Request, Violation};
 
 /// The reply to a request of up to this many bytes arrives before going to sleep would pay.
@@ -30,14 +30,14 @@ const DOWN: usize = usize::MAX;
 /// A connection that is replaced when it is lost. A caller writes its own request where that saves a wake-up of the
 /// connection's task; otherwise the task writes it. The task receives the replies.
 #[derive(Default)]
-pub(super) struct Link {
+pub(super) struct ConnectionHandle {
     state: Mutex<State>,
     /// In-flight requests, or [`DOWN`]. Read without the lock to choose a connection.
     load: AtomicUsize,
     /// Mean length of the in-flight reads, in bytes.
     read_len_mean: AtomicU64,
     /// Numbers the connections for the server; `None` if the server does not fence replaced ones.
-    turns: Option<Turns>,
+    sequence: Option<ConnectionSequence>,
     /// The server may still carry out a change that the client has given up.
     has_unfenced_change: AtomicBool,
     /// A change is in flight whose caller has stopped waiting.
@@ -78,14 +78,14 @@ pub(super) enum Written {
     Blocked,
 }
 
-impl Link {
-    pub fn new(turns: Option<Turns>) -> Self {
-        Self { load: AtomicUsize::new(DOWN), turns, ..Self::default() }
+impl ConnectionHandle {
+    pub fn new(sequence: Option<ConnectionSequence>) -> Self {
+        Self { load: AtomicUsize::new(DOWN), sequence, ..Self::default() }
     }
 
     /// The request for the handshake of its next connection.
-    pub fn wish(&self, wish: &Wish) -> Wish {
-        self.turns.as_ref().map_or_else(|| wish.clone(), |turns| turns.next(wish))
+    pub fn next_request(&self, wanted: &ExportRequest) -> ExportRequest {
+        self.sequence.as_ref().map_or_else(|| wanted.clone(), |sequence| sequence.next(wanted))
     }
 
     /// Whether the server may still carry out a change that was given up, until the next connection fences it. Always
@@ -101,7 +101,7 @@ impl Link {
 
     /// Must be called before a caller learns that its change was given up.
     fn note_given_up(&self, gave_up_changes: bool) {
-        if gave_up_changes && self.turns.is_some() {
+        if gave_up_changes && self.sequence.is_some() {
             self.has_unfenced_change.store(true, Ordering::Release);
         }
     }
@@ -299,7 +299,7 @@ fn wake(woken: Woken) {
 
 /// An in-flight request. Dropping it abandons the reply.
 pub(super) struct Pending<'a> {
-    link: &'a Link,
+    link: &'a ConnectionHandle,
     cookie: Option<Cookie>,
 }
 
@@ -321,7 +321,7 @@ impl Drop for Pending<'_> {
         if let Some(cookie) = self.cookie {
             let mut state = self.link.state.lock();
             state.inflight.abandon(cookie);
-            if self.link.turns.is_some() && state.inflight.has_abandoned_changes() {
+            if self.link.sequence.is_some() && state.inflight.has_abandoned_changes() {
                 self.link.has_abandoned_change.store(true, Ordering::Release);
             }
         }
