@@ -7,8 +7,8 @@ use std::time::Duration;
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 use tokio::time::sleep;
 
-use crate::api::MDNS_SERVICE;
 use crate::node::Shared;
+use cheetah_control::api::MDNS_SERVICE;
 
 /// The interval between updates of the announced free memory.
 const REFRESH: Duration = Duration::from_secs(5);

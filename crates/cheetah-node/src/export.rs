@@ -9,11 +9,11 @@ use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
 use smallvec::SmallVec;
 
-use crate::api::Receipt;
 use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot};
 use crate::pages::{self, BadPage};
 use crate::store::{Promise, Store};
 use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
+use cheetah_control::api::Receipt;
 
 const CHUNK_BYTES: u64 = SLOT_BYTES as u64;
 static ZERO_CHUNK: [u8; SLOT_BYTES] = [0; SLOT_BYTES];

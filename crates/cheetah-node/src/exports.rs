@@ -10,12 +10,12 @@ use cheetah_device::{ByteRange, Data, Device as _, Error, Io, Result as DeviceRe
 use cheetah_nbd::server;
 use parking_lot::RwLock;
 
-use crate::api::{ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport, Receipt};
 use crate::export::{Export, ExportStats};
 use crate::instance::{Instance, random_bits};
 use crate::lease::{BadToken, Lease, Refused, Token};
 use crate::replaced::{ConnectionNumber, Connections, Cut};
 use crate::store::Store;
+use cheetah_control::api::{ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport, Receipt};
 
 /// The most exports of a node.
 pub const EXPORTS_MAX: usize = 256;

@@ -6,8 +6,8 @@ use cheetah_device::supervise::panic_point;
 use hyper::Method;
 use tokio::time::sleep;
 
-use crate::control::ControlClient;
 use crate::node::Shared;
+use cheetah_control::ControlClient;
 
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);

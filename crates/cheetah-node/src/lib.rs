@@ -24,12 +24,12 @@
 //! # The rest
 //!
 //! [`export`] is a device in slots; [`lease`] decides which writer is admitted; [`exports`] has both by name, for the NBD
-//! server; [`control`] is the HTTP API; [`node`] starts and ends all of it; `announce` and `join` offer it to others;
+//! server; `control` is the HTTP API; [`node`] starts and ends all of it; `announce` and `join` offer it to others;
 //! [`spare`] computes how much memory the machine can lend.
 
 mod announce;
 mod arena;
-pub mod control;
+mod control;
 mod digest;
 pub mod export;
 pub mod exports;
@@ -44,5 +44,4 @@ pub mod spare;
 pub mod store;
 mod table;
 
-pub use control::api;
 pub use node::{Node, NodeConfig, NodeError};

@@ -14,11 +14,11 @@ use cheetah_probe::far::FarConfig;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::announce::Announcement;
-use crate::api::{Join, NodeReceipt, Status};
 use crate::exports::Exports;
 use crate::instance::Instance;
 use crate::store::Store;
 use crate::{control, join, spare};
+use cheetah_control::api::{Join, NodeReceipt, Status};
 
 /// How long connections get to notice that the node ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

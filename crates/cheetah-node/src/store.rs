@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cheetah_device::{Error, Result, Size};
 
-use crate::api::MemoryStatus;
 use crate::arena::{Arena, SLOT_BYTES, Slot};
 use crate::export::Export;
 use crate::faulting;
 use crate::table::LEAF_SPAN_BYTES;
+use cheetah_control::api::MemoryStatus;
 
 /// The most bytes of all exports of a node together, holes included: the roots of their tables then take 12 MiB.
 pub const SPAN_BYTES_MAX: u64 = 32 << 40;

@@ -5,10 +5,10 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
+use cheetah_control::api::{LeaseRequest, NewExport};
+use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Device, Error};
 use cheetah_nbd::server::Exports as _;
-use cheetah_node::api::{LeaseRequest, NewExport};
-use cheetah_node::control::{ControlClient, ControlError};
 use cheetah_node::{Node, NodeConfig, NodeError};
 use futures::executor::block_on;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -322,7 +322,7 @@ async fn a_node_offers_itself_until_it_is_accepted() {
     let request = answer(&examiner, "200 OK").await;
     assert!(request.starts_with("POST /v1/join HTTP/1.1\r\n"), "{request}");
     let body = request.split("\r\n\r\n").nth(1).unwrap();
-    let offer: cheetah_node::api::Join = serde_json::from_str(body).unwrap();
+    let offer: cheetah_control::api::Join = serde_json::from_str(body).unwrap();
     let status = node.status();
     assert_eq!((offer.instance, offer.nbd_port, offer.http_port), (status.instance, status.nbd_port, status.http_port));
     assert_eq!(offer.free_bytes, status.memory.free_bytes);

@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_control::api::{LeaseRequest, NewExport};
 use cheetah_device::{ByteRange, Data, Device, Error};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::server::Exports as _;
-use cheetah_node::api::{LeaseRequest, NewExport};
 use cheetah_node::{Node, NodeConfig};
 use futures::FutureExt;
 use futures::executor::block_on;

@@ -10,8 +10,8 @@ mod fence;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_node::control::ControlError;
-use cheetah_node::control::api::LeaseRequest;
+use cheetah_control::ControlError;
+use cheetah_control::api::LeaseRequest;
 use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -179,8 +179,8 @@ fn name_in_passwd(uid: u32, passwd: &str) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::file::tests::example;
+    use cheetah_control::api::NewExport;
     use cheetah_device::placement::Layout;
-    use cheetah_node::api::NewExport;
     use cheetah_node::{Node, NodeConfig};
 
     const TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
+use cheetah_control::ControlClient;
+use cheetah_control::api::NewExport;
 use cheetah_device::placement::Layout;
 use cheetah_nbd::uri::NbdUri;
-use cheetah_node::control::ControlClient;
-use cheetah_node::control::api::NewExport;
 use futures::future::{Either, join_all, select};
 
 use super::destroy::{DestroyOptions, destroy};

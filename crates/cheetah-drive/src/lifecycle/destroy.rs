@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use cheetah_node::control::ControlError;
+use cheetah_control::ControlError;
 use futures::future::join_all;
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cheetah_node::control::{ControlClient, api::MDNS_SERVICE};
+use cheetah_control::{ControlClient, api::MDNS_SERVICE};
 use futures::future::join_all;
 use mdns_sd::{ResolvedService, ServiceDaemon, ServiceEvent};
 use tokio::time::{Instant, timeout_at};

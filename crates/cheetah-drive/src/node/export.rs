@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cheetah_node::control::ControlClient;
+use cheetah_control::ControlClient;
 
 use crate::file::SetNode;
 

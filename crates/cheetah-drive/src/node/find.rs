@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cheetah_device::Device as _;
-use cheetah_node::control::{ControlClient, ControlError};
+use cheetah_control::{ControlClient, ControlError};
 use futures::future::join_all;
 
 use super::browse::browse;

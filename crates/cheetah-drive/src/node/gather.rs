@@ -12,8 +12,8 @@ use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use cheetah_node::control::ControlClient;
-use cheetah_node::control::api::{BODY_BYTES_MAX, ErrorBody, Join};
+use cheetah_control::ControlClient;
+use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cheetah_nbd::greeting;
-use cheetah_node::control::api::{ExportStatus, Status};
-use cheetah_node::control::{ControlClient, ControlError};
+use cheetah_control::api::{ExportStatus, Status};
+use cheetah_control::{ControlClient, ControlError};
 use futures::future::join_all;
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use cheetah_nbd::uri::{NbdUri, PORT};
-use cheetah_node::control::api::Status;
+use cheetah_control::api::Status;
 
 use cheetah_image::error::{Error, Result};
 

@@ -7,7 +7,7 @@
 use cheetah_device::{ByteRange, Error, Result};
 
 use super::Client;
-use super::inflight::{Answer, Piece, Pieces};
+use super::inflight::{Answer, ReadChunk, ReadChunks};
 use super::recover::Order;
 use crate::packing::Method;
 use crate::proto::packed::{CONTENT_LEN_MAX, Codec};
@@ -38,13 +38,13 @@ impl Client {
 }
 
 /// The digests in a reply, which must be cut at multiples of 1 MiB.
-fn digests_of(pieces: Pieces, range: ByteRange) -> Result<Vec<[u8; 32]>> {
+fn digests_of(pieces: ReadChunks, range: ByteRange) -> Result<Vec<[u8; 32]>> {
     let expected: Vec<_> = range.split_at_multiples(CONTENT_LEN_MAX.into()).collect();
     if pieces.len() != expected.len() {
         return Err(mismatch());
     }
-    let digest = |(range, (offset, piece)): (ByteRange, (u64, Piece))| match piece {
-        Piece::Packed(packed)
+    let digest = |(range, (offset, piece)): (ByteRange, (u64, ReadChunk))| match piece {
+        ReadChunk::Packed(packed)
             if packed.0.codec == Codec::Omitted && range == ByteRange::new(offset, packed.0.len.into()) =>
         {
             Ok(packed.0.digest)

@@ -247,7 +247,11 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             // Not truncated: at most 1 MiB.
             let len = match has_room {
                 true if self.allowance.try_hold(held + len as usize) => len,
-                true if held + PART_BYTES_MIN as usize <= FREE_BYTES => len.min(PART_BYTES_MIN),
+                // The digest of a packed part covers all up to a multiple of 1 MiB, so such parts are never smaller.
+                true if self.terms.packs.is_some() && held == 0 => len,
+                true if self.terms.packs.is_none() && held + PART_BYTES_MIN as usize <= FREE_BYTES => {
+                    len.min(PART_BYTES_MIN)
+                }
                 // What is under way ends or is sent, and then the connection is polled again.
                 _ => return started,
             };

@@ -4,9 +4,9 @@ use std::fmt::{Display, Write};
 
 use cheetah_device::supervise;
 
-use crate::api::ExportStatus;
 use crate::export::ExportStats;
 use crate::node::Shared;
+use cheetah_control::api::ExportStatus;
 
 /// Name, help and value of a family with one sample for each export.
 type Family<T> = (&'static str, &'static str, fn(&T) -> u64);

@@ -1,7 +1,7 @@
 //! The server of the control API.
 //!
-//! Bodies are limited, and so is the time they may take to come; the rest, [`http`] sees to. Bodies must be declared as JSON:
-//! other sites' pages in a browser may not send that, nor delete, unless the browser asks first, and it is not answered.
+//! It limits bodies and the time they take to arrive; [`http`] limits the rest. Bodies must be declared as JSON: a browser
+//! lets another site's page send that, or a DELETE, only after a preflight request, which gets no answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +11,33 @@ use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use cheetah_device::Error;
-use cheetah_probe::far;
+use cheetah_probe::far::{self, Caller};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::api::{BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status};
-use super::http::{self, Refusal};
 use super::metrics;
 use crate::exports::{Exports, ExportsError};
 use crate::lease::Refused;
 use crate::node::Shared;
+use cheetah_control::api::{
+    BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status,
+};
+use cheetah_control::http::{self, Ends, Refusal};
 
-/// What callers may take. A deletion of all a node's memory fits.
+/// Limits for callers. A deletion of all of a node's memory fits.
 const LIMITS: http::Limits = http::Limits { connections_max: 64, life_max: Duration::from_secs(600) };
 /// How long a caller may take to send a request's body.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves the API to whoever connects. Runs until it is dropped, which cuts every connection.
+/// Serves the API. Runs until it is dropped, which cuts every connection.
 pub(crate) async fn serve(listener: TcpListener, node: Arc<Shared>) {
-    match http::serve(listener, router(node), LIMITS).await {}
+    let router = router(node);
+    let with_caller = |Ends { peer, here }| router.clone().layer(Extension(Caller { peer, here }));
+    match http::serve(listener, LIMITS, with_caller).await {}
 }
 
 fn router(node: Arc<Shared>) -> Router {
@@ -100,8 +104,7 @@ async fn release(State(node): Node, Path(name): Path<String>, uri: Uri) -> Answe
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Runs what touches much memory on a thread where it keeps nobody waiting. It runs to its end even if the caller
-/// hangs up.
+/// Runs `work`, which touches much memory, on a blocking thread. It completes even if the caller disconnects.
 async fn blocking<T: Send + 'static>(
     node: Arc<Shared>,
     work: impl FnOnce(&Exports) -> Result<T, ExportsError> + Send + 'static,
@@ -112,12 +115,12 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// The value of `key` in a query. Values here are hex digits, so nothing needs unescaping.
+/// The value of `key` in a query. Values are hex digits, so they need no unescaping.
 fn query<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
 }
 
-/// A request's body: JSON, in time.
+/// A request's JSON body, received in time.
 struct Body<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use cheetah_control::api::NodeReceipt;
 use cheetah_device::Size;
-use cheetah_node::api::NodeReceipt;
 use cheetah_node::{Node, NodeConfig, NodeError};
 use serde_json::json;
 

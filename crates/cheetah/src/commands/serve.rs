@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use axum::Extension;
 use cheetah_acquire::agent::{Agent, AgentConfig, CpuMax, Protection};
+use cheetah_control::http::{self, Ends};
 use cheetah_device::Size;
-use cheetah_node::control::http;
-use cheetah_probe::far::{FarConfig, router};
+use cheetah_probe::far::{Caller, FarConfig, router};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -157,7 +158,11 @@ async fn probe_listener(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
 /// Takes part in measurements, if it is to.
 async fn probed(listener: Option<TcpListener>, far: FarConfig) -> Infallible {
     match listener {
-        Some(listener) => http::serve(listener, router(far), PROBE_LIMITS).await,
+        Some(listener) => {
+            let router = router(far);
+            let with_caller = |Ends { peer, here }| router.clone().layer(Extension(Caller { peer, here }));
+            http::serve(listener, PROBE_LIMITS, with_caller).await
+        }
         None => std::future::pending().await,
     }
 }

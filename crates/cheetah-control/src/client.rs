@@ -14,13 +14,13 @@ use tokio::time::timeout;
 
 use super::api::{ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status};
 
-/// Largest answer taken from a node: a status with as many exports as a node may have is a tenth of it.
+/// The largest response accepted from a node: ten times a status with the most exports.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// How long a deletion may take: it wipes the export and reads it back, seconds a dozen GiB.
+/// How long a deletion may take: wiping and reading back take seconds for a dozen GiB.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Speaks to the control API of one node.
+/// A client of one node's control API.
 #[derive(Debug, Clone)]
 pub struct ControlClient {
     addr: String,
@@ -30,36 +30,36 @@ pub struct ControlClient {
 /// Why a call to a node failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody answered.
+    /// There was no response.
     #[error("node {addr}: {why}")]
     Unreachable {
         /// The node's control address.
         addr: String,
-        /// What was tried and how it failed.
+        /// How the attempt failed.
         why: String,
     },
-    /// The node said no.
+    /// The node refused.
     #[error("node {addr}: {error}")]
     Refused {
         /// The node's control address.
         addr: String,
         /// HTTP status.
         status: u16,
-        /// The node's own words.
+        /// The node's message.
         error: String,
     },
-    /// What answered is not a node.
+    /// Another kind of server responded.
     #[error("{addr} does not answer like a Cheetah node: {why}")]
     NotANode {
         /// The address.
         addr: String,
-        /// What was odd.
+        /// How the response differs.
         why: String,
     },
 }
 
 impl ControlError {
-    /// Whether the node refused because of what others hold: a name taken, a lease held (409).
+    /// Whether the node refused because of a conflict: the name is taken, or the lease is held (409).
     pub fn is_conflict(&self) -> bool {
         self.status() == Some(409)
     }
@@ -85,73 +85,73 @@ impl ControlError {
 type Result<T> = std::result::Result<T, ControlError>;
 
 impl ControlClient {
-    /// A client of the node whose control API listens on `addr` (`host:port`). Nothing is sent yet.
+    /// A client of the node whose control API listens on `addr` (`host:port`). Sends nothing yet.
     pub fn new(addr: impl ToString) -> Self {
         Self { addr: addr.to_string(), timeout: Duration::from_secs(10) }
     }
 
-    /// Gives up on a call after `timeout` (10 s unless told; a deletion is given five minutes).
+    /// Sets the time-out of a call (default: 10 s; a deletion has five minutes).
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// The address it speaks to.
+    /// The node's address.
     pub fn addr(&self) -> &str {
         &self.addr
     }
 
-    /// What the node is and how it fares.
+    /// Gets the node's status.
     pub async fn status(&self) -> Result<Status> {
         self.get("/v1/status").await
     }
 
-    /// Makes an export.
+    /// Creates an export.
     pub async fn create_export(&self, export: &NewExport) -> Result<ExportStatus> {
         self.send(Method::POST, "/v1/exports", export).await
     }
 
-    /// Deletes an export and wipes its memory. A leased export takes its `lease` token.
+    /// Deletes an export and wipes its memory. A leased export needs its `lease` token.
     pub async fn delete_export(&self, name: &str, lease: Option<&str>) -> Result<Receipt> {
         let query = lease.map(|token| format!("?lease={}", escape(token))).unwrap_or_default();
         let path = format!("/v1/exports/{}{query}", escape(name));
         self.parse(&self.call(Method::DELETE, &path, Bytes::new(), DELETE_TIMEOUT).await?)
     }
 
-    /// Takes the write lease of an export.
+    /// Acquires the write lease of an export.
     pub async fn acquire_lease(&self, name: &str, request: &LeaseRequest) -> Result<LeaseGrant> {
         self.send(Method::POST, &lease_path(name), request).await
     }
 
-    /// Makes a lease last for as long again.
+    /// Renews a lease.
     pub async fn renew_lease(&self, name: &str, token: &str) -> Result<LeaseGrant> {
         self.send(Method::PUT, &lease_path(name), &LeaseRenewal { token: token.to_owned() }).await
     }
 
-    /// Gives a lease back.
+    /// Releases a lease.
     pub async fn release_lease(&self, name: &str, token: &str) -> Result<()> {
         let path = format!("{}?token={}", lease_path(name), escape(token));
         self.call(Method::DELETE, &path, Bytes::new(), self.timeout).await.map(drop)
     }
 
-    /// The node's metrics, as Prometheus text.
+    /// Gets the node's metrics, as Prometheus text.
     pub async fn metrics(&self) -> Result<String> {
         let body = self.call(Method::GET, "/metrics", Bytes::new(), self.timeout).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// Reads any path of the API.
+    /// Gets any path of the API.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.parse(&self.call(Method::GET, path, Bytes::new(), self.timeout).await?)
     }
 
-    /// Sends JSON to any path of the API and reads the answer.
+    /// Sends JSON to any path of the API, and parses the response.
     pub async fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &impl Serialize) -> Result<T> {
         self.parse(&self.post(method, path, body).await?)
     }
 
-    /// Sends JSON to any path and leaves the answer's body unread by any rule but its length.
-    pub(crate) async fn post(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Bytes> {
+    /// Sends JSON to any path, and returns the response's body as it is.
+    pub async fn post(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Bytes> {
         let body = serde_json::to_vec(body).map_err(|error| self.not_a_node(error))?;
         self.call(method, path, body.into(), self.timeout).await
     }
@@ -163,7 +163,7 @@ impl ControlClient {
         }
     }
 
-    /// One request on a connection of its own: calls are rare, and a stale pooled connection is a puzzle.
+    /// Sends one request on a connection of its own: calls are rare, and pooled connections can be stale.
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
         let connect = timeout(self.timeout, TcpStream::connect(&self.addr)).await;
         let stream = match connect {
@@ -171,7 +171,7 @@ impl ControlClient {
             Ok(Err(error)) => return Err(self.unreachable(format!("cannot connect: {error}"))),
             Err(_) => return Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
         };
-        // The address rather than the name it was found under: a node does not answer to names it does not know.
+        // The address rather than the name: a node refuses Host headers with names it does not know.
         let peer = stream.peer_addr().map_err(|error| self.unreachable(format!("cannot connect: {error}")))?;
         let host = SocketAddr::new(peer.ip(), peer.port()).to_string();
         let (mut sender, connection) =
@@ -189,7 +189,7 @@ impl ControlClient {
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             Ok((status, body.map_err(|error| self.not_a_node(error))?.to_bytes()))
         };
-        // The connection has to be driven beside the request; its own end says nothing more than the request's.
+        // The connection must be polled beside the request; its end has no result of its own.
         let driven = async {
             let _ = connection.await;
             std::future::pending().await
@@ -222,7 +222,7 @@ fn lease_path(name: &str) -> String {
     format!("/v1/exports/{}/lease", escape(name))
 }
 
-/// Percent-encodes whatever may not stand in a part of a path or query.
+/// Percent-encodes a component of a path or query.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

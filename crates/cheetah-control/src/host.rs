@@ -1,15 +1,15 @@
-//! Whether a request is meant for this node.
+//! Whether a request is meant for this machine.
 //!
-//! A web page can have its own site's name resolve to a node's address (DNS rebinding); the browser then takes the
-//! node for that site and lets the page speak to it freely. But the name stays in the Host header. Addresses,
-//! `localhost` and the machine's own name are none that a site can have point elsewhere.
+//! A web page can make its own site's name resolve to a node's address (DNS rebinding); the browser then takes the node for
+//! that site and lets the page call it. But the Host header still has the site's name. No site controls IP addresses,
+//! `localhost` or the machine's own name.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, Version, header};
 
-/// Whether the Host header names this machine: an IP address, `localhost`, or the machine's host name, as it is or
-/// under `.local`, each with or without a port. It may be missing before HTTP/1.1 only; browsers always send it.
+/// Whether the Host header names this machine: an IP address, `localhost`, or the host name, bare or under `.local`, with or
+/// without a port. It may be missing before HTTP/1.1 only; browsers always send it.
 pub(super) fn is_ours(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -42,7 +42,7 @@ fn names_us(host: &str, own_name: &str) -> bool {
         || (!short.is_empty() && same(&format!("{short}.local")))
 }
 
-/// An empty port is as good as none.
+/// Whether the text is a port; it may be empty.
 fn is_port(port: &str) -> bool {
     port.is_empty() || port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_own_names_are_ours_and_nothing_else_is() {
+    fn only_addresses_and_own_names_are_accepted() {
         for ours in [
             "127.0.0.1",
             "10.0.0.7:10808",

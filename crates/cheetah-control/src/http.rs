@@ -1,9 +1,8 @@
-//! HTTP for whoever connects, within limits.
+//! Serving HTTP within limits.
 //!
-//! Whoever can reach it may use it, so everything it takes is limited: connections, headers, and the time each may take. And
-//! to keep web pages, open in a browser that can reach it, from using it behind their reader's back, it must be called by its
-//! address or its own name (see [`host`](super::host)), since a page can have its site's name point here and so pass for
-//! the same site.
+//! Every machine that reaches the port can call it, so connections, headers and times are limited. A request must name this
+//! machine by its address or its own name (see [`host`]): otherwise a web page, open in a browser that reaches the port,
+//! could make its site's name resolve to this machine and call it as its own site.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,9 +15,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use cheetah_device::supervise::{contain, panic_point};
-use cheetah_probe::far::Caller;
-use hyper::body::Incoming;
-use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt::set_tcp_user_timeout;
@@ -27,33 +23,41 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::api::ErrorBody;
-use super::host;
+use crate::api::ErrorBody;
+use crate::host;
 
-/// What one connection's request line and headers may take.
+/// The most bytes of a request line and headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// How long a caller may take to send a request's head. An idle connection is closed after it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// A caller who takes nothing of what is sent for so long is cut off, in milliseconds.
+/// How long a caller may leave sent data unacknowledged, in milliseconds.
 const UNREAD_MS_MAX: u32 = 10_000;
 
 /// The pause after a caller could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What callers may take.
+/// Limits for callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once; further ones are closed.
+    /// The most connections; further ones are closed.
     pub connections_max: usize,
-    /// How long one may live.
+    /// How long a connection may last.
     pub life_max: Duration,
 }
 
-/// Serves `router` to whoever connects, within limits. Each request has its [`Caller`] among its extensions. Runs until it is
-/// dropped, which cuts every connection.
-pub async fn serve(listener: TcpListener, router: Router, limits: Limits) -> Infallible {
+/// The two addresses of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// The caller's.
+    pub peer: SocketAddr,
+    /// This machine's.
+    pub here: SocketAddr,
+}
+
+/// Serves every caller, within limits. `router` returns the router for a connection. Runs until it is dropped, which cuts
+/// every connection.
+pub async fn serve(listener: TcpListener, limits: Limits, router: impl Fn(Ends) -> Router) -> Infallible {
     let Limits { connections_max, life_max } = limits;
-    let router = router.layer(middleware::from_fn(only_by_own_name));
     let seats = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();
     let mut accept_one = async || {
@@ -68,11 +72,13 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits) -> Inf
         };
         panic_point("http-accept");
         let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else { return };
-        let router = router.clone();
+        // Without an address of its own, the connection has ended already.
+        let Ok(here) = stream.local_addr() else { return };
+        let router = router(Ends { peer, here }).layer(middleware::from_fn(only_by_own_name));
         let serving = async move {
             let _seat = seat;
             panic_point("http-connection");
-            if let Ok(Err(error)) = timeout(life_max, converse(stream, peer, router)).await {
+            if let Ok(Err(error)) = timeout(life_max, converse(stream, router)).await {
                 tracing::debug!("an HTTP connection ended: {error}");
             }
         };
@@ -86,29 +92,19 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits) -> Inf
     }
 }
 
-async fn converse(
-    stream: TcpStream,
-    peer: SocketAddr,
-    router: Router,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    // An answer is not polled while nobody takes the beginning of it, so it cannot see to that.
+async fn converse(stream: TcpStream, router: Router) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    // hyper does not poll a response while the socket is full, so the kernel must enforce this limit.
     set_tcp_user_timeout(&stream, UNREAD_MS_MAX)?;
-    let caller = Caller { peer, here: stream.local_addr()? };
-    let service = TowerToHyperService::new(router);
-    let told = service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(caller);
-        service.call(request)
-    });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), told)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await?;
     Ok(())
 }
 
-/// Refuses requests meant for another host.
+/// Refuses requests whose Host header names another host.
 async fn only_by_own_name(request: Request, next: Next) -> Response {
     if host::is_ours(request.version(), request.headers()) {
         return next.run(request).await;
@@ -117,14 +113,16 @@ async fn only_by_own_name(request: Request, next: Next) -> Response {
     Refusal::new(StatusCode::FORBIDDEN, why).into_response()
 }
 
-/// An answer that is an error.
-pub(super) struct Refusal {
+/// An error response.
+#[derive(Debug)]
+pub struct Refusal {
     status: StatusCode,
     error: String,
 }
 
 impl Refusal {
-    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+    /// A response with this status, and an [`ErrorBody`] with this error.
+    pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into() }
     }
 }
@@ -151,11 +149,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_keeps_others_out_for_long() {
+    async fn a_silent_caller_does_not_block_others_for_long() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let limits = Limits { connections_max: 1, life_max: Duration::from_millis(200) };
-        tokio::spawn(serve(listener, Router::new(), limits));
+        tokio::spawn(async move { serve(listener, limits, |_| Router::new()).await });
         let _silent = TcpStream::connect(at).await.unwrap();
         // There is one place.
         let answered = async {

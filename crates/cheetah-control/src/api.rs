@@ -1,4 +1,4 @@
-//! What the control API says, as Rust types: shared by the node, and by whoever talks to one.
+//! The control API's types, shared by nodes and their clients.
 //!
 //! | request | body | answer |
 //! |---|---|---|
@@ -9,26 +9,26 @@
 //! | `PUT /v1/exports/NAME/lease` | [`LeaseRenewal`] | [`LeaseGrant`]; 409 lost to another, or expired |
 //! | `DELETE /v1/exports/NAME/lease?token=TOKEN` | | 204 |
 //! | `GET /metrics` | | Prometheus text |
-//! | `/v1/probe…` | | measurements of the way here: see [`cheetah_probe::far`] |
+//! | `/v1/probe…` | | measurements of the path to the node: see `cheetah_probe::far` |
 //!
-//! Every error is a fitting status with [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`].
+//! An error has an HTTP status and an [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`] bytes.
 
 use serde::{Deserialize, Serialize};
 
-/// Largest body of a request.
+/// The largest body of a request, in bytes.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The mDNS service type nodes announce. Its TXT keys: `http` (port), `instance`, `free` (bytes).
+/// The mDNS service type that nodes announce. Its TXT keys: `http` (port), `instance`, `free` (bytes).
 pub const MDNS_SERVICE: &str = "_cheetah._tcp.local.";
 
-/// What a node is and how it fares.
+/// A node's status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// The node's name, as its operator chose it; the host name by default.
+    /// The node's name, chosen by its operator; the host name by default.
     pub name: String,
     /// Version of the program.
     pub version: String,
-    /// 32 hex digits, new at each start: what was stored under another instance is gone.
+    /// 32 hex digits, new at each start: content stored under another instance is gone.
     pub instance: String,
     /// TCP port of the NBD server.
     pub nbd_port: u16,
@@ -36,7 +36,7 @@ pub struct Status {
     pub http_port: u16,
     /// Seconds since the start.
     pub uptime_s: u64,
-    /// Memory lent.
+    /// The lent memory.
     pub memory: MemoryStatus,
     /// Exports, by name.
     pub exports: Vec<ExportStatus>,
@@ -47,49 +47,49 @@ pub struct Status {
 pub struct MemoryStatus {
     /// Bytes lent, digests included.
     pub lent_bytes: u64,
-    /// Bytes of content that fit in them.
+    /// Bytes of content that fit in it.
     pub usable_bytes: u64,
-    /// Bytes set aside for exports created with a reservation.
+    /// Bytes reserved for exports.
     pub reserved_bytes: u64,
-    /// Bytes that hold content now.
+    /// Bytes that hold content.
     pub used_bytes: u64,
-    /// Bytes that a new export may reserve.
+    /// Bytes that a new export can reserve.
     pub free_bytes: u64,
-    /// Bytes faulted in ahead of use so far; the rest follows by itself.
+    /// Bytes faulted in so far; a background thread does the rest.
     pub ready_bytes: u64,
-    /// Whether the memory is locked, so that none of it reaches a swap device.
+    /// Whether the memory is locked, so that none of it can be swapped out.
     pub locked: bool,
 }
 
-/// One export.
+/// An export's status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportStatus {
     /// Its name.
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
-    /// Memory its content takes: chunks of zeros take none.
+    /// Memory used by its content: chunks of zeros take none.
     pub used_bytes: u64,
-    /// Whether its whole size is set aside for it.
+    /// Whether its whole size is reserved.
     pub reserved: bool,
     /// Whether its pages carry digests.
     pub digests: bool,
-    /// NBD connections open on it.
+    /// Its NBD connections.
     pub connections: usize,
-    /// Who may write to it, if anybody holds that right alone.
+    /// Its write lease, if held.
     pub lease: Option<LeaseStatus>,
 }
 
 /// A lease in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// Who holds it, as they named themselves.
+    /// The holder's own description.
     pub holder: String,
-    /// Seconds until it ends unless renewed.
+    /// Seconds until it expires.
     pub expires_in_s: u64,
 }
 
-/// An export to be made.
+/// A request to create an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewExport {
@@ -97,10 +97,10 @@ pub struct NewExport {
     pub name: String,
     /// Its size; not 0.
     pub size_bytes: u64,
-    /// Whether to set the whole size aside now, so that no write can run out of memory.
+    /// Whether to reserve the whole size now, so that no write can run out of memory.
     #[serde(default)]
     pub reserve: bool,
-    /// Whether each page carries a digest that is checked at every read.
+    /// Whether each page has a digest that every read checks.
     #[serde(default = "yes")]
     pub digests: bool,
 }
@@ -111,7 +111,7 @@ impl NewExport {
         Self { name: name.into(), size_bytes, reserve: true, digests: true }
     }
 
-    /// An export that takes memory as it is written, with digests.
+    /// An export that allocates memory as it is written, with digests.
     pub fn thin(name: impl Into<String>, size_bytes: u64) -> Self {
         Self { name: name.into(), size_bytes, reserve: false, digests: true }
     }
@@ -121,47 +121,47 @@ fn yes() -> bool {
     true
 }
 
-/// What became of a deleted export's memory.
+/// The receipt for a deleted export's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The export's name.
     pub export: String,
-    /// Bytes wiped at deletion.
+    /// Bytes wiped by the deletion.
     pub wiped_bytes: u64,
     /// Whether each of them was read back as zero.
     pub verified_zero: bool,
 }
 
-/// What became of all the memory a node lent.
+/// The receipt for all the memory that a node lent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeReceipt {
     /// The node's name.
     pub node: String,
     /// The instance that ended.
     pub instance: String,
-    /// The exports that were still there.
+    /// The exports it still had.
     pub exports: Vec<Receipt>,
-    /// Bytes the node had lent.
+    /// Bytes lent.
     pub lent_bytes: u64,
-    /// Bytes wiped at the end; what had been freed before was wiped then.
+    /// Bytes wiped at the end; memory freed earlier was wiped then.
     pub wiped_bytes: u64,
-    /// Bytes wiped over the node's whole life, these included.
+    /// Bytes wiped since the node's start, these included.
     pub wiped_total_bytes: u64,
-    /// Whether every wiped byte was read back as zero, over the node's whole life.
+    /// Whether every byte wiped since the node's start was read back as zero.
     pub verified_zero: bool,
-    /// Seconds the end took.
+    /// Seconds that the end took.
     pub seconds: f64,
 }
 
-/// Asks for the right to write to an export alone.
+/// A request for an export's write lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
-    /// Who asks, in words another examiner would understand: 1 to 255 bytes.
+    /// The holder's description for other examiners: 1 to 255 bytes.
     pub holder: String,
-    /// Seconds the lease lives unless renewed: 5 to 300.
+    /// The time to live in seconds: 5 to 300.
     pub ttl_s: u64,
-    /// Takes the lease away from whoever holds it; that writer is refused from then on.
+    /// Whether to take the lease from its holder, whose writes are refused from then on.
     #[serde(default)]
     pub force: bool,
 }
@@ -169,17 +169,17 @@ pub struct LeaseRequest {
 /// A lease granted or renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseGrant {
-    /// 32 hex digits; a secret between node and holder.
+    /// 32 hex digits, secret between node and holder.
     pub token: String,
-    /// Seconds it lives from now unless renewed.
+    /// The time to live in seconds, from now.
     pub ttl_s: u64,
 }
 
-/// Renews a lease for as long again.
+/// A request to renew a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRenewal {
-    /// The token that was granted.
+    /// The lease's token.
     pub token: String,
 }
 
@@ -199,9 +199,9 @@ pub struct Join {
     pub free_bytes: u64,
 }
 
-/// The body of every answer that is an error.
+/// The body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// What went wrong, in one sentence.
+    /// One sentence: what went wrong.
     pub error: String,
 }

@@ -1,0 +1,13 @@
+//! The control API of a node: plain HTTP and JSON, so that `curl` is a client.
+//!
+//! [`api`] has the types, and [`client`] calls a node. [`http`] serves a router within limits; the node's own is in
+//! `cheetah-node`.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod client;
+mod host;
+pub mod http;
+
+pub use client::{ControlClient, ControlError};
