@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cheetah_device::Device as _;
 use cheetah_control::{ControlClient, ControlError};
+use cheetah_device::Device as _;
 use futures::future::join_all;
 
 use super::browse::browse;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cheetah_nbd::greeting;
 use cheetah_control::api::{ExportStatus, Status};
 use cheetah_control::{ControlClient, ControlError};
+use cheetah_nbd::greeting;
 use futures::future::join_all;
 use serde::Serialize;
 

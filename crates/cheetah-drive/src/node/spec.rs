@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use cheetah_nbd::uri::{NbdUri, PORT};
 use cheetah_control::api::Status;
+use cheetah_nbd::uri::{NbdUri, PORT};
 
 use cheetah_image::error::{Error, Result};
 
