@@ -29,7 +29,12 @@ pub struct Args {
     memory: Size,
 
     /// Where to listen for drives (NBD)
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address, default_value = "127.0.0.1:10809")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        value_parser = crate::commands::listen::address,
+        default_value = "127.0.0.1:10809",
+    )]
     listen: SocketAddr,
 
     /// Where to listen for control and metrics (HTTP); the port after the one for drives unless told

@@ -70,7 +70,13 @@ pub struct NodeArgs {
     wait: Option<u16>,
 
     /// Address at which nodes join
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address, default_value = JOIN_ADDRESS, requires = "wait")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        value_parser = crate::commands::listen::address,
+        default_value = JOIN_ADDRESS,
+        requires = "wait",
+    )]
     listen: SocketAddr,
 
     /// Accept nodes beyond loopback; anyone who reaches the address can join
