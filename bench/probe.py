@@ -1,5 +1,5 @@
-"""`cheetah probe` against what it is to reach: gaps of trains beside the tools people have, capacity and round trips of
-emulated paths, SO_TXTIME in a kernel that has it; and the tables of the paper that it follows. See bench/README.md."""
+"""Benchmarks `cheetah probe`: gaps of trains beside other tools, capacity and round trips of emulated paths, SO_TXTIME in a
+kernel that has it, and the tables of the paper that it follows. See bench/README.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench import probe_paths, probe_seed, probe_tables, probe_txtime
 from bench.probe_senders import MMSG, OURS, PROGRAMS, SLEEP, SPIN, Sender, ours, serve_iperf3, tools
 from bench.probe_stand import Stand, burners, stand
 from bench.probe_tables import Plot, Table
-from bench.probe_trains import Asked, Sent, gap_errors_us, gaps_us, percentile
+from bench.probe_trains import TrainRequest, TrainResults, gap_errors_us, gaps_us, percentile
 from bench.report.curves import Chart, distribution
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
@@ -26,7 +26,7 @@ P50_US_MAX, P99_US_MAX = 0.1, 5.0
 # How many times less than the best peer's: as many as this share, idle and busy.
 PEER_SHARE = {"idle": 0.5, "every core busy": 0.1}
 BACK_TO_BACK_SHARE = 0.75
-# Who is further from the gap that was asked has another one, and its errors say nothing.
+# A sender further from the requested gap sends another one, so its errors do not count.
 KEEPS_WITHIN = 0.25
 
 NOTE = (
@@ -40,14 +40,14 @@ def _contenders() -> dict[str, Sender]:
     return {OURS: ours(), SLEEP: PROGRAMS[SLEEP], SPIN: PROGRAMS[SPIN], **tools()}
 
 
-def _told(send: Sender, at: Stand, asked: Asked) -> dict[str, object]:
-    """One turn: what is printed, and the trains themselves."""
+def _told(send: Sender, at: Stand, asked: TrainRequest) -> dict[str, object]:
+    """One measurement: its figures, and the trains."""
     try:
         sent = send(at, asked)
     except BenchError as error:
-        # A tool that fails is out of this figure, not the whole benchmark.
+        # A tool that fails drops out of this figure only.
         print(f"    {error}", flush=True)
-        return {"p99": None, "sent": Sent([])}
+        return {"p99": None, "sent": TrainResults([])}
     errors = gap_errors_us(sent, asked.gap_ns)
     if not errors:
         return {"p99": None, "sent": sent}
@@ -55,17 +55,17 @@ def _told(send: Sender, at: Stand, asked: Asked) -> dict[str, object]:
 
 
 class Gaps:
-    """The gap error of everybody at one gap, idle or busy."""
+    """The gap errors of all senders at one gap, idle or busy."""
 
     def __init__(self, at: Stand, gap_us: int, load: str, settings: Settings) -> None:
         self.what = f"gap of {gap_us} µs, {load}"
         self._id = f"probe/gap/{gap_us}us/{'idle' if load == 'idle' else 'busy'}"
-        self._load, self._asked = load, Asked(PACKETS, gap_us * 1000, 10 if settings.quick else 60)
+        self._load, self._asked = load, TrainRequest(PACKETS, gap_us * 1000, 10 if settings.quick else 60)
         turns = {name: functools.partial(_told, send, at, self._asked) for name, send in _contenders().items()}
         told = interleave(self.what, settings.rounds, turns, ("p50", "p99"))
-        self._ours: list[Sent] = [one["sent"] for one in told[OURS]]
+        self._ours: list[TrainResults] = [one["sent"] for one in told[OURS]]
         counted = {name: [one["sent"] for one in rounds if one["sent"].arrived] for name, rounds in told.items()}
-        self.sent: dict[str, list[Sent]] = {name: rounds for name, rounds in counted.items() if rounds}
+        self.sent: dict[str, list[TrainResults]] = {name: rounds for name, rounds in counted.items() if rounds}
 
     def _samples(self, share: float) -> dict[str, list[float]]:
         return {name: [percentile(gap_errors_us(sent, self._asked.gap_ns), share) for sent in rounds]
@@ -77,7 +77,7 @@ class Gaps:
         return abs(percentile(gaps, 0.5) - asked_us) <= KEEPS_WITHIN * asked_us
 
     def figures(self) -> list[Figure]:
-        """Against what is allowed, and against the best of those that keep the gap."""
+        """Compares with the bound, and with the best sender that keeps the gap."""
         accepted = {OURS: [100 * sent.accepted() for sent in self._ours]}
         figures = [Figure(f"{self._id}/accepted", f"{self.what}: trains accepted", "%", OURS, accepted)]
         if OURS not in self.sent:
@@ -94,10 +94,10 @@ class Gaps:
         return figures
 
     def rows(self) -> list[list[str]]:
-        """Everybody, for the table."""
+        """Returns the table's rows, one a sender."""
         rows = []
         for name, rounds in self.sent.items():
-            sent = functools.reduce(Sent.__add__, rounds)
+            sent = functools.reduce(TrainResults.__add__, rounds)
             errors, gaps = gap_errors_us(sent, self._asked.gap_ns), gaps_us(sent.arrived)
             said = f"{name} ({sent.backend})" if sent.backend else name
             accepted = f"{sent.accepted():.0%} of {sent.trains}" if sent.backend else ""
@@ -106,14 +106,14 @@ class Gaps:
         return rows
 
     def chart(self) -> Chart:
-        """The distribution of everybody's errors."""
+        """Returns the distribution of all senders' errors."""
         curves = [distribution(name, [error for sent in rounds for error in gap_errors_us(sent, self._asked.gap_ns)])
                   for name, rounds in self.sent.items()]
         return Chart(f"Error of a {self.what}", "µs", curves)
 
 
 def measure_gaps(at: Stand, settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
-    """Idle, then with every core busy."""
+    """Measures idle, then with every core busy."""
     figures: list[Figure] = []
     table = Table("Gaps of trains, by everybody", ["asked", "sender", "gap, median (µs)", "error p50", "p99", "most",
                                                    "accepted"])
@@ -131,13 +131,13 @@ def measure_gaps(at: Stand, settings: Settings) -> tuple[list[Figure], list[Tabl
 
 
 def measure_back_to_back(at: Stand, settings: Settings) -> list[Figure]:
-    """As fast as it goes: the smallest gap, and so the fastest link that a pair can tell."""
-    asked = Asked(PACKETS, 0, 10 if settings.quick else 60)
+    """Measures back-to-back sending: the smallest gap, hence the fastest link that a pair can measure."""
+    asked = TrainRequest(PACKETS, 0, 10 if settings.quick else 60)
 
     def turn(send: Sender) -> Callable[[], dict[str, float]]:
         return lambda: {"gap": percentile(gaps_us(send(at, asked).arrived), 0.5)}
 
-    # Nothing is on time or spoiled where everything is due at once.
+    # Back-to-back packets have no schedule to keep.
     senders = {OURS: ours("--gap-error-max", "1s"), MMSG: PROGRAMS[MMSG], SPIN: PROGRAMS[SPIN]}
     told = interleave("back to back", settings.rounds, {name: turn(send) for name, send in senders.items()}, "gap")
     gaps = {name: [one["gap"] for one in rounds] for name, rounds in told.items()}

@@ -1,4 +1,4 @@
-"""A capture tool's timestamps on the sending machine, against the receiver's behind a link that is slower."""
+"""Compares a capture tool's timestamps on the sending machine with the receiver's behind a slower link."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HEADER, RECORD = struct.Struct("<IHHiIII"), struct.Struct("<IIII")
 
 
 def read_pcap(content: bytes) -> list[int]:
-    """When each packet was captured, in nanoseconds of the wall's clock, from a file with nanoseconds of this machine's
-    order of bytes. A last packet that is cut off is left out."""
+    """Returns when each packet was captured, in nanoseconds of the wall clock, from a pcap file with nanoseconds in native
+    byte order. Ignores a truncated last packet."""
     if len(content) < HEADER.size or HEADER.unpack_from(content)[0] != PCAP_NANOSECONDS:
         raise BenchError("tcpdump wrote no file with nanoseconds")
     times, at = [], HEADER.size
@@ -38,7 +38,7 @@ def read_pcap(content: bytes) -> list[int]:
 
 
 def _measure(lab: Lab, scratch: Scratch, trains: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Trains as tcpdump and as the receiver saw them."""
+    """Trains as seen by tcpdump and by the receiver."""
     node = lab.nodes[0]
     captured = os.path.join(scratch.dir, "captured.pcap")
     judge = Judge(node.namespace, "eth0")
@@ -59,7 +59,7 @@ def _measure(lab: Lab, scratch: Scratch, trains: int) -> tuple[list[list[int]], 
 
 
 def table(settings: Settings) -> Table:
-    """Trains as fast as they can be sent, over links that are slower than that."""
+    """Sends back-to-back trains over slower links."""
     made = Table("A capture tool's timestamps: trains of 50 packets sent as fast as possible over a slower link",
                  ["link (Mbit/s)", "rate by tcpdump at the sender (Mbit/s)", "rate at the receiver", "gap by tcpdump (µs)",
                   "gap at the receiver"],

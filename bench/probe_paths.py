@@ -1,5 +1,5 @@
-"""What `cheetah probe` says of a path whose far end does not help, beside what the path is: links of the lab that space
-frames as a wire does, with nothing else on them and with others using half."""
+"""Measures known paths by `cheetah probe`, without a far end's help: spaced links of the lab, idle and with cross traffic on
+half of their capacity."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lab.network import Lab
 RATES_MBIT = (10, 100, 1000)
 CROSS_PPM = 500_000
 DELAY_US = 1_000
-# Relative, idle and with others on the link.
+# Relative, idle and with cross traffic.
 CAPACITY_ERROR_MAX = {"idle": 0.02, "50 % cross traffic": 0.10}
 ROUND_TRIP_ERROR_MS_MAX = 0.1
 ALLOWED = "allowed"
@@ -47,12 +47,12 @@ NOTE = (
 
 
 def enter(lab: Lab, argv: Sequence[str]) -> list[str]:
-    """`argv` so that it runs on the examiner's machine, and leaves the path the processor that it takes."""
+    """Returns the command line that runs `argv` on the examiner's machine, off the relay's processor."""
     return lab.examiner.command([*relay.beside_prefix(), *argv])
 
 
 def told_by_cheetah(lab: Lab) -> dict[str, float | None]:
-    """What ours says of the path to the node."""
+    """Measures the path to the node by `cheetah probe`."""
     argv = [cheetah.binary(), "--json", "probe", lab.nodes[0].address, "--only", "rtt,capacity", "--far", "none"]
     start = time.perf_counter()
     told = cheetah.last_json(_printed(lab, argv))
@@ -66,7 +66,7 @@ def told_by_cheetah(lab: Lab) -> dict[str, float | None]:
 
 
 def _printed(lab: Lab, argv: list[str]) -> str:
-    """What a program says within the time that it is given; nothing where it fails, which is told."""
+    """Returns a program's output within a time limit; nothing if it fails, which is logged."""
     try:
         done = run_limited(enter(lab, ["timeout", f"{LIMIT_S - 5:g}", *argv]), LIMIT_S)
         return done.printed.decode(errors="replace")
@@ -82,7 +82,7 @@ def told_by_pchar(lab: Lab) -> dict[str, float | None]:
 
 
 def told_by_bing(lab: Lab) -> dict[str, float | None]:
-    """bing's last word on the link to the node. It goes on for ever, and soon takes every answer for a late one."""
+    """Returns bing's last figure for the link to the node. It never ends, and soon takes every answer for a late one."""
     argv = ["sh", "-c", 'timeout 6 "$@" 2>/dev/null; true', "sh", "bing", "-n", lab.nodes[0].address]
     printed = _printed(lab, argv)
     found = re.findall(r"\|\s+([0-9.]+)([KMG])b/s,[^\n|]*\n 1 ", printed)
@@ -90,20 +90,20 @@ def told_by_bing(lab: Lab) -> dict[str, float | None]:
 
 
 def told_by_nping(lab: Lab) -> dict[str, float | None]:
-    """nping's average."""
+    """Returns nping's average."""
     argv = ["nping", "--icmp", "--count", "40", "--delay", "10ms", "--data-length", str(PING_BYTES - 28)]
     return {"rtt": _number(r"Avg rtt: ([0-9.]+)ms", _printed(lab, [*argv, lab.nodes[0].address]), 1.0)}
 
 
 def told_by_scamper(lab: Lab) -> dict[str, float | None]:
-    """scamper's average."""
+    """Returns scamper's average."""
     command = f"ping -c 5 -s {PING_BYTES} {lab.nodes[0].address}"
     printed = _printed(lab, ["scamper", "-O", "text", "-I", command])
     return {"rtt": _number(r"min/avg/max/\w+ = [0-9.]+/([0-9.]+)/", printed, 1.0)}
 
 
 def told_by_hping3(lab: Lab) -> dict[str, float | None]:
-    """hping3's average, which has a tenth of a millisecond."""
+    """Returns hping3's average, which has a resolution of 0.1 ms."""
     argv = ["hping3", "--icmp", "--count", "40", "--interval", "u10000", "--data", str(PING_BYTES - 28)]
     printed = _printed(lab, ["sh", "-c", '"$@" 2>&1', "sh", *argv, lab.nodes[0].address])
     return {"rtt": _number(r"min/avg/max = [0-9.]+/([0-9.]+)/", printed, 1.0)}
@@ -119,12 +119,12 @@ TRIP_TOOLS = {"nping": told_by_nping, "scamper": told_by_scamper, "hping3": told
 
 
 def emulated_ms(rate_mbit: float, ip_bytes: int = PING_BYTES) -> float:
-    """The round trip of a path: the delay, and a frame on the wire each way."""
+    """Returns the round trip of a path: the delay, and a frame on the wire each way."""
     return 2 * (DELAY_US / 1000 + (ip_bytes + ETHERNET_BYTES) * 8 / (rate_mbit * 1000))
 
 
 class Path:
-    """One emulated path: what everybody says of it."""
+    """One emulated path, measured by all tools."""
 
     def __init__(self, rate_mbit: int, load: str, settings: Settings) -> None:
         self.rate_mbit, self.load = rate_mbit, load
@@ -145,7 +145,7 @@ class Path:
         return emulated_ms(self.rate_mbit, TRIP_BYTES.get(name, PING_BYTES))
 
     def figures(self) -> list[Figure]:
-        """Errors of capacity and of round trips, against what is allowed and beside the tools."""
+        """Compares errors of capacity and round trips with the bounds and the tools."""
         key, what = f"{self.rate_mbit}mbit/{'idle' if self.load == 'idle' else 'cross'}", f"{self.rate_mbit} Mbit/s, {self.load}"
         errors = {name: [abs(value / self.rate_mbit - 1) for value in values] for name, values in self._of("capacity").items()}
         figures = _against(f"probe/capacity/{key}", f"{what}: error of the capacity", "%",
@@ -159,7 +159,7 @@ class Path:
         return figures
 
     def rows(self) -> list[list[str]]:
-        """What everybody said."""
+        """Returns all results."""
         said = {name: (self._of("capacity").get(name), self._of("rtt").get(name)) for name in self.told}
         return [[f"{self.rate_mbit} Mbit/s, {self.load}", name,
                  f"{short(statistics.median(capacity))}" if capacity else "",
@@ -167,7 +167,7 @@ class Path:
 
 
 def _against(key: str, what: str, unit: str, errors: dict[str, list[float]], most: float) -> list[Figure]:
-    """Ours against what is allowed; and beside the others, without a bar."""
+    """Compares ours with the bound, and shows the others without one."""
     mine = errors.get(OURS)
     samples = {OURS: mine, ALLOWED: [most] * len(mine)} if mine else {}
     figures = [Figure(key, what, unit, OURS, samples, "lower", 1.0, NOTE)]
@@ -177,7 +177,7 @@ def _against(key: str, what: str, unit: str, errors: dict[str, list[float]], mos
 
 
 def dispersions(lab: Lab, pairs: int) -> list[float]:
-    """How far apart pairs that were sent at once come out of the link, in microseconds."""
+    """Returns the gaps of back-to-back pairs after the link, in microseconds."""
     node = lab.nodes[0]
     judge = Judge(node.namespace, "eth0")
     try:
@@ -195,7 +195,7 @@ def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
     figures: list[Figure] = []
     table = Table("Paths as everybody told them", ["path", "by", "capacity (Mbit/s)", "round trip (ms)"])
     charts = []
-    # Over a slow link everything takes long.
+    # Slow links take long.
     for rate_mbit in RATES_MBIT[1:] if settings.quick else RATES_MBIT:
         curves, wire_us = [], (PAIR_BYTES + ETHERNET_BYTES) * 8 / rate_mbit
         for load in CAPACITY_ERROR_MAX:

@@ -13,8 +13,8 @@ from bench.probe_senders import MMSG, PROGRAMS, SPIN, Sender, ours
 from bench.probe_stand import PORT, RECEIVER, Stand, burners
 from bench.probe_tables import Plot, Table
 from bench.probe_trains import (
-    Asked,
-    Sent,
+    TrainRequest,
+    TrainResults,
     gap_errors_us,
     gap_of_rate_ns,
     gaps_us,
@@ -27,7 +27,7 @@ from cheetah.bench.figure import Figure
 from cheetah.bench.units import short
 
 PACKETS = 50
-# Nothing is spoiled: here it is of interest what comes of all trains.
+# No train is discarded: all of them count here.
 ALL = ("--gap-error-max", "1s")
 # The paper gives no period; its own finding is that some hundreds of microseconds are enough.
 ON_THE_FLY = "500us"
@@ -50,8 +50,8 @@ def _trains(settings: Settings, gap_us: float) -> int:
     return int(max(2, min(40, most_ns / max(1.0, PACKETS * gap_us * 1000))))
 
 
-def _send(at: Stand, settings: Settings, sender: Sender, gap_ns: int, packets: int = PACKETS) -> Sent:
-    return sender(at, Asked(packets, gap_ns, _trains(settings, gap_ns / 1000)))
+def _send(at: Stand, settings: Settings, sender: Sender, gap_ns: int, packets: int = PACKETS) -> TrainResults:
+    return sender(at, TrainRequest(packets, gap_ns, _trains(settings, gap_ns / 1000)))
 
 
 def _cells(values: Sequence[float], *shares: float) -> list[str]:
@@ -94,7 +94,7 @@ def with_cross_traffic(at: Stand, settings: Settings) -> Table:
 
 
 def periods(at: Stand, settings: Settings) -> Table:
-    """Slide 19: how long before it is due a packet has to be handed over."""
+    """Slide 19: how long ahead a packet has to be handed over."""
     table = Table("Pre-dispatch period (error p50 / p99 in µs, share of trains within 5 µs)",
                   ["period", "gap of 10 µs", "gap of 1000 µs"])
     for period in PERIODS:
@@ -103,27 +103,27 @@ def periods(at: Stand, settings: Settings) -> Table:
             sent = _send(at, settings, ours("--pre-dispatch", period, *ALL), gap_us * 1000)
             errors = gap_errors_us(sent, gap_us * 1000)
             good = [train for train in sent.arrived
-                    if max(gap_errors_us(Sent([train]), gap_us * 1000)) <= ACCEPTED_US_MAX]
+                    if max(gap_errors_us(TrainResults([train]), gap_us * 1000)) <= ACCEPTED_US_MAX]
             row.append(f"{' / '.join(_cells(errors, 0.5, 0.99))}, {len(good) / max(1, len(sent.arrived)):.0%}")
         table.rows.append(row)
     return table
 
 
 def pairs(at: Stand, settings: Settings) -> Table:
-    """Slide 20: the gap of packet pairs, and so the highest capacity that can be told."""
+    """Slide 20: the gap of packet pairs, hence the highest measurable capacity."""
     senders = {SEQUENTIAL: MODELS[SEQUENTIAL], "on-the-fly pre-dispatch": MODELS["on-the-fly pre-dispatch"],
                "initial pre-dispatch": MODELS["initial pre-dispatch"], SPIN: PROGRAMS[SPIN], MMSG: PROGRAMS[MMSG]}
     table = Table("Packet pairs, as close as they can be", ["sender", "gap, median (µs)", "p5", "p95",
                                                            "highest capacity that can be told (Mbit/s)"])
     for name, sender in senders.items():
-        gaps = gaps_us(sender(at, Asked(2, 0, 20 if settings.quick else 100)).arrived)
+        gaps = gaps_us(sender(at, TrainRequest(2, 0, 20 if settings.quick else 100)).arrived)
         highest = 1514 * 8 / percentile(gaps, 0.5) if gaps else 0.0
         table.rows.append([name, *_cells(gaps, 0.5, 0.05, 0.95), short(highest)])
     return table
 
 
 def stamps(at: Stand, settings: Settings) -> Table:
-    """Slide 21: when a packet left, as its sender says, and when it was on the wire."""
+    """Slide 21: the sender's time of departure against the time on the wire."""
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
     table = Table("Error of the time at which a packet left, as told by its sender (received − told, µs)",
                   ["sender", "median", "p1", "p99"])
@@ -177,7 +177,7 @@ def by_load(at: Stand, settings: Settings) -> Table:
 
 
 def tables(at: Stand, settings: Settings) -> list[Table]:
-    """All that needs nothing but a wire."""
+    """Makes the tables that need only a wire."""
     made = []
     for make in (at_idle, with_cross_traffic, periods, pairs, stamps, rates, delay_at_50_mbit, by_load):
         made.append(make(at, settings))
@@ -186,5 +186,5 @@ def tables(at: Stand, settings: Settings) -> list[Table]:
 
 
 def behind_links(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
-    """Slides 29 and 30: what tcpdump on the sender's machine says, and what came out of a link."""
+    """Slides 29 and 30: tcpdump on the sender's machine against the output of a link."""
     return [], [probe_capture.table(settings)], []

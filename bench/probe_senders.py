@@ -1,4 +1,4 @@
-"""Who sends trains on the stand: ours, what a plain program does, and the tools people have."""
+"""Senders of trains: `cheetah probe`, plain programs, and other tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.probe_stand import INTERFACE, PORT, RECEIVER, SENDER, SINK, SINK_MAC, Stand
-from bench.probe_trains import Asked, Sent, read_told, split
+from bench.probe_trains import TrainRequest, TrainResults, read_told, split
 from bench.tools import cheetah
 from bench.tools.limited import run_limited
 from cheetah.bench.failure import BenchError
@@ -18,42 +18,42 @@ from cheetah.bench.process import run
 # Headers of IP and UDP.
 HEADERS_BYTES = 28
 LIMIT_S = 20.0
-# Tools that know no trains send one long one; slow ones are asked for less of it.
+# Tools without trains send one long one, slow tools a shorter one.
 TOOL_PACKETS_MAX = 2000
 TOOL_SECONDS_MAX = 2.0
 
 OURS = "cheetah probe"
 SLEEP, SPIN, MMSG = "sendto + nanosleep", "spin + sendto", "sendmmsg"
 
-Sender = Callable[[Stand, Asked], Sent]
+Sender = Callable[[Stand, TrainRequest], TrainResults]
 
 
 def ours(*options: str) -> Sender:
-    """`cheetah probe --send`, with its defaults but for these options."""
+    """Returns a sender that runs `cheetah probe --send` with these options."""
 
-    def send(stand: Stand, asked: Asked) -> Sent:
+    def send(stand: Stand, asked: TrainRequest) -> TrainResults:
         stand.judge.collect(asked.ip_bytes)
         trains, done = sent_by(stand.enter(send_argv(asked, SINK, *options)))
         arrived = split(stand.judge.collect(asked.ip_bytes), [train["due_ns"][0] for train in trains])
         kept = [(train, came) for train, came in zip(trains, arrived)
                 if train["verdict"] == "accepted" and len(came) == asked.packets]
         left = [train["left_ns"] for train, _ in kept]
-        return Sent([came for _, came in kept], left, len(trains), done["backend"])
+        return TrainResults([came for _, came in kept], left, len(trains), done["backend"])
 
     return send
 
 
-def send_argv(asked: Asked, address: str, *options: str) -> list[str]:
-    """The command line that only sends."""
+def send_argv(asked: TrainRequest, address: str, *options: str) -> list[str]:
+    """Returns the command line that only sends."""
     pattern = f"train:{asked.packets}@{asked.gap_ns}ns"
     argv = [cheetah.binary(), "--json", "probe", address, "--send", pattern, "--port", str(PORT)]
     argv += ["--packet-bytes", str(asked.ip_bytes), "--repeat", str(asked.trains), "--interval", "2ms"]
-    # The limits are for networks of others.
+    # The default limits protect other people's networks.
     return [*argv, "--rate-max", "1000000", "--packets-max", "1000000", *options]
 
 
 def sent_by(argv: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """What `--send` tells of each train, and at the end. That some were spoiled is no failure of the benchmark."""
+    """Returns what `--send` reports of each train, and at the end. Discarded trains are no failure of the benchmark."""
     trains = []
     printed = run(argv, 120, check=False)
     for line in printed.splitlines():
@@ -66,27 +66,27 @@ def sent_by(argv: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def program(way: str) -> Sender:
-    """`bench/packets`, which does what such programs do and no more."""
+    """Returns a sender that runs `bench/packets`, a minimal program."""
 
-    def send(stand: Stand, asked: Asked) -> Sent:
+    def send(stand: Stand, asked: TrainRequest) -> TrainResults:
         stand.judge.collect(asked.ip_bytes)
         due, left = read_told(stand.program(way, asked))
         arrived = split(stand.judge.collect(asked.ip_bytes), [train[0] for train in due])
         kept = [(came, told) for came, told in zip(arrived, left) if len(came) == asked.packets]
-        return Sent([came for came, _ in kept], [told for _, told in kept], len(due))
+        return TrainResults([came for came, _ in kept], [told for _, told in kept], len(due))
 
     return send
 
 
-def tool(argv_of: Callable[[Stand, Asked, int], list[str]]) -> Sender:
-    """A tool that knows no trains: as many packets as all trains together have, within reason, are one."""
+def tool(argv_of: Callable[[Stand, TrainRequest, int], list[str]]) -> Sender:
+    """Returns a sender that runs a tool without trains: it sends the packets of all trains as one, up to a limit."""
 
-    def send(stand: Stand, asked: Asked) -> Sent:
+    def send(stand: Stand, asked: TrainRequest) -> TrainResults:
         packets = min(asked.packets * asked.trains, TOOL_PACKETS_MAX)
         if asked.gap_ns:
             packets = min(packets, max(50, math.ceil(TOOL_SECONDS_MAX * 1e9 / asked.gap_ns)))
         stand.judge.collect(asked.ip_bytes)
-        # Some wait for answers, some end with a failure because there are none: what arrived is what counts.
+        # Some wait for answers or fail because there are none; only arrivals count.
         try:
             run_limited(stand.enter(argv_of(stand, asked, packets)), LIMIT_S)
         except BenchError as error:
@@ -96,12 +96,12 @@ def tool(argv_of: Callable[[Stand, Asked, int], list[str]]) -> Sender:
             arrived = stand.judge.collect(asked.ip_bytes)
         if len(arrived) < 2:
             raise BenchError(f"{argv_of(stand, asked, packets)[0]}: {len(arrived)} packets arrived")
-        return Sent([arrived], [], 1)
+        return TrainResults([arrived], [], 1)
 
     return send
 
 
-def _trafgen(stand: Stand, asked: Asked, packets: int) -> list[str]:
+def _trafgen(stand: Stand, asked: TrainRequest, packets: int) -> list[str]:
     payload = asked.ip_bytes - HEADERS_BYTES
     frame = (f"{{ eth(da={SINK_MAC}), ipv4(sa={SENDER}, da={SINK}), "
              f"udp(sp={PORT - 1}, dp={PORT}), fill(0, {payload}) }}\n")
@@ -112,26 +112,26 @@ def _trafgen(stand: Stand, asked: Asked, packets: int) -> list[str]:
     return [*argv, "--gap", f"{asked.gap_ns}ns"] if asked.gap_ns else argv
 
 
-def _mausezahn(_: Stand, asked: Asked, packets: int) -> list[str]:
+def _mausezahn(_: Stand, asked: TrainRequest, packets: int) -> list[str]:
     argv = ["mausezahn", INTERFACE, "-q", "-c", str(packets), "-d", str(asked.gap_ns // 1000), "-b", SINK_MAC]
     argv += ["-A", SENDER, "-B", SINK, "-t", "udp", f"sp={PORT - 1},dp={PORT}"]
     return [*argv, "-p", str(asked.ip_bytes - HEADERS_BYTES)]
 
 
-def _nping(_: Stand, asked: Asked, packets: int) -> list[str]:
+def _nping(_: Stand, asked: TrainRequest, packets: int) -> list[str]:
     rate = round(1e9 / asked.gap_ns) if asked.gap_ns else 1_000_000
     argv = ["nping", "--udp", "--quiet", "--no-capture", "--send-ip", "--dest-port", str(PORT), "--rate", str(rate)]
     return [*argv, "--count", str(packets), "--data-length", str(asked.ip_bytes - HEADERS_BYTES), SINK]
 
 
-def _hping3(_: Stand, asked: Asked, packets: int) -> list[str]:
+def _hping3(_: Stand, asked: TrainRequest, packets: int) -> list[str]:
     argv = ["hping3", "--udp", "--quiet", "--keep", "--destport", str(PORT), "--count", str(packets)]
     argv += ["--interval", f"u{max(1, asked.gap_ns // 1000)}", "--data", str(asked.ip_bytes - HEADERS_BYTES)]
     return [*argv, "--interface", INTERFACE, SINK]
 
 
-def _iperf3(stand: Stand, asked: Asked, packets: int) -> list[str]:
-    """Its server has to be there; `serve_iperf3` has seen to it."""
+def _iperf3(stand: Stand, asked: TrainRequest, packets: int) -> list[str]:
+    """Needs the server of `serve_iperf3`."""
     payload = asked.ip_bytes - HEADERS_BYTES
     rate = round(payload * 8 * 1e9 / asked.gap_ns) if asked.gap_ns else 0
     argv = ["iperf3", "--client", RECEIVER, "--port", str(PORT), "--udp", "--bitrate", str(rate)]
@@ -140,7 +140,7 @@ def _iperf3(stand: Stand, asked: Asked, packets: int) -> list[str]:
 
 
 def serve_iperf3(stand: Stand) -> None:
-    """Starts what iperf3 sends to."""
+    """Starts the iperf3 server."""
     argv = ["iperf3", "--server", "--forceflush", "--port", str(PORT)]
     process = stand.scratch.start("iperf3", stand.receiver.command(argv))
     process.wait_until(lambda: "listening" in process.printed(), "word that it listens")
@@ -154,5 +154,5 @@ PROGRAMS: dict[str, Sender] = {SLEEP: program("sleep"), SPIN: program("spin"), M
 
 
 def tools() -> dict[str, Sender]:
-    """Those of the tools that are installed."""
+    """Returns the installed tools."""
     return {name: send for name, send in TOOLS.items() if shutil.which(name)}

@@ -1,4 +1,4 @@
-"""The stand on which senders are measured: two machines with a wire between them, and the judge at its far end."""
+"""The stand for measuring senders: two machines with a wire between them, and a receiver at its far end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from bench.probe_trains import Asked, read_arrivals
+from bench.probe_trains import TrainRequest, read_arrivals
 from bench.scratch import Scratch
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run
@@ -20,18 +20,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PORT = 40_000
 INTERFACE = "wire0"
 SENDER, RECEIVER = "10.78.0.1", "10.78.0.2"
-# Packets to this one arrive at the receiver's interface too, and are thrown away there at once, being for somebody else:
-# so no answer, which the same processor would have to make, comes between them.
+# Packets to this address arrive at the receiver's interface and are dropped there as another host's, so that the processor
+# that sends them does not have to answer them in between.
 SINK, SINK_MAC = "10.78.0.3", "02:00:00:00:00:03"
 
 
 def packets_program() -> str:
-    """`bench/packets`, built where it is not."""
+    """Returns `bench/packets`, built if necessary."""
     return crate.build(os.path.join(HERE, "packets"), "bench-packets")
 
 
 class Judge:
-    """Says when packets arrived at an interface of a machine; see `bench/packets/src/receive.rs`."""
+    """Reports when packets arrived at an interface; see `bench/packets/src/receive.rs`."""
 
     def __init__(self, machine: Namespace, interface: str, port: int = PORT) -> None:
         argv = ["setpriv", "--pdeathsig", "KILL", packets_program(), "receive", interface, str(port)]
@@ -45,7 +45,7 @@ class Judge:
         return self._process.stdout.readline().strip()
 
     def collect(self, ip_bytes: int) -> list[int]:
-        """When packets of that size arrived since this was last asked; that some were not counted is an error."""
+        """Returns when packets of that size arrived since the last call; lost counts are an error."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -68,8 +68,8 @@ class Judge:
 
 
 class Stand:
-    """A machine that sends, one that receives, and nothing between them: a veth pair, whose far end stamps what arrives before
-    anybody else has a hand in it. It stands in for the network card and the capture card on the wire behind it."""
+    """A sending and a receiving machine with a veth pair between them, whose far end stamps packets on arrival. It stands in for a
+    network card and a capture card on its wire."""
 
     def __init__(self, scratch: Scratch, lab: Lab) -> None:
         self.scratch = scratch
@@ -84,25 +84,25 @@ class Stand:
         self.sender.run(["ip", "neigh", "replace", SINK, "lladdr", SINK_MAC, "dev", INTERFACE])
 
     def enter(self, argv: Sequence[str]) -> list[str]:
-        """`argv` so that it runs on the machine that sends."""
+        """Returns the command line that runs `argv` on the sending machine."""
         return self.sender.command(argv)
 
-    def program(self, way: str, asked: Asked, interval_us: int = 1000) -> str:
-        """Has `bench/packets` send trains; returns what it printed."""
+    def program(self, way: str, asked: TrainRequest, interval_us: int = 1000) -> str:
+        """Sends trains by `bench/packets`; returns its output."""
         numbers = (asked.ip_bytes, asked.packets, asked.gap_ns, asked.trains, interval_us)
         return str(run(self.enter([packets_program(), way, f"{SINK}:{PORT}", *map(str, numbers)]), 120))
 
 
 @contextlib.contextmanager
 def stand() -> Iterator[Stand]:
-    """A stand, up as long as the `with` block."""
+    """Sets up a stand for the `with` block."""
     with Scratch() as scratch, Lab(1, None) as lab:
         yield Stand(scratch, lab)
 
 
 @contextlib.contextmanager
 def burners(count: int | None = None) -> Iterator[None]:
-    """Processes that do nothing but burn time, one a processor unless said otherwise."""
+    """Runs busy loops, one a processor by default."""
     argv = [sys.executable, "-S", "-c", "while True: pass"]
     with Scratch() as scratch:
         for _ in range(os.cpu_count() or 1 if count is None else count):

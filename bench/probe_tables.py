@@ -1,4 +1,4 @@
-"""The tables and plots of `probe` beside its figures: kept by a run, shown by the report."""
+"""The tables and plots of `probe`: stored by a run, shown by the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT = "probe.tables.json"
 
 @dataclasses.dataclass
 class Table:
-    """Rows of words under a heading."""
+    """A table with a heading."""
 
     title: str
     heads: list[str]
@@ -25,7 +25,7 @@ class Table:
     note: str = ""
 
     def lines(self) -> list[str]:
-        """As the report has it."""
+        """Formats it for the report."""
         lines = [f"**{self.title}**", ""]
         lines += [f"| {' | '.join(self.heads)} |", "|---" * len(self.heads) + "|"]
         lines += [f"| {' | '.join(row)} |" for row in self.rows]
@@ -41,7 +41,7 @@ class Plot:
     charts: list[Chart]
 
     def lines(self) -> list[str]:
-        """Draws it; the line of the report that shows it."""
+        """Draws it, and returns the report's line that shows it."""
         os.makedirs(PLOTS_DIR, exist_ok=True)
         with open(os.path.join(PLOTS_DIR, f"{self.key}.svg"), "w", encoding="utf-8") as file:
             file.write(curves.render(self.charts))
@@ -49,7 +49,7 @@ class Plot:
 
 
 def save(tables: Sequence[Table], plots: Sequence[Plot]) -> None:
-    """Keeps them; those of an earlier run are replaced."""
+    """Stores them, replacing those of an earlier run."""
     os.makedirs(Folder.path, exist_ok=True)
     content = {"tables": [dataclasses.asdict(table) for table in tables],
                "plots": [dataclasses.asdict(plot) for plot in plots]}
@@ -58,7 +58,7 @@ def save(tables: Sequence[Table], plots: Sequence[Plot]) -> None:
 
 
 def load() -> tuple[list[Table], list[Plot]]:
-    """What was kept; nothing where there was no run."""
+    """Returns what was stored; nothing without a run."""
     try:
         with open(os.path.join(OUT_DIR, KEPT), encoding="utf-8") as file:
             content = json.load(file)
@@ -73,7 +73,7 @@ def load() -> tuple[list[Table], list[Plot]]:
 
 
 def report(_: object) -> list[str]:
-    """All of them, as lines."""
+    """Returns all of them as lines."""
     tables, plots = load()
     lines = [line for table in tables for line in table.lines()]
     return lines + [line for plot in plots for line in plot.lines()]

@@ -1,4 +1,4 @@
-"""Trains of packets as the judge saw them: gaps, how far they are from what was asked, and what a train's rate was."""
+"""Trains of packets as received: gaps, gap errors, and rates."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Sequence
 
 ETHERNET_BYTES = 14
-# A train is made ready before its first packet is due, so what arrives from this long before then on belongs to it.
+# Packets that arrive up to this long before a train is due belong to it.
 EARLY_NS = 50_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
-    """Trains that are asked for: so many, of so many packets of so many bytes, each so long after the one before."""
+class TrainRequest:
+    """The requested trains: their number, packets, packet size and gap."""
 
     packets: int
     gap_ns: int
@@ -22,32 +22,32 @@ class Asked:
 
     @property
     def span_ns(self) -> int:
-        """From a train's first packet to its last."""
+        """Returns the time from a train's first packet to its last."""
         return (self.packets - 1) * self.gap_ns
 
 
 @dataclasses.dataclass
-class Sent:
-    """What came of it. Times are nanoseconds of the monotonic clock: when each packet of each train that counts arrived, and
-    when the sender says that it left (empty where it does not say)."""
+class TrainResults:
+    """The result. Times are nanoseconds of the monotonic clock: when each packet of each accepted train arrived, and when its
+    sender reports that it left (empty if it does not)."""
 
     arrived: list[list[int]]
     left: list[list[int]] = dataclasses.field(default_factory=list)
-    # Trains sent, those that do not count included.
+    # Trains sent, discarded ones included.
     trains: int = 0
     backend: str = ""
 
-    def __add__(self, other: Sent) -> Sent:
-        return Sent(self.arrived + other.arrived, self.left + other.left, self.trains + other.trains,
+    def __add__(self, other: TrainResults) -> TrainResults:
+        return TrainResults(self.arrived + other.arrived, self.left + other.left, self.trains + other.trains,
                     other.backend or self.backend)
 
     def accepted(self) -> float:
-        """The share of the trains that counts."""
+        """Returns the share of accepted trains."""
         return len(self.arrived) / self.trains if self.trains else 0.0
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value that so large a share of all is not above; NaN of nothing."""
+    """Returns the smallest value that this share of all values does not exceed; NaN of none."""
     ordered = sorted(values)
     if not ordered:
         return math.nan
@@ -55,7 +55,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def split(arrived: Sequence[int], starts: Sequence[int]) -> list[list[int]]:
-    """What arrived, train by train, from when the first packet of each was due."""
+    """Splits arrivals into trains by when the first packet of each was due."""
     trains: list[list[int]] = [[] for _ in starts]
     ordered = sorted(arrived)
     at = 0
@@ -69,23 +69,23 @@ def split(arrived: Sequence[int], starts: Sequence[int]) -> list[list[int]]:
 
 
 def gaps_us(trains: Iterable[Sequence[int]]) -> list[float]:
-    """Every gap within a train, in microseconds."""
+    """Returns every gap within a train, in microseconds."""
     return [(after - before) / 1000 for train in trains for before, after in zip(train, train[1:])]
 
 
-def gap_errors_us(sent: Sent, gap_ns: int) -> list[float]:
-    """How far each gap is from what was asked, up or down, in microseconds."""
+def gap_errors_us(sent: TrainResults, gap_ns: int) -> list[float]:
+    """Returns the absolute error of each gap, in microseconds."""
     return [abs(gap - gap_ns / 1000) for gap in gaps_us(sent.arrived)]
 
 
-def stamp_errors_us(sent: Sent) -> list[float]:
-    """By how much each packet arrived later than its sender says that it left, in microseconds."""
+def stamp_errors_us(sent: TrainResults) -> list[float]:
+    """Returns by how much each packet arrived after its reported departure, in microseconds."""
     pairs = ((left, arrived) for told, train in zip(sent.left, sent.arrived) for left, arrived in zip(told, train))
     return [(arrived - left) / 1000 for left, arrived in pairs]
 
 
 def rates_bits(trains: Iterable[Sequence[int]], ip_bytes: int) -> list[float]:
-    """The rate of each train, in bits a second of whole Ethernet frames."""
+    """Returns the rate of each train, in bits a second of whole Ethernet frames."""
     return [
         (len(train) - 1) * (ip_bytes + ETHERNET_BYTES) * 8 * 1e9 / (train[-1] - train[0])
         for train in trains if len(train) > 1 and train[-1] > train[0]
@@ -93,12 +93,12 @@ def rates_bits(trains: Iterable[Sequence[int]], ip_bytes: int) -> list[float]:
 
 
 def gap_of_rate_ns(bits_per_s: float, ip_bytes: int = 1500) -> int:
-    """From the start of one packet to that of the next at such a rate."""
+    """Returns the time from one packet to the next at a rate."""
     return round((ip_bytes + ETHERNET_BYTES) * 8 * 1e9 / bits_per_s)
 
 
 def read_told(printed: str) -> tuple[list[list[int]], list[list[int]]]:
-    """What `bench-packets` says of trains: when packets were due, and when they had left."""
+    """Reads the report of `bench-packets`: when packets were due, and when they had left."""
     due: list[list[int]] = []
     left: list[list[int]] = []
     for block in printed.strip().split("\n\n"):
@@ -109,7 +109,7 @@ def read_told(printed: str) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def read_arrivals(lines: Iterable[str], ip_bytes: int) -> tuple[list[int], int]:
-    """What its receiver says: when packets of that size arrived, and how many of any found no room."""
+    """Reads its receiver's report: when packets of that size arrived, and how many of any size were dropped."""
     arrived: list[int] = []
     for line in lines:
         first, second = line.split()

@@ -24,14 +24,14 @@ from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
 from cheetah.bench.units import short
 
-# The first is due so long after everything is ready: an emulated processor takes its time.
+# The lead before the first packet: an emulated processor is slow.
 PACKETS, GAP_MS, START_MS = 12, 200, 500
 IP_BYTES = 1000
-# Where the sender slept between packets, there would be one at most.
+# A sender that slept between packets would have at most one queued.
 HELD_MIN = 3
 # An emulated processor is late; a packet that does not wait is early by most of the train's 2.2 s.
 WITHIN_MS = 60.0
-# What ETF comes to by more than this too late it drops, so it has to be more than such a processor is late.
+# ETF drops packets later than this, so it must exceed the lateness of such a processor.
 DELTA_MS = 60
 CONSOLE_LINES = 30
 OURS = "as it should be"
@@ -71,7 +71,7 @@ poweroff -f
 
 
 def script() -> str:
-    """What the guest does."""
+    """Returns the guest's script."""
     turns = "\n".join(f"turn {name} {how}" for name, how in QDISCS.items())
     pattern = "at:" + ",".join(f"{START_MS + number * GAP_MS}ms" for number in range(PACKETS))
     made = SCRIPT.replace("TURNS", turns).replace("PATTERN", pattern)
@@ -80,7 +80,7 @@ def script() -> str:
 
 @dataclasses.dataclass
 class Turn:
-    """What came of one queue discipline."""
+    """The result of one queue discipline."""
 
     backend: str = ""
     due: list[int] = dataclasses.field(default_factory=list)
@@ -89,17 +89,17 @@ class Turn:
     said: str = ""
 
     def errors_ms(self) -> list[float]:
-        """By how much each packet was late."""
+        """Returns the lateness of each packet."""
         return [(came - due) / 1e6 for due, came in zip(self.due, self.arrived)]
 
     def on_time(self) -> int:
-        """How many left in order and when they were due."""
+        """Returns how many left in order and on time."""
         if len(self.arrived) != len(self.due) or self.arrived != sorted(self.arrived):
             return 0
         return sum(abs(error) <= WITHIN_MS for error in self.errors_ms())
 
     def problems(self, name: str) -> list[str]:
-        """What is not as it should be."""
+        """Returns the deviations."""
         found = []
         if self.backend != f"txtime-{name}":
             found.append(f"{name}: the backend is '{self.backend}': {self.said[-300:]}")
@@ -111,7 +111,7 @@ class Turn:
 
 
 def read(console: str) -> dict[str, Turn]:
-    """What the guest told over its console."""
+    """Reads the guest's console output."""
     turns: dict[str, Turn] = {}
     for line in console.splitlines():
         found = re.match(r"@(\w+) (sent|arrived|queue|problem) (.*)", line.strip())
@@ -141,7 +141,7 @@ def _read_sent(turn: Turn, said: str) -> None:
 
 
 def console() -> str:
-    """Boots the guest; what came over its console."""
+    """Boots the guest; returns its console output."""
     with Scratch() as scratch:
         stripped = os.path.join(scratch.dir, "cheetah")
         shutil.copy(cheetah.binary(), stripped)
@@ -152,7 +152,7 @@ def console() -> str:
 
 
 def problems_of(told: dict[str, Turn]) -> list[str]:
-    """What is not as it should be; nothing is a pass."""
+    """Returns the deviations; none is a pass."""
     found = [problem for name in QDISCS for problem in told.get(name, Turn()).problems(name)]
     if (without := told.get("none", Turn())).due:
         found.append(f"without either the backend was not refused, but '{without.backend}'")
@@ -190,7 +190,7 @@ def _figure(name: str, turn: Turn | None) -> Figure:
 
 
 def main(_: Sequence[str]) -> int:
-    """Says what came of it."""
+    """Prints the result."""
     try:
         printed = console()
     except BenchError as error:

@@ -12,8 +12,8 @@ from bench.probe_capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
 from bench.probe_paths import emulated_ms
 from bench.probe_tables import Table
 from bench.probe_trains import (
-    Asked,
-    Sent,
+    TrainRequest,
+    TrainResults,
     gap_errors_us,
     gap_of_rate_ns,
     percentile,
@@ -41,18 +41,18 @@ def test_what_arrived_belongs_to_the_train_that_was_due() -> None:
 
 
 def test_gaps_are_judged_up_and_down() -> None:
-    sent = Sent([[0, 10_100, 19_900], [5, 10_005]], [[0, 10_000, 20_000]], 3)
+    sent = TrainResults([[0, 10_100, 19_900], [5, 10_005]], [[0, 10_000, 20_000]], 3)
     assert gap_errors_us(sent, 10_000) == pytest.approx([0.1, 0.2, 0.0])
     assert stamp_errors_us(sent) == pytest.approx([0.0, 0.1, -0.1])
     assert sent.accepted() == pytest.approx(2 / 3)
-    assert (sent + Sent([], [], 1)).trains == 4
+    assert (sent + TrainResults([], [], 1)).trains == 4
 
 
 def test_a_rate_and_its_gap_are_two_sides() -> None:
     gap_ns = gap_of_rate_ns(50e6)
     assert gap_ns == 242_240
     assert rates_bits([[0, gap_ns, 2 * gap_ns], [7], [7, 7]], 1500) == [pytest.approx(50e6)]
-    assert Asked(50, 242_000, 1).span_ns == 49 * 242_000
+    assert TrainRequest(50, 242_000, 1).span_ns == 49 * 242_000
 
 
 def test_what_programs_print_is_read() -> None:
