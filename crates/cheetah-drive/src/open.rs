@@ -167,7 +167,7 @@ async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage
     let half = file.image.as_ref().filter(|image| image.state == ImageState::Loading);
     if let Some(image) = half.filter(|_| !options.writable && !options.half_loaded) {
         return Err(Error::Evidence(format!(
-            "{name} holds a part of {} only: its load never finished, and what is missing would read as zeros; load it again",
+            "{name} holds only part of {}: its load never finished, and missing ranges would read as zeros; load it again",
             image.source
         )));
     }

@@ -271,24 +271,13 @@ impl LogWriter {
     /// Returns this machine and the user of this process; under sudo, also the user who called sudo.
     fn current() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let uid = rustix::process::getuid().as_raw();
-        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let user = name_of(uid, &passwd).map_or_else(|| format!("uid {uid}"), str::to_owned);
+        let user = cheetah_drive::user_name();
         let user = match std::env::var("SUDO_USER") {
-            Ok(behind) if uid == 0 && !behind.is_empty() => format!("{user} for {behind}"),
+            Ok(behind) if rustix::process::getuid().is_root() && !behind.is_empty() => format!("{user} for {behind}"),
             _ => user,
         };
         Self { host, user }
     }
-}
-
-/// Returns the name of a user from the text of a passwd(5) file.
-fn name_of(uid: u32, passwd: &str) -> Option<&str> {
-    passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
-    })
 }
 
 #[cfg(test)]

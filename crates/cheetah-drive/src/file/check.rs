@@ -34,7 +34,7 @@ impl DriveFile {
         self.image.as_ref().map_or(Ok(()), |image| image.check(self.size))?;
         let state = self.image.as_ref().map(|image| image.state);
         ensure(self.fill.is_some() == (state == Some(ImageState::Filling)), || {
-            "an image on its way has a source to fill it from, and no other has".into()
+            "an image that is being filled has a source to fill it from, and no other image has".into()
         })?;
         ensure(self.map.is_some() == (state == Some(ImageState::Incomplete)), || {
             "an incomplete image has a map, and no other has".into()
@@ -98,10 +98,10 @@ impl Fill {
         let texts = texts.into_iter().flatten().map(String::as_str);
         let mut texts = texts.chain(self.claimed.iter().map(|(_, digest)| digest));
         let short = texts.all(|text| text.len() <= TEXT_BYTES_MAX);
-        ensure(short, || format!("what is said of the source is longer than {TEXT_BYTES_MAX} bytes"))?;
+        ensure(short, || format!("a text about the source is longer than {TEXT_BYTES_MAX} bytes"))?;
         ensure(self.size == size, || format!("its source has {} bytes, its image {size}", self.size))?;
         let sector = self.sector_size.is_none_or(|size| size.is_power_of_two() && (512..=65536).contains(&size));
-        ensure(sector, || "the size of the source's sectors is none that disks have".into())?;
+        ensure(sector, || "the source's sector size is invalid".into())?;
         ensure(self.hashes.parse::<HashChoice>().is_ok(), || format!("'{}' names no hashes", self.hashes))
     }
 }

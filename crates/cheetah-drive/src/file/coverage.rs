@@ -38,7 +38,7 @@ pub(crate) fn load(file: &DriveFile, size: u64) -> Result<Coverage> {
     let Some(text) = read(&path)? else { return Ok(Coverage::new(size)) };
     if !text.lines().any(|line| line == stamp(&file.id)) {
         return Err(Error::Evidence(format!(
-            "{}: the map of another drive than {}; remove it, and what the drive has is read from the source again",
+            "{}: the map of another drive than {}; remove it to read everything from the source again",
             path.display(),
             file.name
         )));
@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<Option<String>> {
 
 fn parse(path: &Path, text: &str, size: u64) -> Result<Coverage> {
     let refuse = |why: String| {
-        Error::Evidence(format!("{}: {why}; remove it, and everything is read from the source again", path.display()))
+        Error::Evidence(format!("{}: {why}; remove it to read everything from the source again", path.display()))
     };
     let coverage: Coverage = text.parse().map_err(|error| refuse(format!("{error}")))?;
     if coverage.size() != size {

@@ -92,7 +92,7 @@ pub async fn save_partial(
 fn present(file: &DriveFile) -> Result<Coverage> {
     if let Some(image) = file.image.as_ref().filter(|image| image.state == ImageState::Loading) {
         return Err(Error::Evidence(format!(
-            "{} holds part of {} only, and not known which: its load never finished; load it again",
+            "{} holds only part of {}, and which part is unknown: its load never finished; load it again",
             file.name, image.source
         )));
     }

@@ -56,10 +56,7 @@ pub async fn find(specs: &[NodeSpec], options: &FindOptions) -> Result<Vec<Avail
 fn add(found: &mut Vec<AvailableNode>, node: AvailableNode, announced: bool) -> Result<()> {
     match found.iter().find(|other| other.same(&node)) {
         Some(_) if announced => Ok(()),
-        Some(other) => Err(Error::misuse(format!(
-            "{} and {} are the same node; name it once, a drive takes all its share from it anyway",
-            other.name, node.name
-        ))),
+        Some(other) => Err(Error::misuse(format!("{} and {} are the same node; name it once", other.name, node.name))),
         None => {
             found.push(node);
             Ok(())

@@ -368,12 +368,6 @@ fn one_process_writes_at_a_time() {
     assert!(CustodyLog::open_existing(&desk.dir.path().join("none"), desk.key.clone()).is_err());
 }
 
-#[test]
-fn names_come_from_passwd() {
-    let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\nada:x:1000:1000::/home/ada:/bin/sh\n";
-    assert_eq!((name_of(1000, passwd), name_of(0, passwd), name_of(7, passwd)), (Some("ada"), Some("root"), None));
-}
-
 proptest::proptest! {
     #[test]
     fn no_bytes_make_a_check_panic_or_pass(edits in proptest::collection::vec((0usize..4000, 0u8..), 1..6)) {
