@@ -80,7 +80,11 @@ pub enum Error {
 impl Error {
     /// Wraps an operating-system error with the operation that failed.
     pub fn io(context: impl Into<Arc<str>>, error: &std::io::Error) -> Self {
-        Self::Io { context: context.into(), why: error.to_string().into(), errno: error.raw_os_error().unwrap_or(EIO) }
+        Self::Io {
+            context: context.into(),
+            why: crate::os_error::describe(error).into(),
+            errno: error.raw_os_error().unwrap_or(EIO),
+        }
     }
 
     /// Whether the evidence is unreadable in this place only: a bad sector, rather than a source that is gone.

@@ -23,6 +23,7 @@ pub mod layer;
 pub mod linear;
 pub mod link_estimate;
 pub mod memory;
+pub mod os_error;
 pub mod overlay;
 pub mod path_text;
 pub mod percent;

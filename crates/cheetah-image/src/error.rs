@@ -49,7 +49,7 @@ impl Error {
 
     /// Wraps an operating-system error with what was being done.
     pub fn io(doing: impl std::fmt::Display, error: &std::io::Error) -> Self {
-        Self::Failed(format!("{doing}: {error}"))
+        Self::Failed(format!("{doing}: {}", cheetah_device::os_error::describe(error)))
     }
 
     /// Wraps a device's error with what was being done.

@@ -64,8 +64,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     rate_max: Option<Size>,
 
-    /// The most to take of the processors for packing: a percentage of all of them, or 'low' for what nobody else
-    /// wants of one
+    /// Limit of processor time for compression: a percentage of all processors, or 'low': one thread at idle priority
     #[arg(long, value_name = "PERCENT|low", value_parser = str::parse::<CpuMax>)]
     cpu_max: Option<CpuMax>,
 

@@ -1,7 +1,9 @@
 //! What goes wrong at the command line: one clear sentence, the right exit code, nothing half-made.
 
+use std::path::Path;
+
 use crate::support::bytes::partitioned;
-use crate::support::run::cheetah_plain;
+use crate::support::run::{cheetah_plain, cheetah_signing};
 use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, noise};
 
 #[test]
@@ -44,6 +46,26 @@ fn wrong_units_and_sizes() {
     }
     assert_eq!(node.exports(), 0);
     assert!(!desk.at("a.drive").exists());
+}
+
+#[test]
+fn address_without_a_port_or_host_is_refused_with_an_example() {
+    for address in ["5050", "localhost", "127.0.0.1"] {
+        cheetah(&["node", "--memory", "8MiB", "--listen", address]).says(2, &["ADDRESS:PORT", "127.0.0.1:25050"]);
+    }
+}
+
+#[test]
+fn error_of_the_operating_system_names_the_users_file_and_the_next_step() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("a.raw", MIB);
+    let ran = cheetah_signing(Path::new("/proc/nowhere/key"), &["acquire", &image, &desk.arg("b.raw")]);
+    let ran = ran.says(1, &["/proc/nowhere/key", "check the path"]);
+    assert!(!ran.stderr.contains("os error") && !ran.stderr.contains(".tmp"), "{}", ran.stderr);
+    let node = Node::start("16MiB");
+    let ran = cheetah(&["create", "/nonexistent/a.drive", "--nodes", node.address(), "--size", "1MiB"]);
+    let ran = ran.says(1, &["/nonexistent", "check the path"]);
+    assert!(!ran.stderr.contains("os error") && !ran.stderr.contains("cheetah-partial"), "{}", ran.stderr);
 }
 
 #[test]
