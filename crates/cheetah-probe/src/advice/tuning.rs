@@ -1,5 +1,8 @@
 //! The settings that keep a link busy.
 
+use std::time::Duration;
+
+use cheetah_device::link_estimate::{LinkModel, TURNAROUND};
 use serde::{Deserialize, Serialize};
 
 use crate::path::PathReport;
@@ -18,8 +21,6 @@ pub const PREFETCH_BYTES_MAX: u64 = 128 << 20;
 
 /// The round trip to assume where none is known: that of a local network, in microseconds.
 const RTT_UNKNOWN_US: f64 = 500.0;
-/// The time a disk and two schedulers take for a request, in seconds, which comes on top of the round trip.
-const TURNAROUND_S: f64 = 0.002;
 /// The window of one connection, in bytes: the kernel's default limit of a receive buffer is 6 MiB (`tcp_rmem`), and
 /// half of a buffer is counted on as window.
 const CONNECTION_BYTES: f64 = 3.0 * 1024.0 * 1024.0;
@@ -79,15 +80,17 @@ pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<String>) {
     let (connections, mut why) = connections(report, rate, rtt_s);
     // Several connections are advised where they may bring more than one did.
     let filled = rate.max(if connections > 1 { rate::carried(report).unwrap_or(0.0) } else { 0.0 });
-    let way_bytes = filled / 8.0 * rtt_s;
-    let busy_bytes = filled / 8.0 * (rtt_s + TURNAROUND_S);
-    let window_bytes = whole_mib(2.0 * busy_bytes).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+    // Casts of floats saturate, and a round trip is finite and above zero.
+    let round_trip = Duration::try_from_secs_f64(rtt_s).unwrap_or(Duration::MAX);
+    let link = LinkModel { bandwidth: (filled / 8.0) as u64, round_trip };
+    let busy_bytes = link.bytes_in(round_trip.saturating_add(TURNAROUND));
+    let window_bytes = whole_mib(busy_bytes.saturating_mul(2)).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
     let prefetch_bytes = (2 * window_bytes).min(PREFETCH_BYTES_MAX);
     why.push(format!(
         "The bandwidth-delay product is {:.0} KiB ({:.2} ms); twice that, with {:.0} ms for the disk, keeps the link busy.",
-        way_bytes / 1024.0,
+        link.bandwidth_delay_product() as f64 / 1024.0,
         rtt_us / 1e3,
-        TURNAROUND_S * 1e3
+        TURNAROUND.as_secs_f64() * 1e3
     ));
     (Flow { connections, window_bytes, prefetch_bytes }, why)
 }
@@ -125,8 +128,7 @@ fn connections(report: &PathReport, rate: f64, rtt_s: f64) -> (u32, Vec<String>)
 }
 
 /// Rounds up to whole MiB from 1 MiB on, or KiB below.
-fn whole_mib(bytes: f64) -> u64 {
-    let unit = if bytes >= 1048576.0 { 1u64 << 20 } else { 1 << 10 };
-    // A cast of a float stops at the largest, and of what is not a number at 0.
-    (bytes.min(1e15) as u64).div_ceil(unit) * unit
+fn whole_mib(bytes: u64) -> u64 {
+    let unit = if bytes >= 1 << 20 { 1 << 20 } else { 1 << 10 };
+    bytes.div_ceil(unit).saturating_mul(unit)
 }
