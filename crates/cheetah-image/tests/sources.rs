@@ -231,7 +231,6 @@ async fn what_cannot_be_read_is_refused_by_name() {
         is(&format!("raw:{path}"), Kind::Raw, &padded(start)).await;
     }
     refused(&desk.file("disk.E01", &padded(b"no header")), 3, &["disk.E01", "raw:"]).await;
-    refused("ftp://host/disk.raw", 2, &["ftp", "nbd://"]).await;
     refused(&desk.at("absent.raw"), 1, &["absent.raw"]).await;
     refused(desk.0.path().to_str().unwrap(), 2, &["neither a file nor a block device"]).await;
 }

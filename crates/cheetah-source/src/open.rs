@@ -80,3 +80,16 @@ pub fn opener(link: LinkUse, timeout: Duration) -> OpenSource {
         Box::pin(async move { open(&spec, &SourceOptions::new(link, timeout)).await.map(|opened| opened.source) })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unsupported_scheme_is_a_misuse() {
+        let options = SourceOptions::new(LinkUse::default(), Duration::from_secs(60));
+        let error = open("ftp://host/disk.raw", &options).await.err().expect("no source");
+        assert!(matches!(error, Error::Misuse(_)), "{error}");
+        assert!(error.to_string().contains("ftp") && error.to_string().contains("nbd://"), "{error}");
+    }
+}

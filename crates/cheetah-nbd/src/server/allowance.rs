@@ -239,7 +239,7 @@ mod tests {
         assert!(first.poll_hold(0, OVERSIZED_BYTES, &mut cx).is_ready());
         assert!(second.poll_hold(0, OVERSIZED_BYTES, &mut cx).is_pending());
         assert!(other.poll_hold(0, MIB, &mut cx).is_ready());
-        first.give_back(MIB);
+        first.give_back(FREE_BYTES);
         assert!(second.poll_hold(0, OVERSIZED_BYTES, &mut cx).is_ready());
         drop((first, second, other));
         assert!(memory.is_free());

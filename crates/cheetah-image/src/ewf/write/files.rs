@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
@@ -192,17 +193,26 @@ fn not_following_links() -> OpenOptions {
     options
 }
 
-/// Fails where somebody else is writing this set. The lock ends with the handle.
+/// The number of attempts to lock a set, and the pause between them. A process that is being started shares this process's
+/// locks until it executes its program, so a lock that was just released can seem to be held for a moment.
+const LOCK_ATTEMPTS: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Fails if another acquisition is writing this set. The lock ends with the handle.
 fn lock(first: &Current) -> Result<File> {
     let path = first.path.display();
     let file = first.file.try_clone().map_err(|error| first.failed("locking", &error))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => {
-            Err(Error::failed(format!("{path}: another acquisition is writing it; wait or stop it")))
+    for attempt in 1.. {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if attempt == LOCK_ATTEMPTS => {
+                return Err(Error::failed(format!("{path}: another acquisition is writing it; wait or stop it")));
+            }
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            // Some network file systems do not support locks; there the user must not start two acquisitions.
+            _ => break,
         }
-        // Some network file systems have no locks; there it is up to the user.
-        _ => Ok(file),
     }
+    Ok(file)
 }
 
 /// Undoes the renaming of a set whose finishing was interrupted. Files of other sets are left alone.
