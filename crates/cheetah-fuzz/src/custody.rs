@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
         assert!(!report.is_ok() || data == whole);
         return;
     }
-    // Edits: two bytes for where, one for what is there instead.
+    // An edit: two bytes of offset, and the new byte.
     let mut bytes = whole.clone();
     for edit in data.chunks_exact(3) {
         let at = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % bytes.len();

@@ -29,7 +29,7 @@ pub fn check(destinations: &[Destination]) -> Result<()> {
 struct Place {
     /// The folder, with symbolic links resolved where it exists, and the name in it.
     name: (PathBuf, Option<OsString>),
-    /// Device and inode of what is there already, symbolic links followed.
+    /// Device and inode of the existing file, with symbolic links followed.
     file: Option<(u64, u64)>,
     /// Of a drive: its id, the same in every copy of the drive file.
     drive: Option<String>,

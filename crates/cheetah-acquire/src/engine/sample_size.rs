@@ -19,7 +19,7 @@ use crate::journal::CONFIDENCE_PERCENT;
 const ALL_UP_TO: u64 = 64;
 /// The largest sample. With more than that the bound stays below 1 % of what was acquired.
 const SAMPLE_MAX: u64 = 690;
-/// Of a large number of chunks, one in so many is compared, so that a comparison costs 1 % of what was done before.
+/// The divisor of a large number of chunks that gives the sample: a comparison costs 1 % of the previous work.
 const ONE_IN: u64 = 100;
 
 /// The number of chunks to compare out of `population`.

@@ -53,7 +53,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// If another process has it open, or what is there is no journal.
+    /// If another process has it open, or the file is not a journal.
     pub fn lock(path: &Path) -> Result<Option<Self>> {
         match JOURNAL.open_locked(path)? {
             Locked::Held { file, .. } => Ok(Some(Self { file, path: path.to_owned() })),

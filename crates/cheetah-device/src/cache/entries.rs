@@ -251,7 +251,7 @@ impl CacheEntries {
             debug_assert!(self.weight >= weight);
             self.weight -= weight;
         }
-        debug_assert!(self.weight > 0 || self.by_use.is_empty(), "what is held weighs something");
+        debug_assert!(self.weight > 0 || self.by_use.is_empty(), "entries have a weight");
         self.dropped.push(entry.range);
         entry.range.len
     }

@@ -86,7 +86,7 @@ impl Simulation {
         while self.arrive(until) {}
     }
 
-    /// Bytes copied a second, over so many seconds from now.
+    /// The rate of the copy in bytes a second, measured over the next `seconds`.
     fn copied_per_second(&mut self, seconds: u64) -> u64 {
         let before = self.engine.progress().read;
         self.sleep(Duration::from_secs(seconds));
