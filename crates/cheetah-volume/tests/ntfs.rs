@@ -256,7 +256,7 @@ fn a_survey_of_damaged_metadata_ends() {
         let intact = surveyed(&bytes);
         let mut number = numbers(bytes.len() as u64);
         for round in 0..60 {
-            // Anywhere in what is read, and half the time in the records that everything depends on.
+            // Half of the edits hit any read range, the other half the records that locate everything else.
             let mut undo = Vec::new();
             for _ in 0..1 << (round % 12) {
                 let range = match number(4) {

@@ -24,7 +24,7 @@ pub use packer::{Chunk, Packer, PackerConfig};
 /// The prefix of the context for packed reads; the method follows.
 pub const PACKED_CONTEXT: &str = "x-cheetah:packed/";
 
-/// The context that asks for digests of what is read, and not for the content.
+/// The context for replies that hold digests instead of content.
 pub const DIGESTS_CONTEXT: &str = "x-cheetah:digests";
 
 /// How content is packed.

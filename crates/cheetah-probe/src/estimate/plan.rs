@@ -13,7 +13,7 @@ const PAIRS: usize = 40;
 const PACED: usize = 6;
 /// Trains sent back to back of each length.
 const TRAINS: usize = 12;
-/// Packets in the shortest trains: timestamp errors are spread over so many, and a router need keep only that many.
+/// The number of packets in the shortest trains: it averages timestamp errors, and fits a router's queue.
 const PACKETS_MIN: usize = 32;
 /// Packets in the longest trains.
 const PACKETS_MAX: usize = 256;

@@ -50,7 +50,7 @@ enum Kind {
     Fish,
 }
 
-/// Prints or writes what is asked for; `cheetah` is the definition of the command line.
+/// Prints or writes the requested file; `cheetah` is the definition of the command line.
 pub fn run(args: &Args, cheetah: Command, ui: Ui) -> Result<()> {
     let mut cheetah = complete(cheetah);
     let shell = match args.kind {

@@ -174,7 +174,7 @@ impl Default for E01Options {
 }
 
 impl E01Options {
-    /// Fails if the format cannot hold what is asked for, and says what to change.
+    /// Fails if the format cannot represent the options. The error names the option to change.
     pub fn check(&self) -> Result<()> {
         let Self { chunk_sectors, sector_size, .. } = *self;
         if !sector_size.is_power_of_two() || !(512..=4096).contains(&sector_size) {
