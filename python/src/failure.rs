@@ -7,7 +7,7 @@ import_exception!(cheetah.error, Error);
 
 /// Returns `cheetah.Error` for a source that cannot be opened, with the exit code of the command line. If the system refuses
 /// the path, it also has the errno and the path, and so is a `FileNotFoundError` or the like.
-pub fn opening(source: &str, error: &cheetah_source::Error) -> PyErr {
+pub fn opening(source: &str, error: &cheetah_error::Error) -> PyErr {
     let errno = refusal(source);
     let path = errno.map(|_| source.to_owned());
     Error::new_err((error.to_string(), error.exit_code(), errno, path))
@@ -22,7 +22,7 @@ fn refusal(source: &str) -> Option<i32> {
 }
 
 /// Returns `cheetah.Error` for a source that cannot be closed.
-pub fn closing(error: &cheetah_source::Error) -> PyErr {
+pub fn closing(error: &cheetah_error::Error) -> PyErr {
     Error::new_err((error.to_string(), error.exit_code()))
 }
 

@@ -61,7 +61,7 @@ pub mod open;
 pub mod status;
 
 pub use cheetah_device::placement::Layout;
-pub use cheetah_image::{Error, HashChoice, HashKind, Hashes, Result};
+pub use cheetah_image::{HashChoice, HashKind, Hashes};
 pub use copy::{CopyProgress, sparse_file};
 pub use file::{DriveFile, Image, ImageState, digests};
 pub use image::{load, partial, save, verify};

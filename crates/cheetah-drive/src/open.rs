@@ -29,7 +29,7 @@ use crate::layout::stack::stack;
 use crate::lease::{Fenced, Leases};
 use crate::node::health::node_statuses;
 use crate::node::open::{NodeAccess, open_node};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// How to open a drive.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use crate::file::coverage;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState};
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
-use cheetah_image::error::Result;
+use cheetah_error::Result;
 
 /// The state of a drive.
 #[derive(Debug, Clone, Serialize)]

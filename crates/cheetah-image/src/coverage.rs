@@ -11,8 +11,8 @@ use cheetah_device::coverage::State;
 use cheetah_device::coverage_filter::CoverageFilter;
 use cheetah_device::{ByteRange, Coverage, Size};
 
-use crate::error::{Error, Result};
 use crate::source::Source;
+use cheetah_error::{Error, Result};
 
 /// The maximum length of a map.
 const MAP_LEN_MAX: u64 = 256 << 20;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 use tokio::sync::mpsc;
 
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The queue depth of a hashing thread, in chunks. Bounds memory (all threads share the chunks), and lets a slow hash lag a
 /// little before it holds up the copy.

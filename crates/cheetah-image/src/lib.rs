@@ -7,7 +7,6 @@ pub mod aff4;
 pub mod coverage;
 pub mod detect;
 pub mod disk;
-pub mod error;
 pub mod ewf;
 pub mod hash;
 pub mod identity;
@@ -22,7 +21,6 @@ mod source;
 pub mod spec;
 pub mod split;
 
-pub use error::{Error, Result};
 pub use hash::{HashChoice, HashKind, Hashes};
 pub use identity::{CaseData, Identity, Kind};
 pub use open::open;

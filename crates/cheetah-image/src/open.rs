@@ -17,7 +17,6 @@ use cheetah_device::{ByteRange, Device as _, DynDevice};
 use crate::aff4::Aff4;
 use crate::coverage;
 use crate::detect::{self, Format};
-use crate::error::{Error, Result};
 use crate::ewf::{Ewf, EwfFormat};
 use crate::identity::{Identity, Kind};
 use crate::qemu::{Qemu, Virtual};
@@ -25,6 +24,7 @@ use crate::raw::RawFile;
 use crate::source::{OpenOptions, Source};
 use crate::split::Split;
 use crate::{side_file, spec};
+use cheetah_error::{Error, Result};
 
 /// Opens what the user calls `spec`: the path of an image or a disk, or `raw:` and the path of a file that is to be read as a
 /// raw image.

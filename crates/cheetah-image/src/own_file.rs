@@ -14,7 +14,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The number of bytes at the start of a file that [`OwnFile::begins`] may look at.
 const HEAD_LEN: usize = 4096;

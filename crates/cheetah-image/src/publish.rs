@@ -12,8 +12,8 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
-use crate::error::Error;
 use crate::own_file::FileId;
+use cheetah_error::Error;
 
 /// Why a file did not get its name.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::disk::{self, Disk};
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 mod direct;
 

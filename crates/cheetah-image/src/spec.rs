@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::path_text::{path_to_text, text_to_path};
 
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// Before the path of a file that is to be read as a raw image, whatever its content looks like.
 const RAW: &str = "raw:";

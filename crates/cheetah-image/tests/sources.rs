@@ -10,7 +10,8 @@ use std::process::Command;
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, Data, Device as _};
-use cheetah_image::{Error, Kind, OpenOptions, Source, open};
+use cheetah_error::Error;
+use cheetah_image::{Kind, OpenOptions, Source, open};
 use tempfile::TempDir;
 
 const MIB: usize = 1 << 20;

@@ -9,7 +9,7 @@ use cheetah_volume::foresight::Foresight;
 
 use crate::access::Access;
 use crate::stats::Stats;
-use crate::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The layers of a source, kept for their counters.
 #[derive(Default)]

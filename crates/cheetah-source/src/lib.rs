@@ -20,7 +20,6 @@ mod single_export;
 mod stats;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
-pub use cheetah_image::{Error, Result};
 pub use evidence::{ConnectDigests, Evidence, Wire};
 pub use kind::is_drive;
 pub use link::LinkUse;

@@ -17,7 +17,7 @@ use futures::FutureExt as _;
 
 use crate::evidence::{ConnectDigests, Evidence, Wire};
 use crate::open::SourceOptions;
-use crate::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// Opens the export at `uri`, which reports call `location`. If it is an agent's, the identity is what the agent says of its
 /// source.

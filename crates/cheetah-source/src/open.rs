@@ -14,7 +14,7 @@ use crate::evidence::Evidence;
 use crate::kind::drive_file;
 use crate::link::LinkUse;
 use crate::network::{open_iscsi, open_nbd};
-use crate::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// How to open a source.
 #[derive(Debug, Clone, Copy)]

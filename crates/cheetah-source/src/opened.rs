@@ -17,7 +17,7 @@ use crate::layers::Layers;
 use crate::open::{SourceOptions, open, opener};
 use crate::read_counter::ReadCounter;
 use crate::stats::{SourceStats, Stats};
-use crate::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// A source that is open. [`Opened::close`] it.
 pub struct Opened {

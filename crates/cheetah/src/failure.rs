@@ -88,8 +88,8 @@ impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
     }
 }
 
-impl From<cheetah_drive::Error> for Failure {
-    fn from(error: cheetah_drive::Error) -> Self {
+impl From<cheetah_error::Error> for Failure {
+    fn from(error: cheetah_error::Error) -> Self {
         match error.exit_code() {
             2 => Self::misused(error),
             3 => Self::evidence(error),

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cheetah_device::DynDevice;
+use cheetah_error::{Error, Result};
+use cheetah_image::Identity;
 use cheetah_image::ewf::write::E01Options;
 use cheetah_image::hash::Hashing;
-use cheetah_image::{Error, Identity, Result};
 
 use super::witness::Witness;
 use super::{Destination, Event, Evidence, Form, Request, side_files};

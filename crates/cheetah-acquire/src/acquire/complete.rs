@@ -8,9 +8,10 @@ use cheetah_device::coverage::State;
 use cheetah_device::{Coverage, DynDevice};
 use cheetah_drive::DriveFile;
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
+use cheetah_error::{Error, Result};
 use cheetah_image::ewf::Ewf;
 use cheetah_image::hash::Hashing;
-use cheetah_image::{Error, HashChoice, Hashes, RawFile, Result};
+use cheetah_image::{HashChoice, Hashes, RawFile};
 
 use super::side_files::MAP;
 use super::witness::Witness;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use cheetah_device::path_text::{path_to_text, text_to_path};
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The kind of a destination.

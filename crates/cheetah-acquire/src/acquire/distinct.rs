@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_drive::DriveFile;
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 
 use super::{Destination, Form};
 

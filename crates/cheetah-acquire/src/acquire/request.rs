@@ -5,8 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_error::{Error, Result};
+use cheetah_image::HashChoice;
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::{Error, HashChoice, Result};
 use cheetah_source::Evidence;
 use futures::future::BoxFuture;
 

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
-use cheetah_image::{Error, Identity, Result};
+use cheetah_error::{Error, Result};
+use cheetah_image::Identity;
 use time::OffsetDateTime;
 use time::macros::format_description;
 

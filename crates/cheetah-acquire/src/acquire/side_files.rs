@@ -1,6 +1,6 @@
 //! The files beside an image, other than its custody log and the journal.
 
-use cheetah_image::Result;
+use cheetah_error::Result;
 use cheetah_image::own_file::OwnFile;
 
 use super::{Destination, Form};

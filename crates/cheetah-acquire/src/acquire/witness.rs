@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cheetah_device::ByteRange;
-use cheetah_image::Result;
+use cheetah_error::Result;
 
 use super::{Destination, Event};
 use crate::custody::{self, CustodyLog, SigningKey, Span};

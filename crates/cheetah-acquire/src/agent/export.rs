@@ -97,11 +97,11 @@ impl Layer for ReadLimiter {
 
 /// Returns the identity as one line, with the export's name, the machine's name and a random id of this process. By that id a client knows
 /// an agent that was started again, which may serve another disk, and a further call from one that somebody else makes.
-pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheetah_image::Error> {
+pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheetah_error::Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut run = [0; 16];
     getrandom::fill(&mut run)
-        .map_err(|error| cheetah_image::Error::failed(format!("no random numbers can be had: {error}")))?;
+        .map_err(|error| cheetah_error::Error::failed(format!("no random numbers can be had: {error}")))?;
     let line = |identity: &Identity| {
         let mut value = serde_json::json!(identity);
         value["host"] = host.as_str().into();

@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::readonly::ReadOnly;
-use cheetah_image::{Error, Identity, OpenOptions, Result};
+use cheetah_error::{Error, Result};
+use cheetah_image::{Identity, OpenOptions};
 use cheetah_nbd::packing::{Packer, PackerConfig};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig};
 

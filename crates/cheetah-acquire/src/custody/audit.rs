@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::coverage::State as Covered;
 use cheetah_device::{DynDevice, Size};
+use cheetah_error::Result;
 use cheetah_image::coverage::{map_path, read_map};
-use cheetah_image::{HashChoice, HashKind, Hashes, Result, Source};
+use cheetah_image::{HashChoice, HashKind, Hashes, Source};
 use serde::Serialize;
 
 use super::event::{Span, Verified};

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
-use cheetah_image::{Error, Result};
 use sha2::{Digest as _, Sha256};
 
 use super::event::Event;

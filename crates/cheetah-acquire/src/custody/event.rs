@@ -124,9 +124,9 @@ pub struct Started {
 /// # Errors
 ///
 /// If it cannot be serialized.
-pub fn source(identity: &impl Serialize) -> cheetah_image::Result<Value> {
+pub fn source(identity: &impl Serialize) -> cheetah_error::Result<Value> {
     serde_json::to_value(identity)
-        .map_err(|error| cheetah_image::Error::failed(format!("putting the source's identity as JSON: {error}")))
+        .map_err(|error| cheetah_error::Error::failed(format!("putting the source's identity as JSON: {error}")))
 }
 
 impl Started {
@@ -139,8 +139,8 @@ impl Started {
         source: &impl Serialize,
         case: &impl Serialize,
         destinations: Vec<String>,
-    ) -> cheetah_image::Result<Self> {
-        let failed = |error| cheetah_image::Error::failed(format!("putting the case data as JSON: {error}"));
+    ) -> cheetah_error::Result<Self> {
+        let failed = |error| cheetah_error::Error::failed(format!("putting the case data as JSON: {error}"));
         Ok(Self {
             source: self::source(source)?,
             case: serde_json::to_value(case).map_err(failed)?,

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use cheetah_drive::fill::{FillEvent, FillObserver};
 use cheetah_drive::{HashChoice, Image};
-use cheetah_image::{Identity, Result};
+use cheetah_error::Result;
+use cheetah_image::Identity;
 use parking_lot::Mutex;
 use serde_json::Value;
 

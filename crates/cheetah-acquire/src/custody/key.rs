@@ -9,8 +9,8 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
-use cheetah_image::{Error, Result};
 use ed25519_dalek::Signer as _;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};

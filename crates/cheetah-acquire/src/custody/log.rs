@@ -5,8 +5,8 @@ use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
-use cheetah_image::{Error, Result};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};

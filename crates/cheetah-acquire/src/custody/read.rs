@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Error as DeviceError};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
-use cheetah_image::{Error, HashChoice, Hashes, Result};
+use cheetah_image::{HashChoice, Hashes};
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cheetah_drive::digests::ChunkDigest;
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 use tokio::task::JoinHandle;
 
 use crate::journal::{Checkpoint, Journal, Record};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 use futures::future::{join_all, try_join_all};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Error as DeviceError};
+use cheetah_error::{Error, Result};
+use cheetah_image::Kind;
 use cheetah_image::hash::Hashing;
-use cheetah_image::{Error, Kind, Result};
 use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;

@@ -6,8 +6,8 @@ use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, Data, DynDevice};
 use cheetah_drive::copy::read_exactly;
 use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
-use cheetah_image::{Error, Result};
 use futures::{StreamExt as _, stream};
 
 /// Chunks in flight.

@@ -13,7 +13,7 @@ use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, DynDevice, Error as DeviceError};
 use cheetah_drive::copy::read_exactly;
 use cheetah_drive::digests::{CHUNK_BYTES, Digests, digest};
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 use cheetah_nbd::client::Client;
 use futures::{StreamExt as _, stream};
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use cheetah_error::{Error, Result};
 use cheetah_image::own_file::{Locked, OwnFile};
-use cheetah_image::{Error, Result};
 
 use super::{Past, Record, Start, VERSION};
 

@@ -23,8 +23,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, Digests};
+use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::{Error, HashChoice, Identity, Result};
+use cheetah_image::{HashChoice, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::acquire::{Destination, Form};

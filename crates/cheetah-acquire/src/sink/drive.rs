@@ -6,7 +6,7 @@ use cheetah_device::{Device as _, DynDevice, Size};
 use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::load::{LoadOptions, Loader};
 use cheetah_drive::{DriveFile, HashChoice, ImageState};
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::{Checkpoint, E01Options, E01Writer, Partial, discard_partial};
-use cheetah_image::{Error, Result};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 

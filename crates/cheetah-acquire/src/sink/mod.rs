@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use cheetah_device::{Coverage, DynDevice};
 use cheetah_drive::digests::Digests;
+use cheetah_error::{Error, Result};
+use cheetah_image::Hashes;
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::{Error, Hashes, Result};
 use futures::future::BoxFuture;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cheetah_acquire::acquire::{ErrorsMax, Event, Report, Request, acquire};
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_image::Result;
+use cheetah_error::Result;
 use cheetah_image::ewf::Ewf;
 use cheetah_image::ewf::write::E01Options;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cheetah_acquire::acquire::{Evidence, Opener};
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
-use cheetah_image::{Error as ImageError, Identity, Kind, Source};
+use cheetah_error::Error as ImageError;
+use cheetah_image::{Identity, Kind, Source};
 use futures::FutureExt as _;
 use tokio::sync::Notify;
 

@@ -17,7 +17,7 @@ use futures::{Stream, StreamExt as _, stream};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes, Hashing};
 
 /// Reads in flight, in chunks: enough for a link of 1 Gbit/s and 60 ms.

@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::{DriveFile, VERSION};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The maximum size of a drive file, in bytes: far more than 256 sets and 1024 nodes take.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 
 use super::disk::write_atomically;
 use super::{DriveFile, MapRef, name_beside};

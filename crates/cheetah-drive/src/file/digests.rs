@@ -11,7 +11,7 @@ use cheetah_device::{ByteRange, Data};
 
 use super::disk::write_atomically;
 use super::{DigestsRef, DriveFile, digests_name};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::feed;
 
 /// Bytes covered by a digest; the last one covers the rest.

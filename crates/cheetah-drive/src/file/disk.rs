@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::DriveFile;
 use super::codec::{self, FILE_BYTES_MAX};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 impl DriveFile {
     /// Reads and checks the drive file at `path`. The error says whether it is missing, damaged, edited, foreign, or newer

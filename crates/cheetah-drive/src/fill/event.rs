@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cheetah_device::ByteRange;
-use cheetah_image::{Error, Identity, Result};
+use cheetah_error::{Error, Result};
+use cheetah_image::Identity;
 
 use crate::file::Image;
 

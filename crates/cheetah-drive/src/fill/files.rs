@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 
 use super::grains;
 use crate::file::DriveFile;

@@ -3,8 +3,9 @@
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, DynDevice, Size};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
-use cheetah_image::{Error, HashChoice, Hashes, Result};
+use cheetah_image::{HashChoice, Hashes};
 use futures::StreamExt as _;
 
 use super::files::remove_files;

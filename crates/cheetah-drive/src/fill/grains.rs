@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use cheetah_device::copy_on_read::GRAIN;
 use cheetah_device::{ByteRange, Data};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::feed;
-use cheetah_image::{Error, Result};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 

@@ -30,7 +30,8 @@ use cheetah_device::copy_on_read::{self, CopyOnRead, CopyOnReadConfig};
 use cheetah_device::coverage::State;
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
 use cheetah_device::{Coverage, DynDevice};
-use cheetah_image::{Error, HashChoice, Hashes, Identity, Result};
+use cheetah_error::{Error, Result};
+use cheetah_image::{HashChoice, Hashes, Identity};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use cheetah_device::Size;
-use cheetah_image::{Error, HashChoice, Hashes, Identity, Kind, Result, ServedBy, spec};
+use cheetah_error::{Error, Result};
+use cheetah_image::{HashChoice, Hashes, Identity, Kind, ServedBy, spec};
 
 use crate::file::Fill;
 

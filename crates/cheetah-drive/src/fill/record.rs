@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cheetah_device::copy_on_read::Ledger;
 use cheetah_device::{ByteRange, Coverage, Data, Error as DeviceError, Io};
-use cheetah_image::Result;
+use cheetah_error::Result;
 use parking_lot::Mutex;
 
 use super::grains::{self, Grains};

@@ -10,7 +10,7 @@ use blake3::hazmat::{ChainingValue, HasherExt as _};
 use cheetah_device::copy_on_read::GRAIN;
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, DynDevice};
-use cheetah_image::{Error, Result};
+use cheetah_error::{Error, Result};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 

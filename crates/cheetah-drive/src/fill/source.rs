@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io};
-use cheetah_image::{Error, Identity, Result, Source};
+use cheetah_error::{Error, Result};
+use cheetah_image::{Identity, Source};
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};

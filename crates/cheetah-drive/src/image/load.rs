@@ -10,7 +10,7 @@ use crate::file::digests::Digests;
 use crate::file::{DriveFile, Image, ImageState};
 use crate::fill::files;
 use crate::open::{Drive, OpenOptions};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 
 /// The rest of a drive, behind its image, is zeroed in pieces of this many bytes.

@@ -16,7 +16,7 @@ use crate::file::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
 use crate::file::disk::{directory, sync_directory, temporary_in, write_atomically};
 use crate::file::{DriveFile, ImageState, name_beside};
 use crate::open::{Drive, OpenOptions};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// How to save a part.
 #[derive(Debug, Clone)]

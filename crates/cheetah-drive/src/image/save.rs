@@ -10,7 +10,7 @@ use crate::copy::sparse_file::SparseFile;
 use crate::copy::{CopyProgress, DeviceCopy};
 use crate::file::digests::Digests;
 use crate::file::disk::{directory, sync_directory, temporary_in};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 
 /// The maximum number of differing ranges named in an error; verify lists them all.

@@ -12,7 +12,7 @@ use crate::copy::{CopyProgress, ReadChunk, chunks};
 use crate::file::digests::{ChunkDigest, Digests, digest};
 use crate::file::{DriveFile, ImageState};
 use crate::open::{Drive, OpenOptions};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 
 /// How to verify.

@@ -3,7 +3,7 @@
 use cheetah_device::Size;
 use cheetah_device::placement::Layout;
 
-use cheetah_image::error::{Error, Result, list};
+use cheetah_error::{Error, Result, list};
 
 /// The granularity of shares, in bytes: nodes hold memory in chunks of this size.
 pub const GRANULE_BYTES: u64 = 64 << 10;

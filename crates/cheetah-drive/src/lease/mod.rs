@@ -23,7 +23,7 @@ pub use self::holder::user_name;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
 use crate::node::health::node_status;
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The lifetime of a lease unless renewed, in seconds: for this long, a writer that died blocks others.
 const TTL_S: u64 = 30;

@@ -18,7 +18,7 @@ use crate::layout::plan::{DriveSize, NodeMemory, plan};
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
 
 /// A drive to create.

@@ -14,7 +14,7 @@ use crate::fill::files;
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::health::{NodeState, NodeStatus, node_statuses};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// How to destroy a drive.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::file::DriveFile;
 use crate::node::health::{NodeStatus, node_statuses};
-use cheetah_image::error::{Error, Result, list};
+use cheetah_error::{Error, Result, list};
 
 /// How long a node may still count a connection that was closed.
 const GRACE: Duration = Duration::from_secs(2);

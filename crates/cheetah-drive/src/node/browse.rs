@@ -10,7 +10,7 @@ use mdns_sd::{ResolvedService, ServiceDaemon, ServiceEvent};
 use tokio::time::{Instant, timeout_at};
 
 use super::spec::{AvailableNode, host_port, shown_name};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The maximum number of announcements considered.
 const NODES_MAX: usize = 1024;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
 
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// A connection to make.
 pub(crate) struct Connect {

@@ -10,7 +10,7 @@ use super::browse::browse;
 use super::connect::{Connect, connect};
 use super::spec::host_port;
 pub use super::spec::{AvailableNode, NodePlace, NodeSpec};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The time-out for asking the named port itself, when the control port after it does not answer.
 const MISTAKE_TIMEOUT: Duration = Duration::from_secs(2);

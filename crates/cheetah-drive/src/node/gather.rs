@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use super::spec::{AvailableNode, host_port, shown_name};
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 use cheetah_image::hash::is_hex;
 
 /// How long a joining node may take to answer.

@@ -9,7 +9,7 @@ use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
 use super::connect::{Connect, connect};
 use super::health::{NodeState, node_status};
 use crate::file::SetNode;
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// How to open a node's part of a drive.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use cheetah_control::api::Status;
 use cheetah_nbd::uri::{NbdUri, PORT};
 
-use cheetah_image::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The maximum length of a node's own name, in characters.
 const NAME_CHARS_MAX: usize = 64;

@@ -5,8 +5,8 @@
 
 use cheetah_device::{ByteRange, Device as _};
 
-use crate::error::{Error, Result};
 use crate::raw::RawFile;
+use cheetah_error::{Error, Result};
 
 /// The maximum size of the directory, in bytes: 8 TiB of evidence in segments of 64 MiB need half of it. Bounds the memory
 /// that a hostile directory can take.

@@ -7,9 +7,9 @@ use super::facts::Facts;
 use super::map::{ENTRIES_MAX, ENTRY_LEN, Map, Target};
 use super::stream::folders;
 use super::volume::Volume;
-use crate::error::{Error, Result, list};
 use crate::hash::{Hashes, hex, is_hex};
 use crate::identity::{CaseData, Identity, Kind};
+use cheetah_error::{Error, Result, list};
 
 /// The maximum size of `information.turtle`, in bytes. A disk image's has some thousand.
 const TURTLE_LEN_MAX: u64 = 16 << 20;

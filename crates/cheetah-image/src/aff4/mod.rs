@@ -30,9 +30,9 @@ use self::image::Image;
 use self::map::{Map, Run, Target};
 use self::stream::ImageStream;
 use self::volume::Volume;
-use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::raw::RawFile;
+use cheetah_error::{Error, Result};
 
 /// Bytes one thread reads and unpacks at a time: large enough to make the hand-over cheap.
 const JOB_LEN: u64 = 512 << 10;

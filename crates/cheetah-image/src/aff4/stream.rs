@@ -10,7 +10,7 @@ use super::cache::Cache;
 use super::chunk::{BlockHash, Codec};
 use super::image::Image;
 use super::volume::Volume;
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The maximum size of a chunk, in bytes. Writers use 32 KiB.
 const CHUNK_LEN_MAX: u64 = 8 << 20;

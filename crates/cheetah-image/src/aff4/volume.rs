@@ -8,8 +8,8 @@ use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
 use libdeflater::Decompressor;
 
 use super::directory;
-use crate::error::{Error, Result};
 use crate::raw::RawFile;
+use cheetah_error::{Error, Result};
 
 /// A local file header without its variable part (APPNOTE.TXT, 4.3.7).
 const LOCAL_HEADER_LEN: u64 = 30;

@@ -14,7 +14,7 @@ use self::cache::{Cache, Claim, Slot, Work};
 use self::chunk::Chunks;
 use self::record::Index;
 use self::segments::{Files, Memory, Patience, Segment, Segments};
-use crate::error::Result;
+use cheetah_error::Result;
 
 mod cache;
 mod chunk;

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The naming scheme of a set of segments.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use super::info::{EwfFormat, EwfInfo};
 use super::segments::{Patience, Segment, Segments};
 use super::table::{Located, Table};
 use super::text::Values;
-use crate::error::Result;
 use crate::hash::Hashes;
 use crate::identity::CaseData;
+use cheetah_error::Result;
 
 /// The maximum size of a chunk, which is held in memory. Writers offer up to 32,768 sectors of 512 bytes.
 const CHUNK_MAX: u32 = 64 << 20;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::naming;
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The maximum number of open segments. A set may have 14,971, more than a process may open.
 const OPEN_MAX: usize = 128;

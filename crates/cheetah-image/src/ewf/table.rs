@@ -8,7 +8,7 @@ use libdeflater::Adler32;
 
 use super::le::{u32_at, u64_at};
 use super::segments::{Patience, Segment, Segments};
-use crate::error::Result;
+use cheetah_error::Result;
 
 /// The number of bytes of a table read at once.
 const PIECE: usize = 64 << 10;

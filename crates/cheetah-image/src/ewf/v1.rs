@@ -10,8 +10,8 @@ use super::record::{About, EwfRecord, Medium};
 use super::segments::{Segment, Segments};
 use super::table::Table;
 use super::text::{Method, TEXT_MAX, Values, inflate};
-use crate::error::{Error, Result};
 use crate::hash::{HashKind, is_hex};
+use cheetah_error::{Error, Result};
 
 /// The signature of a segment.
 pub(super) const SIGNATURE: [u8; 8] = *b"EVF\x09\x0d\x0a\xff\0";

@@ -13,7 +13,7 @@ use super::segments::{Segment, Segments};
 use super::table::Table;
 use super::text::{Method, TEXT_MAX, Values};
 use super::v1::logical;
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The signature of a segment.
 pub(super) const SIGNATURE: [u8; 8] = *b"EVF2\r\n\x81\0";

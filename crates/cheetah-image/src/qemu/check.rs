@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::vmdk;
 use crate::detect::Footer;
-use crate::error::{Error, Result};
 use crate::identity::Kind;
 use crate::raw::RawFile;
+use cheetah_error::{Error, Result};
 
 /// A format that is read through qemu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,8 +27,8 @@ use tokio::process::{Child, Command};
 
 pub use self::check::Virtual;
 
-use crate::error::{Error, Result};
 use crate::source::OpenOptions;
+use cheetah_error::{Error, Result};
 
 /// The program, found on the PATH.
 const PROGRAM: &str = "qemu-nbd";

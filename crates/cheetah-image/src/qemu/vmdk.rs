@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::check::{read, size};
-use crate::error::{Error, Result};
 use crate::raw::RawFile;
+use cheetah_error::{Error, Result};
 
 /// The number of bytes of a descriptor that we and qemu read; VMware's own are below 20 KiB.
 const DESCRIPTOR_LEN_MAX: u64 = (1 << 20) - 1;

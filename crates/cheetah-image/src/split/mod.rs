@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 
 pub use self::name::PartName;
 
-use crate::error::{Error, Result, list};
 use crate::raw::{RawFile, Stamp};
+use cheetah_error::{Error, Result, list};
 
 /// The maximum number of parts: 100 TiB in parts that fit a CD. Bounds the memory that a hostile folder can take.
 const PARTS_MAX: usize = 200_000;

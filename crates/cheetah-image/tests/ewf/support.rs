@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cheetah_device::{ByteRange, Device};
+use cheetah_error::{Error, Result};
 use cheetah_image::ewf::Ewf;
-use cheetah_image::{Error, Result};
 
 use crate::need;
 

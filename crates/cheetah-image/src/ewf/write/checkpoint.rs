@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::options::{Compression, E01Options};
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// Everything before [`offset`](Self::offset) is on stable storage, and this is what it takes to go on behind it.
 /// To be kept by whoever runs the acquisition; the rest of it is the writer's business.

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 
 use super::names::Names;
 use super::walk;
-use crate::error::{Error, Result};
 use crate::own_file::FileId;
 use crate::publish::{Unpublished, publish, rename_new};
+use cheetah_error::{Error, Result};
 
 /// The maximum number of finished segments that wait to be synced, which bounds open files.
 const UNSYNCED_MAX: usize = 8;

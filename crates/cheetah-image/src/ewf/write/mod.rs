@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::{ByteRange, Data};
 
-use crate::error::{Error, Result};
 use crate::hash::Hashes;
+use cheetah_error::{Error, Result};
 
 mod checkpoint;
 mod deflate;

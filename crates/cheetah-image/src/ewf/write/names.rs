@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The number of segment names: 99 with digits, then letters from `EAA` to `ZZZ`.
 pub const SEGMENTS_MAX: u64 = 99 + 22 * 26 * 26;

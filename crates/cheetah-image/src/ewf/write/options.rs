@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
 use crate::identity::CaseData;
+use cheetah_error::{Error, Result};
 
 /// The maximum length of a segment: offsets within a table have 31 bits.
 const SEGMENT_SIZE_MAX: u64 = (1 << 31) - (1 << 20);

@@ -7,7 +7,7 @@ use libdeflater::{CompressionLvl, Compressor, adler32};
 use super::deflate::Deflater;
 use super::options::Compression;
 use super::sections::COMPRESSED;
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// Packed chunks, back to back.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use super::names::Names;
 use super::options::CHUNK_BYTES_MAX;
 use super::sections::{COMPRESSED, ENTRIES_MAX, TABLE_HEADER_BYTES};
 use super::walk::{self, walk};
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The evidence before a checkpoint, as a device. Each chunk read is checked with the image's own checksums.
 #[derive(Clone)]

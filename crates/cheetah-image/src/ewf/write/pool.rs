@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::options::Compression;
 use super::pack::{Packed, Packer};
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// The maximum number of threads; more are not worth their buffers.
 const THREADS_MAX: usize = 16;

@@ -6,8 +6,8 @@ use libdeflater::adler32;
 use super::checkpoint::Shape;
 use super::options::{E01Options, Media};
 use super::text;
-use crate::error::{Error, Result};
 use crate::hash::Hashes;
+use cheetah_error::{Error, Result};
 
 /// The size of a segment file's header.
 pub const FILE_HEADER_BYTES: u64 = 13;

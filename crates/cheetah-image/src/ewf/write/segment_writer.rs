@@ -12,8 +12,8 @@ use super::checkpoint::Open;
 use super::pack::Packed;
 use super::pool::Spare;
 use super::set::Set;
-use crate::error::{Error, Result};
 use crate::hash::Hashes;
+use cheetah_error::{Error, Result};
 
 /// Commands to the thread, in order.
 pub enum Command {

@@ -7,8 +7,8 @@ use super::checkpoint::{Open, Shape};
 use super::files::Files;
 use super::pack::Packed;
 use super::sections::{self, COMPRESSED, DESCRIPTOR_BYTES, ENTRIES_MAX, VOLUME_BYTES};
-use crate::error::{Error, Result};
 use crate::hash::Hashes;
+use cheetah_error::{Error, Result};
 
 /// The space reserved at the end of each segment for `data`, `digest`, `hash` and the final section. A list of unreadable
 /// sectors is not included and makes the last segment longer.

@@ -4,7 +4,7 @@ use libdeflater::{CompressionLvl, Compressor};
 use time::OffsetDateTime;
 
 use super::options::E01Options;
-use crate::error::{Error, Result};
+use cheetah_error::{Error, Result};
 
 /// Characters EnCase shows of a tool's version and of a platform.
 const SOFTWARE_CHARS_MAX: usize = 11;

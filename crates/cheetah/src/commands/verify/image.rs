@@ -86,7 +86,7 @@ fn verdict(audit: &Audit) -> String {
     let mut verdict = match () {
         () if image_changed => "changed or damaged since it was made".to_owned(),
         () if records.is_empty() => "readable; no hash was recorded to compare with".to_owned(),
-        () => format!("matches {}", cheetah_image::error::list(&records)),
+        () => format!("matches {}", cheetah_error::list(&records)),
     };
     if !image_changed && !audit.unchanged {
         verdict.push_str(", but see below");
@@ -111,10 +111,10 @@ fn remark(audit: &Audit, kind: HashKind) -> String {
     let (same, differing) = (places(true), places(false));
     let mut remarks = Vec::new();
     if !same.is_empty() {
-        remarks.push(format!("as in the {}", cheetah_image::error::list(&same)));
+        remarks.push(format!("as in the {}", cheetah_error::list(&same)));
     }
     if !differing.is_empty() {
-        remarks.push(format!("DIFFERS from the {}", cheetah_image::error::list(&differing)));
+        remarks.push(format!("DIFFERS from the {}", cheetah_error::list(&differing)));
     }
     remarks.join(", ")
 }

@@ -1,17 +1,19 @@
-//! What can go wrong with evidence, in sentences an examiner can act on.
+//! The errors that a user sees, in sentences to act on. Each has an exit code.
+
+#![forbid(unsafe_code)]
 
 use cheetah_device::Error as DeviceError;
 
-/// The result of an operation on evidence.
+/// The result of an operation that a user asked for.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on evidence failed. The variant tells the command line which exit code is due.
+/// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// What was asked for makes no sense, however often it is tried (exit code 2).
+    /// The request makes no sense, however often it is tried (exit code 2).
     #[error("{0}")]
     Misuse(String),
-    /// It could not be done (exit code 1).
+    /// The operation failed (exit code 1).
     #[error("{0}")]
     Failed(String),
     /// The evidence is not what it should be: changed, unreadable or incomplete (exit code 3).
@@ -20,15 +22,15 @@ pub enum Error {
     /// A device reported an error (exit code 1).
     #[error("{doing}: {error}")]
     Device {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What the device said.
+        /// The device's error.
         error: DeviceError,
     },
 }
 
 impl Error {
-    /// The exit code the command line ends with: 1 failed, 2 misused, 3 evidence problem.
+    /// Returns the exit code of the command line: 1 failed, 2 misused, 3 evidence problem.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) | Self::Device { .. } => 1,
@@ -37,22 +39,22 @@ impl Error {
         }
     }
 
-    /// Shorthand for [`Error::Failed`].
+    /// Returns an [`Error::Failed`].
     pub fn failed(sentence: impl Into<String>) -> Self {
         Self::Failed(sentence.into())
     }
 
-    /// Shorthand for [`Error::Misuse`].
+    /// Returns an [`Error::Misuse`].
     pub fn misuse(sentence: impl Into<String>) -> Self {
         Self::Misuse(sentence.into())
     }
 
-    /// Wraps an operating-system error with what was being done.
+    /// Wraps an operating-system error with the operation that failed.
     pub fn io(doing: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::Failed(format!("{doing}: {}", cheetah_device::os_error::describe(error)))
     }
 
-    /// Wraps a device's error with what was being done.
+    /// Wraps a device's error with the operation that failed.
     pub fn device(doing: impl Into<String>) -> impl FnOnce(DeviceError) -> Self {
         let doing = doing.into();
         move |error| Self::Device { doing, error }
