@@ -8,15 +8,27 @@
 //! | `POST /v1/exports/NAME/lease` | [`LeaseRequest`] | [`LeaseGrant`]; 409 held by another |
 //! | `PUT /v1/exports/NAME/lease` | [`LeaseRenewal`] | [`LeaseGrant`]; 409 lost to another, or expired |
 //! | `DELETE /v1/exports/NAME/lease?token=TOKEN` | | 204 |
+//! | `GET /v1/exports/NAME/map` | | [`StoredMap`]; 404 with [`NO_MAP`] if the export holds none |
+//! | `PUT /v1/exports/NAME/map` | [`NewMap`] | 204; 409 no lease, or not a later epoch; 413 too long; 507 no room |
 //! | `GET /metrics` | | Prometheus text |
 //! | `/v1/probe…` | | measurements of the path to the node: see `cheetah_probe::far` |
 //!
-//! An error has an HTTP status and an [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`] bytes.
+//! An error has an HTTP status and an [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`] bytes, one with a map
+//! at most [`MAP_BODY_BYTES_MAX`].
 
 use serde::{Deserialize, Serialize};
 
 /// The largest body of a request, in bytes.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// The longest map, in bytes.
+pub const MAP_BYTES_MAX: usize = 512 << 10;
+
+/// The largest body of a request with a map, in bytes. Quotes, backslashes and line ends in a map take two bytes each.
+pub const MAP_BODY_BYTES_MAX: usize = 2 * MAP_BYTES_MAX + (4 << 10);
+
+/// The error for an export that exists and holds no map.
+pub const NO_MAP: &str = "this export holds no map";
 
 /// The mDNS service type that nodes announce. Its TXT keys: `http` (port), `instance`, `free` (bytes).
 pub const MDNS_SERVICE: &str = "_cheetah._tcp.local.";
@@ -78,6 +90,8 @@ pub struct ExportStatus {
     pub connections: usize,
     /// Its write lease, if held.
     pub lease: Option<LeaseStatus>,
+    /// The epoch of its map, if it holds one.
+    pub map_epoch: Option<u64>,
 }
 
 /// A lease in force.
@@ -181,6 +195,27 @@ pub struct LeaseGrant {
 pub struct LeaseRenewal {
     /// The lease's token.
     pub token: String,
+}
+
+/// A map to be stored with an export, until the export is deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewMap {
+    /// The token of the export's write lease.
+    pub token: String,
+    /// Its epoch: later than that of the stored map, unless both are the same.
+    pub epoch: u64,
+    /// Any text of at most [`MAP_BYTES_MAX`] bytes.
+    pub map: String,
+}
+
+/// A map stored with an export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredMap {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Its text.
+    pub map: String,
 }
 
 /// A node's offer to an examiner: `POST http://EXAMINER/v1/join`, repeated until answered with 200. The node's

@@ -12,10 +12,13 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::api::{ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status};
+use super::api::{
+    ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport, NewMap,
+    Receipt, Status, StoredMap,
+};
 
-/// The largest response accepted from a node: ten times a status with the most exports.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// The largest response accepted from a node: the longest map, which is ten times a status with the most exports.
+const ANSWER_BYTES_MAX: usize = MAP_BODY_BYTES_MAX;
 
 /// How long a deletion may take: wiping and reading back take seconds for a dozen GiB.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -59,7 +62,7 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// Whether the node refused because of a conflict: the name is taken, or the lease is held (409).
+    /// Whether the node refused because of a conflict (409): the name is taken, the lease is held, or a map is not newer.
     pub fn is_conflict(&self) -> bool {
         self.status() == Some(409)
     }
@@ -132,6 +135,19 @@ impl ControlClient {
     pub async fn release_lease(&self, name: &str, token: &str) -> Result<()> {
         let path = format!("{}?token={}", lease_path(name), escape(token));
         self.call(Method::DELETE, &path, Bytes::new(), self.timeout).await.map(drop)
+    }
+
+    /// Gets the map stored with an export; `None` if the export exists and holds none.
+    pub async fn map(&self, name: &str) -> Result<Option<StoredMap>> {
+        match self.get(&map_path(name)).await {
+            Err(ControlError::Refused { status: 404, error, .. }) if error == NO_MAP => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Stores a map with an export whose lease is held.
+    pub async fn store_map(&self, name: &str, new: &NewMap) -> Result<()> {
+        self.post(Method::PUT, &map_path(name), new).await.map(drop)
     }
 
     /// Gets the node's metrics, as Prometheus text.
@@ -220,6 +236,10 @@ impl ControlClient {
 
 fn lease_path(name: &str) -> String {
     format!("/v1/exports/{}/lease", escape(name))
+}
+
+fn map_path(name: &str) -> String {
+    format!("/v1/exports/{}/map", escape(name))
 }
 
 /// Percent-encodes a component of a path or query.

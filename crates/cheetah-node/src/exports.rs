@@ -8,14 +8,17 @@ use std::time::Instant;
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, Error, Io, Result as DeviceResult, Zeroing};
 use cheetah_nbd::server;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::export::{Export, ExportStats};
 use crate::instance::{Instance, random_bits};
 use crate::lease::{BadToken, Lease, Refused, Token};
+use crate::maps::{self, Maps};
 use crate::replaced::{ConnectionNumber, Connections, Cut};
 use crate::store::Store;
-use cheetah_control::api::{ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport, Receipt};
+use cheetah_control::api::{
+    ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport, NewMap, Receipt, StoredMap,
+};
 
 /// The most exports of a node.
 pub const EXPORTS_MAX: usize = 256;
@@ -31,6 +34,8 @@ pub struct Exports {
     store: Arc<Store>,
     instance: Instance,
     by_name: RwLock<BTreeMap<String, Arc<Entry>>>,
+    /// Only of exports in `by_name`, which is locked first.
+    maps: Mutex<Maps>,
     /// Read-locked while an export is created or deleted; write-locked once, to end both.
     open: RwLock<bool>,
 }
@@ -70,6 +75,9 @@ pub enum ExportsError {
     /// The lease refused.
     #[error("{0}")]
     Lease(#[from] Refused),
+    /// The map was refused.
+    #[error("{0}")]
+    Map(#[from] maps::Refused),
 }
 
 type Result<T> = std::result::Result<T, ExportsError>;
@@ -77,7 +85,8 @@ type Result<T> = std::result::Result<T, ExportsError>;
 impl Exports {
     /// Creates a node's exports, none yet, in the memory of `store`.
     pub fn new(store: Arc<Store>, instance: Instance) -> Arc<Self> {
-        Arc::new(Self { store, instance, by_name: RwLock::default(), open: RwLock::new(true) })
+        let (by_name, maps) = (RwLock::default(), Mutex::default());
+        Arc::new(Self { store, instance, by_name, maps, open: RwLock::new(true) })
     }
 
     /// The memory under the exports.
@@ -104,7 +113,7 @@ impl Exports {
         let export = self.store.export(&new.name, new.size_bytes, new.reserve, new.digests)?;
         let (lease, named) = (RwLock::default(), Connections::default());
         let entry = Entry { export, lease, named, connections: AtomicUsize::new(0) };
-        let status = entry.status(Instant::now());
+        let status = entry.status(None, Instant::now());
         by_name.insert(new.name.clone(), Arc::new(entry));
         Ok(status)
     }
@@ -128,6 +137,7 @@ impl Exports {
                 return Err(ExportsError::NotFound(shown(name)));
             }
             by_name.remove(name);
+            self.maps.lock().remove(name);
         }
         Ok(entry.export.delete())
     }
@@ -135,7 +145,10 @@ impl Exports {
     /// Deletes every export regardless of leases, after deletions in progress; no more can be created.
     pub fn end(&self) -> Vec<Receipt> {
         *self.open.write() = false;
-        let all = std::mem::take(&mut *self.by_name.write());
+        let mut by_name = self.by_name.write();
+        let all = std::mem::take(&mut *by_name);
+        *self.maps.lock() = Maps::default();
+        drop(by_name);
         all.into_values().map(|entry| entry.export.delete()).collect()
     }
 
@@ -161,12 +174,33 @@ impl Exports {
         Ok(self.entry(name)?.lease.write().release(token.parse()?, Instant::now())?)
     }
 
+    /// The map of an export, if it holds one.
+    pub fn map(&self, name: &str) -> Result<Option<StoredMap>> {
+        self.entry(name)?;
+        Ok(self.maps.lock().get(name).cloned())
+    }
+
+    /// Stores a map with an export whose lease is held.
+    pub fn store_map(&self, name: &str, new: NewMap) -> Result<()> {
+        let NewMap { token, epoch, map } = new;
+        let entry = self.entry(name)?;
+        // Both locks are held until the map is stored, so that the lease is not taken over, nor the export deleted, meanwhile.
+        let lease = entry.lease.read();
+        let by_name = self.by_name.read();
+        if !by_name.get(name).is_some_and(|found| Arc::ptr_eq(found, &entry)) {
+            return Err(ExportsError::NotFound(shown(name)));
+        }
+        lease.check(Some(token.parse()?), Instant::now())?;
+        Ok(self.maps.lock().store(name, StoredMap { epoch, map })?)
+    }
+
     /// All exports, by name.
     pub fn status(&self) -> Vec<ExportStatus> {
         let now = Instant::now();
         // Not under the lock: a deletion holds a lease's lock while it takes this one.
         let entries: Vec<_> = self.by_name.read().values().map(Arc::clone).collect();
-        entries.iter().map(|entry| entry.status(now)).collect()
+        let map_epoch = |entry: &Entry| self.maps.lock().get(entry.export.name()).map(|stored| stored.epoch);
+        entries.iter().map(|entry| entry.status(map_epoch(entry), now)).collect()
     }
 
     /// The counters of each export, by name.
@@ -194,7 +228,7 @@ impl Entry {
         self.named.enter(number)
     }
 
-    fn status(&self, now: Instant) -> ExportStatus {
+    fn status(&self, map_epoch: Option<u64>, now: Instant) -> ExportStatus {
         let lease = self.lease.read();
         ExportStatus {
             name: self.export.name().to_string(),
@@ -206,6 +240,7 @@ impl Entry {
             lease: lease
                 .holder(now)
                 .map(|(holder, expires_in_s)| LeaseStatus { holder: holder.to_owned(), expires_in_s }),
+            map_epoch,
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use cheetah_control::api::{LeaseRequest, NewExport};
+use cheetah_control::api::{LeaseRequest, MAP_BYTES_MAX, NewExport, NewMap, StoredMap};
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Device, Error};
 use cheetah_nbd::server::Exports as _;
@@ -106,6 +106,90 @@ async fn a_lease_fences_the_writer_before() {
     assert!(matches!(write(&ada), Err(Error::Fenced(_))), "dead for ever, though nobody holds the lease");
     assert!(!with(&first.token).device.geometry().writable);
     client.delete_export("e", Some(&second.token)).await.unwrap();
+}
+
+fn new_map(token: &str, epoch: u64, map: impl Into<String>) -> NewMap {
+    NewMap { token: token.to_owned(), epoch, map: map.into() }
+}
+
+#[tokio::test]
+async fn a_map_is_stored_under_the_lease_and_only_a_later_epoch_replaces_it() {
+    let (_node, client) = start();
+    let unknown = refusal(client.map("e").await.unwrap_err());
+    assert_eq!(unknown, (404, "this node has no export 'e'".into()));
+    client.create_export(&NewExport::thin("e", MIB)).await.unwrap();
+    assert_eq!(client.map("e").await.unwrap(), None);
+    assert_eq!(client.status().await.unwrap().exports[0].map_epoch, None);
+
+    let never = format!("{:032x}", 7);
+    let ended = "this lease has ended: it expired, or another writer took it over";
+    assert_eq!(refusal(client.store_map("e", &new_map(&never, 1, "a")).await.unwrap_err()), (409, ended.into()));
+    assert_eq!(refusal(client.store_map("e", &new_map("", 1, "a")).await.unwrap_err()).0, 400);
+    let ada = client.acquire_lease("e", &lease("Ada", false)).await.unwrap().token;
+    assert_eq!(refusal(client.store_map("e", &new_map(&never, 1, "a")).await.unwrap_err()), (409, ended.into()));
+    client.store_map("e", &new_map(&ada, 7, "sieben \"\\\n\u{1}\u{e4}")).await.unwrap();
+    let stored = StoredMap { epoch: 7, map: "sieben \"\\\n\u{1}\u{e4}".into() };
+    assert_eq!(client.map("e").await.unwrap(), Some(stored.clone()));
+    assert_eq!(client.status().await.unwrap().exports[0].map_epoch, Some(7));
+
+    client.store_map("e", &new_map(&ada, 7, &*stored.map)).await.unwrap();
+    for (epoch, map) in [(6, "a"), (7, "a"), (6, &stored.map)] {
+        let outdated = refusal(client.store_map("e", &new_map(&ada, epoch, map)).await.unwrap_err());
+        assert_eq!(outdated, (409, "the export holds a map of epoch 7: a new one must have a later epoch".into()));
+    }
+
+    // Taken over, then given back: neither token may store any more, not even what is there.
+    let bob = client.acquire_lease("e", &lease("Bob", true)).await.unwrap().token;
+    assert_eq!(refusal(client.store_map("e", &new_map(&ada, 8, "a")).await.unwrap_err()), (409, ended.into()));
+    client.store_map("e", &new_map(&bob, 8, "eight")).await.unwrap();
+    client.release_lease("e", &bob).await.unwrap();
+    for (epoch, map) in [(8, "eight"), (9, "nine")] {
+        let refused = client.store_map("e", &new_map(&bob, epoch, map)).await.unwrap_err();
+        assert_eq!(refusal(refused), (409, ended.into()));
+    }
+    assert_eq!(client.map("e").await.unwrap(), Some(StoredMap { epoch: 8, map: "eight".into() }));
+}
+
+#[tokio::test]
+async fn a_map_is_gone_with_its_export() {
+    let (node, client) = start();
+    client.create_export(&NewExport::thin("e", MIB)).await.unwrap();
+    let token = client.acquire_lease("e", &lease("Ada", false)).await.unwrap().token;
+    client.store_map("e", &new_map(&token, 7, "a")).await.unwrap();
+    // A connection keeps the deleted export, not its map.
+    let _connected = node.exports().open("e", &[]).unwrap();
+    client.delete_export("e", Some(&token)).await.unwrap();
+    assert!(client.map("e").await.unwrap_err().is_not_found());
+    assert!(client.store_map("e", &new_map(&token, 8, "b")).await.unwrap_err().is_not_found());
+    client.create_export(&NewExport::thin("e", MIB)).await.unwrap();
+    assert_eq!(client.map("e").await.unwrap(), None);
+    assert!(client.store_map("e", &new_map(&token, 8, "b")).await.unwrap_err().is_conflict());
+    let token = client.acquire_lease("e", &lease("Bob", false)).await.unwrap().token;
+    client.store_map("e", &new_map(&token, 1, "c")).await.unwrap();
+}
+
+#[tokio::test]
+async fn maps_are_limited_each_and_together() {
+    let (_node, client) = start();
+    let mut tokens = Vec::new();
+    for index in 0..33 {
+        client.create_export(&NewExport::thin(format!("e{index}"), MIB)).await.unwrap();
+        tokens.push(client.acquire_lease(&format!("e{index}"), &lease("Ada", false)).await.unwrap().token);
+    }
+    // In JSON, each of these takes two bytes.
+    let longest = "\"".repeat(MAP_BYTES_MAX);
+    for len in [MAP_BYTES_MAX + 1, 3 * MAP_BYTES_MAX] {
+        let refused = client.store_map("e0", &new_map(&tokens[0], 1, "x".repeat(len))).await.unwrap_err();
+        assert_eq!(refusal(refused).0, 413, "{len}");
+    }
+    for (index, token) in tokens[..32].iter().enumerate() {
+        client.store_map(&format!("e{index}"), &new_map(token, 1, &*longest)).await.unwrap();
+    }
+    assert_eq!(client.map("e31").await.unwrap().unwrap().map, longest);
+    let refused = client.store_map("e32", &new_map(&tokens[32], 1, "x")).await.unwrap_err();
+    assert!(refused.is_full(), "{refused}");
+    client.delete_export("e0", Some(&tokens[0])).await.unwrap();
+    client.store_map("e32", &new_map(&tokens[32], 1, "x")).await.unwrap();
 }
 
 #[tokio::test]

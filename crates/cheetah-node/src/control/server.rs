@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use axum::{Extension, Json, Router};
 use cheetah_device::Error;
 use cheetah_probe::far::{self, Caller};
@@ -22,9 +22,11 @@ use tokio::time::timeout;
 use super::metrics;
 use crate::exports::{Exports, ExportsError};
 use crate::lease::Refused;
+use crate::maps;
 use crate::node::Shared;
 use cheetah_control::api::{
-    BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, Receipt, Status,
+    BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
+    NewMap, Receipt, Status, StoredMap,
 };
 use cheetah_control::http::{self, Ends, Refusal};
 
@@ -42,11 +44,13 @@ pub(crate) async fn serve(listener: TcpListener, node: Arc<Shared>) {
 
 fn router(node: Arc<Shared>) -> Router {
     let far = node.far.clone().map(far::router).unwrap_or_default();
+    let store_map = put(store_map).layer(DefaultBodyLimit::max(MAP_BODY_BYTES_MAX));
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/exports", post(create))
         .route("/v1/exports/{name}", delete(remove))
         .route("/v1/exports/{name}/lease", post(acquire).put(renew).delete(release))
+        .route("/v1/exports/{name}/map", store_map.get(map))
         .route("/metrics", get(show_metrics))
         .with_state(node)
         .merge(far)
@@ -104,6 +108,16 @@ async fn release(State(node): Node, Path(name): Path<String>, uri: Uri) -> Answe
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn map(State(node): Node, Path(name): Path<String>) -> Answer<Json<StoredMap>> {
+    let found = node.exports.map(&name)?;
+    found.map(Json).ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, NO_MAP))
+}
+
+async fn store_map(State(node): Node, Path(name): Path<String>, Body(new): Body<NewMap>) -> Answer<StatusCode> {
+    node.exports.store_map(&name, new)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Runs `work`, which touches much memory, on a blocking thread. It completes even if the caller disconnects.
 async fn blocking<T: Send + 'static>(
     node: Arc<Shared>,
@@ -148,11 +162,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 impl From<ExportsError> for Refusal {
     fn from(error: ExportsError) -> Self {
         let status = match &error {
-            ExportsError::Exists(_) | ExportsError::Lease(Refused::Held { .. } | Refused::Ended) => {
-                StatusCode::CONFLICT
-            }
+            ExportsError::Exists(_)
+            | ExportsError::Lease(Refused::Held { .. } | Refused::Ended)
+            | ExportsError::Map(maps::Refused::Outdated(_)) => StatusCode::CONFLICT,
             ExportsError::NotFound(_) => StatusCode::NOT_FOUND,
-            ExportsError::TooMany | ExportsError::Store(Error::NoSpace(_)) => StatusCode::INSUFFICIENT_STORAGE,
+            ExportsError::TooMany
+            | ExportsError::Store(Error::NoSpace(_))
+            | ExportsError::Map(maps::Refused::NoRoom) => StatusCode::INSUFFICIENT_STORAGE,
+            ExportsError::Map(maps::Refused::TooLong(_)) => StatusCode::PAYLOAD_TOO_LARGE,
             ExportsError::Ending => StatusCode::SERVICE_UNAVAILABLE,
             ExportsError::Store(Error::Io { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
             ExportsError::BadName(_)
