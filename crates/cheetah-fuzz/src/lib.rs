@@ -1,7 +1,8 @@
-//! Fuzz targets: one function per parser of untrusted bytes.
+//! Fuzz targets: one function per parser of untrusted bytes, and one for the erasure code.
 //!
-//! A target takes any bytes and panics if the parser panics, breaks an invariant or exceeds its limits. `fuzz/` runs the
-//! targets under libFuzzer (`make fuzz`); `tests/random_input.rs` runs each on random input as part of the test suite.
+//! A target takes any bytes and panics if the tested code panics, breaks an invariant or exceeds its limits. `fuzz/`
+//! runs the targets under libFuzzer (`make fuzz`); `tests/random_input.rs` runs each on random input as part of the
+//! test suite.
 
 #![forbid(unsafe_code)]
 // Targets fail by panicking; their inputs are at most some MiB.
@@ -13,6 +14,7 @@ pub mod client_reply;
 pub mod custody;
 pub mod ewf;
 pub mod iscsi;
+pub mod parity;
 pub mod partition_table;
 pub mod probe_reply;
 pub mod request;
@@ -24,13 +26,14 @@ pub mod survey;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("aff4", aff4::run),
     ("client_handshake", client_handshake::run),
     ("client_reply", client_reply::run),
     ("custody", custody::run),
     ("ewf", ewf::run),
     ("iscsi", iscsi::run),
+    ("parity", parity::run),
     ("partition_table", partition_table::run),
     ("probe_reply", probe_reply::run),
     ("request", request::run),
