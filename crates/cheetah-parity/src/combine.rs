@@ -11,8 +11,6 @@
 //! Every output is a × p + b × q. Encoding has a = 1 for P and b = 1 for Q; for a reconstruction the caller solves two
 //! equations once.
 
-use crate::field::PRODUCTS;
-
 /// A shard to sum.
 pub(crate) trait Source {
     /// Its bytes, or nothing if it is missing.

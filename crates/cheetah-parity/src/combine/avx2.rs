@@ -4,8 +4,8 @@
 use std::arch::x86_64::*;
 use std::array::from_fn;
 
-use super::{Output, PRODUCTS, Source, Sources};
-use crate::field::POLYNOMIAL;
+use super::{Output, Source, Sources};
+use crate::field::{POLYNOMIAL, PRODUCTS};
 
 /// Two sums of four registers leave half the registers for operands.
 const COLUMN_BYTES: usize = 128;
