@@ -184,7 +184,7 @@ impl Exports {
     pub fn store_map(&self, name: &str, new: NewMap) -> Result<()> {
         let NewMap { token, epoch, map } = new;
         let entry = self.entry(name)?;
-        // Both locks are held until the map is stored, so that the lease is not taken over, nor the export deleted, meanwhile.
+        // Both locks are held until the map is stored: until then the lease is not taken over, nor the export deleted.
         let lease = entry.lease.read();
         let by_name = self.by_name.read();
         if !by_name.get(name).is_some_and(|found| Arc::ptr_eq(found, &entry)) {

@@ -24,8 +24,8 @@
 //! # The rest
 //!
 //! [`export`] is a device in slots; [`lease`] decides which writer is admitted; [`maps`] keeps what writers store beside
-//! their content; [`exports`] has all three by name, for the NBD server; `control` is the HTTP API; [`node`] starts and ends all of it; `announce` and `join` offer it to others;
-//! [`spare`] computes how much memory the machine can lend.
+//! their content; [`exports`] has all three by name, for the NBD server; `control` is the HTTP API; [`node`] starts and
+//! ends all of it; `announce` and `join` offer it to others; [`spare`] computes how much memory the machine can lend.
 
 mod announce;
 mod arena;
