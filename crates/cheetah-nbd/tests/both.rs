@@ -4,7 +4,10 @@
 
 mod support;
 
+use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error};
@@ -12,6 +15,7 @@ use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
 use cheetah_nbd::{Address, NbdUri};
 use support::{PATIENCE, behaves_like_memory};
+use tokio::task::JoinHandle;
 
 const SIZE: usize = 8 << 20;
 const INSTANCE: &str = "x-cheetah:instance/1";
@@ -34,8 +38,12 @@ impl Exports for One {
 }
 
 /// Starts a server on TCP or a Unix socket.
-async fn start(unix: Option<&std::path::Path>) -> Address {
-    let exports = Arc::new(One(Arc::new(Memory::new(vec![0; SIZE]))));
+async fn start(unix: Option<&Path>) -> Address {
+    start_with(unix, Arc::new(Memory::new(vec![0; SIZE]))).await.0
+}
+
+/// The same over this memory; aborting its task kills it.
+async fn start_with(unix: Option<&Path>, memory: Arc<Memory>) -> (Address, JoinHandle<Infallible>) {
     let (listener, address) = match unix {
         Some(path) => (Listener::unix(path).unwrap(), Address::Unix(path.to_owned())),
         None => {
@@ -44,8 +52,8 @@ async fn start(unix: Option<&std::path::Path>) -> Address {
             (listener, Address::Tcp { host: "localhost".into(), port })
         }
     };
-    tokio::spawn(serve(listener, exports, ServerConfig::default()));
-    address
+    let exports = Arc::new(One(memory));
+    (address, tokio::spawn(serve(listener, exports, ServerConfig::default())))
 }
 
 fn config(address: Address, connections: usize) -> ClientConfig {
@@ -71,6 +79,41 @@ async fn over_a_unix_socket() {
     let dir = tempfile::tempdir().unwrap();
     let client = Client::connect(config(start(Some(&dir.path().join("s"))).await, 1)).await.unwrap();
     behaves_like_memory(&client, 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_fails_a_client_that_does_not_wait_until_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    for (unix, connections) in [(Some(&*path), 1), (Some(&*path), 4), (None, 4)] {
+        let memory = Arc::new(Memory::new(vec![7; SIZE]));
+        let (address, server) = start_with(unix, Arc::clone(&memory)).await;
+        let config = ClientConfig { wait_for_replacement: false, ..config(address, connections) };
+        let client = Client::connect(config).await.unwrap();
+        client.read(ByteRange::new(0, 4096)).await.unwrap();
+        server.abort();
+        assert!(server.await.unwrap_err().is_cancelled());
+        let began = Instant::now();
+        // Until all connections are cut.
+        while client.read(ByteRange::new(0, 4096)).await.is_ok() {}
+        for _ in 0..10 {
+            let lost = client.write(0, vec![7; 4096].into(), false).await.unwrap_err();
+            assert!(matches!(lost, Error::Lost { .. }), "{lost}");
+        }
+        assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+        // Another program may have taken a TCP port meanwhile.
+        if let Some(path) = unix {
+            let (_, server) = start_with(Some(path), memory).await;
+            let began = Instant::now();
+            while let Err(lost) = client.write(0, vec![7; 4096].into(), false).await {
+                assert!(matches!(lost, Error::Lost { .. }) && began.elapsed() < PATIENCE, "{lost}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(client.read(ByteRange::new(0, 4096)).await.unwrap(), [7; 4096][..]);
+            server.abort();
+            assert!(server.await.unwrap_err().is_cancelled());
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,6 +45,10 @@ enum Manner {
     Mad,
     /// Says that it is shutting down.
     Leaving,
+    /// Closes it at once.
+    Refuse,
+    /// Never replies to reads from the start, and replies to all others.
+    Forget,
 }
 
 /// A server whose manners can be changed.
@@ -133,7 +137,7 @@ impl Server {
             if manners.len() > 1 { manners.remove(0) } else { manners[0] }
         };
         let life = self.state.lock().life;
-        if life == Life::Killed {
+        if life == Life::Killed || matches!(manner, Manner::Refuse) {
             return Ok(());
         }
         if life == Life::Stopped || matches!(manner, Manner::Mute) {
@@ -180,6 +184,7 @@ impl Server {
         let message = input.split_to(len);
         match manner {
             Manner::Silent => return Some(()),
+            Manner::Forget if request.offset == 0 => return Some(()),
             Manner::Mad => out.extend_from_slice(b"!!!!!!!!!!!!!!!!!!!!!!!!"),
             Manner::Leaving => {
                 reply::error(out, request.cookie, true, cheetah_nbd::proto::ErrorCode::Shutdown, "good night");
@@ -342,8 +347,14 @@ async fn a_server_that_recovers_is_used_again() {
 
 #[tokio::test(start_paused = true)]
 async fn another_instance_is_refused_as_empty() {
+    for wait_for_replacement in [true, false] {
+        refused_as_empty(wait_for_replacement).await;
+    }
+}
+
+async fn refused_as_empty(wait_for_replacement: bool) {
     let server = Server::start(&[Manner::CutAfter(100), Manner::Well]);
-    let client = server.connect().await;
+    let client = Client::connect(ClientConfig { wait_for_replacement, ..server.config() }).await.unwrap();
     server.change(|state| state.grants = vec![LEASE.into(), "x-cheetah:instance/2".into()]);
     let start = Instant::now();
     for _ in 0..3 {
@@ -424,4 +435,115 @@ fn operations_need_no_runtime_of_their_own() {
     server.change(|state| state.name = "gone".into());
     drop(server);
     runtime.shutdown_timeout(Duration::from_secs(5));
+}
+
+/// Writes the pattern, as soon as the server is back.
+async fn write_in_the_end(client: &Client) {
+    let pattern: Vec<u8> = (0..1000u64).map(|at| (at % 251) as u8).collect();
+    let mut tries = 0;
+    while let Err(error) = client.write(0, Data::from(pattern.clone()), false).await {
+        why(&error);
+        tries += 1;
+        assert!(tries < 10_000, "{error}");
+        tokio::time::sleep(TIMEOUT / 1000).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_wait_fails_while_the_server_is_gone_and_works_again_after() {
+    for connections in [1, 4] {
+        let server = Server::start(&[Manner::Well]);
+        let config = ClientConfig { connections, wait_for_replacement: false, ..server.config() };
+        let client = Client::connect(config).await.unwrap();
+        check(&client, ByteRange::new(0, 4096)).await;
+        server.change(|state| state.life = Life::Killed);
+        let start = Instant::now();
+        for lost in join_all((0..8).map(|n| client.read(ByteRange::new(n * 1000, 4096)))).await {
+            why(&lost.unwrap_err());
+        }
+        for _ in 0..100 {
+            why(&client.read(ByteRange::new(0, 1)).await.unwrap_err());
+            why(&client.write(0, Data::from(vec![0]), false).await.unwrap_err());
+            why(&client.flush().await.unwrap_err());
+        }
+        assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
+        server.change(|state| state.life = Life::Awake);
+        write_in_the_end(&client).await;
+        check(&client, ByteRange::new(0, 100_000)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_wait_repeats_requests_on_a_new_connection_all_the_same() {
+    let server = Server::start(&[Manner::CutAfter(100), Manner::Well]);
+    let client = Client::connect(ClientConfig { wait_for_replacement: false, ..server.config() }).await.unwrap();
+    join_all((0..8).map(|n| check(&client, ByteRange::new(n * 1000, 100_000)))).await;
+    assert_eq!(client.stats().reconnects, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_wait_fails_when_the_server_says_again_that_it_leaves() {
+    let server = Server::start(&[Manner::Leaving]);
+    let client = Client::connect(ClientConfig { wait_for_replacement: false, ..server.config() }).await.unwrap();
+    let start = Instant::now();
+    assert_eq!(why(&client.read(ByteRange::new(512, 512)).await.unwrap_err()), "good night");
+    assert!(start.elapsed() < TIMEOUT / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_that_wait_for_a_refused_connection_fail_and_reads_take_another() {
+    let server = Server::start(&[Manner::Well, Manner::CutAfter(1), Manner::Refuse]);
+    let config = ClientConfig { connections: 2, wait_for_replacement: false, ..server.config() };
+    let client = Client::connect(config).await.unwrap();
+    let start = Instant::now();
+    let writes = join_all((0..8).map(|_| client.write(0, Data::from(vec![1; 1000]), false))).await;
+    let lost: Vec<_> = writes.iter().filter_map(|write| write.as_ref().err()).map(why).collect();
+    assert!(!lost.is_empty());
+    why(&client.write(0, Data::from(vec![1; 1000]), false).await.unwrap_err());
+    check(&client, ByteRange::new(1000, 4096)).await;
+    assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
+    server.change(|state| state.manners = vec![Manner::Well]);
+    write_in_the_end(&client).await;
+    check(&client, ByteRange::new(0, 4096)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_grows_while_an_answer_is_owed_and_any_answer_ends_it() {
+    let server = Server::start(&[Manner::Forget]);
+    let client = Arc::new(server.connect().await);
+    let part = TIMEOUT / 20;
+    assert_eq!(client.silent_for(), None);
+    check(&client, ByteRange::new(512, 512)).await;
+    tokio::time::sleep(part).await;
+    assert_eq!(client.silent_for(), None, "nothing is owed");
+
+    let reader = Arc::clone(&client);
+    let forgotten = tokio::spawn(async move { reader.read(ByteRange::new(0, 512)).await });
+    tokio::time::sleep(part).await;
+    let first = client.silent_for().unwrap();
+    tokio::time::sleep(part).await;
+    let second = client.silent_for().unwrap();
+    assert!(first >= part / 2 && first <= part && second >= first + part, "{first:?} {second:?}");
+
+    check(&client, ByteRange::new(512, 512)).await;
+    let third = client.silent_for().unwrap();
+    assert!(third < first, "{third:?}");
+    forgotten.abort();
+    tokio::time::sleep(part).await;
+    assert!(client.silent_for().unwrap() >= third + part, "the answer is still owed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_grows_while_a_request_waits_for_a_connection() {
+    let server = Server::start(&[Manner::Well]);
+    let client = Arc::new(server.connect().await);
+    check(&client, ByteRange::new(0, 512)).await;
+    server.change(|state| state.life = Life::Killed);
+    let reader = Arc::clone(&client);
+    let waiting = tokio::spawn(async move { reader.read(ByteRange::new(0, 512)).await });
+    tokio::time::sleep(TIMEOUT / 4).await;
+    let silent = client.silent_for().unwrap();
+    assert!(silent >= TIMEOUT / 8 && silent <= TIMEOUT / 4, "{silent:?}");
+    why(&waiting.await.unwrap().unwrap_err());
+    assert_eq!(client.silent_for(), None, "it was given up");
 }

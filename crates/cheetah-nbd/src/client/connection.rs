@@ -131,7 +131,7 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, begun: Begun) {
         Begun::Opening(mut opening) => match watched(&shared, link, opening.join_next()).await.flatten() {
             Some(Ok(Ok(opened))) if shared.recognise(&opened.agreement).is_ok() => Some(opened),
             // An extra connection: the server may have none to spare.
-            _ => return,
+            _ => return link.note_refused(),
         },
         Begun::Not => None,
     };
@@ -172,14 +172,8 @@ async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
     let address = &shared.uri.address;
     let inbound = matches!(address, Address::Inbound(_));
     loop {
-        let attempt = async {
-            let result = open(address, &link.next_request(&shared.wanted), shared.timeout.max(PAUSE_MAX)).await;
-            // A server that calls has its own pauses.
-            if result.is_err() && !inbound {
-                sleep(pause).await;
-            }
-            result
-        };
+        let wanted = link.next_request(&shared.wanted);
+        let attempt = open(address, &wanted, shared.timeout.max(PAUSE_MAX));
         let error = match watched(shared, link, attempt).await? {
             Ok(opened) => match shared.recognise(&opened.agreement) {
                 Ok(()) => {
@@ -203,6 +197,12 @@ async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
         }
         if shared.links.iter().all(|link| link.load().is_none()) {
             shared.health.down(Instant::now(), error.to_string().into());
+        }
+        // A server that calls has its own pauses, and the failed call may have been another server's.
+        if !inbound {
+            link.note_refused();
+            shared.health.changed().notify_waiters();
+            watched(shared, link, sleep(pause)).await?;
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }
@@ -301,6 +301,7 @@ async fn carry(
     let mut quiet = true;
     let mut blocked = false;
     link.up(Arc::clone(&writer));
+    shared.silence.heard();
     shared.health.up();
     link.receive(&mut receiver, &mut input)?;
     loop {
@@ -309,6 +310,7 @@ async fn carry(
             Event::Received { len, payload } => {
                 quiet = false;
                 shared.counters.received(len);
+                shared.silence.heard();
                 if payload {
                     receiver.received(len, &mut input);
                 }

@@ -42,6 +42,8 @@ pub(super) struct ConnectionHandle {
     has_unfenced_change: AtomicBool,
     /// A change is in flight whose caller has stopped waiting.
     has_abandoned_change: AtomicBool,
+    /// An attempt to replace the lost connection has failed.
+    is_refused: AtomicBool,
     /// The task has something to look at.
     nudged: AtomicBool,
     task: AtomicWaker,
@@ -97,6 +99,16 @@ impl ConnectionHandle {
     /// Whether other changes must wait, so that one of this connection's cannot overtake them.
     pub fn holds_up_changes(&self) -> bool {
         self.has_unfenced_change() || self.has_abandoned_change.load(Ordering::Acquire)
+    }
+
+    /// Whether the connection is down, and an attempt to replace it has failed.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Acquire)
+    }
+
+    /// Notes that an attempt to replace the connection has failed.
+    pub fn note_refused(&self) {
+        self.is_refused.store(true, Ordering::Release);
     }
 
     /// Must be called before a caller learns that its change was given up.
@@ -237,6 +249,7 @@ impl ConnectionHandle {
         // The server has fenced the connections before this one.
         self.has_unfenced_change.store(false, Ordering::Release);
         self.has_abandoned_change.store(false, Ordering::Release);
+        self.is_refused.store(false, Ordering::Release);
         self.publish(&state);
     }
 
@@ -278,6 +291,11 @@ impl ConnectionHandle {
     fn publish(&self, state: &State) {
         self.load.store(state.inflight.len(), Ordering::Release);
         self.read_len_mean.store(state.inflight.read_len_mean(), Ordering::Relaxed);
+    }
+
+    /// When the oldest unanswered request was issued.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.state.lock().inflight.oldest()
     }
 
     /// Fails requests whose deadline is before `now`. Returns when the oldest unanswered request was issued.

@@ -14,8 +14,9 @@
 //!   memory is reused (`pool`).
 //!
 //! A lost connection is replaced, and its in-flight requests are repeated on the new one (`recover`), if the server is
-//! still the instance that holds the content. No request outlives its time-out. Writes wait until the server can no longer
-//! carry out anything sent over the lost connection (`sequence`).
+//! still the instance that holds the content. No request outlives its time-out; a client that does not wait for
+//! replacements fails sooner. Writes wait until the server can no longer carry out anything sent over the lost connection
+//! (`sequence`). For callers that have the content elsewhere too, `silence` measures how long an answer has been owed.
 
 mod connection;
 mod counters;
@@ -29,6 +30,7 @@ mod pool;
 pub mod receive;
 mod recover;
 mod sequence;
+mod silence;
 mod stream;
 mod unpack;
 
@@ -46,6 +48,7 @@ use self::counters::Counters;
 use self::handle::ConnectionHandle;
 use self::health::{Health, Refused};
 use self::sequence::ConnectionSequence;
+use self::silence::Silence;
 use crate::handshake::client::{Agreement, ExportRequest, Failure};
 use crate::packing::{Method, Packing};
 use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
@@ -78,6 +81,9 @@ pub struct ClientConfig {
     /// Whether a lost connection is replaced although the server cannot show that it is the same process as before. If not,
     /// all requests fail with [`Error::Lost`] from then on. An agent of ours can show it, whatever is said here.
     pub trust_reconnects: bool,
+    /// Whether requests wait for the replacement of a lost connection until their time-out. If not, they fail with
+    /// [`Error::Lost`] as soon as an attempt to replace it has failed. The client goes on trying in either case.
+    pub wait_for_replacement: bool,
     /// How long a request may take, retries included, before it fails with [`Error::Lost`].
     pub timeout: Duration,
 }
@@ -95,6 +101,7 @@ impl ClientConfig {
             connections: 1,
             packing: Packing::Off,
             trust_reconnects: true,
+            wait_for_replacement: true,
             timeout,
         }
     }
@@ -112,6 +119,7 @@ struct Shared {
     wanted: ExportRequest,
     writable: bool,
     trust_reconnects: bool,
+    wait_for_replacement: bool,
     timeout: Duration,
     size: u64,
     packed: Option<Method>,
@@ -130,6 +138,7 @@ struct Shared {
     closed: AtomicBool,
     /// The server was found silent since then; connections that heard nothing later are replaced.
     silent_since: Mutex<Option<Instant>>,
+    silence: Silence,
 }
 
 impl Client {
@@ -202,6 +211,7 @@ impl Client {
             wanted,
             writable: config.writable,
             trust_reconnects: config.trust_reconnects,
+            wait_for_replacement: config.wait_for_replacement,
             timeout: config.timeout,
             size: agreement.size,
             packed: agreement.packed,
@@ -217,6 +227,7 @@ impl Client {
             counters: Counters::default(),
             closed: AtomicBool::new(false),
             silent_since: Mutex::new(None),
+            silence: Silence::new(),
         });
         for (index, begun) in begun.into_iter().enumerate() {
             tokio::spawn(connection::keep(Arc::clone(&shared), index, begun));
@@ -228,6 +239,16 @@ impl Client {
     pub fn stats(&self) -> ClientStats {
         let in_flight = self.shared.links.iter().filter_map(ConnectionHandle::load).sum::<usize>();
         self.shared.counters.stats(in_flight as u64)
+    }
+
+    /// How long the server has been silent while it owes an answer: the time since the last byte received over any
+    /// connection, or since the oldest unanswered request was made, whichever is later. `None` if it owes none. Requests
+    /// whose callers have gone count until they are answered; so do requests that wait for a connection, while they do.
+    ///
+    /// In a process that was stopped for a while, the time is too long until the connections' tasks have run again.
+    pub fn silent_for(&self) -> Option<Duration> {
+        let oldest_in_flight = self.shared.links.iter().filter_map(ConnectionHandle::oldest).min();
+        self.shared.silence.so_far(oldest_in_flight)
     }
 
     /// How the server packs content; `None` if it does not.

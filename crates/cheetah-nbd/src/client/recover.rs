@@ -4,6 +4,8 @@
 //! deadline. A connection is replaced only if the server still grants what it granted before, so a retry reaches the
 //! instance that holds the content.
 //!
+//! A client that does not wait for replacements fails the requests that need one, once an attempt to make it has failed.
+//!
 //! Where the server fences replaced connections, changes to the content wait until every connection that was lost with
 //! changes in flight has been replaced. From then on, no copy of those can overtake a newer change. Changes also wait
 //! for abandoned ones that are still in flight on another connection.
@@ -36,7 +38,7 @@ impl Shared {
         let ask = Ask { command: order.command, range: order.range };
         let mut sent_away = false;
         loop {
-            let link = self.choose(order.command, order.range, deadline).await?;
+            let link = self.choose(order.command, order.range, issued).await?;
             let call = Call { ask, flags: order.flags, payload: order.payload, issued, deadline };
             self.counters.requested(Request::LEN as u64 + order.payload.map_or(0, Data::len));
             match link.call(call).await {
@@ -44,7 +46,9 @@ impl Shared {
                 Err(Failed::TimedOut) => return Err(self.lost(order.range, self.silence())),
                 Err(Failed::Disconnected) => {}
                 // It is shutting down; its replacement may answer.
-                Err(Failed::Server { code: ErrorCode::Shutdown, .. }) if Instant::now() < deadline => {
+                Err(Failed::Server { code: ErrorCode::Shutdown, .. })
+                    if Instant::now() < deadline && (self.wait_for_replacement || !sent_away) =>
+                {
                     link.abort("the server is shutting down");
                     // A server whose own source is lost keeps answering so: pause between retries.
                     if sent_away {
@@ -58,14 +62,19 @@ impl Shared {
     }
 
     /// The connection with the fewest in-flight requests, or the next to come up.
-    async fn choose(&self, command: Command, range: ByteRange, deadline: Instant) -> Result<&ConnectionHandle> {
+    async fn choose(&self, command: Command, range: ByteRange, issued: Instant) -> Result<&ConnectionHandle> {
+        if let Some(link) = self.usable(command) {
+            return Ok(link);
+        }
+        let deadline = issued + self.timeout;
+        let _waiting = self.silence.wait(issued);
         loop {
-            if let Some(link) = self.usable(command) {
-                return Ok(link);
-            }
             // Listen before looking, or a change in between would be missed.
             let mut changed = std::pin::pin!(self.health.changed().notified());
             changed.as_mut().enable();
+            if let Some(link) = self.usable(command) {
+                return Ok(link);
+            }
             let now = Instant::now();
             match self.health.outlook(now) {
                 Outlook::Refused(refused) if refused.fenced => {
@@ -73,8 +82,7 @@ impl Shared {
                 }
                 Outlook::Refused(refused) => return Err(self.lost(range, refused.why)),
                 Outlook::Lost(why) => return Err(self.lost(range, why)),
-                Outlook::Wait if self.usable(command).is_some() => {}
-                Outlook::Wait if now + tick_of(self.timeout) >= deadline => {
+                Outlook::Wait if now + tick_of(self.timeout) >= deadline || self.is_hopeless(command) => {
                     let why = self.health.why().unwrap_or_else(|| "a lost connection could not be replaced".into());
                     return Err(self.lost(range, why));
                 }
@@ -87,6 +95,15 @@ impl Shared {
     fn usable(&self, command: Command) -> Option<&ConnectionHandle> {
         let held_back = command.modifies() && self.links.iter().any(ConnectionHandle::holds_up_changes);
         if held_back { None } else { self.least_loaded() }
+    }
+
+    /// Whether a request that cannot be sent now fails at once. It waits for any connection or, if it is a change, for
+    /// those that hold up changes.
+    fn is_hopeless(&self, command: Command) -> bool {
+        let holds_up = |link: &ConnectionHandle| link.has_unfenced_change() && link.is_refused();
+        !self.wait_for_replacement
+            && (self.links.iter().all(ConnectionHandle::is_refused)
+                || command.modifies() && self.links.iter().any(holds_up))
     }
 
     fn least_loaded(&self) -> Option<&ConnectionHandle> {
