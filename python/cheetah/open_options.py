@@ -2,6 +2,7 @@
 
 import os
 
+from cheetah import path_text
 from cheetah._native import OpenOptions
 
 # Default memory for read-ahead over a link, as on the command line.
@@ -31,16 +32,21 @@ def open_options(
             raise ValueError(f"{name} must be a number of bytes, not {size}")
     if isinstance(cache, int):
         cache = f"memory:{cache}" if cache else None
+    if cache is not None:
+        cache = path_text.typed_to_text(cache)
     return OpenOptions(cache=cache, prefetch=prefetch, foresight=foresight, allow_lost=allow_lost, timeout_s=timeout_s)
 
 
 def absolute_source(source: str | os.PathLike[str]) -> str:
-    """Returns a name that means the same in any process: URIs unchanged, paths absolute."""
+    """Returns a name that means the same in any process and in Rust: URIs unchanged, paths absolute, as text."""
     text = os.fspath(source)
     if not isinstance(text, str):
         raise TypeError(f"a source is a path or URI as text, not {type(text).__name__}")
     if "://" in text:
         return text
     raw = text.startswith(RAW)
-    path = os.path.abspath(text.removeprefix(RAW))
-    return RAW + path if raw else path
+    path = text.removeprefix(RAW)
+    if isinstance(source, str):
+        # Reports and logs name a path that is not UTF-8 by its text, and a user may type that.
+        path = path_text.to_path(path)
+    return (RAW if raw else "") + path_text.to_text(os.path.abspath(path))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from cheetah.page.visible import plain
+from cheetah.path_text import printable
 
 MISUSED = 2
 LINE_CHARS_MAX = 4000
@@ -105,4 +106,4 @@ def complain(text: str) -> None:
 
 def answer(text: str, code: int) -> None:
     """Prints an error to stdout, as JSON."""
-    print(json.dumps({"error": text, "exit_code": code}))
+    print(json.dumps({"error": printable(text), "exit_code": code}))

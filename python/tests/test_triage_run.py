@@ -20,6 +20,7 @@ import triage_images
 from conftest import PATIENCE_S, program, run
 from triage_listing import by_fls
 
+from cheetah.path_text import to_text
 from cheetah.triage.hub.folder import Misuse
 from cheetah.triage.hub.run import DONE, FAILED, Run
 from cheetah.triage.settings import Settings
@@ -248,3 +249,23 @@ def test_a_mistyped_source_leaves_the_directory_usable(image: Path, keywords: Pa
     with pytest.raises(OSError, match="no-such-image"):
         triage(tmp_path / "no-such-image.raw", out, keywords)
     assert triage(image, out, keywords)[0] == DONE
+
+
+def test_names_that_are_not_utf8_are_triaged_and_reported_as_text(image: Path, keywords: Path, tmp_path: Path) -> None:
+    source, words, out = (tmp_path / os.fsdecode(name) for name in (b"caf\xe9.img", b"words\xe9", b"out\xe9"))
+    source.write_bytes(image.read_bytes())
+    words.write_bytes(keywords.read_bytes())
+    command = [sys.executable, "-m", "cheetah.triage", source, "--out", out, "--keywords", words, "--workers", "1"]
+    told = subprocess.run(command, timeout=PATIENCE_S, capture_output=True, check=True)
+    assert told.stdout.decode().strip() == to_text(out / "report.html")
+    summary = json.loads((out / "summary.json").read_bytes())
+    assert summary["source"]["uri"] == to_text(source)
+    assert summary["source"]["name"] == "bytes:caf%E9.img"
+    assert summary["settings"]["keywords"] == [to_text(words)]
+    assert to_text(source) in summary["command"]
+    assert "caf%E9.img" in (out / "report.html").read_bytes().decode()
+    # What the report says can be typed.
+    again = [to_text(path) for path in (source, out, words)]
+    command = [*command[:3], again[0], "--out", again[1], "--keywords", again[2], "--workers", "1", "--json"]
+    told = subprocess.run(command, timeout=PATIENCE_S, capture_output=True, check=True)
+    assert json.loads(told.stdout.splitlines()[-1])["complete"]

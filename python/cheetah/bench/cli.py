@@ -18,6 +18,7 @@ from cheetah.bench.gather import FAILED, MISUSED, REFUSED, ResultCollector, rend
 from cheetah.bench.results import Part
 from cheetah.bench.storage.settings import Settings
 from cheetah.page.visible import plain
+from cheetah.path_text import to_text
 
 OUT = "cheetah-bench"
 ALL = "--all"
@@ -197,7 +198,7 @@ def _compare(words: list[str]) -> int:
     given = parser.parse(words)
     found = compare.compare(results.read(given.a), results.read(given.b))
     if given.json:
-        print(json.dumps({"a": str(given.a), "b": str(given.b), **found.to_json()}))
+        print(json.dumps({"a": to_text(given.a), "b": to_text(given.b), **found.to_json()}))
     else:
         from cheetah.bench import table
 
@@ -215,7 +216,7 @@ def _report(words: list[str]) -> int:
     out = given.out if given.out.is_dir() else given.out.parent
     results.write_csv(out, found)
     path = render(found, out)
-    print(json.dumps({"report": str(path)}) if given.json else path)
+    print(json.dumps({"report": to_text(path)}) if given.json else to_text(path))
     return 0
 
 

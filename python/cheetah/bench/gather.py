@@ -10,6 +10,7 @@ from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.results import Part, Results
 from cheetah.page.visible import plain
+from cheetah.path_text import to_text
 
 SAME_MACHINE = ("processor", "memory", "kernel")
 DONE, FAILED, MISUSED, REFUSED = 0, 1, 2, 3
@@ -76,11 +77,11 @@ class ResultCollector:
                 {"part": part["part"], "figures": len(part.get("figures", ())), "problem": part.get("problem", "")}
                 for part in self._measured
             ]
-            told: dict[str, Any] = {key: str(path) for key, path in paths.items()}
+            told: dict[str, Any] = {key: to_text(path) for key, path in paths.items()}
             print(json.dumps({"event": "done", **told, "parts": parts, "exit_code": self.code}))
             return self.code
         show(self._measured)
-        print(paths["report"])
+        print(to_text(paths["report"]))
         for part in self._measured:
             if part.get("problem"):
                 print(f"not measured: {part['part']}: {plain(part['problem'])}", file=sys.stderr)

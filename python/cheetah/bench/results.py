@@ -18,6 +18,7 @@ from cheetah.bench.storage.measurement.sample import Sample
 from cheetah.bench.units import MIB, iec
 from cheetah.durable import replace
 from cheetah.page.visible import plain
+from cheetah.path_text import texts
 
 FORMAT = "cheetah-bench-1"
 JSON, CSV = "results.json", "results.csv"
@@ -88,7 +89,7 @@ def write(out: Path, results: Results) -> None:
     """Writes both files into `out`, which is created if missing. Raises OSError if that fails."""
     out.mkdir(parents=True, exist_ok=True)
     results.finished = now()
-    text = json.dumps(results.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(texts(results.to_json()), indent=1, allow_nan=False, ensure_ascii=False)
     replace(out / JSON, text.encode("utf-8", "backslashreplace") + b"\n")
     write_csv(out, results)
 

@@ -3,14 +3,14 @@
 import argparse
 import json
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from cheetah import options, sizes
+from cheetah import options, path_text, sizes
 from cheetah.error import Error
+from cheetah.open_options import absolute_source
 from cheetah.triage.settings import HASHES, MAX_FILE_BYTES, Settings
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]
                 analysis.prepare(settings, progress.of_lists(tell))
             except ValueError as error:
                 raise Misuse(str(error)) from error
-            code, summary = Run(settings, tell, ["cheetah", "triage", *words], opened).go()
+            command = ["cheetah", "triage", *map(path_text.typed_to_text, words)]
+            code, summary = Run(settings, tell, command, opened).go()
     except Misuse as error:
         return _complain(str(error), MISUSED, settings.json)
     except KeyboardInterrupt:
@@ -60,7 +61,7 @@ def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]
     if settings.json:
         print(json.dumps(summary))
     else:
-        print(os.path.join(settings.out, "report.html"))
+        print(path_text.to_text(os.path.join(settings.out, "report.html")))
     if not summary["complete"]:
         why = "interrupted" if code == FAILED else f"stopped: {summary['problems'][0]['sentence']}"
         return _complain(f"{why}; the same command resumes the run, and {settings.out} holds what was found so far", code, False)
@@ -70,23 +71,28 @@ def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]
 def parse(words: Sequence[str]) -> Settings:
     """Returns the settings of a command line; ends the process with exit code 2 where it makes no sense."""
     given = _parser().parse(words)
-    for kind in _LISTS:
-        for path in getattr(given, kind):
+    lists = {kind: tuple(map(_absolute, getattr(given, kind))) for kind in _LISTS}
+    for kind, paths in lists.items():
+        for typed, path in zip(getattr(given, kind), paths, strict=True):
             if not os.path.isfile(path):
-                _misuse(f"--{kind} {path}: there is no such file", given.json)
+                _misuse(f"--{kind} {typed}: there is no such file", given.json)
     return Settings(
-        source=given.source if re.match(r"[a-z+]+://", given.source) else os.path.abspath(given.source),
-        out=os.path.abspath(given.out),
+        source=absolute_source(given.source),
+        out=_absolute(given.out),
         quick=given.quick,
         workers=given.workers,
         scheduler=given.scheduler,
-        **{kind: tuple(os.path.abspath(path) for path in getattr(given, kind)) for kind in _LISTS},
+        **lists,
         hashes=given.hash,
         max_file=given.max_file,
         unallocated=not given.no_unallocated,
         fresh=given.fresh,
         json=given.json,
     )
+
+
+def _absolute(typed: str) -> str:
+    return os.path.abspath(path_text.to_path(typed))
 
 
 def _parser() -> options.Parser:

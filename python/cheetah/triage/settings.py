@@ -6,6 +6,8 @@ import hashlib
 import os
 from typing import Any
 
+from cheetah import path_text
+
 HASHES = ("md5", "sha1", "sha256")
 MAX_FILE_BYTES = 1 << 30
 QUICK_FILES = 500
@@ -14,7 +16,7 @@ QUICK_FILES = 500
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """All options of a run, pickled to each worker. Paths are absolute."""
+    """All options of a run, pickled to each worker. Paths are absolute; `source` is a text (`cheetah.path_text`)."""
 
     source: str
     out: str
@@ -51,4 +53,4 @@ def _digest(path: str) -> dict[str, Any]:
     """Returns a list's name, size and digest."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-        return {"name": os.path.basename(path), "size": file.tell(), "sha256": digest.hexdigest()}
+        return {"name": path_text.to_text(os.path.basename(path)), "size": file.tell(), "sha256": digest.hexdigest()}

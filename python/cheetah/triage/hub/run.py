@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from cheetah import path_text
 from cheetah.triage.filesystem import volumes
 from cheetah.triage.hub import plan, shared_source
 from cheetah.triage.hub.folder import JOURNAL, PARTS, Folder
@@ -265,6 +266,8 @@ class Run:
         ranges = list(plan.unallocated_tasks(self._volumes, self._size)) if self._searches() else []
         searched = self._ledger.done["unallocated"]
         settings = dataclasses.asdict(self._settings)
+        for kind in ("known", "wanted", "keywords", "yara"):
+            settings[kind] = [path_text.to_text(path) for path in settings[kind]]
         del (
             settings["out"],
             settings["source"],

@@ -12,6 +12,7 @@ from concurrent import futures
 from typing import Any
 
 import cheetah
+from cheetah import path_text
 from cheetah.triage.reading.image import Source
 from cheetah.triage.settings import Settings
 from cheetah.triage.workers.worker import open_source
@@ -59,7 +60,7 @@ def opened(settings: Settings) -> Iterator[Hub]:
     """Shares a source behind a link with the workers of this machine, so that nothing is transferred twice. Each
     worker opens a local image itself; so do the workers of a cluster with any source."""
     if _is_here(settings.source):
-        yield Hub(settings.source, _last(settings.source))
+        yield Hub(settings.source, _name(settings.source))
         return
     if settings.scheduler is not None:
         with cheetah.open(settings.source) as device:
@@ -86,12 +87,13 @@ def _cache_bytes() -> int:
 
 def _is_here(source: str) -> bool:
     """Returns whether the source is a file or disk of this machine. A drive is not: its bytes are on nodes."""
-    return "://" not in source and not source.endswith(DRIVE) and os.path.exists(source)
+    return "://" not in source and not source.endswith(DRIVE) and os.path.exists(path_text.to_path(source))
 
 
-def _last(source: str) -> str:
-    """Returns the last part of a path or URI."""
-    return source.rstrip("/").rpartition("/")[2] or source
+def _name(source: str) -> str:
+    """Returns the last part of a path."""
+    path = path_text.to_path(source)
+    return path_text.to_text(os.path.basename(path.rstrip("/")) or path)
 
 
 def identity(uri: str, name: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from cheetah.durable import replace
 from cheetah.page.visible import decoded
 from cheetah.triage.report.statistics import COLUMNS, DAY_S, SIZE_EDGES, FileStatistics
+from cheetah.triage.tables.utf8_path import utf8
 from cheetah.triage.task import Problem, Volume
 
 VERSION = 1
@@ -151,7 +152,7 @@ def batches(path: pathlib.Path, columns: collections.abc.Sequence[str]) -> colle
     """Yields a table in batches; nothing if it does not exist."""
     if not path.exists():
         return
-    with pq.ParquetFile(path, pre_buffer=False) as table:
+    with pq.ParquetFile(utf8(path), pre_buffer=False) as table:
         yield from table.iter_batches(batch_size=BATCH_ROWS, columns=list(columns), use_threads=False)
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from cheetah.triage.hub import plan
 from cheetah.triage.hub.journal import CompletedTask, findings_of, rows_of
 from cheetah.triage.tables.store import BATCH_ROWS, CONTENT, FILES, FINDINGS, ArrowRows, Parts, findings_table
+from cheetah.triage.tables.utf8_path import utf8
 
 BATCHES_A_BUCKET = 8
 FINDINGS_ORDER = [
@@ -37,7 +38,7 @@ class Buckets:
         buckets = rows.column("row").to_numpy() // (BATCH_ROWS * BATCHES_A_BUCKET)
         for bucket in np.unique(buckets):
             if bucket not in self._writers:
-                self._writers[bucket] = pa.ipc.new_stream(str(self._path(bucket)), CONTENT)
+                self._writers[bucket] = pa.ipc.new_stream(utf8(self._path(bucket)), CONTENT)
             self._writers[bucket].write_table(rows.filter(pa.array(buckets == bucket)))
 
     def close(self) -> None:
@@ -63,7 +64,7 @@ class Buckets:
     def _read(self, bucket: int) -> pa.Table:
         if bucket not in self._writers:
             return CONTENT.empty_table()
-        with pa.ipc.open_stream(pa.memory_map(str(self._path(bucket)))) as reader:
+        with pa.ipc.open_stream(pa.memory_map(utf8(self._path(bucket)))) as reader:
             return reader.read_all().sort_by("row").combine_chunks()
 
     def _path(self, bucket: int) -> pathlib.Path:
@@ -86,7 +87,7 @@ def files(
     activity = score.Activity.of(listing.batches())
     partial = out.with_suffix(".partial")
     schema = FILES.with_metadata({"complete": str(complete).lower()})
-    with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(utf8(partial), schema, compression="zstd") as writer:
         for number, rows in enumerate(listing.batches()):
             joined = _joined(rows, number, buckets.batch(number), why_unread)
             joined = joined.set_column(FILES.get_field_index("score"), "score", score.final(joined, activity))
@@ -135,7 +136,7 @@ def findings(
     tables = [parts.read(findings_of(one.id)) for one in done if one.findings]
     table = pa.concat_tables([FINDINGS.empty_table(), *tables, *more]).sort_by(FINDINGS_ORDER)
     partial = out.with_suffix(".partial")
-    pq.write_table(table.replace_schema_metadata({"complete": str(complete).lower()}), partial, compression="zstd")
+    pq.write_table(table.replace_schema_metadata({"complete": str(complete).lower()}), utf8(partial), compression="zstd")
     partial.replace(out)
     return int(table.num_rows)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cheetah.triage.tables.utf8_path import utf8
 from cheetah.triage.task import Finding
 
 STRING = pa.string()
@@ -166,7 +167,7 @@ class Parts:
 
     def read(self, name: str) -> pa.Table:
         """Returns a part."""
-        with pa.ipc.open_file(pa.memory_map(str(self.path(name)))) as reader:
+        with pa.ipc.open_file(pa.memory_map(utf8(self.path(name)))) as reader:
             return reader.read_all()
 
 
@@ -176,7 +177,7 @@ class Writer:
     def __init__(self, path: pathlib.Path, schema: pa.Schema):
         self._path = path
         self._partial = path.with_suffix(".partial")
-        self._writer = pa.ipc.new_file(str(self._partial), schema, options=_OPTIONS)
+        self._writer = pa.ipc.new_file(utf8(self._partial), schema, options=_OPTIONS)
         self._schema = schema
         self._waiting: list[pa.Table] = []
         self._rows = 0
@@ -207,10 +208,10 @@ class ArrowRows:
     def __init__(self, path: pathlib.Path, columns: Iterable[str] = ()):
         fields = None
         if columns:
-            schema = pa.ipc.open_file(pa.memory_map(str(path))).schema
+            schema = pa.ipc.open_file(pa.memory_map(utf8(path))).schema
             fields = [schema.get_field_index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=fields)
-        self._reader = pa.ipc.open_file(pa.memory_map(str(path)), options=options)
+        self._reader = pa.ipc.open_file(pa.memory_map(utf8(path)), options=options)
         self._held: tuple[int, pa.RecordBatch] | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cheetah.triage.tables.store import TIMELINE
+from cheetah.triage.tables.utf8_path import utf8
 
 # The letter of each column, at its place in "macb".
 _TIMES = ("mtime", "atime", "ctime", "crtime")
@@ -44,12 +45,12 @@ def write(files: pathlib.Path, target: pathlib.Path, passed: Passed = lambda row
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".timeline-") as scratch:
         borders = _borders(files)
         parts = _dealt(files, borders, pathlib.Path(scratch), passed)
-        rows = pq.ParquetFile(files).metadata.num_rows
+        rows = pq.ParquetFile(utf8(files)).metadata.num_rows
         partial = target.with_suffix(".partial")
         count = 0
-        metadata = pq.read_schema(files).metadata or {}
+        metadata = pq.read_schema(utf8(files)).metadata or {}
         schema = TIMELINE.with_metadata({key: value for key, value in metadata.items() if key == b"complete"} or None)
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(utf8(partial), schema, compression="zstd") as writer:
             for number, part in enumerate(parts):
                 lines = _merged(part)
                 if lines.num_rows:
@@ -63,7 +64,7 @@ def write(files: pathlib.Path, target: pathlib.Path, passed: Passed = lambda row
 def _batches(files: pathlib.Path, passed: Passed = lambda rows: None) -> collections.abc.Iterator[pa.Table]:
     """Yields a line for each time of each row."""
     names = ["volume", "address", "path", "size", *_TIMES]
-    for rows in pq.ParquetFile(files).iter_batches(batch_size=BATCH_ROWS, columns=names):
+    for rows in pq.ParquetFile(utf8(files)).iter_batches(batch_size=BATCH_ROWS, columns=names):
         columns = [rows.column(name).to_numpy(zero_copy_only=False).astype(np.int64) for name in _TIMES]
         tables = []
         for place, times in enumerate(columns):
@@ -96,7 +97,7 @@ def _key(lines: pa.Table, row: int) -> Key:
 
 def _borders(files: pathlib.Path) -> list[Key]:
     """Returns keys that divide the lines into ranges of about PART_LINES."""
-    rows = pq.ParquetFile(files).metadata.num_rows
+    rows = pq.ParquetFile(utf8(files)).metadata.num_rows
     most = 4 * rows
     if most <= PART_LINES:
         return []
@@ -126,7 +127,7 @@ def _dealt(
         return
     ends = [_comparable(border) for border in borders]
     paths = [scratch / f"{number}" for number in range(len(borders) + 1)]
-    writers = [pa.ipc.new_stream(str(path), TIMELINE) for path in paths]
+    writers = [pa.ipc.new_stream(utf8(path), TIMELINE) for path in paths]
     for lines in _batches(files, passed):
         lines = lines.sort_by(_ORDER).combine_chunks()
         rows = range(lines.num_rows)
@@ -137,7 +138,7 @@ def _dealt(
     for writer in writers:
         writer.close()
     for path in paths:
-        with pa.ipc.open_stream(str(path)) as reader:
+        with pa.ipc.open_stream(utf8(path)) as reader:
             yield reader.read_all()
         path.unlink()
 
