@@ -62,6 +62,7 @@ struct Server {
 
 struct State {
     name: String,
+    flags: TransmissionFlags,
     grants: Vec<String>,
     /// For the next connections; the last stays.
     manners: Vec<Manner>,
@@ -98,7 +99,7 @@ impl ExportLookup for Server {
         if name != state.name {
             return Err(Refusal::unknown("no such export"));
         }
-        let flags = TransmissionFlags::CAN_MULTI_CONN | TransmissionFlags::SEND_FLUSH;
+        let flags = state.flags;
         let contexts = contexts.iter().filter(|context| state.grants(context)).cloned().collect();
         let blocks = BlockSizes::default();
         Ok(Offer { export: (), size: SIZE, flags, description: String::new(), blocks, contexts })
@@ -112,7 +113,8 @@ impl Server {
         let listener = UnixListener::bind(dir.path().join("nbd.sock")).unwrap();
         let content = (0..SIZE).map(|at| (at % 251) as u8).collect();
         let grants = vec![INSTANCE.to_owned(), LEASE.to_owned()];
-        let state = State { name: "drive".into(), grants, manners: manners.to_vec(), life: Life::Awake };
+        let flags = TransmissionFlags::CAN_MULTI_CONN | TransmissionFlags::SEND_FLUSH;
+        let state = State { name: "drive".into(), flags, grants, manners: manners.to_vec(), life: Life::Awake };
         let server = Self {
             device: Arc::new(Memory::new(content)),
             state: Arc::new(Mutex::new(state)),
@@ -388,6 +390,18 @@ async fn a_writer_whose_lease_was_taken_is_fenced() {
     assert_eq!(fenced.to_string(), "write refused: node1: the write lease is not ours any more");
     let refused = Client::connect(server.config()).await.err().unwrap();
     assert!(matches!(refused, Error::Fenced(_)), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_reconnects_to_an_export_that_is_read_only_meanwhile_and_a_writer_does_not() {
+    for writable in [false, true] {
+        let server = Server::start(&[Manner::CutAfter(100), Manner::Well]);
+        let client = Client::connect(ClientConfig { writable, ..server.config() }).await.unwrap();
+        // As while another writer holds the lease.
+        server.change(|state| state.flags = TransmissionFlags::CAN_MULTI_CONN | TransmissionFlags::READ_ONLY);
+        let read = client.read(ByteRange::new(0, 1000)).await;
+        assert_eq!(read.is_ok(), !writable, "{:?}", read.err());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -345,7 +345,11 @@ impl Shared {
     /// Checks that a new connection leads to the same export as before.
     fn recognise(&self, agreement: &Agreement) -> std::result::Result<(), Refused> {
         let refuse = |fenced, why: String| Err(Refused { fenced, why: why.into() });
-        let flags = self.flags.without(TransmissionFlags::READ_ONLY);
+        // A client that only reads can do without what concerns changes: while another holds a lease, an export offers it less.
+        let flags = match self.writable {
+            true => self.flags.without(TransmissionFlags::READ_ONLY),
+            false => self.flags.without(TransmissionFlags::READ_ONLY | TransmissionFlags::CHANGES),
+        };
         if agreement.size != self.size {
             return refuse(false, format!("it came back with {} bytes instead of {}", agreement.size, self.size));
         }

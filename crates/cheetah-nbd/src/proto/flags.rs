@@ -108,6 +108,15 @@ flags! {
     }
 }
 
+impl TransmissionFlags {
+    /// Those that concern changes of the content only.
+    pub const CHANGES: Self = Self::SEND_FLUSH
+        .with(Self::SEND_FUA)
+        .with(Self::SEND_TRIM)
+        .with(Self::SEND_WRITE_ZEROES)
+        .with(Self::SEND_FAST_ZERO);
+}
+
 flags! {
     /// How a command is to be executed.
     CommandFlags: u16 {
