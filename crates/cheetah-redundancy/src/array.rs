@@ -1,0 +1,180 @@
+//! An array: equal members that together hold data and its redundancy.
+//!
+//! While every member is ready, a read is a stripe's read. Otherwise, and for writes, a request is split into groups
+//! (`read`, `write`).
+
+use std::sync::Arc;
+
+use cheetah_device::stripe::Stripe;
+use cheetah_device::window::Window;
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing};
+
+use crate::geometry::ArrayGeometry;
+use crate::members::{Failure, Members};
+use crate::range_lock::RangeLock;
+
+/// The most bytes that are zeroed at a time.
+const ZERO_BYTES_MAX: u64 = 16 << 20;
+
+/// An array as a device.
+#[derive(Clone)]
+pub(crate) struct Array {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub geometry: ArrayGeometry,
+    pub members: Arc<Members>,
+    /// The member, by its number in the drive, of each member of this array, and where its part begins there.
+    pub places: Vec<(usize, u64)>,
+    /// Where the array begins in the drive.
+    pub start: u64,
+    /// Of groups.
+    pub locks: RangeLock,
+    /// The data sections, for reading while all is well.
+    stripe: Stripe,
+}
+
+impl Array {
+    /// An array over `places`: the number of each member in the drive, and the offset of its part there. The array's data
+    /// begins at `start` of the drive.
+    pub fn new(geometry: ArrayGeometry, members: Arc<Members>, places: Vec<(usize, u64)>, start: u64) -> Result<Self> {
+        if places.len() != geometry.members() {
+            return Err(Error::Invalid("an array has a place for each of its members".into()));
+        }
+        let section = ByteRange::new(0, geometry.data_section_bytes());
+        let sections = places.iter().map(|(member, offset)| -> Result<DynDevice> {
+            let member =
+                MemberContent { members: members.clone(), member: *member, size: offset + geometry.member_bytes() };
+            Ok(Arc::new(Window::new(Arc::new(member), section.shifted(*offset))?))
+        });
+        let stripe = Stripe::new(geometry.unit(), sections.collect::<Result<_>>()?)?;
+        let inner = Inner { geometry, members, places, start, locks: RangeLock::default(), stripe };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Runs a change in a task of its own: it must end in order even if its caller is dropped.
+    fn change<F>(&self, change: impl FnOnce(Arc<Inner>) -> F) -> Io<'static, ()>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        if !self.inner.members.is_writer() {
+            return Io::fail(Error::ReadOnly);
+        }
+        let task = tokio::spawn(change(self.inner.clone()));
+        Io::later(async move {
+            task.await.unwrap_or_else(|error| Err(Error::Invalid(format!("a write ended early: {error}").into())))
+        })
+    }
+}
+
+impl Device for Array {
+    fn geometry(&self) -> Geometry {
+        let writable = self.inner.members.is_writer();
+        Geometry { size: self.inner.geometry.size(), writable, block_preferred: crate::geometry::PAGE_BYTES as u32 }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        Io::later(async move {
+            if self.inner.members.all_ready()
+                && let Ok(data) = self.inner.stripe.read(range).await
+            {
+                return Ok(data);
+            }
+            self.inner.read_degraded(range).await
+        })
+    }
+
+    fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
+        if let Err(error) = self.check(ByteRange::new(offset, data.len())) {
+            return Io::fail(error);
+        }
+        if data.is_empty() {
+            return Io::ok(());
+        }
+        self.change(move |inner| async move { inner.write(offset, data, fua).await })
+    }
+
+    fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
+        if how.fast_only {
+            return Io::fail(Error::Unsupported("a redundant drive writes its redundancy along with zeros"));
+        }
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        // A range of any length arrives in one request, but its redundancy takes memory.
+        Io::later(async move {
+            for piece in range.split_at_multiples(ZERO_BYTES_MAX) {
+                self.write(piece.offset, Data::zeros(piece.len), how.fua).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn trim(&self, range: ByteRange) -> Io<'_, ()> {
+        self.zero(range, Zeroing::default())
+    }
+
+    fn flush(&self) -> Io<'_, ()> {
+        if !self.inner.members.is_writer() {
+            return Io::ok(());
+        }
+        self.change(|inner| async move { inner.flush().await })
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        if self.inner.members.all_ready() { self.inner.stripe.cache(range) } else { Io::ok(()) }
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        if let Err(error) = self.check(range) {
+            return Io::fail(error);
+        }
+        Io::later(async move {
+            if self.inner.members.all_ready()
+                && let Ok(extents) = self.inner.stripe.extents(range).await
+            {
+                return Ok(extents);
+            }
+            Ok(vec![Extent::data(range.len)])
+        })
+    }
+}
+
+/// The content of a member, read by whichever connection it has now.
+struct MemberContent {
+    members: Arc<Members>,
+    member: usize,
+    size: u64,
+}
+
+impl Device for MemberContent {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, writable: false, block_preferred: crate::geometry::PAGE_BYTES as u32 }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        Io::later(async move { self.members.read(self.member, range, false).await.map_err(Failure::into_error) })
+    }
+
+    fn cache(&self, range: ByteRange) -> Io<'_, ()> {
+        Io::later(async move {
+            match self.members.link(self.member) {
+                Some(link) => link.device().cache(range).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
+        Io::later(async move {
+            match self.members.link(self.member) {
+                Some(link) if self.members.is_in_sync(self.member) => link.device().extents(range).await,
+                _ => Ok(vec![Extent::data(range.len)]),
+            }
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! The redundancy of a group, and the digests of its data.
+
+use bytes::{Bytes, BytesMut};
+use cheetah_device::{Error, Result};
+
+use crate::geometry::{DIGEST_BYTES, PAGE_BYTES};
+
+/// CRC-64/NVME of a page of zeros. Digests are XORed with it, so that those of fresh members, which are all zeros, are valid.
+const ZERO_PAGE: u64 = 0x6482_d367_eb22_b64e;
+
+/// Computes `count` redundancy units of the data units, which are equally long. A copy costs nothing.
+pub(crate) fn encode(data: &[Bytes], count: usize) -> Result<Vec<Bytes>> {
+    if let [only] = data {
+        return Ok(vec![only.clone(); count]);
+    }
+    let len = data.first().map_or(0, Bytes::len);
+    let mut units = vec![BytesMut::zeroed(len); count];
+    {
+        let data: Vec<&[u8]> = data.iter().map(|unit| &unit[..]).collect();
+        let mut parity: Vec<&mut [u8]> = units.iter_mut().map(|unit| &mut unit[..]).collect();
+        cheetah_parity::encode(&data, &mut parity).map_err(invalid)?;
+    }
+    Ok(units.into_iter().map(BytesMut::freeze).collect())
+}
+
+/// Computes the data units that are missing, in place.
+pub(crate) fn decode(data: &mut [Option<Bytes>], redundancy: &[Option<Bytes>]) -> Result<()> {
+    if let [only] = data {
+        if only.is_none() {
+            *only = redundancy.iter().flatten().next().cloned();
+        }
+        return Ok(());
+    }
+    let len = data.iter().chain(redundancy).flatten().next().map_or(0, Bytes::len);
+    let missing: Vec<usize> = (0..data.len()).filter(|index| data[*index].is_none()).collect();
+    let mut restored: Vec<BytesMut> = missing.iter().map(|_| BytesMut::zeroed(len)).collect();
+    {
+        let slices = |units: &'_ [Option<Bytes>]| -> Vec<Option<Bytes>> { units.to_vec() };
+        let (held, held_redundancy) = (slices(data), slices(redundancy));
+        let data: Vec<Option<&[u8]>> = held.iter().map(|unit| unit.as_deref()).collect();
+        let parity: Vec<Option<&[u8]>> = held_redundancy.iter().map(|unit| unit.as_deref()).collect();
+        let mut outputs: Vec<(usize, &mut [u8])> =
+            missing.iter().copied().zip(restored.iter_mut().map(|unit| &mut unit[..])).collect();
+        cheetah_parity::reconstruct(&data, &parity, &mut outputs).map_err(invalid)?;
+    }
+    for (index, unit) in missing.into_iter().zip(restored) {
+        data[index] = Some(unit.freeze());
+    }
+    Ok(())
+}
+
+fn invalid(error: cheetah_parity::ParityError) -> Error {
+    Error::Invalid(error.to_string().into())
+}
+
+/// The digests of rows of pages of the data units: for each page the digests of all units, as a digest cell holds them.
+pub(crate) fn digests(data: &[Bytes]) -> Bytes {
+    let pages = data.first().map_or(0, |unit| unit.len() / PAGE_BYTES as usize);
+    let mut out = BytesMut::with_capacity(pages * data.len() * DIGEST_BYTES as usize);
+    for page in 0..pages {
+        for unit in data {
+            out.extend_from_slice(&digest(page_of(unit, page)).to_le_bytes());
+        }
+    }
+    out.freeze()
+}
+
+/// Whether every page of data unit `index` matches its digest in `cell`, which holds those of `units` units.
+pub(crate) fn matches(unit: &[u8], cell: &[u8], index: usize, units: usize) -> bool {
+    let digests = cell.chunks_exact(DIGEST_BYTES as usize);
+    let own = digests.skip(index).step_by(units);
+    let pages = unit.chunks_exact(PAGE_BYTES as usize);
+    pages.len() == own.len() && pages.zip(own).all(|(page, expected)| digest(page).to_le_bytes() == *expected)
+}
+
+fn page_of(unit: &[u8], page: usize) -> &[u8] {
+    &unit[page * PAGE_BYTES as usize..][..PAGE_BYTES as usize]
+}
+
+fn digest(page: &[u8]) -> u64 {
+    crc_fast::crc64_nvme(page) ^ ZERO_PAGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(seed: u8) -> Bytes {
+        (0..2 * PAGE_BYTES).map(|at| (at as u8).wrapping_mul(seed) ^ seed).collect::<Vec<u8>>().into()
+    }
+
+    #[test]
+    fn digests_of_zeros_are_zeros() {
+        let zeros = Bytes::from(vec![0; 2 * PAGE_BYTES as usize]);
+        assert!(digests(&[zeros.clone(), zeros]).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_page_that_is_not_the_one_written_does_not_match() {
+        let data = [unit(3), unit(5), unit(7)];
+        let cell = digests(&data);
+        for (index, unit) in data.iter().enumerate() {
+            assert!(matches(unit, &cell, index, 3));
+            assert!(!matches(unit, &cell, (index + 1) % 3, 3));
+            let mut changed = unit.to_vec();
+            changed[5000] ^= 1;
+            assert!(!matches(&changed, &cell, index, 3));
+        }
+    }
+
+    #[test]
+    fn missing_units_are_computed_from_the_others() {
+        for (units, count) in [(1, 1), (1, 3), (2, 1), (3, 2)] {
+            let data: Vec<Bytes> = (0..units).map(|index| unit(2 * index as u8 + 3)).collect();
+            let redundancy = encode(&data, count).unwrap();
+            let mut held: Vec<Option<Bytes>> = data.iter().cloned().map(Some).collect();
+            held[0] = None;
+            let redundancy: Vec<Option<Bytes>> = redundancy.into_iter().map(Some).collect();
+            decode(&mut held, &redundancy).unwrap();
+            assert_eq!(held[0].as_ref(), Some(&data[0]));
+        }
+    }
+}

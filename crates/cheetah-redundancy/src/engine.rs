@@ -1,0 +1,562 @@
+//! The recovery engine: which map has to be stored before which write is acknowledged, and what has to be resynchronized.
+//! Does no I/O and has no clock.
+//!
+//! | event | answer |
+//! |---|---|
+//! | [`admit`](Engine::admit): a write is about to change regions | the epoch that has to be stored first |
+//! | [`finish`](Engine::finish): that write has ended | |
+//! | [`mark_stale`](Engine::mark_stale): a member missed a write | the epoch that has to be stored before the write is acknowledged, or that the member cannot be spared |
+//! | [`rejoin`](Engine::rejoin), [`replace`](Engine::replace): a member is written again | the epoch to store first |
+//! | [`unsettle`](Engine::unsettle): redundancy disagrees with the data somewhere | |
+//! | [`next_resync`](Engine::next_resync) | the next region to resynchronize |
+//! | [`resynced`](Engine::resynced): a region was | |
+//! | [`next_store`](Engine::next_store) | the map to store now, one at a time |
+//! | [`store_finished`](Engine::store_finished) | |
+//! | [`close`](Engine::close): the writer ends in order | the epoch to store last |
+//!
+//! Invariants, asserted where they could break: a region with a write in flight is unsettled; a stale member becomes in sync
+//! only through syncing, once it has missed nothing; so many members stay in sync that every byte can be read; epochs grow.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::map::{Map, MemberState, Regions};
+
+/// An epoch of the map.
+pub type Epoch = u64;
+
+/// The engine of one writer.
+#[derive(Debug)]
+pub struct Engine {
+    map: Map,
+    losses_max: usize,
+    stored: Epoch,
+    storing: Option<Epoch>,
+    /// Regions whose redundancy must be computed anew: unsettled when the drive was opened, or a write failed there.
+    to_settle: Regions,
+    /// Writes in flight, by region.
+    writes: BTreeMap<u64, u32>,
+    /// In which epoch each member became stale.
+    stale_since: Vec<Epoch>,
+    pass: Option<Pass>,
+}
+
+/// One pass over the regions to resynchronize.
+#[derive(Debug)]
+struct Pass {
+    todo: Regions,
+    failed: bool,
+}
+
+/// The next step of a resynchronization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resync {
+    /// This region next.
+    Region(u64),
+    /// Nothing is left to do.
+    Done,
+    /// Some regions could not be resynchronized. To try again is of use only after something has changed.
+    Incomplete,
+}
+
+/// A member that missed a write cannot be marked stale: without it, bytes could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Indispensable;
+
+impl Engine {
+    /// The engine for a drive of `size` bytes that survives `losses_max` losses, and whose newest stored map is `map`.
+    pub fn new(map: Map, size: u64, losses_max: usize) -> Self {
+        debug_assert!(map.unsettled.divide(size), "the map is of this drive");
+        Self {
+            stored: map.epoch,
+            storing: None,
+            to_settle: map.unsettled.clone(),
+            writes: BTreeMap::new(),
+            stale_since: vec![map.epoch; map.members.len()],
+            pass: None,
+            losses_max,
+            map,
+        }
+    }
+
+    /// The map as it is to be; perhaps not stored yet.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// The newest epoch that is stored.
+    pub fn stored(&self) -> Epoch {
+        self.stored
+    }
+
+    /// Admits a write to `regions`. It may begin once the epoch returned is stored.
+    pub fn admit(&mut self, regions: Range<u64>) -> Epoch {
+        let recorded = |map: &Map, region: u64| {
+            let missed =
+                |member: &crate::map::Member| member.state != MemberState::Stale || member.missed.contains(region);
+            map.unsettled.contains(region) && map.members.iter().all(missed)
+        };
+        if !self.map.open || !regions.clone().all(|region| recorded(&self.map, region)) {
+            self.change(|map| {
+                map.open = true;
+                for region in regions.clone() {
+                    map.unsettled.insert(region);
+                    for member in map.members.iter_mut().filter(|member| member.state == MemberState::Stale) {
+                        member.missed.insert(region);
+                    }
+                }
+            });
+        }
+        for region in regions {
+            *self.writes.entry(region).or_insert(0) += 1;
+        }
+        self.assert_recorded();
+        // The regions may have been recorded in a map that is not stored yet.
+        self.map.epoch
+    }
+
+    /// Notes that an admitted write has ended; `consistent` unless it failed in a way that may have torn a group.
+    pub fn finish(&mut self, regions: Range<u64>, consistent: bool) {
+        for region in regions {
+            if let Some(count) = self.writes.get_mut(&region) {
+                *count -= 1;
+                if *count == 0 {
+                    self.writes.remove(&region);
+                }
+            }
+            if !consistent {
+                self.unsettle(region);
+            }
+        }
+    }
+
+    /// Notes that redundancy may disagree with the data in a region.
+    pub fn unsettle(&mut self, region: u64) {
+        // Not the set in memory alone: a write to a region that is in it counts on its being stored.
+        if !self.map.unsettled.contains(region) {
+            self.change(|map| map.unsettled.insert(region));
+        }
+        self.to_settle.insert(region);
+        self.pass = None;
+    }
+
+    /// Notes that a member holds a damaged page in a region. If the region is to be settled anyway, nothing begins anew:
+    /// resynchronization itself meets damaged pages.
+    pub fn damaged(&mut self, region: u64) {
+        if !self.to_settle.contains(region) {
+            self.unsettle(region);
+        }
+    }
+
+    /// Whether the drive can do without this member: it still can read every byte from the others.
+    pub fn can_spare(&self, member: usize) -> bool {
+        let others = self.map.members_in_sync() - usize::from(self.map.members[member].state == MemberState::InSync);
+        others + self.losses_max >= self.map.members.len()
+    }
+
+    /// Notes that a member missed a write. The write may be acknowledged once the epoch returned is stored.
+    ///
+    /// # Errors
+    ///
+    /// If the member is indispensable: then the write has to be repeated until the member takes it.
+    pub fn mark_stale(&mut self, member: usize) -> Result<Epoch, Indispensable> {
+        if self.map.members[member].state != MemberState::Stale {
+            if !self.can_spare(member) {
+                return Err(Indispensable);
+            }
+            self.change(|map| {
+                map.members[member].state = MemberState::Stale;
+                let unsettled = map.unsettled.clone();
+                map.members[member].missed.insert_all(&unsettled);
+            });
+            self.stale_since[member] = self.map.epoch;
+        }
+        self.assert_recorded();
+        Ok(self.stale_since[member])
+    }
+
+    /// The epoch that records that a member is stale; `None` if it is not.
+    pub fn stale_since(&self, member: usize) -> Option<Epoch> {
+        (self.map.members[member].state == MemberState::Stale).then(|| self.stale_since[member])
+    }
+
+    /// Lets a stale member take part in writes again. It must hold what it held when it went stale, and nothing sent to it
+    /// before may still take effect.
+    pub fn rejoin(&mut self, member: usize) -> Epoch {
+        if self.map.members[member].state == MemberState::Stale {
+            self.change(|map| map.members[member].state = MemberState::Syncing);
+            self.pass = None;
+        }
+        self.map.epoch
+    }
+
+    /// Puts a member that holds nothing, only zeros, in the place of one that the drive can spare.
+    ///
+    /// # Errors
+    ///
+    /// If the member is indispensable.
+    pub fn replace(&mut self, member: usize) -> Result<Epoch, Indispensable> {
+        if !self.can_spare(member) {
+            return Err(Indispensable);
+        }
+        let all = self.map.unsettled.whole();
+        self.change(|map| map.members[member] = crate::map::Member { state: MemberState::Syncing, missed: all });
+        self.pass = None;
+        Ok(self.map.epoch)
+    }
+
+    /// The next region to resynchronize. After the last one, members that missed nothing any more become in sync.
+    pub fn next_resync(&mut self) -> Resync {
+        if self.pass.is_none() {
+            let mut todo = self.to_settle.clone();
+            self.syncing().for_each(|member| todo.insert_all(&self.map.members[member].missed));
+            if todo.is_empty() && self.syncing().next().is_none() {
+                return Resync::Done;
+            }
+            self.pass = Some(Pass { todo, failed: false });
+        }
+        if let Some(region) = self.pass.as_ref().and_then(|pass| pass.todo.iter().next()) {
+            return Resync::Region(region);
+        }
+        let failed = self.pass.take().is_some_and(|pass| pass.failed);
+        let done = |map: &Map, member: usize| map.members[member].missed.is_empty();
+        let complete: Vec<usize> = self.syncing().filter(|member| done(&self.map, *member)).collect();
+        self.change(|map| complete.iter().for_each(|member| map.members[*member].state = MemberState::InSync));
+        if failed { Resync::Incomplete } else { Resync::Done }
+    }
+
+    /// The regions that the current pass still has to resynchronize.
+    pub fn to_resync(&self) -> u64 {
+        self.pass.as_ref().map_or(0, |pass| pass.todo.len())
+    }
+
+    /// The regions where redundancy has to be computed anew.
+    pub fn to_settle(&self) -> u64 {
+        self.to_settle.len()
+    }
+
+    /// Whether redundancy has to be computed anew in a region.
+    pub fn is_to_settle(&self, region: u64) -> bool {
+        self.to_settle.contains(region)
+    }
+
+    fn syncing(&self) -> impl Iterator<Item = usize> + '_ {
+        let members = self.map.members.iter().enumerate();
+        members.filter(|(_, member)| member.state == MemberState::Syncing).map(|(index, _)| index)
+    }
+
+    /// Notes that a region was resynchronized, or that it could not be in full. `members` are those that were written.
+    /// The map is not stored for this alone: after a crash the region is resynchronized once more.
+    pub fn resynced(&mut self, region: u64, members: &[bool], complete: bool) {
+        // A change meanwhile may have begun another pass.
+        if let Some(pass) = &mut self.pass {
+            pass.todo.remove(region);
+            pass.failed |= !complete;
+            if complete {
+                self.to_settle.remove(region);
+                for (member, _) in members.iter().enumerate().filter(|(_, written)| **written) {
+                    if self.map.members[member].state == MemberState::Syncing {
+                        self.map.members[member].missed.remove(region);
+                    }
+                }
+                if !self.writes.contains_key(&region) {
+                    self.map.unsettled.remove(region);
+                }
+            }
+        }
+        self.assert_recorded();
+    }
+
+    /// Ends in order. Redundancy then agrees with the data, except where it had to be settled and was not.
+    pub fn close(&mut self) -> Epoch {
+        if self.map.open {
+            let settled = self.writes.is_empty().then(|| self.to_settle.clone());
+            self.change(|map| {
+                map.open = false;
+                map.unsettled = settled.unwrap_or_else(|| map.unsettled.clone());
+            });
+        }
+        self.map.epoch
+    }
+
+    /// The map to store now, if there is one and none is being stored.
+    pub fn next_store(&mut self) -> Option<Map> {
+        if self.storing.is_some() || self.map.epoch == self.stored {
+            return None;
+        }
+        self.storing = Some(self.map.epoch);
+        Some(self.map.clone())
+    }
+
+    /// Notes the end of storing the map returned last.
+    pub fn store_finished(&mut self, stored: bool) {
+        if let Some(epoch) = self.storing.take() {
+            debug_assert!(epoch > self.stored, "epochs grow");
+            if stored {
+                self.stored = epoch;
+            } else if epoch == self.map.epoch {
+                // Some members may have it: the next attempt may carry other content, so it needs another epoch.
+                self.map.epoch += 1;
+            }
+        }
+    }
+
+    /// Makes a change part of the next epoch.
+    fn change(&mut self, change: impl FnOnce(&mut Map)) {
+        change(&mut self.map);
+        self.map.epoch += 1;
+    }
+
+    fn assert_recorded(&self) {
+        debug_assert!(
+            self.writes.keys().all(|region| self.map.unsettled.contains(*region)),
+            "a region with a write in flight is unsettled"
+        );
+        debug_assert!(
+            self.map.members.iter().all(|member| member.state != MemberState::InSync || member.missed.is_empty()),
+            "a member in sync missed nothing"
+        );
+        debug_assert!(
+            self.map.members_in_sync() + self.losses_max >= self.map.members.len(),
+            "enough members are in sync to read every byte"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::REGION_BYTES_MIN;
+    use proptest::prelude::*;
+
+    const SIZE: u64 = 8 * REGION_BYTES_MIN;
+
+    fn engine(members: usize) -> Engine {
+        Engine::new(Map::new(members, SIZE), SIZE, 1)
+    }
+
+    fn store(engine: &mut Engine) -> Option<Map> {
+        let map = engine.next_store();
+        engine.store_finished(true);
+        map
+    }
+
+    #[test]
+    fn a_region_is_recorded_once_before_its_first_write() {
+        let mut engine = engine(2);
+        let first = engine.admit(0..1);
+        assert!(first > engine.stored());
+        let stored = store(&mut engine).unwrap();
+        assert!(stored.open && stored.unsettled.contains(0) && stored.epoch == first);
+        assert_eq!(engine.admit(0..1), first, "recorded already");
+        assert_eq!(engine.next_store(), None);
+        assert!(engine.admit(1..2) > first);
+    }
+
+    const ALL: [bool; 3] = [true; 3];
+
+    #[test]
+    fn a_stale_member_returns_only_after_everything_it_missed_was_resynchronized() {
+        let mut engine = engine(3);
+        engine.admit(2..3);
+        engine.mark_stale(1).unwrap();
+        engine.admit(5..6);
+        engine.finish(2..3, true);
+        engine.finish(5..6, true);
+        assert_eq!(engine.next_resync(), Resync::Done, "nothing can be resynchronized without the member");
+        engine.rejoin(1);
+        assert_eq!(engine.map().members[1].state, MemberState::Syncing);
+        for region in [2, 5] {
+            assert_eq!(engine.next_resync(), Resync::Region(region));
+            engine.resynced(region, &ALL, true);
+        }
+        assert_eq!(engine.next_resync(), Resync::Done);
+        engine.close();
+        assert!(engine.map().is_clean());
+    }
+
+    #[test]
+    fn what_a_stale_member_missed_outlives_the_next_writers_resynchronization() {
+        let mut first = engine(3);
+        first.admit(5..6);
+        first.mark_stale(1).unwrap();
+        let crashed = store(&mut first).unwrap();
+        let mut second = Engine::new(crashed, SIZE, 1);
+        assert_eq!(second.next_resync(), Resync::Region(5));
+        second.resynced(5, &[true, false, true], true);
+        assert_eq!(second.next_resync(), Resync::Done);
+        second.close();
+        assert!(second.map().unsettled.is_empty());
+        assert_eq!(second.map().members[1].missed.to_string(), "5");
+        second.rejoin(1);
+        assert_eq!(second.next_resync(), Resync::Region(5));
+    }
+
+    #[test]
+    fn a_member_that_no_byte_can_be_read_without_is_never_stale() {
+        let mut engine = engine(3);
+        engine.mark_stale(0).unwrap();
+        assert_eq!(engine.mark_stale(2), Err(Indispensable));
+        assert_eq!(engine.map().members[2].state, MemberState::InSync);
+        engine.replace(0).unwrap();
+        assert_eq!(engine.mark_stale(2), Err(Indispensable), "a member that is being synchronized cannot be read");
+        assert!(engine.mark_stale(0).is_ok());
+    }
+
+    #[test]
+    fn a_region_stays_unsettled_while_a_write_is_in_flight() {
+        let mut engine = engine(2);
+        engine.replace(0).unwrap();
+        engine.admit(0..1);
+        for region in 0..8 {
+            assert_eq!(engine.next_resync(), Resync::Region(region));
+            engine.resynced(region, &ALL[..2], true);
+        }
+        assert_eq!(engine.next_resync(), Resync::Done);
+        assert_eq!(engine.map().members[0].state, MemberState::InSync, "writes in flight reach it");
+        assert_eq!(engine.map().unsettled.to_string(), "0");
+        engine.finish(0..1, true);
+        engine.close();
+        assert!(engine.map().is_clean() && !engine.map().open);
+    }
+
+    #[test]
+    fn after_a_crash_regions_stay_unsettled_until_they_were_resynchronized() {
+        let mut crashed = engine(2);
+        crashed.admit(3..5);
+        let map = store(&mut crashed).unwrap();
+        let mut engine = Engine::new(map, SIZE, 1);
+        engine.close();
+        assert_eq!(engine.map().unsettled.to_string(), "3-4", "closing alone settles nothing");
+        assert_eq!(engine.next_resync(), Resync::Region(3));
+        engine.resynced(3, &ALL[..2], true);
+        assert_eq!(engine.next_resync(), Resync::Region(4));
+        engine.resynced(4, &ALL[..2], false);
+        assert_eq!(engine.next_resync(), Resync::Incomplete);
+        engine.close();
+        assert_eq!(engine.map().unsettled.to_string(), "4");
+    }
+
+    #[test]
+    fn an_epoch_that_may_have_been_stored_in_part_is_never_used_again() {
+        let mut engine = engine(2);
+        let first = engine.admit(0..1);
+        assert_eq!(engine.next_store().unwrap().epoch, first);
+        engine.store_finished(false);
+        assert!(engine.next_store().unwrap().epoch > first);
+    }
+
+    #[test]
+    fn a_region_found_unsettled_is_stored_before_a_write_to_it_begins() {
+        let mut engine = engine(2);
+        engine.admit(0..1);
+        store(&mut engine);
+        engine.unsettle(1);
+        let epoch = engine.admit(1..2);
+        assert!(epoch > engine.stored(), "the region is in no stored map yet");
+        assert!(store(&mut engine).unwrap().unsettled.contains(1));
+    }
+
+    #[test]
+    fn a_page_that_stays_damaged_does_not_begin_resynchronization_anew() {
+        let mut engine = engine(2);
+        engine.damaged(3);
+        assert_eq!(engine.next_resync(), Resync::Region(3));
+        engine.damaged(3);
+        engine.resynced(3, &ALL[..2], true);
+        assert_eq!(engine.next_resync(), Resync::Done);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Admit(u64),
+        Finish(usize, bool),
+        Stale(usize),
+        Rejoin(usize),
+        Replace(usize),
+        Resync(bool),
+        Store(bool),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0u64..8).prop_map(Step::Admit),
+            4 => (0usize..8, any::<bool>()).prop_map(|(write, ok)| Step::Finish(write, ok)),
+            1 => (0usize..3).prop_map(Step::Stale),
+            1 => (0usize..3).prop_map(Step::Rejoin),
+            1 => (0usize..3).prop_map(Step::Replace),
+            4 => any::<bool>().prop_map(Step::Resync),
+            2 => any::<bool>().prop_map(Step::Store),
+        ]
+    }
+
+    proptest! {
+        /// A member in sync has seen every write, or the region was resynchronized with it since.
+        #[test]
+        fn no_member_is_in_sync_that_missed_a_write(steps in prop::collection::vec(step(), 1..120)) {
+            let mut engine = engine(3);
+            // Versions of each region: the newest, and those that the members hold.
+            let mut newest = [0u32; 8];
+            let mut held = [[0u32; 8]; 3];
+            let mut writes: Vec<u64> = Vec::new();
+            let mut epoch = 0;
+            for step in steps {
+                match step {
+                    Step::Admit(region) => {
+                        engine.admit(region..region + 1);
+                        writes.push(region);
+                        newest[region as usize] += 1;
+                        for (member, held) in held.iter_mut().enumerate() {
+                            if engine.map().members[member].state.is_written() {
+                                held[region as usize] = newest[region as usize];
+                            }
+                        }
+                    }
+                    Step::Finish(write, ok) if !writes.is_empty() => {
+                        let region = writes.swap_remove(write % writes.len());
+                        engine.finish(region..region + 1, ok);
+                    }
+                    Step::Finish(..) => {}
+                    Step::Stale(member) => { let _ = engine.mark_stale(member); }
+                    Step::Rejoin(member) => { engine.rejoin(member); }
+                    Step::Replace(member) => {
+                        if engine.map().members[member].state != MemberState::Stale {
+                            continue;
+                        }
+                        engine.replace(member).unwrap();
+                        held[member] = [0; 8];
+                    }
+                    Step::Resync(complete) => {
+                        if let Resync::Region(region) = engine.next_resync() {
+                            if complete {
+                                for (member, held) in held.iter_mut().enumerate() {
+                                    if engine.map().members[member].state.is_written() {
+                                        held[region as usize] = newest[region as usize];
+                                    }
+                                }
+                            }
+                            let written: Vec<bool> =
+                                engine.map().members.iter().map(|member| member.state.is_written()).collect();
+                            engine.resynced(region, &written, complete);
+                        }
+                    }
+                    Step::Store(ok) => {
+                        if let Some(map) = engine.next_store() {
+                            prop_assert!(map.epoch > epoch);
+                            engine.store_finished(ok);
+                            if ok { epoch = map.epoch; }
+                        }
+                    }
+                }
+                prop_assert!(engine.stored() == epoch.max(1));
+                for (member, held) in engine.map().members.iter().zip(&held) {
+                    prop_assert!(member.state != MemberState::InSync || held == &newest);
+                    for region in 0..8 {
+                        prop_assert!(held[region] == newest[region] || member.missed.contains(region as u64));
+                    }
+                }
+                prop_assert!(writes.iter().all(|region| engine.map().unsettled.contains(*region)));
+            }
+        }
+    }
+}

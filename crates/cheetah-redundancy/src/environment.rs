@@ -1,0 +1,69 @@
+//! What an array needs of the world around it: connections to its members, and a place for its map.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::DynDevice;
+use futures::future::BoxFuture;
+
+use crate::map::Map;
+
+/// The connection to a member.
+pub trait MemberLink: Send + Sync {
+    /// The member's content.
+    fn device(&self) -> &DynDevice;
+
+    /// How long the member has been silent while it owed an answer; `None` if it owes none. A member that is slow is not
+    /// silent: it answers something.
+    fn silent_for(&self) -> Option<Duration>;
+}
+
+/// A shared connection.
+pub type DynLink = Arc<dyn MemberLink>;
+
+/// A writer's environment.
+pub trait Environment: Send + Sync {
+    /// Stores a map at more members in sync than losses are still survived. A member refuses an epoch older than one it
+    /// has.
+    ///
+    /// # Errors
+    ///
+    /// If it is stored at too few.
+    fn store(&self, map: Map) -> BoxFuture<'_, Result<(), NotStored>>;
+
+    /// Connects anew to a member that was cut off. It must hold what it held then, and nothing that was sent to it before,
+    /// over any connection of this writer, may take effect from now on; former connections end.
+    ///
+    /// # Errors
+    ///
+    /// A clause that says why it cannot be reached, or is empty.
+    fn reconnect(&self, member: usize) -> BoxFuture<'_, Result<DynLink, String>>;
+}
+
+/// A map is stored at too few members.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NotStored {
+    /// A clause that says why.
+    pub why: String,
+    /// The members in sync that did not take it. If that happens again, they count as lost.
+    pub members: Vec<usize>,
+}
+
+impl From<String> for NotStored {
+    fn from(why: String) -> Self {
+        Self { why, members: Vec::new() }
+    }
+}
+
+/// A member that never is silent: one in this process.
+pub struct LocalMember(pub DynDevice);
+
+impl MemberLink for LocalMember {
+    fn device(&self) -> &DynDevice {
+        &self.0
+    }
+
+    fn silent_for(&self) -> Option<Duration> {
+        None
+    }
+}

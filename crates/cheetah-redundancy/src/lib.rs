@@ -1,0 +1,55 @@
+//! Mirror and parity: drives that survive the loss of members.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`geometry`] | where data, redundancy and digests lie |
+//! | [`map`] | which members hold what is current: versions of it, and what a member missed |
+//! | [`engine`] | the recovery engine, without I/O: what has to be stored before what is acknowledged |
+//! | [`environment`] | what a drive needs from outside: connections, and a place for the map |
+//! | [`members`] | the members' condition, and what carries out the engine's decisions |
+//! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
+//! | [`redundant`] | a drive of arrays |
+//! | `code` | redundancy and digests of a group |
+//! | `range_lock` | locks on groups |
+//!
+//! # The life of a write
+//!
+//! 1. The engine admits it: its regions are recorded as unsettled in a stored map.
+//! 2. Its groups are locked.
+//! 3. Redundancy and digests are computed; of a group that is written in part, the rest of the rows is read first.
+//! 4. Everything is sent to all members that take part, at the same time.
+//! 5. A member that is lost or silent is recorded as stale in a stored map.
+//! 6. The write is acknowledged, and the groups are unlocked.
+//!
+//! # Why a half-finished write yields no made-up bytes
+//!
+//! If the writer dies in step 4, data and redundancy of a group may be of different versions. What is computed from them is
+//! neither the old nor the new content. So it is compared with the digest of the page, which a redundancy member holds apart
+//! from the data: it matches only if the page computed is one that was written. The alternative is full-group writes with small
+//! writes out of place (Carbink, OSDI 2022): it has no half-finished groups, but needs a table of where each page is,
+//! compaction, and memory for both, and small writes lose the simple placement that makes a healthy read a stripe's read.
+//! The price of digests is 8 bytes a page beside each redundancy unit, and one more small write.
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod code;
+pub mod engine;
+pub mod environment;
+pub mod geometry;
+pub mod map;
+pub mod members;
+mod range_lock;
+mod read;
+pub mod redundant;
+mod resync;
+mod write;
+pub mod zones;
+
+pub use engine::Engine;
+pub use environment::{DynLink, Environment, LocalMember, MemberLink, NotStored};
+pub use geometry::{ArrayGeometry, Redundancy};
+pub use map::{Map, MemberState, Regions};
+pub use members::{Members, RecoveryStats};
+pub use redundant::{ArrayPlace, Redundant, Resynced};
+pub use zones::SetGeometry;

@@ -1,0 +1,182 @@
+//! A redundant drive: arrays one after the other, and the resynchronization that runs behind them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::layer::{Layer, Reads, Writes};
+use cheetah_device::linear::Linear;
+use cheetah_device::{DynDevice, Error, Result};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::array::Array;
+use crate::engine::Resync;
+use crate::environment::DynLink;
+use crate::geometry::ArrayGeometry;
+use crate::members::Members;
+
+/// The pause before what could not be resynchronized is tried again.
+const RESYNC_PAUSE: Duration = Duration::from_secs(1);
+const RESYNC_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How often members are looked at that nobody uses.
+const WATCH_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where one array of a drive lies.
+#[derive(Debug, Clone)]
+pub struct ArrayPlace {
+    /// Its arithmetic.
+    pub geometry: ArrayGeometry,
+    /// The number of each of its members in the drive, and the offset of the array's part there.
+    pub places: Vec<(usize, u64)>,
+}
+
+/// A redundant drive as a device.
+pub struct Redundant {
+    device: DynDevice,
+    shared: Arc<Shared>,
+    background: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    arrays: Vec<Array>,
+    /// Held while resynchronizing: two passes would take each other's regions for done.
+    resyncing: tokio::sync::Mutex<()>,
+    members: Arc<Members>,
+}
+
+/// What a resynchronization has achieved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resynced {
+    /// Whether every member that takes part now is in sync.
+    pub complete: bool,
+    /// Regions that were resynchronized.
+    pub regions: u64,
+}
+
+impl Redundant {
+    /// Assembles a drive of arrays, in order.
+    pub fn new(arrays: Vec<ArrayPlace>, members: Arc<Members>) -> Result<Self> {
+        let mut start = 0;
+        let mut assembled = Vec::new();
+        for place in arrays {
+            let size = place.geometry.size();
+            assembled.push(Array::new(place.geometry, members.clone(), place.places, start)?);
+            start += size;
+        }
+        let devices: Vec<DynDevice> = assembled.iter().map(|array| Arc::new(array.clone()) as DynDevice).collect();
+        let device: DynDevice = match &devices[..] {
+            [only] => only.clone(),
+            _ => Arc::new(Linear::new(devices)?),
+        };
+        Ok(Self {
+            device,
+            shared: Arc::new(Shared { arrays: assembled, resyncing: tokio::sync::Mutex::new(()), members }),
+            background: Mutex::default(),
+        })
+    }
+
+    /// Its members.
+    pub fn members(&self) -> &Arc<Members> {
+        &self.shared.members
+    }
+
+    /// Resynchronizes, from now on, whenever there is something to: a member that came back, a group that a failed write
+    /// tore, a damaged page. Needs a runtime.
+    pub fn resync_in_background(&self) {
+        let shared = self.shared.clone();
+        self.background.lock().push(tokio::spawn(async move {
+            let mut pause = RESYNC_PAUSE;
+            loop {
+                let resynced = shared.resync(&mut |_, _| {}).await;
+                if resynced.is_ok_and(|resynced| resynced.complete) {
+                    pause = RESYNC_PAUSE;
+                    shared.members.work.notified().await;
+                } else {
+                    // What could not be read now may be readable later, without further notice.
+                    timeout(pause, shared.members.work.notified()).await.ok();
+                    pause = (pause * 2).min(RESYNC_PAUSE_MAX);
+                }
+            }
+        }));
+        let members = self.shared.members.clone();
+        self.background.lock().push(tokio::spawn(async move {
+            // Members that could not be reached when the drive was opened are looked for, too.
+            let lost = (0..members.len()).filter(|member| !members.is_connected(*member));
+            lost.for_each(|member| members.reconnect_later(member));
+            loop {
+                sleep(WATCH_PAUSE).await;
+                members.watch().await;
+            }
+        }));
+    }
+
+    /// Resynchronizes what there is to, and returns when it is done or cannot go on. `progress` is told the regions done and
+    /// those still to do.
+    pub async fn resync(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<Resynced> {
+        self.shared.resync(progress).await
+    }
+
+    /// Puts an empty member in the place of one that is stale.
+    ///
+    /// # Errors
+    ///
+    /// If the other members do not hold all its bytes.
+    pub async fn replace(&self, member: usize, link: DynLink) -> Result<()> {
+        self.shared.members.replace(member, link).await
+    }
+
+    /// Ends in order, after a flush: records that the drive is not open any more.
+    pub async fn close(&self) -> Result<()> {
+        self.background.lock().drain(..).for_each(|task| task.abort());
+        self.shared.members.close().await
+    }
+}
+
+impl Drop for Redundant {
+    fn drop(&mut self) {
+        self.background.lock().iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Shared {
+    async fn resync(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<Resynced> {
+        let _resyncing = self.resyncing.lock().await;
+        let mut regions = 0;
+        loop {
+            let next =
+                self.members.with_engine(|engine| (engine.next_resync(), engine.to_resync())).ok_or(Error::ReadOnly)?;
+            let (region, left) = match next {
+                (Resync::Region(region), left) => (region, left),
+                (outcome, _) => {
+                    let map = self.members.map().ok_or(Error::ReadOnly)?;
+                    self.members.settle(map.epoch).await?;
+                    return Ok(Resynced { complete: outcome == Resync::Done, regions });
+                }
+            };
+            progress(regions, left);
+            let written: Vec<bool> = (0..self.members.len()).map(|member| self.members.is_written(member)).collect();
+            let settle = self.members.with_engine(|engine| engine.is_to_settle(region)).unwrap_or(true);
+            let mut complete = true;
+            for array in &self.arrays {
+                if let Err(error) = array.inner.resync(self.members.region_range(region), settle).await {
+                    tracing::warn!("a part of the drive cannot be resynchronized: {error}");
+                    complete = false;
+                }
+            }
+            self.members.with_engine(|engine| engine.resynced(region, &written, complete));
+            regions += 1;
+        }
+    }
+}
+
+/// Reads and writes go to the arrays.
+impl Layer for Redundant {
+    type Below = DynDevice;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::PassThrough;
+
+    fn below(&self) -> &DynDevice {
+        &self.device
+    }
+}

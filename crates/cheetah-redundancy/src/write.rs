@@ -1,0 +1,197 @@
+//! Writing: data, redundancy and digests at once, to every member that takes part.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use cheetah_device::{ByteRange, Data, Result};
+use futures::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use crate::array::Inner;
+use crate::code;
+use crate::geometry::{PAGE_BYTES, UnitSpan};
+use crate::members::Failure;
+use crate::read::rows_of;
+
+/// For how long a write is repeated to a member that the drive cannot do without.
+const INDISPENSABLE_PATIENCE: Duration = Duration::from_secs(10);
+const INDISPENSABLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is to be written to each member of the array, by index: offsets on the member, and data.
+#[derive(Default)]
+pub(crate) struct Edits(BTreeMap<usize, Vec<(u64, Data)>>);
+
+impl Edits {
+    /// Adds a piece; pieces that continue the last one of their member become one request.
+    pub fn push(&mut self, member: usize, offset: u64, data: Data) {
+        let edits = self.0.entry(member).or_default();
+        // Data, redundancy and digests of a request take turns, so the piece to continue is one of the last three.
+        let recent = edits.iter_mut().rev().take(3).find(|(start, data)| start + data.len() == offset);
+        match recent {
+            Some((_, before)) => before.append(data),
+            None => edits.push((offset, data)),
+        }
+    }
+
+    /// Keeps the edits of the members for which `keep` holds.
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        self.0.retain(|member, _| keep(*member));
+    }
+}
+
+impl Inner {
+    /// Writes, and returns once every member that takes part has the bytes, or is recorded as stale.
+    pub(crate) async fn write(self: &Arc<Self>, offset: u64, data: Data, fua: bool) -> Result<()> {
+        let range = ByteRange::new(offset, data.len());
+        let mut admitted = self.members.admit(self.regions_of(range)).await?;
+        let _lock = self.locks.lock(self.geometry.groups_of(range), true).await;
+        let edits = self.encode(range, &data).await?;
+        let sent = self.send(edits, fua).await;
+        admitted.consistent = sent.is_ok();
+        sent
+    }
+
+    /// Computes what a write changes on the members. Reads what it needs of groups that are not written as a whole.
+    async fn encode(self: &Arc<Self>, range: ByteRange, data: &Data) -> Result<Edits> {
+        let mut edits = Edits::default();
+        let mut spans = self.geometry.spans(range).peekable();
+        while let Some(first) = spans.next() {
+            let mut group = vec![first];
+            while let Some(next) = spans.next_if(|next| next.group == first.group) {
+                group.push(next);
+            }
+            let piece = |span: &UnitSpan| data.slice(span.at - range.offset, span.within.len);
+            let pieces: Vec<(UnitSpan, Data)> = group.iter().map(|span| (*span, piece(span))).collect();
+            if self.geometry.has_digests() {
+                self.encode_group(&pieces, &mut edits).await?;
+            } else {
+                self.copy_group(&pieces, &mut edits);
+            }
+        }
+        Ok(edits)
+    }
+
+    /// A mirror's group: the same bytes for each copy.
+    fn copy_group(&self, pieces: &[(UnitSpan, Data)], edits: &mut Edits) {
+        for (span, data) in pieces {
+            self.edit_data(span, data.clone(), edits);
+            for index in 0..self.geometry.redundancy_units() {
+                let offset = self.geometry.redundancy_offset(span.group, index) + span.within.offset;
+                edits.push(self.geometry.redundancy_member(span.group, index), offset, data.clone());
+            }
+        }
+    }
+
+    fn edit_data(&self, span: &UnitSpan, data: Data, edits: &mut Edits) {
+        let offset = self.geometry.data_offset(span.group, span.index) + span.within.offset;
+        edits.push(self.geometry.data_member(span.group, span.index), offset, data);
+    }
+
+    /// A group with parity: rows of pages that the write touches are encoded anew from all data units.
+    async fn encode_group(self: &Arc<Self>, pieces: &[(UnitSpan, Data)], edits: &mut Edits) -> Result<()> {
+        let spans: Vec<UnitSpan> = pieces.iter().map(|(span, _)| *span).collect();
+        let (group, rows) = (spans[0].group, rows_of(&spans));
+        let rows_range = ByteRange::between(rows.start * PAGE_BYTES, rows.end * PAGE_BYTES);
+        let covered = |index: usize| spans.iter().any(|span| span.index == index && span.within.contains(rows_range));
+        let wanted: Vec<bool> = (0..self.geometry.data_units()).map(|index| !covered(index)).collect();
+        let mut units = match wanted.contains(&true) {
+            true => self.read_rows(group, rows.clone(), &wanted).await?,
+            false => vec![None; wanted.len()],
+        };
+        for (span, data) in pieces {
+            let unit = &mut units[span.index];
+            *unit = Some(match unit.take() {
+                Some(old) if !covered(span.index) => {
+                    let start = (span.within.offset - rows_range.offset) as usize;
+                    let mut merged = BytesMut::from(&old[..]);
+                    data.copy_to(&mut merged[start..start + data.len() as usize]);
+                    merged.freeze()
+                }
+                _ => data.slice(rows_range.offset - span.within.offset, rows_range.len).into_bytes(),
+            });
+            // Whole pages: a page that was damaged is mended, and the member has nothing to check.
+            let pages = span.within.aligned_to(PAGE_BYTES);
+            let content = unit.clone().unwrap_or_default();
+            let content = Data::from(content).slice(pages.offset - rows_range.offset, pages.len);
+            self.edit_data(&UnitSpan { within: pages, ..*span }, content, edits);
+        }
+        let units: Vec<Bytes> = units.into_iter().flatten().collect();
+        self.edit_redundancy(group, rows, &units, edits)
+    }
+
+    /// Adds the redundancy and the digests of rows of a group.
+    pub(crate) fn edit_redundancy(
+        &self,
+        group: u64,
+        rows: std::ops::Range<u64>,
+        units: &[Bytes],
+        edits: &mut Edits,
+    ) -> Result<()> {
+        let redundancy = code::encode(units, self.geometry.redundancy_units())?;
+        let digests = if self.geometry.has_digests() { code::digests(units) } else { Bytes::new() };
+        for (index, unit) in redundancy.into_iter().enumerate() {
+            let member = self.geometry.redundancy_member(group, index);
+            let offset = self.geometry.redundancy_offset(group, index) + rows.start * PAGE_BYTES;
+            edits.push(member, offset, unit.into());
+            if self.geometry.has_digests() {
+                let cell = self.geometry.digest_range(group, index, rows.clone());
+                edits.push(member, cell.offset, digests.clone().into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends edits to the members that take part. Members that miss them are recorded as stale before this returns.
+    pub(crate) async fn send(self: &Arc<Self>, edits: Edits, fua: bool) -> Result<()> {
+        let members = edits.0.into_iter().map(|(index, edits)| {
+            let (member, start) = self.places[index];
+            let edits: Vec<_> = edits.into_iter().map(|(offset, data)| (offset + start, data)).collect();
+            self.send_to(member, edits, fua)
+        });
+        // Waits for all: what is still in flight must not take effect after the group is unlocked.
+        join_all(members).await.into_iter().collect()
+    }
+
+    async fn send_to(self: &Arc<Self>, member: usize, edits: Vec<(u64, Data)>, fua: bool) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            if !self.members.is_written(member) {
+                // Another write may have found it lost, and not have recorded that yet.
+                if self.members.stale_recorded(member).await? {
+                    return Ok(());
+                }
+                continue;
+            }
+            let failure = match self.members.write(member, &edits, fua).await {
+                Ok(()) => return Ok(()),
+                Err(Failure::Fatal(error)) => return Err(error),
+                Err(failure) => failure.into_error(),
+            };
+            match self.members.missed(member, &failure).await? {
+                Ok(()) => return Ok(()),
+                Err(_) if begun.elapsed() >= INDISPENSABLE_PATIENCE => return Err(failure),
+                Err(_) => sleep(INDISPENSABLE_PAUSE).await,
+            }
+        }
+    }
+
+    /// Flushes the members that take part.
+    pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
+        let one = |member: usize| async move {
+            if !self.members.is_written(member) {
+                return self.members.stale_recorded(member).await.map(|_| ());
+            }
+            match self.members.flush(member).await {
+                Ok(()) => Ok(()),
+                Err(Failure::Fatal(error)) => Err(error),
+                Err(failure) => {
+                    let error = failure.into_error();
+                    self.members.missed(member, &error).await?.map_err(|_| error)
+                }
+            }
+        };
+        join_all(self.places.iter().map(|(member, _)| one(*member))).await.into_iter().collect()
+    }
+}
