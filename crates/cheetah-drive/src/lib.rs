@@ -12,6 +12,7 @@
 //! | `node` | finding nodes, their health, connecting to them |
 //! | `lease` | the write lease, and the fence that stops a writer that lost it |
 //! | `layout` | sharing a drive out over nodes; stacking their devices |
+//! | `redundancy` | drives that survive losses: the map at the nodes, opening, following, repairing |
 //! | `open` | opening a drive: the layers over its nodes |
 //! | `copy` | the copy engine, reading around lost ranges, sparse files |
 //! | `fill` | lazy drives: read while they are filled |
@@ -58,16 +59,18 @@ mod lease;
 mod lifecycle;
 mod node;
 pub mod open;
+pub mod redundancy;
 pub mod status;
 
-pub use cheetah_device::placement::Layout;
 pub use cheetah_image::{HashChoice, HashKind, Hashes};
 pub use copy::{CopyProgress, sparse_file};
 pub use file::{DriveFile, Image, ImageState, digests};
 pub use image::{load, partial, save, verify};
+pub use layout::kind::Layout;
 pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;
 pub use lifecycle::{create, destroy};
 pub use node::find::{AvailableNode, NodeSpec};
 pub use node::{find, gather};
 pub use open::{Drive, OpenOptions};
+pub use redundancy::repair;

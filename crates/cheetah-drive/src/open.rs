@@ -6,7 +6,7 @@
 //!  fence | read-only             if writable | if not
 //!  window                        the drive's exact size
 //!  linear                        over the sets, if there are several
-//!  stripe | linear               a set, over its nodes
+//!  stripe | linear               a set, over its nodes; mirror and parity: see `redundancy`
 //!  window                        a node's share of its export
 //!  NBD client | lost             if connected | if lost, and that is allowed
 //! ```
@@ -25,10 +25,11 @@ use futures::future::join_all;
 use crate::file::coverage;
 use crate::file::{DriveFile, ImageState};
 use crate::layout::lost::LostNode;
-use crate::layout::stack::stack;
-use crate::lease::{Fenced, Leases};
+use crate::layout::stack::{exact_size, stack};
+use crate::lease::{Fence, Fenced, Leases};
 use crate::node::health::node_statuses;
 use crate::node::open::{NodeAccess, open_node};
+use crate::redundancy::open::Opened;
 use cheetah_error::{Error, Result};
 
 /// How to open a drive.
@@ -69,8 +70,28 @@ impl Default for OpenOptions {
 pub struct Drive {
     device: DynDevice,
     prefetch: Option<Arc<Prefetch>>,
-    leases: Option<Leases>,
+    access: DriveAccess,
     lost: Vec<String>,
+}
+
+/// What an open drive holds at its nodes.
+enum DriveAccess {
+    /// Nothing: it is read.
+    Reader,
+    /// The leases of a drive without redundancy.
+    Writer(Leases),
+    /// The members of a redundant drive, and its leases if it is written.
+    Redundant(Opened),
+}
+
+impl DriveAccess {
+    fn fence(&self) -> Option<Arc<Fence>> {
+        match self {
+            Self::Reader => None,
+            Self::Writer(leases) => Some(leases.fence()),
+            Self::Redundant(opened) => opened.fence(),
+        }
+    }
 }
 
 impl Drive {
@@ -104,12 +125,23 @@ impl Drive {
         if options.writable && options.allow_lost {
             return Err(Error::misuse("a drive that has lost nodes can only be read; open it without --writable"));
         }
+        if file.is_redundant() {
+            let opened = Opened::open(file, &options).await?;
+            let lost = if opened.readable { Vec::new() } else { opened.missing.clone() };
+            for node in opened.missing.iter().filter(|_| opened.readable) {
+                tracing::warn!("{} goes on without a node: {node}", file.name);
+            }
+            let (device, prefetch) = above(file, &options, opened.device(), opened.fence())?;
+            return Ok(Self { device, prefetch, access: DriveAccess::Redundant(opened), lost });
+        }
         let leases = match options.writable {
             true => Some(Leases::take(file, options.force_lease, options.timeout, |_| true).await?),
             false => None,
         };
         match assemble(file, &options, leases.as_ref()).await {
-            Ok((device, prefetch, lost)) => Ok(Self { device, prefetch, leases, lost }),
+            Ok((device, prefetch, lost)) => {
+                Ok(Self { device, prefetch, access: leases.map_or(DriveAccess::Reader, DriveAccess::Writer), lost })
+            }
             Err(error) => {
                 if let Some(leases) = leases {
                     leases.release().await;
@@ -126,12 +158,12 @@ impl Drive {
 
     /// Whether it was opened for writing.
     pub fn is_writable(&self) -> bool {
-        self.leases.is_some()
+        self.access.fence().is_some()
     }
 
     /// Whether the write lease was lost to another writer.
     pub fn is_fenced(&self) -> bool {
-        self.leases.as_ref().is_some_and(|leases| leases.fence().is_up())
+        self.access.fence().is_some_and(|fence| fence.is_up())
     }
 
     /// The lost nodes, a sentence each; empty unless opened with `allow_lost`.
@@ -146,11 +178,20 @@ impl Drive {
 
     /// Flushes, and releases the lease even if flushing fails.
     pub async fn close(self) -> Result<()> {
-        let Some(leases) = self.leases else { return Ok(()) };
+        if self.access.fence().is_none() {
+            return Ok(());
+        }
         let flushed = self.device.flush().await.map_err(Error::device("flushing the drive"));
         // Before the lease is released: none of our requests may be in flight when the next writer starts.
         drop((self.device, self.prefetch));
-        leases.release().await;
+        match self.access {
+            DriveAccess::Reader => {}
+            DriveAccess::Writer(leases) => leases.release().await,
+            DriveAccess::Redundant(opened) => {
+                let closed = opened.close().await;
+                return flushed.and(closed);
+            }
+        }
         flushed
     }
 }
@@ -194,9 +235,13 @@ pub(crate) fn being_filled(name: &str, by: Option<&str>) -> String {
     }
 }
 
-type Assembled = (DynDevice, Option<Arc<Prefetch>>, Vec<String>);
+type Above = (DynDevice, Option<Arc<Prefetch>>);
 
-async fn assemble(file: &DriveFile, options: &OpenOptions, leases: Option<&Leases>) -> Result<Assembled> {
+async fn assemble(
+    file: &DriveFile,
+    options: &OpenOptions,
+    leases: Option<&Leases>,
+) -> Result<(DynDevice, Option<Arc<Prefetch>>, Vec<String>)> {
     let token = |index| leases.and_then(|leases| leases.token(index));
     let access =
         NodeAccess { writable: options.writable, connections: options.connections.max(1), timeout: options.timeout };
@@ -219,14 +264,25 @@ async fn assemble(file: &DriveFile, options: &OpenOptions, leases: Option<&Lease
     }
     let bad = Error::device(format!("assembling {}", file.name));
     let device = stack(file, devices).map_err(bad)?;
-    let device: DynDevice = match leases {
-        Some(leases) => Arc::new(Fenced::new(device, leases.fence(), file.name.as_str())),
+    let (device, prefetch) = above(file, options, device, leases.map(Leases::fence))?;
+    Ok((device, prefetch, lost))
+}
+
+/// The layers over the sets: the drive's exact size, no writes without a lease, read-ahead.
+fn above(file: &DriveFile, options: &OpenOptions, sets: DynDevice, fence: Option<Arc<Fence>>) -> Result<Above> {
+    let bad = Error::device(format!("assembling {}", file.name));
+    let device = exact_size(file, sets).map_err(bad)?;
+    let device: DynDevice = match fence {
+        Some(fence) => {
+            let fenced = Fenced::new(device, fence, file.name.as_str());
+            Arc::new(if file.is_redundant() { fenced.refusing_reads() } else { fenced })
+        }
         None => Arc::new(ReadOnly::new(device)),
     };
     if options.prefetch_budget == 0 {
-        return Ok((device, None, lost));
+        return Ok((device, None));
     }
     let config = PrefetchConfig { budget_bytes: options.prefetch_budget, ..PrefetchConfig::default() };
     let prefetch = Prefetch::new(device, config);
-    Ok((prefetch.clone(), Some(prefetch), lost))
+    Ok((prefetch.clone(), Some(prefetch)))
 }

@@ -11,6 +11,7 @@ use crate::file::coverage;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState};
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
+use crate::redundancy::newest::refresh;
 use cheetah_error::Result;
 
 /// The state of a drive.
@@ -31,6 +32,11 @@ pub struct DriveStatus {
     pub covered: Option<CoveredStatus>,
     /// Whether every node answers and holds its part of the drive.
     pub healthy: bool,
+    /// The number of further nodes, whichever they are, that may be lost now without losing a byte; `None` if part of the
+    /// content is lost already.
+    pub survives_losses: Option<usize>,
+    /// The same if all nodes were there.
+    pub survives_losses_max: usize,
     /// The nodes, in file order.
     pub nodes: Vec<NodeStatus>,
 }
@@ -55,7 +61,7 @@ pub struct ImageStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
-    /// A node of the drive is lost, and with it the part that it held.
+    /// More nodes are lost than the drive's layout survives, and with them the part that they held.
     Lost,
     /// As recorded.
     #[serde(untagged)]
@@ -63,9 +69,9 @@ pub enum Condition {
 }
 
 impl ImageStatus {
-    fn new(image: &Image, healthy: bool) -> Self {
+    fn new(image: &Image, lost: bool) -> Self {
         let Image { source, size, state, digests, hashes } = image.clone();
-        let state = if healthy { Condition::Recorded(state) } else { Condition::Lost };
+        let state = if lost { Condition::Lost } else { Condition::Recorded(state) };
         Self { source, size, state, digests, hashes }
     }
 }
@@ -86,8 +92,10 @@ pub struct CoveredStatus {
     pub filler: Option<String>,
 }
 
-/// Asks every node, waiting at most `timeout` for each. Nodes that do not answer are in the result, as such.
+/// Asks every node, waiting at most `timeout` for each. Nodes that do not answer are in the result, as such. Of a drive with
+/// redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
+    let file = &refresh(file, timeout).await?;
     let mut nodes = node_statuses(file, timeout).await;
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
     let covered = coverage::recorded(file)?.map(|coverage| CoveredStatus {
@@ -97,15 +105,81 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         filling: file.fill.is_some(),
         filler: nodes.iter().find_map(|node| node.writer.clone()).filter(|_| file.fill.is_some()),
     });
-    let healthy = nodes.iter().all(|node| node.state.is_healthy());
+    let survives = survives(file, &nodes);
     Ok(DriveStatus {
         name: file.name.clone(),
         id: file.id.clone(),
         size_bytes: file.size,
         layout: file.sets.iter().map(|set| set.describe()).collect(),
-        image: file.image.as_ref().map(|image| ImageStatus::new(image, healthy)),
+        image: file.image.as_ref().map(|image| ImageStatus::new(image, survives.is_none())),
         covered,
-        healthy,
+        healthy: nodes.iter().all(NodeStatus::is_whole),
+        survives_losses: survives,
+        survives_losses_max: file.losses_max(),
         nodes,
     })
+}
+
+/// How many losses the drive survives, with its nodes in this state.
+fn survives(file: &DriveFile, nodes: &[NodeStatus]) -> Option<usize> {
+    let mut first = 0;
+    let mut fewest = usize::MAX;
+    for set in &file.sets {
+        let nodes = nodes.get(first..first + set.nodes.len())?;
+        first += set.nodes.len();
+        let lost = |node: usize| nodes.get(node).is_none_or(|node| !node.is_whole());
+        let of_set = match set.redundancy() {
+            Some(_) => set.geometry().ok()?.survives(lost)?,
+            None if (0..nodes.len()).any(lost) => return None,
+            None => 0,
+        };
+        fewest = fewest.min(of_set);
+    }
+    Some(fewest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::NodeSync;
+    use crate::file::tests::{example, redundant};
+
+    /// How many losses a drive survives while these of its nodes do not answer.
+    fn survives_without(file: &DriveFile, unreachable: &[usize]) -> Option<usize> {
+        let status = |(index, node): (usize, &crate::file::SetNode)| NodeStatus {
+            node: node.name.clone(),
+            set: 0,
+            nbd: node.nbd.clone(),
+            size_bytes: node.size,
+            state: if unreachable.contains(&index) { NodeState::Unreachable } else { NodeState::Ok },
+            sync: node.state,
+            problem: None,
+            used_bytes: None,
+            reserved: None,
+            connections: None,
+            writer: None,
+        };
+        survives(file, &file.nodes().enumerate().map(status).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_drive_survives_as_many_losses_as_its_nodes_in_sync_allow() {
+        let mut file = redundant();
+        file.sets[0].nodes[1].state = None;
+        assert_eq!(survives_without(&file, &[]), Some(1));
+        assert_eq!(survives_without(&file, &[2]), Some(0));
+        assert_eq!(survives_without(&file, &[0, 2]), None);
+        for state in [NodeSync::Stale, NodeSync::Syncing] {
+            file.sets[0].nodes[1].state = Some(state);
+            assert_eq!(survives_without(&file, &[]), Some(0));
+            assert_eq!(survives_without(&file, &[1]), Some(0), "lost once");
+            assert_eq!(survives_without(&file, &[0]), None);
+        }
+    }
+
+    #[test]
+    fn a_drive_without_redundancy_survives_no_loss() {
+        assert_eq!(survives_without(&example(), &[]), Some(0));
+        assert_eq!(survives_without(&example(), &[2]), None);
+    }
 }

@@ -5,7 +5,7 @@
 mod common;
 
 use cheetah_device::{ByteRange, Data, Device as _};
-use cheetah_drive::create::{EnlargeRequest, create, enlarge};
+use cheetah_drive::create::{CreateRequest, EnlargeRequest, create, enlarge};
 use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
 use cheetah_drive::digests::Digests;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
@@ -142,6 +142,32 @@ async fn size_all_takes_all_memory_of_the_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_drive_with_redundancy_is_reserved_over_distinct_addresses_and_not_enlarged() {
+    let lab = Lab::new(&[8 * MIB, 8 * MIB, 8 * MIB]);
+    let parity = Layout::Parity { unit: UNIT, parities: 1 };
+    let size = DriveSize::Bytes(4 * MIB);
+    let thin = create(CreateRequest { thin: true, ..lab.request(parity, size).await }).await.unwrap_err();
+    assert!(thin.exit_code() == 2 && thin.to_string().contains("--thin"), "{thin}");
+    let mut twice = lab.request(parity, size).await;
+    twice.nodes[2].place = twice.nodes[0].place.clone();
+    let twice = create(twice).await.unwrap_err();
+    assert!(twice.exit_code() == 2 && twice.to_string().contains("two nodes have one address"), "{twice}");
+    let few = create(lab.request(Layout::Mirror { unit: UNIT, copies: 4 }, size).await).await.unwrap_err();
+    assert!(few.exit_code() == 2 && few.to_string().contains("needs 4 to 255 nodes, not 3"), "{few}");
+    assert_eq!((lab.exports(), lab.files()), (0, vec![]));
+
+    let mut file = create(lab.request(parity, size).await).await.unwrap();
+    assert_eq!((file.epoch, file.size, file.losses_max()), (1, 4 * MIB, 1));
+    assert_eq!(DriveFile::load(&file.path).unwrap(), file);
+    let now = status(&file, TIMEOUT).await.unwrap();
+    assert!(now.healthy && now.survives_losses == Some(1), "{now:?}");
+    let nodes = lab.found().await;
+    let request = EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::All, thin: false, timeout: TIMEOUT };
+    let refusal = enlarge(&mut file, request).await.unwrap_err().to_string();
+    assert!(refusal.contains("cannot be enlarged yet"), "{refusal}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_drive_is_copied_to_another() {
     let lab = Lab::new(&[8 * MIB, 8 * MIB]);
     let bytes = image(3 * MIB);
@@ -193,7 +219,7 @@ async fn nodes_join_in_order_and_once() {
         assert_eq!(found.free_bytes, node.status().memory.free_bytes);
     }
     let dir = tempfile::tempdir().unwrap();
-    let request = cheetah_drive::create::CreateRequest {
+    let request = CreateRequest {
         path: dir.path().join("joined.drive"),
         nodes: found,
         layout: Layout::Linear,

@@ -1,6 +1,6 @@
 //! Checks of a drive file's content.
 
-use cheetah_nbd::uri::NbdUri;
+use cheetah_nbd::uri::{Address, NbdUri};
 
 use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode};
 use crate::file::digests::CHUNK_BYTES;
@@ -12,6 +12,8 @@ pub const NODES_MAX: usize = 1024;
 pub const SETS_MAX: usize = 256;
 /// The maximum size of a drive, in bytes: fits the signed integers of TOML and NBD, with room to add.
 pub const SIZE_BYTES_MAX: u64 = 1 << 60;
+/// The highest epoch: fits the signed integers of TOML.
+const EPOCH_MAX: u64 = i64::MAX.unsigned_abs();
 /// The maximum length of a name, an address or a URI, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
@@ -31,6 +33,7 @@ impl DriveFile {
         let before_last = self.sets[..self.sets.len() - 1].iter().fold(0, |sum: u64, set| sum.saturating_add(set.size));
         let fits = before_last < self.size && self.size <= self.capacity() && self.capacity() <= SIZE_BYTES_MAX;
         ensure(fits, || format!("its size {} and its sets' {} do not add up", self.size, self.capacity()))?;
+        self.check_redundancy()?;
         self.image.as_ref().map_or(Ok(()), |image| image.check(self.size))?;
         let state = self.image.as_ref().map(|image| image.state);
         ensure(self.fill.is_some() == (state == Some(ImageState::Filling)), || {
@@ -43,16 +46,41 @@ impl DriveFile {
         self.fill.as_ref().map_or(Ok(()), |fill| fill.check(size))?;
         self.map.as_ref().map_or(Ok(()), MapRef::check)
     }
+
+    fn check_redundancy(&self) -> Check {
+        let redundant = self.is_redundant();
+        ensure(redundant == (self.epoch > 0), || "a drive with redundancy has an epoch, and no other has".into())?;
+        if !redundant {
+            let states = self.nodes().any(|node| node.state.is_some());
+            return ensure(!states, || "a node has a state, and the drive no redundancy".into());
+        }
+        ensure(self.epoch <= EPOCH_MAX, || format!("its epoch {} is impossible", self.epoch))?;
+        ensure(self.sets.len() == 1, || "a drive with redundancy has one set".into())?;
+        match doubled(self.nodes().filter_map(SetNode::uri).map(|uri| uri.address)) {
+            Some(address) => Err(format!("two of its nodes have one address, {address}")),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Set {
     fn check(&self) -> Check {
-        ensure(self.unit.is_some() == (self.layout == LayoutName::Stripe), || {
+        ensure(self.unit.is_some() == (self.layout != LayoutName::Linear), || {
             "a stripe has a unit and linear has none".into()
+        })?;
+        ensure(self.copies.is_some() == (self.layout == LayoutName::Mirror), || {
+            "a mirror has a number of copies, and no other layout has".into()
+        })?;
+        ensure(self.parities.is_some() == (self.layout == LayoutName::Parity), || {
+            "parity has a number of parities, and no other layout has".into()
         })?;
         self.layout().check().map_err(|error| error.to_string())?;
         ensure(!self.nodes.is_empty(), || "a set has no nodes".into())?;
         self.nodes.iter().try_for_each(SetNode::check)?;
+        if self.redundancy().is_some() {
+            let size = self.geometry().map_err(|error| error.to_string())?.size();
+            return ensure(size == self.size, || format!("a set's size is {}, and its nodes hold {size}", self.size));
+        }
         if let Some(unit) = self.unit {
             let whole = self.nodes.iter().all(|node| node.size.is_multiple_of(unit));
             ensure(whole, || format!("a node's size is no multiple of the stripe unit {unit}"))?;
@@ -116,6 +144,18 @@ impl MapRef {
 /// Whether a name is that of a file in the drive file's directory.
 fn is_plain(file: &str) -> bool {
     !file.is_empty() && !file.contains(['/', '\0']) && file != ".."
+}
+
+/// The first address that occurs twice: a machine behind it would take two members with it.
+pub(crate) fn doubled(addresses: impl IntoIterator<Item = Address>) -> Option<Address> {
+    let mut known = Vec::new();
+    for address in addresses {
+        if known.contains(&address) {
+            return Some(address);
+        }
+        known.push(address);
+    }
+    None
 }
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {

@@ -70,8 +70,8 @@ fn seal(body: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::tests::example;
-    use crate::file::{Fill, ImageState, LayoutName, Set};
+    use crate::file::tests::{example, redundant};
+    use crate::file::{Fill, ImageState, LayoutName, NodeSync, Set};
     use cheetah_image::{Hashes, ServedBy};
     use proptest::prelude::*;
 
@@ -124,6 +124,7 @@ mod tests {
         assert_eq!(decode(&text).unwrap(), example());
         assert_eq!(decode(&text.replace('\n', "\r\n")).unwrap(), example());
         assert_eq!(decode(&encode(&filling()).unwrap()).unwrap(), filling());
+        assert_eq!(decode(&encode(&redundant()).unwrap()).unwrap(), redundant());
     }
 
     #[test]
@@ -172,6 +173,36 @@ mod tests {
         ];
         for (why, change) in cases {
             let text = refusal(&sealed(change));
+            assert!(text.contains(why), "{why}: {text}");
+        }
+    }
+
+    #[test]
+    fn inconsistent_redundancy_is_refused() {
+        type Change = fn(&mut DriveFile);
+        let cases: [(&str, Change); 11] = [
+            ("has an epoch", |file| file.epoch = 0),
+            ("has an epoch", |file| *file = DriveFile { epoch: 1, ..example() }),
+            ("the drive no redundancy", |file| {
+                *file = example();
+                file.sets[0].nodes[0].state = Some(NodeSync::Syncing);
+            }),
+            ("1 or 2 parities", |file| file.sets[0].parities = Some(3)),
+            ("a number of parities", |file| file.sets[0].parities = None),
+            ("a number of copies", |file| file.sets[0].copies = Some(2)),
+            ("a stripe has a unit", |file| file.sets[0].unit = None),
+            ("its nodes hold", |file| file.sets[0].nodes[2].size -= 1 << 20),
+            ("its nodes hold", |file| file.sets[0].size += 1),
+            ("has one set", |file| {
+                file.sets.push(example().sets[1].clone());
+                file.size = file.capacity();
+            }),
+            ("have one address, a:10809", |file| file.sets[0].nodes[2].nbd = "nbd://a:10809/other".into()),
+        ];
+        for (why, change) in cases {
+            let mut file = redundant();
+            change(&mut file);
+            let text = refusal(&encode(&file).unwrap());
             assert!(text.contains(why), "{why}: {text}");
         }
     }

@@ -7,11 +7,14 @@
 //! name = "case42"
 //! id = "…"                       # 32 hexadecimal digits, never used for another drive
 //! size = 1048576                 # bytes, exactly
+//! epoch = 1                      # of the map of a drive with redundancy; otherwise absent
 //!
 //! [[set]]                        # the drive is its sets, one after the other
-//! layout = "stripe"              # or "linear"
-//! unit = 65536                   # bytes; stripe only
-//! size = 1048576                 # bytes: the sum of its nodes
+//! layout = "stripe"              # or "linear", "mirror", "parity"
+//! unit = 65536                   # bytes; not of linear
+//! copies = 2                     # mirror only
+//! parities = 1                   # parity only
+//! size = 1048576                 # bytes of data: the sum of its nodes, unless there is redundancy
 //!
 //! [[set.node]]
 //! name = "lab-7"                 # as the user wrote it
@@ -19,6 +22,7 @@
 //! http = "10.0.0.7:10810"        # absent for a foreign server, like `instance`
 //! instance = "…"                 # the instance of the node that holds the bytes
 //! size = 1048576                 # bytes of its export that belong to the drive
+//! state = "stale"                # or "syncing"; absent if it holds all that was written
 //!
 //! [image]                        # once one has been loaded
 //! …
@@ -43,11 +47,11 @@ pub mod disk;
 
 use std::path::{Path, PathBuf};
 
-use cheetah_device::Size;
-use cheetah_device::placement::Layout;
 use cheetah_nbd::uri::NbdUri;
+use cheetah_redundancy::{Redundancy, SetGeometry};
 use serde::{Deserialize, Serialize};
 
+use crate::layout::kind::Layout;
 use cheetah_image::ServedBy;
 use cheetah_image::hash::Hashes;
 
@@ -71,7 +75,10 @@ pub struct DriveFile {
     pub id: String,
     /// The drive's size in bytes. At most what the sets hold, and more than all but the last of them hold.
     pub size: u64,
-    /// The sets, one after the other; at least one.
+    /// The epoch of the map that this file agrees with, from 1; 0 of a drive without redundancy.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub epoch: u64,
+    /// The sets, one after the other; at least one. A drive with redundancy has exactly one.
     #[serde(rename = "set")]
     pub sets: Vec<Set>,
     /// The image, if one was loaded.
@@ -89,12 +96,18 @@ pub struct DriveFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Set {
-    /// The layout: `linear` or `stripe`.
+    /// The layout.
     pub layout: LayoutName,
     /// Stripe unit in bytes; absent for linear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<u64>,
-    /// The size in bytes: the sum of its nodes' sizes.
+    /// Copies of each unit; of a mirror only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<usize>,
+    /// Parity units of each group; of parity only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parities: Option<usize>,
+    /// The bytes of data it holds: the sum of its nodes' sizes, or with redundancy what [`Set::geometry`] says.
     pub size: u64,
     /// The nodes, in order; at least one.
     #[serde(rename = "node")]
@@ -117,9 +130,22 @@ pub struct SetNode {
     pub instance: Option<String>,
     /// Bytes of the export that belong to the drive, from its start.
     pub size: u64,
+    /// Its state in a drive with redundancy; absent if it holds all that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<NodeSync>,
     /// The node's receipt, once it has wiped its part; the drive is then destroyed in part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<WipeReceipt>,
+}
+
+/// The state of a node that does not hold all that was written to a drive with redundancy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeSync {
+    /// It is being resynchronized: written, but not read.
+    Syncing,
+    /// It missed writes: neither read nor written.
+    Stale,
 }
 
 /// A node's receipt for wiping its part of a drive.
@@ -235,6 +261,10 @@ pub enum LayoutName {
     Linear,
     /// Units dealt to the nodes in turn.
     Stripe,
+    /// The same, and each unit on several nodes.
+    Mirror,
+    /// The same, with parity.
+    Parity,
 }
 
 impl SetNode {
@@ -245,32 +275,56 @@ impl SetNode {
 }
 
 impl Set {
-    /// Makes a set of these nodes; its size is their sum.
+    /// Makes a set of these nodes.
     pub fn new(layout: Layout, nodes: Vec<SetNode>) -> Self {
-        let (layout, unit) = match layout {
-            Layout::Linear => (LayoutName::Linear, None),
-            Layout::Stripe { unit } => (LayoutName::Stripe, Some(unit)),
+        let (name, copies, parities) = match layout {
+            Layout::Linear => (LayoutName::Linear, None, None),
+            Layout::Stripe { .. } => (LayoutName::Stripe, None, None),
+            Layout::Mirror { copies, .. } => (LayoutName::Mirror, Some(copies), None),
+            Layout::Parity { parities, .. } => (LayoutName::Parity, None, Some(parities)),
         };
-        let size = nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(node.size));
-        Self { layout, unit, size, nodes }
+        let mut set = Self { layout: name, unit: layout.unit(), copies, parities, size: 0, nodes };
+        set.size = match set.redundancy() {
+            Some(_) => set.geometry().map_or(0, |geometry| geometry.size()),
+            None => set.node_bytes(),
+        };
+        set
     }
 
     /// The layout over its nodes.
     pub fn layout(&self) -> Layout {
+        let unit = self.unit.unwrap_or(UNIT_BYTES_DEFAULT);
         match self.layout {
             LayoutName::Linear => Layout::Linear,
-            LayoutName::Stripe => Layout::Stripe { unit: self.unit.unwrap_or(UNIT_BYTES_DEFAULT) },
+            LayoutName::Stripe => Layout::Stripe { unit },
+            LayoutName::Mirror => Layout::Mirror { unit, copies: self.copies.unwrap_or_default() },
+            LayoutName::Parity => Layout::Parity { unit, parities: self.parities.unwrap_or_default() },
         }
+    }
+
+    /// Its redundancy, if it has any.
+    pub fn redundancy(&self) -> Option<Redundancy> {
+        self.layout().redundancy().map(|(redundancy, _)| redundancy)
+    }
+
+    /// Where its data and redundancy lie on its nodes. Fails if it has no redundancy, or was never checked.
+    pub fn geometry(&self) -> cheetah_device::Result<SetGeometry> {
+        let Some((redundancy, unit)) = self.layout().redundancy() else {
+            return Err(cheetah_device::Error::Invalid("a set without redundancy has no geometry".into()));
+        };
+        let sizes: Vec<u64> = self.nodes.iter().map(|node| node.size).collect();
+        SetGeometry::new(redundancy, unit, &sizes)
+    }
+
+    /// The bytes that it takes of its nodes.
+    pub fn node_bytes(&self) -> u64 {
+        self.nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(node.size))
     }
 
     /// Describes the layout in words: `stripe of 64KiB over 3 nodes`.
     pub fn describe(&self) -> String {
-        let layout = match self.layout() {
-            Layout::Linear => "linear".to_owned(),
-            Layout::Stripe { unit } => format!("stripe of {}", Size(unit)),
-        };
         let nodes = self.nodes.len();
-        format!("{layout} over {nodes} node{}", if nodes == 1 { "" } else { "s" })
+        format!("{} over {nodes} node{}", self.layout().describe(), if nodes == 1 { "" } else { "s" })
     }
 }
 
@@ -278,6 +332,16 @@ impl DriveFile {
     /// The node entries, in file order.
     pub fn nodes(&self) -> impl Iterator<Item = &SetNode> {
         self.sets.iter().flat_map(|set| &set.nodes)
+    }
+
+    /// Whether it has redundancy, and so a map.
+    pub fn is_redundant(&self) -> bool {
+        self.sets.iter().any(|set| set.redundancy().is_some())
+    }
+
+    /// The number of nodes that may be lost without losing a byte, if all of them are in sync.
+    pub fn losses_max(&self) -> usize {
+        self.sets.iter().map(|set| set.layout().losses_max()).min().unwrap_or(0)
     }
 
     /// The bytes that all sets hold; at least [`DriveFile::size`].
@@ -290,6 +354,11 @@ impl DriveFile {
         let recorded = self.image.as_ref().and_then(|image| image.digests.as_ref()).map(|digests| digests.file.clone());
         self.path.with_file_name(recorded.unwrap_or_else(|| digests_name(&self.path)))
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Returns `case42.drive.digests` for `dir/case42.drive`.
@@ -307,6 +376,21 @@ pub(crate) fn name_beside(path: &Path, extension: &str) -> String {
 pub(crate) mod tests {
     use super::*;
 
+    /// A drive with parity over three nodes, one of them stale.
+    pub(crate) fn redundant() -> DriveFile {
+        let mut node = example().sets[0].nodes[0].clone();
+        let mut nodes = Vec::new();
+        for name in ["a", "b", "c"] {
+            let instance = Some(name.repeat(32));
+            let [nbd, http] = [format!("nbd://{name}:10809/case42-0"), format!("{name}:10810")];
+            node = SetNode { name: name.into(), nbd, http: Some(http), instance, ..node };
+            nodes.push(node.clone());
+        }
+        nodes[1].state = Some(NodeSync::Stale);
+        let set = Set::new(Layout::Parity { unit: 64 << 10, parities: 1 }, nodes);
+        DriveFile { size: set.size - 512, epoch: 7, sets: vec![set], image: None, ..example() }
+    }
+
     /// A drive over a set of two nodes and a set of a foreign server, with an image.
     pub(crate) fn example() -> DriveFile {
         let node = |name: &str, size| SetNode {
@@ -315,6 +399,7 @@ pub(crate) mod tests {
             http: Some(format!("{name}:10810")),
             instance: Some("ab".repeat(16)),
             size,
+            state: None,
             receipt: None,
         };
         let foreign = SetNode { http: None, instance: None, ..node("ceph", 1 << 20) };
@@ -324,6 +409,7 @@ pub(crate) mod tests {
             name: "case42".into(),
             id: "0123456789abcdef".repeat(2),
             size: (4 << 20) - 512,
+            epoch: 0,
             sets: vec![
                 Set::new(Layout::Stripe { unit: 64 << 10 }, vec![node("a", 2 << 20), node("b", 1 << 20)]),
                 Set::new(Layout::Linear, vec![foreign]),

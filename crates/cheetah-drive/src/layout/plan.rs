@@ -1,8 +1,10 @@
 //! How much memory a drive takes from each node: in proportion to what the nodes have. Does no I/O.
 
 use cheetah_device::Size;
-use cheetah_device::placement::Layout;
+use cheetah_redundancy::geometry::MEMBERS_MAX;
+use cheetah_redundancy::{SetGeometry, zones};
 
+use super::kind::Layout;
 use cheetah_error::{Error, Result, list};
 
 /// The granularity of shares, in bytes: nodes hold memory in chunks of this size.
@@ -29,23 +31,23 @@ pub struct NodeMemory {
 }
 
 /// Returns the bytes to take from each node, in the same order: multiples of the granule, in proportion to what the nodes
-/// have, never more than a node has unless it overcommits. They add up to the wanted size rounded up to the granule. A
-/// share may be 0.
+/// have, never more than a node has unless it overcommits. They add up to the wanted size rounded up to the granule, and the
+/// redundancy if the layout has any. A share may be 0.
 pub fn plan(wanted: DriveSize, layout: Layout, nodes: &[NodeMemory]) -> Result<Vec<u64>> {
     layout.check().map_err(|error| Error::misuse(error.to_string()))?;
-    let granule = match layout {
-        Layout::Linear => GRANULE_BYTES,
-        Layout::Stripe { unit } => unit.max(GRANULE_BYTES),
-    };
+    if let DriveSize::Bytes(0) = wanted {
+        return Err(Error::misuse("a drive of 0 bytes is of no use; ask for a size, or load an image that has bytes"));
+    }
+    if layout.redundancy().is_some() {
+        return plan_redundant(wanted, layout, nodes);
+    }
+    let granule = layout.unit().unwrap_or(GRANULE_BYTES).max(GRANULE_BYTES);
     let capacities: Vec<u64> = nodes.iter().map(|node| node.bytes / granule).collect();
     let capacity = capacities.iter().fold(0, |sum: u64, capacity| sum.saturating_add(*capacity));
     let units = match wanted {
         DriveSize::All => capacity,
         DriveSize::Bytes(bytes) => bytes.div_ceil(granule),
     };
-    if let DriveSize::Bytes(0) = wanted {
-        return Err(Error::misuse("a drive of 0 bytes is of no use; ask for a size, or load an image that has bytes"));
-    }
     let in_bytes = |shares: Vec<u64>| shares.into_iter().map(|share| share.saturating_mul(granule)).collect();
     if (1..=capacity).contains(&units) {
         return Ok(in_bytes(deal(units, &capacities)));
@@ -59,6 +61,28 @@ pub fn plan(wanted: DriveSize, layout: Layout, nodes: &[NodeMemory]) -> Result<V
     }
     let rest = units.saturating_sub(fixed.iter().fold(0, |sum: u64, own| sum.saturating_add(*own)));
     Ok(in_bytes(deal(rest, &elastic).into_iter().zip(fixed).map(|(share, own)| share.saturating_add(own)).collect()))
+}
+
+/// The same for a layout with redundancy. No node may overcommit.
+fn plan_redundant(wanted: DriveSize, layout: Layout, nodes: &[NodeMemory]) -> Result<Vec<u64>> {
+    let Some((redundancy, unit)) = layout.redundancy() else { return Ok(Vec::new()) };
+    let least = redundancy.members_min();
+    if !(least..=MEMBERS_MAX).contains(&nodes.len()) {
+        let (what, have) = (layout.describe(), nodes.len());
+        return Err(Error::misuse(format!(
+            "a {what} needs {least} to {MEMBERS_MAX} nodes, not {have}; name more nodes, or choose another --layout"
+        )));
+    }
+    let free: Vec<u64> = nodes.iter().map(|node| node.bytes).collect();
+    let bytes = match wanted {
+        DriveSize::Bytes(bytes) => Some(bytes),
+        DriveSize::All => None,
+    };
+    zones::plan(bytes, redundancy, unit, &free).ok_or_else(|| {
+        let all = zones::plan(None, redundancy, unit, &free);
+        let set = all.and_then(|shares| SetGeometry::new(redundancy, unit, &shares).ok());
+        no_space(wanted, set.map_or(0, |set| set.size()), nodes)
+    })
 }
 
 /// Deals `units` in proportion to `weights`, by largest remainder. A share exceeds its weight only if `units` exceed
@@ -134,6 +158,23 @@ mod tests {
         for part in ["4MiB wanted", "1MiB missing", "n0 has 1MiB and n1 has 2MiB"] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn redundancy_takes_its_share_of_every_node() {
+        let nodes = free(&[1 << 30, 1 << 30, 1 << 30]);
+        let parity = Layout::Parity { unit: 64 << 10, parities: 1 };
+        let shares = plan(DriveSize::Bytes(1 << 30), parity, &nodes).unwrap();
+        assert!(shares.iter().all(|share| (512 << 20..520 << 20).contains(share)), "{shares:?}");
+        let mirror = Layout::Mirror { unit: 64 << 10, copies: 3 };
+        assert_eq!(
+            plan(DriveSize::All, mirror, &nodes).unwrap(),
+            [(1 << 30) / (192 << 10) * (192 << 10) / 65536 * 65536; 3]
+        );
+        let error = plan(DriveSize::Bytes(2 << 30), mirror, &nodes).unwrap_err().to_string();
+        assert!(error.contains("2GiB wanted") && error.contains("n2 has 1GiB"), "{error}");
+        let error = plan(DriveSize::All, parity, &nodes[..1]).unwrap_err();
+        assert!(error.to_string().contains("needs 2 to 255 nodes, not 1") && error.exit_code() == 2, "{error}");
     }
 
     #[test]

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use cheetah_device::linear::Linear;
-use cheetah_device::placement::Layout;
 use cheetah_device::stripe::Stripe;
 use cheetah_device::window::Window;
-use cheetah_device::{ByteRange, Device as _, DynDevice};
+use cheetah_device::{ByteRange, Device as _, DynDevice, Error};
 
+use super::kind::Layout;
 use crate::file::{DriveFile, Set};
 
-/// Stacks the nodes' devices (in file order) into sets, the sets one after the other, and cuts the result to the drive's
-/// size.
+/// Stacks the nodes' devices (in file order) into sets, and the sets one after the other. Not of a drive with redundancy.
 pub(crate) fn stack(file: &DriveFile, devices: Vec<DynDevice>) -> cheetah_device::Result<DynDevice> {
     let mut devices = devices.into_iter();
     let mut over = |set: &Set| -> cheetah_device::Result<DynDevice> {
@@ -19,6 +18,9 @@ pub(crate) fn stack(file: &DriveFile, devices: Vec<DynDevice>) -> cheetah_device
         Ok(match set.layout() {
             Layout::Linear => Arc::new(Linear::new(nodes)?),
             Layout::Stripe { unit } => Arc::new(Stripe::new(unit, nodes)?),
+            Layout::Mirror { .. } | Layout::Parity { .. } => {
+                return Err(Error::Invalid("a set with redundancy is no stack of its nodes".into()));
+            }
         })
     };
     let mut sets = file.sets.iter().map(&mut over).collect::<cheetah_device::Result<Vec<_>>>()?;
@@ -26,8 +28,13 @@ pub(crate) fn stack(file: &DriveFile, devices: Vec<DynDevice>) -> cheetah_device
         1 => sets.remove(0),
         _ => Arc::new(Linear::new(sets)?),
     };
-    if whole.geometry().size == file.size {
-        return Ok(whole);
+    Ok(whole)
+}
+
+/// Cuts the sets, which hold whole granules, to the drive's size.
+pub(crate) fn exact_size(file: &DriveFile, sets: DynDevice) -> cheetah_device::Result<DynDevice> {
+    if sets.geometry().size == file.size {
+        return Ok(sets);
     }
-    Ok(Arc::new(Window::new(whole, ByteRange::new(0, file.size))?))
+    Ok(Arc::new(Window::new(sets, ByteRange::new(0, file.size))?))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cheetah_device::layer::{Layer, Reads, Writes};
-use cheetah_device::{DynDevice, Error, Result};
+use cheetah_device::{ByteRange, DynDevice, Error, Result};
 
 /// A flag that is raised when the write lease is lost.
 #[derive(Debug, Default)]
@@ -18,22 +18,34 @@ impl Fence {
         self.up.load(Ordering::Acquire)
     }
 
-    pub(super) fn raise(&self) {
+    pub(crate) fn raise(&self) {
         self.up.store(true, Ordering::Release);
     }
 }
 
-/// A layer that refuses writes once the fence is up. Reads always pass.
+/// A layer that refuses writes once the fence is up. Reads pass, unless the content may have moved.
 pub(crate) struct Fenced {
     inner: DynDevice,
     fence: Arc<Fence>,
     drive: Arc<str>,
+    moves: bool,
 }
 
 impl Fenced {
     /// Puts `inner` behind `fence`; errors call it `drive`.
     pub fn new(inner: DynDevice, fence: Arc<Fence>, drive: impl Into<Arc<str>>) -> Self {
-        Self { inner, fence, drive: drive.into() }
+        Self { inner, fence, drive: drive.into(), moves: false }
+    }
+
+    /// Refuses reads as well: the new writer of a redundant drive may put other nodes in the place of those that this
+    /// process knows.
+    pub fn refusing_reads(self) -> Self {
+        Self { moves: true, ..self }
+    }
+
+    fn refusal(&self) -> Error {
+        let why = format!("the lease on {} was lost to another writer; close it and open it anew", self.drive);
+        Error::Fenced(why.into())
     }
 }
 
@@ -46,11 +58,11 @@ impl Layer for Fenced {
         &self.inner
     }
 
+    fn may_read(&self, _: ByteRange) -> Result<()> {
+        if self.moves && self.fence.is_up() { Err(self.refusal()) } else { Ok(()) }
+    }
+
     fn may_write(&self) -> Result<()> {
-        if !self.fence.is_up() {
-            return Ok(());
-        }
-        let why = format!("the lease on {} was lost to another writer; close it and open it anew", self.drive);
-        Err(Error::Fenced(why.into()))
+        if self.fence.is_up() { Err(self.refusal()) } else { Ok(()) }
     }
 }

@@ -1,7 +1,7 @@
 //! The name under which this process holds a lease.
 
 /// Describes this process to another examiner: user, host and process id.
-pub(super) fn holder() -> String {
+pub(crate) fn holder() -> String {
     let user = user_name();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let owner: String = format!("{user}@{host}").chars().filter(|c| !c.is_control()).take(64).collect();

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 pub(crate) use self::fence::{Fence, Fenced};
-use self::holder::holder;
+pub(crate) use self::holder::holder;
 pub use self::holder::user_name;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
@@ -26,9 +26,9 @@ use crate::node::health::node_status;
 use cheetah_error::{Error, Result};
 
 /// The lifetime of a lease unless renewed, in seconds: for this long, a writer that died blocks others.
-const TTL_S: u64 = 30;
+pub(crate) const TTL_S: u64 = 30;
 /// The interval of renewals: a third of the lifetime, so that one lost packet loses no drive.
-const RENEWAL_S: u64 = TTL_S / 3;
+pub(crate) const RENEWAL_S: u64 = TTL_S / 3;
 
 /// The leases on all nodes of a drive. Call [`Leases::release`]: dropped leases are released only if the runtime keeps
 /// running, and expire otherwise.
@@ -157,9 +157,9 @@ async fn renew(held: Arc<Vec<HeldLease>>, fence: Arc<Fence>, every: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Layout;
     use crate::file::tests::example;
     use cheetah_control::api::NewExport;
-    use cheetah_device::placement::Layout;
     use cheetah_node::{Node, NodeConfig};
 
     const TIMEOUT: Duration = Duration::from_secs(60);
@@ -176,6 +176,7 @@ mod tests {
                 http: Some(node.http_address().to_string()),
                 instance: Some(node.status().instance),
                 size: 65536,
+                state: None,
                 receipt: None,
             }
         };

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use cheetah_control::ControlClient;
 use cheetah_control::api::NewExport;
-use cheetah_device::placement::Layout;
 use cheetah_nbd::uri::NbdUri;
 use futures::future::{Either, join_all, select};
 
 use super::destroy::{DestroyOptions, destroy};
 use super::usage::unused;
+use crate::file::check::doubled;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
+use crate::layout::kind::Layout;
 use crate::layout::plan::{DriveSize, NodeMemory, plan};
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
@@ -32,7 +33,7 @@ pub struct CreateRequest {
     pub layout: Layout,
     /// The size. The drive has exactly this size; the nodes round up.
     pub size: DriveSize,
-    /// Do not reserve the memory: nodes lend it as it is written, and may run out.
+    /// Do not reserve the memory: nodes lend it as it is written, and may run out. Not with redundancy.
     pub thin: bool,
     /// How long a node may take to answer.
     pub timeout: Duration,
@@ -68,11 +69,15 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         name,
         id: new_id()?,
         size: 0,
+        epoch: u64::from(request.layout.redundancy().is_some()),
         sets: Vec::new(),
         image: None,
         fill: None,
         map: None,
     };
+    if request.layout.redundancy().is_some() {
+        check_redundant(&request.nodes, request.thin)?;
+    }
     let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
     let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
     file.size = match request.size {
@@ -103,6 +108,21 @@ pub async fn create_unless(request: CreateRequest, stop: impl Future<Output = im
     }))
 }
 
+/// Refuses what would make the redundancy of a drive worthless.
+fn check_redundant(nodes: &[AvailableNode], thin: bool) -> Result<()> {
+    if thin {
+        return Err(Error::misuse(
+            "a drive that survives losses reserves its memory; leave out --thin, or choose --layout stripe",
+        ));
+    }
+    match doubled(nodes.iter().filter_map(AvailableNode::address)) {
+        Some(address) => Err(Error::misuse(format!(
+            "two nodes have one address, {address}, and would be lost together; name it once, or choose --layout stripe"
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn exists(path: &Path) -> Error {
     let path = path.display();
     Error::misuse(format!("{path} exists already; choose another name, or `cheetah destroy {path}` first"))
@@ -111,6 +131,15 @@ fn exists(path: &Path) -> Error {
 /// Appends a set of nodes to the drive, and replaces its file. Refused while the drive is in use, or if one of its nodes
 /// does not answer.
 pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()> {
+    if file.is_redundant() {
+        return Err(Error::misuse(format!(
+            "{} has redundancy and cannot be enlarged yet; create a larger drive, and load it from this one",
+            file.name
+        )));
+    }
+    if request.layout.redundancy().is_some() {
+        return Err(Error::misuse("nodes are added as stripe or linear; redundancy is chosen when a drive is created"));
+    }
     if let Some(fill) = &file.fill {
         let (name, from) = (&file.name, &fill.location);
         return Err(Error::failed(format!("{name} is still being filled from {from}; enlarge it once it is complete")));
@@ -199,6 +228,7 @@ async fn allocate_one(
         http: http.map(str::to_owned),
         instance: instance.map(str::to_owned),
         size,
+        state: None,
         receipt: None,
     };
     match &node.place {
@@ -214,6 +244,20 @@ async fn allocate_one(
             Ok((entry(uri.to_string(), Some(http), Some(instance)), Some(export)))
         }
     }
+}
+
+/// Allocates `size` bytes on a node that is to take the place of node entry `index`. The epoch makes the export's name differ
+/// from those of the nodes that were there before.
+pub(crate) async fn allocate_spare(
+    file: &DriveFile,
+    index: usize,
+    epoch: u64,
+    spare: &AvailableNode,
+    size: u64,
+    timeout: Duration,
+) -> Result<SetNode> {
+    let name = format!("{}-e{epoch}", export_name(file, index));
+    allocate_one(spare, size, &name, false, timeout).await.map(|(node, _)| node)
 }
 
 /// Frees exports. Returns `why`, extended by what could not be freed.

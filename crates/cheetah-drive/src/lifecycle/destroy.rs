@@ -14,6 +14,7 @@ use crate::fill::files;
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::health::{NodeState, NodeStatus, node_statuses};
+use crate::redundancy::newest::refresh;
 use cheetah_error::{Error, Result};
 
 /// How to destroy a drive.
@@ -89,6 +90,8 @@ impl Destroyed {
 /// Frees the drive's exports, and removes its file and digests. A node that cannot be reached is reported; the file is then
 /// kept to try again, unless forced. Refused while the drive is in use, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
+    // A node may have been replaced since the file was written.
+    let file = &refresh(file, options.timeout).await?;
     let now = match options.force {
         true => node_statuses(file, options.timeout).await,
         false => unused(file, options.timeout).await?,

@@ -22,6 +22,10 @@ pub(crate) struct Connect {
     pub connections: usize,
     /// How long the server may take to answer.
     pub timeout: Duration,
+    /// Whether requests wait while a lost connection is being replaced.
+    pub wait_for_replacement: bool,
+    /// Whether a server that cannot show that it is the same process as before is taken for it.
+    pub trust_reconnects: bool,
 }
 
 impl Connect {
@@ -34,15 +38,27 @@ impl Connect {
             writable: false,
             connections: 1,
             timeout: Duration::from_secs(10),
+            wait_for_replacement: true,
+            trust_reconnects: true,
         }
     }
 }
 
 /// Connects to an export. The error names the node.
 pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
-    let Connect { name, uri, contexts, writable, connections, timeout } = wanted;
+    let Connect { name, uri, contexts, writable, connections, timeout, wait_for_replacement, trust_reconnects } =
+        wanted;
     let name = name.as_str().into();
-    let config = ClientConfig { name, contexts, writable, connections, timeout, ..ClientConfig::new(uri) };
+    let config = ClientConfig {
+        name,
+        contexts,
+        writable,
+        connections,
+        timeout,
+        wait_for_replacement,
+        trust_reconnects,
+        ..ClientConfig::new(uri)
+    };
     // Its error names the node and the URI.
     let client = Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
     Ok(Arc::new(client))

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use super::connect::{Connect, connect};
-use crate::file::{DriveFile, SetNode};
+use crate::file::{DriveFile, NodeSync, SetNode};
 
 /// The state of one node's part of a drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,6 +24,9 @@ pub struct NodeStatus {
     pub size_bytes: u64,
     /// The node's state.
     pub state: NodeState,
+    /// Whether it lacks part of what was written to a drive with redundancy; absent if not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<NodeSync>,
     /// The problem, in a sentence, if there is one.
     pub problem: Option<String>,
     /// Bytes of the export that hold data; `None` if unknown.
@@ -57,6 +60,13 @@ impl NodeState {
     }
 }
 
+impl NodeStatus {
+    /// Whether it answers and holds all of its part of the drive.
+    pub fn is_whole(&self) -> bool {
+        self.state.is_healthy() && self.sync.is_none()
+    }
+}
+
 /// Asks every node of a drive, waiting at most `limit` for each. The answers are in file order.
 pub(crate) async fn node_statuses(file: &DriveFile, limit: Duration) -> Vec<NodeStatus> {
     let entries = file.sets.iter().enumerate().flat_map(|(set, content)| content.nodes.iter().map(move |n| (set, n)));
@@ -78,6 +88,7 @@ pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> 
         nbd: node.nbd.clone(),
         size_bytes: node.size,
         state,
+        sync: node.state,
         problem,
         used_bytes: export.as_ref().map(|export| export.used_bytes),
         reserved: export.as_ref().map(|export| export.reserved),

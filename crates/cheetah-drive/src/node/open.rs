@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
+use cheetah_nbd::client::Client;
 
 use super::connect::{Connect, connect};
 use super::health::{NodeState, node_status};
@@ -24,6 +25,25 @@ pub(crate) struct NodeAccess {
 
 /// Connects to one node: only to the instance that holds the drive's bytes, and for writing only under our lease.
 pub(crate) async fn open_node(node: &SetNode, token: Option<&str>, access: &NodeAccess) -> Result<DynDevice> {
+    Ok(open_with(node, token, access, true).await?.1)
+}
+
+/// The same for a node that a drive can do without: a request fails as soon as the connection is lost and cannot be replaced at
+/// once, so that other nodes can answer it. A foreign server that comes back may be empty, so it is not trusted.
+pub(crate) async fn connect_node(
+    node: &SetNode,
+    token: Option<&str>,
+    access: &NodeAccess,
+) -> Result<(Arc<Client>, DynDevice)> {
+    open_with(node, token, access, false).await
+}
+
+async fn open_with(
+    node: &SetNode,
+    token: Option<&str>,
+    access: &NodeAccess,
+    indispensable: bool,
+) -> Result<(Arc<Client>, DynDevice)> {
     let uri = node.uri().ok_or_else(|| Error::failed(format!("node {}: '{}' is no NBD URI", node.name, node.nbd)))?;
     let instance = node.instance.iter().map(|instance| format!("x-cheetah:instance/{instance}"));
     let lease = token.map(|token| format!("x-cheetah:lease/{token}"));
@@ -34,6 +54,8 @@ pub(crate) async fn open_node(node: &SetNode, token: Option<&str>, access: &Node
         writable: access.writable,
         connections: access.connections,
         timeout: access.timeout,
+        wait_for_replacement: indispensable,
+        trust_reconnects: indispensable || node.instance.is_some(),
     };
     let client = match connect(wanted).await {
         Ok(client) => client,
@@ -49,10 +71,10 @@ pub(crate) async fn open_node(node: &SetNode, token: Option<&str>, access: &Node
         )));
     }
     if size == node.size {
-        return Ok(client);
+        return Ok((client.clone(), client));
     }
-    let share = Window::new(client, ByteRange::new(0, node.size));
-    share.map(|share| Arc::new(share) as DynDevice).map_err(Error::device(format!("node {}", node.name)))
+    let share = Window::new(client.clone(), ByteRange::new(0, node.size));
+    share.map(|share| (client, Arc::new(share) as DynDevice)).map_err(Error::device(format!("node {}", node.name)))
 }
 
 /// Replaces the error of a failed handshake by the one that the node's control API gives, if the node has restarted.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use cheetah_control::api::Status;
-use cheetah_nbd::uri::{NbdUri, PORT};
+use cheetah_nbd::uri::{Address, NbdUri, PORT};
 
 use cheetah_error::{Error, Result};
 
@@ -85,6 +85,13 @@ pub struct AvailableNode {
     pub place: NodePlace,
 }
 
+impl AvailableNode {
+    /// Whether its control API has this address.
+    pub(crate) fn is_at(&self, address: Option<&str>) -> bool {
+        matches!(&self.place, NodePlace::Node { http, .. } if Some(http.as_str()) == address)
+    }
+}
+
 /// How a node is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodePlace {
@@ -113,6 +120,15 @@ impl AvailableNode {
             instance: status.instance.clone(),
         };
         Self { name, free_bytes: status.memory.free_bytes, place }
+    }
+
+    /// The address of its NBD server.
+    pub(crate) fn address(&self) -> Option<Address> {
+        let uri = match &self.place {
+            NodePlace::Node { nbd, .. } => format!("nbd://{nbd}/"),
+            NodePlace::Foreign { uri } => uri.clone(),
+        };
+        uri.parse::<NbdUri>().ok().map(|uri| uri.address)
     }
 
     /// Whether both are the same memory.

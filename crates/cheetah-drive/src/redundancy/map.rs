@@ -1,0 +1,174 @@
+//! The text of a map, as nodes store it: JSON.
+
+use cheetah_redundancy::map::Member;
+use cheetah_redundancy::{Map, MemberState, Regions};
+use serde::{Deserialize, Serialize};
+
+use crate::file::{DriveFile, SetNode};
+
+/// The version of the text; another one is refused.
+const VERSION: u32 = 1;
+/// The longest name, address or URI in a map, in bytes.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// A map, with the nodes that it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DriveMap {
+    pub map: Map,
+    pub nodes: Vec<SetNode>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MapText {
+    version: u32,
+    drive: String,
+    epoch: u64,
+    open: bool,
+    unsettled: String,
+    members: Vec<MemberText>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemberText {
+    #[serde(flatten)]
+    node: NodeText,
+    state: StateText,
+    missed: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NodeText {
+    name: String,
+    nbd: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
+    size: u64,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StateText {
+    Sync,
+    Syncing,
+    Stale,
+}
+
+impl DriveMap {
+    /// What the drive file knows.
+    pub fn of_file(file: &DriveFile) -> Self {
+        let nodes: Vec<SetNode> = file.nodes().cloned().collect();
+        let mut map = Map::new(nodes.len(), capacity(file));
+        map.epoch = file.epoch;
+        for (entry, node) in map.members.iter_mut().zip(&nodes) {
+            if let Some(state) = node.state {
+                // The file does not say what the node missed.
+                *entry = Member { state: state.into(), missed: Regions::all(capacity(file)) };
+            }
+        }
+        Self { map, nodes }
+    }
+
+    /// Reads a map of this drive. The error is a clause.
+    pub fn parse(text: &str, file: &DriveFile) -> Result<Self, String> {
+        let text: MapText =
+            serde_json::from_str(text).map_err(|error| format!("its map is not understood: {error}"))?;
+        let known = file.nodes().count();
+        if text.version != VERSION || text.drive != file.id || text.members.len() != known {
+            return Err("its map is that of another drive, or of another version of this program".into());
+        }
+        let regions =
+            |text: &str| Regions::parse(text, capacity(file)).ok_or("its map names regions that do not exist");
+        let mut map = Map::new(known, capacity(file));
+        (map.epoch, map.open, map.unsettled) = (text.epoch, text.open, regions(&text.unsettled)?);
+        let mut nodes = Vec::new();
+        for (entry, member) in map.members.iter_mut().zip(text.members) {
+            let state = match member.state {
+                StateText::Sync => MemberState::InSync,
+                StateText::Syncing => MemberState::Syncing,
+                StateText::Stale => MemberState::Stale,
+            };
+            *entry = Member { state, missed: regions(&member.missed)? };
+            if state == MemberState::InSync && !entry.missed.is_empty() {
+                return Err("its map contradicts itself".into());
+            }
+            let NodeText { name, nbd, http, instance, size } = member.node;
+            if name.len() > TEXT_BYTES_MAX || nbd.len() > TEXT_BYTES_MAX {
+                return Err("its map has a name that is too long".into());
+            }
+            nodes.push(SetNode { name, nbd, http, instance, size, receipt: None, state: state.into_file() });
+        }
+        Ok(Self { map, nodes })
+    }
+
+    /// The text to store.
+    pub fn text(&self, drive_id: &str) -> String {
+        let members = self.map.members.iter().zip(&self.nodes).map(|(entry, node)| MemberText {
+            node: NodeText {
+                name: node.name.clone(),
+                nbd: node.nbd.clone(),
+                http: node.http.clone(),
+                instance: node.instance.clone(),
+                size: node.size,
+            },
+            state: match entry.state {
+                MemberState::InSync => StateText::Sync,
+                MemberState::Syncing => StateText::Syncing,
+                MemberState::Stale => StateText::Stale,
+            },
+            missed: entry.missed.to_string(),
+        });
+        let text = MapText {
+            version: VERSION,
+            drive: drive_id.to_owned(),
+            epoch: self.map.epoch,
+            open: self.map.open,
+            unsettled: self.map.unsettled.to_string(),
+            members: members.collect(),
+        };
+        // Strings, numbers and lists of them: nothing that could fail.
+        serde_json::to_string(&text).unwrap_or_default()
+    }
+
+    /// Brings a drive file up to date with the map.
+    pub fn update(&self, file: &mut DriveFile) {
+        file.epoch = self.map.epoch;
+        let entries = file.sets.iter_mut().flat_map(|set| &mut set.nodes);
+        for ((entry, node), member) in entries.zip(&self.nodes).zip(&self.map.members) {
+            let receipt = entry.receipt.filter(|_| entry.nbd == node.nbd);
+            *entry = SetNode { receipt, state: member.state.into_file(), ..node.clone() };
+        }
+    }
+}
+
+/// The bytes that regions divide: what the drive's sets hold.
+pub(crate) fn capacity(file: &DriveFile) -> u64 {
+    file.capacity()
+}
+
+/// The state as the drive file has it: absent if in sync.
+pub(crate) trait IntoFile {
+    fn into_file(self) -> Option<crate::file::NodeSync>;
+}
+
+impl IntoFile for MemberState {
+    fn into_file(self) -> Option<crate::file::NodeSync> {
+        match self {
+            Self::InSync => None,
+            Self::Syncing => Some(crate::file::NodeSync::Syncing),
+            Self::Stale => Some(crate::file::NodeSync::Stale),
+        }
+    }
+}
+
+impl From<crate::file::NodeSync> for MemberState {
+    fn from(state: crate::file::NodeSync) -> Self {
+        match state {
+            crate::file::NodeSync::Syncing => Self::Syncing,
+            crate::file::NodeSync::Stale => Self::Stale,
+        }
+    }
+}

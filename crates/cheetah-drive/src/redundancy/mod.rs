@@ -1,0 +1,31 @@
+//! Redundant drives: the map at their nodes, opening them, repairing them.
+//!
+//! A drive with redundancy may lose nodes and get others in their place. So its drive file does not say for good where its
+//! bytes are: it is the way to the nodes, and they hold the *map*. Each change of the map is a new epoch. Everything that opens
+//! such a drive asks the nodes that it knows, takes the newest map, and asks the nodes named in it, until nothing newer is
+//! found.
+//!
+//! | module | content |
+//! |---|---|
+//! | `map` | the text of a map, and the nodes it names |
+//! | `newest` | finding the newest map |
+//! | `votes` | when a map that was found, or stored, counts |
+//! | `environment` | a writer's leases, connections and stored maps |
+//! | `open` | assembling the device |
+//! | `follow` | a reader that follows the map |
+//! | [`repair`] | restoring full redundancy |
+//!
+//! # Votes
+//!
+//! Each Cheetah node of the drive has a vote, and the drive file has one. A map counts if a majority holds it; a drive is opened
+//! for writing with the leases of a majority. Two majorities have a member in common, so two writers cannot both go on, and a
+//! reader that asked a majority has seen the newest map. A drive over two nodes goes on with one of them and the drive file:
+//! an old copy of the drive file then votes for an old state, so keep one file, and not copies, of a drive that is written.
+
+pub(crate) mod environment;
+pub(crate) mod follow;
+pub(crate) mod map;
+pub(crate) mod newest;
+pub(crate) mod open;
+pub mod repair;
+mod votes;

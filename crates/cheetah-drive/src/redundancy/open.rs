@@ -1,0 +1,233 @@
+//! Opening a redundant drive.
+
+use std::sync::Arc;
+
+use cheetah_device::DynDevice;
+use cheetah_error::{Error, Result};
+use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, Redundant};
+use futures::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use super::environment::{Holder, NodeLink};
+use super::follow::Follower;
+use super::map::{DriveMap, capacity};
+use super::newest::{Newest, newest};
+use super::votes::{is_majority, voters};
+use crate::file::DriveFile;
+use crate::lease::Fence;
+use crate::node::open::{NodeAccess, connect_node};
+use crate::open::OpenOptions;
+
+/// The pause between looks for what a writer records of a node that cannot be reached.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// The epochs that are left to a former writer.
+const EPOCHS_OF_A_WRITER: u64 = 1 << 20;
+
+/// An open redundant drive.
+pub(crate) struct Opened {
+    pub redundant: Arc<Redundant>,
+    /// The leases, if it is open for writing.
+    holder: Option<Holder>,
+    _follower: Option<Follower>,
+    /// The nodes that are missing, a sentence each.
+    pub missing: Vec<String>,
+    /// Whether all of it can be read.
+    pub readable: bool,
+}
+
+impl Opened {
+    /// Opens a drive as `options` say.
+    pub async fn open(file: &DriveFile, options: &OpenOptions) -> Result<Self> {
+        let access = NodeAccess {
+            writable: options.writable,
+            connections: options.connections.max(1),
+            timeout: options.timeout,
+        };
+        match options.writable {
+            true => {
+                let opened = open_writer(file, options.force_lease, access).await?;
+                opened.redundant.resync_in_background();
+                Ok(opened)
+            }
+            false => open_reader(file, options, access).await,
+        }
+    }
+
+    /// Its device, of the size that its nodes hold.
+    pub fn device(&self) -> DynDevice {
+        self.redundant.clone()
+    }
+
+    /// The fence of its leases.
+    pub fn fence(&self) -> Option<Arc<Fence>> {
+        self.holder.as_ref().map(Holder::fence)
+    }
+
+    /// The holder of its leases.
+    pub fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
+    }
+
+    /// Records that it is not open any more, and releases the leases. Flush it first.
+    pub async fn close(self) -> Result<()> {
+        let closed = match self.holder.as_ref().is_some_and(|holder| holder.fence().is_up()) {
+            true => Ok(()),
+            false => self.redundant.close().await.map_err(Error::device("closing the drive")),
+        };
+        if let Some(holder) = self.holder {
+            holder.release().await;
+        }
+        closed
+    }
+}
+
+/// Opens a drive under its write lease. Nodes that are missing are recorded as stale with the first write.
+pub(crate) async fn open_writer(file: &DriveFile, force: bool, access: NodeAccess) -> Result<Opened> {
+    let found = newest(file, access.timeout).await?;
+    let taken = Holder::take(file, &found.map, force, access).await?;
+    let assembled = assemble_writer(file, access, &taken.holder, &taken.held).await;
+    match assembled {
+        Ok((redundant, missing)) => {
+            Ok(Opened { redundant, holder: Some(taken.holder), _follower: None, missing, readable: true })
+        }
+        Err(error) => {
+            taken.holder.release().await;
+            Err(error)
+        }
+    }
+}
+
+async fn assemble_writer(
+    file: &DriveFile,
+    access: NodeAccess,
+    holder: &Holder,
+    held: &[bool],
+) -> Result<(Arc<Redundant>, Vec<String>)> {
+    // Only now can no other writer change the map any more.
+    let Newest { mut map, .. } = newest(file, access.timeout).await?;
+    // A writer that was deposed may have stored later epochs at a node that does not answer now.
+    map.map.epoch += EPOCHS_OF_A_WRITER;
+    let nodes = map.nodes.len();
+    let connect = |index: usize| {
+        let (node, state) = (&map.nodes[index], map.map.members[index].state);
+        async move {
+            if state == MemberState::Stale || !held[index] && node.http.is_some() {
+                return Err(Error::failed(format!("node {}: {}", node.name, absent(state))));
+            }
+            holder.connect(index).await
+        }
+    };
+    let links = join_all((0..nodes).map(connect)).await;
+    let mut engine = Engine::new(map.map.clone(), capacity(file), file.losses_max());
+    let mut missing = Vec::new();
+    let mut connected = Vec::new();
+    for (index, link) in links.into_iter().enumerate() {
+        let name: Arc<str> = map.nodes[index].name.as_str().into();
+        match link {
+            Ok(link) => connected.push((name, Some(link))),
+            Err(error) => {
+                missing.push(error.to_string());
+                connected.push((name, None));
+                if engine.mark_stale(index).is_err() {
+                    return Err(too_many_lost(file, &missing));
+                }
+            }
+        }
+    }
+    let members = Members::writer(connected, engine, holder.environment());
+    Ok((Arc::new(assemble(file, members)?), missing))
+}
+
+async fn open_reader(file: &DriveFile, options: &OpenOptions, access: NodeAccess) -> Result<Opened> {
+    let begun = Instant::now();
+    loop {
+        let found = newest(file, access.timeout).await?;
+        let links = join_all(found.map.nodes.iter().zip(&found.map.map.members).map(|(node, entry)| async {
+            match entry.state {
+                MemberState::InSync => connect_node(node, None, &access)
+                    .await
+                    .map(|(client, device)| Arc::new(NodeLink { client, device }) as DynLink),
+                state => Err(Error::failed(format!("node {}: {}", node.name, absent(state)))),
+            }
+        }))
+        .await;
+        let in_sync = |index: usize| found.map.map.members[index].state == MemberState::InSync;
+        let unmarked = links.iter().enumerate().any(|(index, link)| link.is_err() && in_sync(index));
+        // A writer that goes on without a node records that, and what it recorded must not be overlooked: the node that
+        // cannot be reached may be the one that has it.
+        let answered = found.answered.iter().filter(|answered| **answered).count();
+        let certain = !unmarked || !found.map.map.open || is_majority(answered, voters(&found.map.nodes));
+        if !certain && begun.elapsed() < access.timeout {
+            sleep(LOOK_AGAIN).await;
+            continue;
+        }
+        return assemble_reader(file, options, access, found.map, links, certain);
+    }
+}
+
+fn assemble_reader(
+    file: &DriveFile,
+    options: &OpenOptions,
+    access: NodeAccess,
+    map: DriveMap,
+    links: Vec<Result<DynLink>>,
+    certain: bool,
+) -> Result<Opened> {
+    let mut missing = Vec::new();
+    let mut connected = Vec::new();
+    for (node, link) in map.nodes.iter().zip(links) {
+        let link = link.map_err(|error| missing.push(error.to_string())).ok();
+        connected.push((Arc::from(node.name.as_str()), link));
+    }
+    let readable = missing.len() <= file.losses_max();
+    if !readable && !options.allow_lost {
+        return Err(too_many_lost(file, &missing));
+    }
+    if !certain && !options.allow_lost {
+        return Err(Error::failed(format!(
+            "{}: a writer has not closed it, and too few nodes answer to be sure that these have its last writes: {}; \
+             bring them back, or read what there is with --allow-lost",
+            file.name,
+            missing.join("; ")
+        )));
+    }
+    let members = Members::reader(connected, &map.map);
+    let redundant = Arc::new(assemble(file, members.clone())?);
+    let follower = Follower::start(file.clone(), map, access, &members);
+    Ok(Opened { redundant, holder: None, _follower: Some(follower), missing, readable })
+}
+
+fn absent(state: MemberState) -> &'static str {
+    match state {
+        MemberState::Stale => "it missed writes, and is not used until it was resynchronized or replaced",
+        MemberState::Syncing => "it is being resynchronized",
+        MemberState::InSync => "it does not answer",
+    }
+}
+
+fn too_many_lost(file: &DriveFile, missing: &[String]) -> Error {
+    let (count, of, survives) = (missing.len(), file.nodes().count(), file.losses_max());
+    Error::failed(format!(
+        "{}: {count} of {of} nodes lost, and its layout survives {survives}: {}; bring them back, or read the rest with \
+         `mount --allow-lost`, `export --allow-lost` or `save --partial`",
+        file.name,
+        missing.join("; ")
+    ))
+}
+
+fn assemble(file: &DriveFile, members: Arc<Members>) -> Result<Redundant> {
+    let bad = Error::device(format!("assembling {}", file.name));
+    let mut first = 0;
+    let mut arrays = Vec::new();
+    for set in &file.sets {
+        let geometry = set.geometry().map_err(Error::device(format!("assembling {}", file.name)))?;
+        for zone in geometry.zones() {
+            let places = zone.members.iter().zip(&zone.member_starts);
+            let places = places.map(|(member, start)| (first + member, *start)).collect();
+            arrays.push(ArrayPlace { geometry: zone.array.clone(), places });
+        }
+        first += set.nodes.len();
+    }
+    Redundant::new(arrays, members).map_err(bad)
+}

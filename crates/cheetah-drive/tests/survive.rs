@@ -1,0 +1,136 @@
+//! Redundant drives over real nodes: nodes are lost, come back empty, and are replaced, while drives are read and written.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::time::Duration;
+
+use cheetah_device::{ByteRange, Data, Device as _};
+use cheetah_drive::repair::{RepairOptions, Repaired, repair};
+use cheetah_drive::status::status;
+use cheetah_drive::{AvailableNode, Drive, DriveFile, Layout};
+use common::*;
+
+const MIRROR: Layout = Layout::Mirror { unit: UNIT, copies: 2 };
+const PARITY: Layout = Layout::Parity { unit: UNIT, parities: 1 };
+const DOUBLE_PARITY: Layout = Layout::Parity { unit: UNIT, parities: 2 };
+
+async fn read_all(file: &DriveFile) -> Data {
+    let drive = Drive::open(file, options(false)).await.unwrap();
+    let data = drive.device().read(ByteRange::new(0, file.size)).await.unwrap();
+    drive.close().await.unwrap();
+    data
+}
+
+async fn repaired(file: &mut DriveFile, spares: Vec<AvailableNode>) -> Repaired {
+    repair(file, RepairOptions { spares, force_lease: false, timeout: TIMEOUT }, |_| {}).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loaded_drive_is_read_in_full_after_as_many_losses_as_its_layout_survives() {
+    for (layout, nodes, losses) in
+        [(MIRROR, 2, 1), (MIRROR, 3, 1), (PARITY, 3, 1), (PARITY, 5, 1), (DOUBLE_PARITY, 5, 2)]
+    {
+        let mut lab = Lab::new(&vec![16 * MIB; nodes]);
+        let bytes = image(6 * MIB - 100);
+        let file = lab.loaded(layout, &bytes).await;
+        assert!(read_all(&file).await == bytes[..]);
+        for lost in 0..losses {
+            lab.nodes.remove(lost).shutdown().await;
+            assert!(read_all(&file).await == bytes[..], "{layout:?} after {} losses", lost + 1);
+            assert!(verified(&file).await.is_ok());
+        }
+        lab.nodes.remove(0).shutdown().await;
+        let refusal = Drive::open(&file, options(false)).await.err().unwrap().to_string();
+        assert!(refusal.contains(&format!("its layout survives {losses}")), "{refusal}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_lost_under_an_open_drive_costs_no_error_and_no_byte() {
+    for (layout, nodes) in [(MIRROR, 2), (PARITY, 3)] {
+        let mut lab = Lab::new(&vec![16 * MIB; nodes]);
+        let bytes = image(4 * MIB);
+        let file = lab.loaded(layout, &bytes).await;
+        let reader = Drive::open(&file, options(false)).await.unwrap();
+        let writer = Drive::open(&file, options(true)).await.unwrap();
+        writer.device().write(0, vec![1; 100_000].into(), false).await.unwrap();
+        lab.nodes.remove(1).shutdown().await;
+        writer.device().write(50_000, vec![2; 300_000].into(), false).await.unwrap();
+        writer.device().flush().await.unwrap();
+        let mut expected = bytes.clone();
+        expected[..50_000].fill(1);
+        expected[50_000..350_000].fill(2);
+        let whole = ByteRange::new(0, file.size);
+        assert!(writer.device().read(whole).await.unwrap() == expected[..]);
+        assert!(reader.device().read(whole).await.unwrap() == expected[..]);
+        writer.close().await.unwrap();
+        reader.close().await.unwrap();
+        // From the drive file as it was, and as it is now.
+        assert!(read_all(&file).await == expected[..]);
+        assert!(read_all(&DriveFile::load(&file.path).unwrap()).await == expected[..]);
+        assert!(!status(&file, TIMEOUT).await.unwrap().healthy);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spare_takes_the_place_of_a_lost_node_and_readers_follow() {
+    for (layout, nodes) in [(MIRROR, 3), (PARITY, 3)] {
+        let mut lab = Lab::new(&vec![16 * MIB; nodes]);
+        let bytes = image(4 * MIB);
+        let mut file = lab.loaded(layout, &bytes).await;
+        let old = file.clone();
+        let reader = Drive::open(&old, options(false)).await.unwrap();
+        lab.nodes.remove(0).shutdown().await;
+        lab.nodes.push(start_node(16 * MIB));
+        let spare = lab.found().await.pop().unwrap();
+        let outcome = repaired(&mut file, vec![spare]).await;
+        assert!(outcome.is_complete() && outcome.replaced.len() == 1, "{outcome:?}");
+        // Another loss, which only a repaired drive survives.
+        lab.nodes.remove(0).shutdown().await;
+        assert!(read_all(&file).await == bytes[..]);
+        assert!(read_all(&old).await == bytes[..], "an old drive file still opens the drive");
+        let whole = ByteRange::new(0, file.size);
+        let begun = std::time::Instant::now();
+        loop {
+            match reader.device().read(whole).await {
+                Ok(data) => break assert!(data == bytes[..]),
+                Err(error) => assert!(begun.elapsed() < TIMEOUT, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_came_back_empty_is_never_read_and_can_be_replaced_by_itself() {
+    let mut lab = Lab::new(&[16 * MIB; 3]);
+    let bytes = image(4 * MIB);
+    let mut file = lab.loaded(PARITY, &bytes).await;
+    let address = lab.nodes[2].nbd_address();
+    lab.nodes.remove(2).shutdown().await;
+    lab.nodes.push(start_node_at(16 * MIB, address));
+    assert!(read_all(&file).await == bytes[..]);
+    let spare = lab.found().await.pop().unwrap();
+    let outcome = repaired(&mut file, vec![spare]).await;
+    assert!(outcome.is_complete(), "{outcome:?}");
+    lab.nodes.remove(0).shutdown().await;
+    assert!(read_all(&file).await == bytes[..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_writers_never_write_at_once() {
+    let lab = Lab::new(&[16 * MIB; 3]);
+    let file = lab.create(PARITY, 2 * MIB).await;
+    let first = Drive::open(&file, options(true)).await.unwrap();
+    let refusal = Drive::open(&file, options(true)).await.err().unwrap().to_string();
+    assert!(refusal.contains("has a writer already"), "{refusal}");
+    let forced = cheetah_drive::OpenOptions { force_lease: true, ..options(true) };
+    let second = Drive::open(&file, forced).await.unwrap();
+    second.device().write(0, vec![2; 4096].into(), false).await.unwrap();
+    assert!(first.device().write(0, vec![1; 4096].into(), false).await.is_err());
+    let _ = first.close().await;
+    second.close().await.unwrap();
+    assert!(read_all(&file).await.slice(0, 4096) == [2; 4096][..]);
+}
