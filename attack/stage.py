@@ -126,7 +126,7 @@ class Stage:
         """Creates a drive over nodes that holds an image."""
         path = self.path(".drive")
         names = ",".join(node.ready["nbd"] for node in nodes)
-        self.must("create", path, "--nodes", names, "--from", image or self.image)
+        self.must("create", path, "--nodes", names, "--layout", "stripe", "--from", image or self.image)
         return path
 
     @contextlib.contextmanager

@@ -99,7 +99,7 @@ def drive(binary: str, nodes: str) -> Callable[[Path, Path], Path]:
     """Creates a drive over the nodes, with an image in it."""
 
     def make(path: Path, image: Path) -> Path:
-        run(binary, "create", path, "--nodes", nodes, "--from", image)
+        run(binary, "create", path, "--nodes", nodes, "--layout", "stripe", "--from", image)
         return path
 
     return make

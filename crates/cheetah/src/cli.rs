@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    acquire, bench, create, demo, destroy, enlarge, export, generate, load, mount, node, probe, save, serve, status,
-    triage, unmount, verify,
+    acquire, bench, create, demo, destroy, enlarge, export, generate, load, mount, node, probe, repair, save, serve,
+    status, triage, unmount, verify,
 };
 use crate::failure::Result;
 use crate::ui::Ui;
@@ -48,6 +48,7 @@ pub enum Command {
     Node(node::Args),
     Create(create::Args),
     Enlarge(enlarge::Args),
+    Repair(repair::Args),
     Load(load::Args),
     Save(save::Args),
     Verify(verify::Args),
@@ -73,6 +74,7 @@ impl Command {
             Self::Node(args) => node::run(args, ui).await,
             Self::Create(args) => create::run(args, ui).await,
             Self::Enlarge(args) => enlarge::run(args, ui).await,
+            Self::Repair(args) => repair::run(args, ui).await,
             Self::Load(args) => load::run(args, ui).await,
             Self::Save(args) => save::run(args, ui).await,
             Self::Verify(args) => verify::run(args, ui).await,

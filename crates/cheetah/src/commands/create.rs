@@ -27,12 +27,14 @@ use crate::ui::Ui;
 #[command(long_about = "Makes a drive from the memory of nodes.
 
 The drive file describes the drive: anyone with the file and access to the nodes can open it. The memory is reserved, \
-unless --thin. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the drive \
+unless --thin. Over two nodes or more, the drive survives the loss of a node, unless --layout stripe or linear is \
+chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the drive \
 can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
 
   cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw
   cheetah create case42.drive --nodes lab1,lab2 --from nbd://10.0.0.7/sda --lazy
-  cheetah create scratch.drive --nodes auto --size 20GiB
+  cheetah create safe.drive --nodes lab1,lab2,lab3,lab4,lab5 --parity 2 --size 20GiB
+  cheetah create scratch.drive --nodes auto --layout stripe --size 20GiB
   cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --insecure \\
       --from disk.raw")]
 pub struct Args {
@@ -59,7 +61,8 @@ pub struct Args {
     #[command(flatten)]
     layout: LayoutArgs,
 
-    /// Reserve no memory: the drive may be larger than the nodes' free memory, and writes fail once they are full
+    /// Reserve no memory: the drive may be larger than the nodes' free memory, and writes fail once they are full. Only
+    /// with --layout stripe or linear
     #[arg(long)]
     thin: bool,
 
@@ -78,6 +81,7 @@ pub struct Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
+    args.layout.check()?;
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // Opened first: without the image, no memory is needed.
     let link = match &args.from {
@@ -107,10 +111,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the drive was made"))),
     };
     warn_of_overcommitment(size, &nodes, args.thin, ui);
-    let (path, layout, thin) = (args.drive.clone(), args.layout.get(), args.thin);
+    let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len()), args.thin);
     let request = CreateRequest { path, nodes, layout, size, thin, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
+    warn_of_missing_maps(&file, ui);
     let loaded = match (from, &args.from) {
         (Some(From::Loading(source)), _) => {
             let how = LoadSettings { hashes: args.hash, force_lease: false, timeout };
@@ -142,6 +147,18 @@ fn warn_of_overcommitment(size: DriveSize, nodes: &[AvailableNode], thin: bool, 
     }
 }
 
+/// Warns that too few nodes hold the map of a drive with redundancy.
+fn warn_of_missing_maps(file: &DriveFile, ui: Ui) {
+    let foreign = file.nodes().filter(|node| node.instance.is_none()).count();
+    if file.is_redundant() && foreign > file.losses_max() {
+        ui.warn(format_args!(
+            "{foreign} foreign servers hold no map, which tells the nodes that hold all that was written: never use an \
+             old copy of {}",
+            file.path.display()
+        ));
+    }
+}
+
 /// Marks the drive as filling, and records that.
 fn begin(file: &mut DriveFile, spec: &str, source: &Identity, hashes: HashChoice) -> Result<()> {
     fill::begin(file, spec, source, hashes)?;
@@ -167,10 +184,30 @@ async fn undo(file: &DriveFile, args: &Args, ui: Ui) {
     }
 }
 
+/// The memory of the nodes that serves redundancy.
+fn redundancy_bytes(file: &DriveFile) -> u64 {
+    let redundant = file.sets.iter().filter(|set| set.redundancy().is_some());
+    redundant.map(|set| set.node_bytes().saturating_sub(set.size)).sum()
+}
+
+fn describe_survival(file: &DriveFile) -> String {
+    let of = || {
+        let all: u64 = file.sets.iter().map(Set::node_bytes).sum();
+        format!("{} of the {} that it takes serve redundancy", Size(redundancy_bytes(file)), Size(all))
+    };
+    match file.losses_max() {
+        0 if file.nodes().count() == 1 => "survives no loss: if its node is lost, its content is lost".to_owned(),
+        0 => "survives no loss: if any of its nodes is lost, its content is lost".to_owned(),
+        1 => format!("survives the loss of any node; {}", of()),
+        losses => format!("survives the loss of any {losses} nodes; {}", of()),
+    }
+}
+
 fn answer(file: &DriveFile, ui: Ui) {
     let nodes: Vec<_> = file.nodes().map(|node| format!("{} {}", node.name, Size(node.size))).collect();
     let layout = file.sets.iter().map(Set::describe).collect::<Vec<_>>().join(", then ");
     let mut text = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
+    text.push_str(&format!("\n{}", describe_survival(file)));
     match (&file.image, &file.fill) {
         (Some(image), Some(_)) => text.push_str(&format!(
             "\nto be filled from {}\nIt fills while mounted or exported. To fill it now: `cheetah load {}`.",
@@ -182,6 +219,7 @@ fn answer(file: &DriveFile, ui: Ui) {
     }
     let value = json!({
         "drive": path_to_text(&file.path), "name": file.name, "id": file.id, "size_bytes": file.size, "layout": layout,
+        "survives_losses": file.losses_max(), "redundancy_bytes": redundancy_bytes(file),
         "nodes": file.nodes().map(|node| json!({ "name": node.name, "size_bytes": node.size })).collect::<Vec<_>>(),
         "hashes": file.image.as_ref().map(|image| &image.hashes), "filling": file.fill.is_some(),
     });

@@ -8,7 +8,7 @@ use cheetah_drive::create::{EnlargeRequest, enlarge};
 use cheetah_drive::{DriveFile, DriveSize};
 use serde_json::json;
 
-use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
+use super::options::{AddedLayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
 use crate::failure::Result;
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -18,7 +18,8 @@ use crate::ui::Ui;
 #[command(about = "Add nodes to a drive")]
 #[command(long_about = "Adds nodes to a drive that is not in use.
 
-The drive's content stays where it is; the new space is appended.
+The drive's content stays where it is; the new space is appended. A drive that survives losses (mirror, parity) cannot \
+be enlarged yet.
 
   cheetah enlarge case42.drive --nodes lab4,lab5
   cheetah enlarge case42.drive --wait 1 --size 8GiB")]
@@ -34,7 +35,7 @@ pub struct Args {
     size: SizeOrAll,
 
     #[command(flatten)]
-    layout: LayoutArgs,
+    layout: AddedLayoutArgs,
 
     /// Reserve no memory: writes fail once the nodes are full
     #[arg(long)]

@@ -17,6 +17,7 @@ pub mod node;
 pub mod options;
 pub mod probe;
 pub mod python;
+pub mod repair;
 pub mod save;
 pub mod serve;
 pub mod status;

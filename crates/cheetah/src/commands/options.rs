@@ -111,13 +111,39 @@ impl NodeArgs {
     }
 }
 
-/// The layout of a drive.
+/// The layout of a new drive.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct LayoutArgs {
-    /// Order of the data on the nodes
-    #[arg(long, value_enum, default_value_t = LayoutKind::Stripe)]
-    layout: LayoutKind,
+    /// Order of the data on the nodes [default: parity over three nodes or more, mirror over two, linear on one]
+    #[arg(long, value_enum)]
+    layout: Option<LayoutKind>,
 
+    /// Copies of all data, each on another node: 2 to 4. One less is the number of nodes that may be lost [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
+    copies: Option<u8>,
+
+    /// Parities: 1 or 2, the number of nodes that may be lost [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    parity: Option<u8>,
+
+    #[command(flatten)]
+    unit: UnitArgs,
+}
+
+/// The layout of nodes that are added to a drive.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct AddedLayoutArgs {
+    /// Order of the data on the new nodes
+    #[arg(long, value_enum, default_value_t = AddedLayoutKind::Stripe)]
+    layout: AddedLayoutKind,
+
+    #[command(flatten)]
+    unit: UnitArgs,
+}
+
+/// The stripe unit.
+#[derive(Debug, Clone, Copy, clap::Args)]
+struct UnitArgs {
     /// Stripe unit: bytes on one node before the next node follows; a power of two from 4KiB to 4MiB
     #[arg(long, value_name = "SIZE", default_value_t = Size(cheetah_drive::file::UNIT_BYTES_DEFAULT))]
     unit: Size,
@@ -126,6 +152,19 @@ pub struct LayoutArgs {
 /// The layouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LayoutKind {
+    /// Stripe units on the nodes in turn, with parity: survives the loss of --parity nodes (RAID 5 or 6)
+    Parity,
+    /// Stripe units on the nodes in turn, each on --copies nodes: survives the loss of all of these but one
+    Mirror,
+    /// Stripe units on the nodes in turn (RAID 0): survives no loss
+    Stripe,
+    /// One node after the other: survives no loss
+    Linear,
+}
+
+/// The layouts of nodes that are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AddedLayoutKind {
     /// One node after the other
     Linear,
     /// Stripe units on the nodes in turn (RAID 0)
@@ -133,12 +172,50 @@ pub enum LayoutKind {
 }
 
 impl LayoutArgs {
+    /// Fails if options contradict each other, before nodes are looked for.
+    pub fn check(self) -> Result<()> {
+        let wrong = |option: &str, kind: &str| {
+            Err(Failure::misused(format!("{option} is for --layout {kind}; leave it out, or choose that layout")))
+        };
+        match self.layout {
+            Some(kind) if self.copies.is_some() && kind != LayoutKind::Mirror => wrong("--copies", "mirror"),
+            Some(kind) if self.parity.is_some() && kind != LayoutKind::Parity => wrong("--parity", "parity"),
+            None if self.copies.is_some() && self.parity.is_some() => wrong("--copies", "mirror"),
+            _ => self.unit.check(),
+        }
+    }
+
+    /// Returns the layout over this number of nodes. `--copies` or `--parity` alone names a layout, too.
+    pub fn over(self, nodes: usize) -> Layout {
+        let unit = self.unit.unit.0;
+        let mirror = Layout::Mirror { unit, copies: self.copies.map_or(2, usize::from) };
+        let parity = Layout::Parity { unit, parities: self.parity.map_or(1, usize::from) };
+        match self.layout {
+            Some(LayoutKind::Linear) => Layout::Linear,
+            Some(LayoutKind::Stripe) => Layout::Stripe { unit },
+            Some(LayoutKind::Mirror) => mirror,
+            Some(LayoutKind::Parity) => parity,
+            None if self.copies.is_some() => mirror,
+            None if self.parity.is_some() => parity,
+            None => Layout::default_over(nodes, unit),
+        }
+    }
+}
+
+impl AddedLayoutArgs {
     /// Returns the layout.
     pub fn get(self) -> Layout {
         match self.layout {
-            LayoutKind::Linear => Layout::Linear,
-            LayoutKind::Stripe => Layout::Stripe { unit: self.unit.0 },
+            AddedLayoutKind::Linear => Layout::Linear,
+            AddedLayoutKind::Stripe => Layout::Stripe { unit: self.unit.unit.0 },
         }
+    }
+}
+
+impl UnitArgs {
+    /// Fails if the unit cannot be used, even by a layout that has none.
+    fn check(self) -> Result<()> {
+        Layout::Stripe { unit: self.unit.0 }.check().map_err(|error| Failure::misused(error.to_string()))
     }
 }
 

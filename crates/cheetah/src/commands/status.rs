@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
+use cheetah_drive::file::NodeSync;
 use cheetah_drive::status::{Condition, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, status};
 use cheetah_drive::{DriveFile, ImageState};
 use comfy_table::{ContentArrangement, Table};
@@ -18,7 +19,8 @@ use crate::ui::table::table;
 #[command(about = "Show a drive and the state of its nodes")]
 #[command(long_about = "Shows a drive, its image, and the state of each of its nodes.
 
-Exits with 3 if part of the drive is lost.
+Says how many further nodes may be lost without losing a byte. Exits with 3 if part of the drive is lost, or a node is \
+lost or behind that a mirror or parity stands in for.
 
   cheetah status case42.drive
   cheetah status case42.drive --json | jq .healthy")]
@@ -35,10 +37,15 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let found = status(&file, args.timeout.get()).await?;
     ui.answer(describe(&found, &args.drive), &found);
-    if found.healthy {
-        return Ok(());
+    let drive = args.drive.display();
+    match found.survives_losses {
+        None => Err(Failure::evidence(format!("part of {drive} is lost; see above"))),
+        Some(_) if !found.healthy => {
+            let why = "nothing is lost, but nodes are lost or behind; see above, then repair it (cheetah repair)";
+            Err(Failure::evidence(format!("{drive}: {why}")))
+        }
+        Some(_) => Ok(()),
     }
-    Err(Failure::evidence(format!("part of {} is lost; see above", args.drive.display())))
 }
 
 fn describe(found: &DriveStatus, drive: &Path) -> String {
@@ -52,12 +59,33 @@ fn describe(found: &DriveStatus, drive: &Path) -> String {
             lines.extend(describe_covered(covered, image, drive));
         }
     }
+    lines.push(wrapped(&describe_survival(found), 0));
     lines.push(describe_nodes(&found.nodes).to_string());
     let mut writers: Vec<_> = found.nodes.iter().filter_map(|node| node.writer.as_deref()).collect();
     writers.dedup();
     lines.extend(writers.into_iter().map(|writer| wrapped(&format!("written by {writer}"), 1)));
     lines.extend(found.nodes.iter().filter_map(|node| node.problem.as_deref()).map(|problem| wrapped(problem, 1)));
     lines.join("\n")
+}
+
+/// What the drive survives now, and what is at risk.
+fn describe_survival(found: &DriveStatus) -> String {
+    let bad = found.nodes.iter().filter(|node| !node.is_whole()).count();
+    let bad = format!("{bad} of {} nodes {} lost or behind", found.nodes.len(), if bad == 1 { "is" } else { "are" });
+    match (found.survives_losses, found.survives_losses_max) {
+        (None, 0) => "PARTS LOST: it survives no loss, and nodes are lost".to_owned(),
+        (None, _) => format!("PARTS LOST: {bad}, more than it survives"),
+        (Some(0), 0) => "survives no loss".to_owned(),
+        (Some(losses), _) if found.healthy => format!("survives {}", count_losses(losses)),
+        (Some(0), _) => format!("AT RISK: {bad}; nothing is lost, but the loss of one more node may lose content"),
+        (Some(losses), max) => {
+            format!("DEGRADED: {bad}; nothing is lost; survives {} more, and {max} when whole", count_losses(losses))
+        }
+    }
+}
+
+fn count_losses(losses: usize) -> String {
+    format!("{losses} loss{}", if losses == 1 { "" } else { "es" })
 }
 
 fn image_state(condition: Condition, covered: Option<&CoveredStatus>) -> &'static str {
@@ -81,6 +109,8 @@ fn describe_nodes(nodes: &[NodeStatus]) -> Table {
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(80);
     for node in nodes {
         let state = match node.state {
+            NodeState::Ok | NodeState::Foreign if node.sync == Some(NodeSync::Stale) => "STALE: it missed writes",
+            NodeState::Ok | NodeState::Foreign if node.sync == Some(NodeSync::Syncing) => "SYNCING: not read yet",
             NodeState::Ok => "ok",
             NodeState::Empty => "EMPTY",
             NodeState::Unreachable => "UNREACHABLE",
@@ -136,6 +166,7 @@ mod tests {
             set: 0,
             nbd: format!("nbd://{node}/case42-01234567-0"),
             size_bytes: 1 << 30,
+            sync: None,
             state: if problem.is_some() { NodeState::Unreachable } else { NodeState::Ok },
             problem: problem.map(str::to_owned),
             used_bytes: None,
@@ -157,6 +188,8 @@ mod tests {
             }),
             covered: None,
             healthy: false,
+            survives_losses: None,
+            survives_losses_max: 0,
             nodes: vec![node("10.20.30.40:10809", Some(problem)), node(&"x".repeat(70), None)],
         }
     }
@@ -173,10 +206,23 @@ mod tests {
     }
 
     #[test]
+    fn a_drive_over_a_bad_node_is_never_shown_as_well() {
+        let whole = DriveStatus { healthy: true, survives_losses: Some(2), survives_losses_max: 2, ..example() };
+        assert_eq!(describe_survival(&whole), "survives 2 losses");
+        for (left, word) in [(Some(1), "DEGRADED"), (Some(0), "AT RISK"), (None, "PARTS LOST")] {
+            let mut found = DriveStatus { healthy: false, survives_losses: left, ..whole.clone() };
+            found.nodes[1].sync = Some(NodeSync::Stale);
+            let text = describe(&found, Path::new("case42.drive"));
+            assert!(text.contains(word) && text.contains("STALE"), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        }
+    }
+
+    #[test]
     fn a_drive_that_only_lacks_its_check_is_not_called_partial() {
         let covered =
             CoveredStatus { read_bytes: 100 << 20, unread_bytes: 0, unreadable_bytes: 0, filling: true, filler: None };
-        let mut found = DriveStatus { covered: Some(covered), healthy: true, ..example() };
+        let mut found = DriveStatus { covered: Some(covered), healthy: true, survives_losses: Some(0), ..example() };
         if let Some(image) = &mut found.image {
             image.state = Condition::Recorded(ImageState::Filling);
         }

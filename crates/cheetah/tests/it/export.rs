@@ -125,7 +125,7 @@ fn fio_verifies_its_writes_to_an_export() {
     let nodes = three("24MiB");
     let list = crate::support::node::list(&nodes.each_ref());
     let drive = desk.arg("fio.drive");
-    cheetah(&["create", &drive, "--nodes", &list, "--size", "48MiB"]).ok();
+    cheetah(&["create", &drive, "--nodes", &list, "--layout", "stripe", "--size", "48MiB"]).ok();
     let served = export(&drive, &["--listen", "127.0.0.1:0", "--writable"]);
     let uri = format!("--uri={}", served.uri);
     let args = [

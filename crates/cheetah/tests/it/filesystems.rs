@@ -49,7 +49,8 @@ fn round_trip(it: &FileSystem, programs: &[&str]) {
     let nodes = three(&format!("{}MiB", it.size_mib / 3 + 2));
     let drive = desk.arg("fs.drive");
     let size = format!("{}MiB", it.size_mib);
-    cheetah(&["create", &drive, "--nodes", &node::list(&nodes.each_ref()), "--size", &size]).ok();
+    let list = node::list(&nodes.each_ref());
+    cheetah(&["create", &drive, "--nodes", &list, "--layout", "stripe", "--size", &size]).ok();
     let (dir, top) = (desk.dir("drive"), desk.dir("top"));
     for steps in [&[&[it.mkfs], it.put].concat(), &[&[it.fsck], it.compare].concat()] {
         let mount = Mounted::new(&drive, &dir, &["--writable"]);

@@ -53,7 +53,7 @@ fn announced_nodes_are_found() {
     let drive = desk.arg("auto.drive");
     let first = Node::start_with("16MiB", "127.0.0.1:0", &["--announce", "--name", "cheetah-test-one"]);
     let second = Node::start_with("16MiB", "127.0.0.1:0", &["--announce", "--name", "cheetah-test-two"]);
-    let create = || cheetah(&["create", &drive, "--nodes", "auto", "--size", "20MiB"]);
+    let create = || cheetah(&["create", &drive, "--nodes", "auto", "--layout", "stripe", "--size", "20MiB"]);
     let (mut ran, started) = (create(), Instant::now());
     if ran.code != Some(0) && !multicast() {
         return need::skip("multicast does not come back on this machine's loopback");

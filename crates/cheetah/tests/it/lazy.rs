@@ -91,7 +91,8 @@ fn bytes(given: &[(u64, u64)]) -> u64 {
 fn create(desk: &Desk, nodes: &[Node; 3], source: &str) -> String {
     let drive = desk.arg("case.drive");
     let list = crate::support::node::list(&nodes.each_ref());
-    let made = cheetah(&["create", &drive, "--nodes", &list, "--from", source, "--lazy"]).ok().json();
+    let args = ["create", &drive, "--nodes", &list, "--layout", "stripe", "--from", source, "--lazy"];
+    let made = cheetah(&args).ok().json();
     assert_eq!(made["filling"], true);
     drive
 }

@@ -71,7 +71,7 @@ fn an_empty_drive_can_be_loaded_later() {
     let nodes = [Node::start("16MiB"), Node::start("48MiB")];
     let drive = desk.arg("later.drive");
     let list = node::list(&nodes.each_ref());
-    cheetah(&["create", &drive, "--nodes", &list, "--size", "24MiB"]).ok();
+    cheetah(&["create", &drive, "--nodes", &list, "--layout", "stripe", "--size", "24MiB"]).ok();
     let (image, content) = desk.image("a.raw", 3 * MIB);
     cheetah(&["load", &drive, &image]).ok();
     assert_eq!(cheetah(&["verify", &drive]).ok().json()["compared"], "digests");
@@ -84,6 +84,30 @@ fn an_empty_drive_can_be_loaded_later() {
     let status = cheetah(&["status", &drive]).ok().json();
     let sizes: Vec<_> = status["nodes"].as_array().unwrap().iter().map(|node| number(node, "size_bytes")).collect();
     assert!(sizes[1] > 2 * sizes[0] && sizes[1] < 4 * sizes[0], "{sizes:?}");
+}
+
+#[test]
+fn a_new_drive_survives_the_loss_of_a_node_unless_another_layout_is_named() {
+    let desk = Desk::new();
+    let nodes = three("32MiB");
+    let addresses: Vec<_> = nodes.iter().map(Node::address).collect();
+    let cases: [(usize, &[&str], &str, u64); 6] = [
+        (3, &[], "parity in units of 64KiB over 3 nodes", 1),
+        (2, &[], "mirror of 2 copies in units of 64KiB over 2 nodes", 1),
+        (1, &[], "linear over 1 node", 0),
+        (3, &["--parity", "2"], "2 parities in units of 64KiB over 3 nodes", 2),
+        (3, &["--layout", "mirror", "--copies", "3"], "mirror of 3 copies in units of 64KiB over 3 nodes", 2),
+        (3, &["--layout", "stripe"], "stripe of 64KiB over 3 nodes", 0),
+    ];
+    for (index, (count, more, layout, losses)) in cases.into_iter().enumerate() {
+        let (drive, list) = (desk.arg(&format!("{index}.drive")), addresses[..count].join(","));
+        let made = cheetah(&[&["create", &drive, "--nodes", &list, "--size", "2MiB"], more].concat()).ok().json();
+        assert_eq!((text(&made, "layout"), number(&made, "survives_losses")), (layout, losses));
+        assert_eq!(number(&made, "redundancy_bytes") > 0, losses > 0, "{made}");
+        let status = cheetah(&["status", &drive]).ok().json();
+        assert_eq!((&status["healthy"], number(&status, "survives_losses")), (&true.into(), losses));
+        cheetah(&["destroy", &drive]).ok();
+    }
 }
 
 #[test]

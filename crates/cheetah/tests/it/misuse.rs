@@ -34,6 +34,9 @@ fn wrong_units_and_sizes() {
     create(&["--size", "20"]).says(2, &["20 bytes", "20MiB"]);
     create(&[]).says(2, &["--size", "--from"]);
     create(&["--size", "1GiB", "--from", "x"]).says(2, &["--from"]);
+    create(&["--size", "1GiB", "--layout", "stripe", "--copies", "2"]).says(2, &["--copies", "mirror"]);
+    create(&["--size", "1GiB", "--layout", "mirror", "--parity", "1"]).says(2, &["--parity", "parity"]);
+    create(&["--size", "1GiB", "--copies", "5"]).says(2, &["--copies", "2..=4"]);
     cheetah(&["create", &drive, "--size", "1GiB"]).says(2, &["--nodes"]);
     cheetah(&["node"]).says(2, &["--memory"]);
 

@@ -82,6 +82,11 @@ impl Service {
         Ok(Self { child, lines, ready })
     }
 
+    /// Kills it (SIGKILL).
+    pub async fn kill(mut self) -> Result<()> {
+        self.child.kill().await.context("cannot kill a process")
+    }
+
     /// Stops it (SIGTERM), and returns its last event.
     pub async fn stop(mut self) -> Result<Value> {
         if let Some(pid) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {

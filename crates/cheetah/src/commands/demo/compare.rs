@@ -1,6 +1,7 @@
 //! The same tools on the image and on the drive.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -22,6 +23,8 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// How caches were dropped.
     pub cold: &'static str,
+    /// md5sum's run on the image.
+    md5sum: Run,
 }
 
 /// One tool, run twice.
@@ -64,8 +67,28 @@ impl Comparison {
         }
         let runs = both("md5sum", &[]).await?;
         let rate = bytes as f64 / f64::from(1 << 20) / runs.1.took.as_secs_f64().max(1e-6);
+        let md5sum = runs.0.clone();
         rows.push(Row::new("md5sum".into(), format!("drive: {rate:.0} MiB/s"), runs)?);
-        Ok(Self { rows, cold: cold.describe() })
+        Ok(Self { rows, cold: cold.describe(), md5sum })
+    }
+
+    /// Runs md5sum on the drive once more, and `event` when it is about a third done.
+    pub async fn md5sum_during(
+        &mut self,
+        ran: &str,
+        drive: &Path,
+        event: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        let before = self.rows.last().map_or(0.0, |row| row.drive_s);
+        let later = async {
+            tokio::time::sleep(Duration::from_secs_f64(before / 3.0)).await;
+            event.await
+        };
+        let (run, happened) = tokio::join!(tools::run_cold(Cold::best(), "md5sum", &[], drive), later);
+        happened?;
+        let row = Row::new(ran.to_owned(), String::new(), (self.md5sum.clone(), run?))?;
+        self.rows.push(row);
+        Ok(())
     }
 
     /// Returns whether all runs were identical.

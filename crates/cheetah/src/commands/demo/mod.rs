@@ -26,9 +26,9 @@ use crate::ui::Ui;
 #[command(long_about = "Creates, uses and removes a drive on this machine, in about a minute.
 
 Makes a disk image of this machine's own files (or uses yours, read-only), starts three nodes, creates a \
-striped drive from the image, verifies and mounts it, runs mmls, fls -r and md5sum on the image and on the \
-drive, and compares their output. Then it stops everything: the nodes wipe their memory and print receipts. \
-Nothing is left behind.
+drive with parity from the image, verifies and mounts it, runs mmls, fls -r and md5sum on the image and on \
+the drive, and compares their output. It kills a node in the middle of another md5sum, which notices \
+nothing. Then it stops everything: the nodes wipe their memory and print receipts. Nothing is left behind.
 
   cheetah demo
   cheetah demo disk.raw")]
@@ -41,8 +41,10 @@ const NODES: [&str; 3] = ["a", "b", "c"];
 const MIB: u64 = 1 << 20;
 /// The directory in which the image is built.
 const SCRATCH: &str = "scratch";
-/// Memory of a node beyond its share of the image.
-const MARGIN_BYTES: u64 = 4 * MIB;
+/// Memory of a node beyond its share of the image and of parity.
+const MARGIN_BYTES: u64 = 8 * MIB;
+/// The node that is killed.
+const VICTIM: usize = 1;
 
 /// Runs the demonstration.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
@@ -61,9 +63,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         nodes: Vec::new(),
         mount: None,
         created: false,
+        lost: false,
     };
 
-    ui.say("Cheetah: three nodes, one striped drive, the tools an examiner uses\n");
+    ui.say("Cheetah: three nodes, one drive, the tools an examiner uses\n");
     let compared = tokio::select! {
         compared = demo.main_job(image) => compared,
         signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}; everything was removed"))),
@@ -105,6 +108,8 @@ struct Demo {
     ui: Ui,
     nodes: Vec<Service>,
     created: bool,
+    /// Whether a node was killed.
+    lost: bool,
     mount: Option<Service>,
 }
 
@@ -118,12 +123,27 @@ impl Demo {
         self.start_nodes(bytes).await?;
         let drive = self.create_drive(&image).await?;
         let mounted = self.mount_drive(&drive).await?;
-        self.list
+        let mut comparison = self
+            .list
             .step("mmls, fls -r and md5sum on the image and on the drive", async {
                 let comparison = Comparison::make(&image, &mounted, bytes).await?;
                 Ok((comparison, String::new()))
             })
-            .await
+            .await?;
+        self.lose_a_node(&mut comparison, &mounted).await?;
+        Ok(comparison)
+    }
+
+    /// Kills a node while md5sum reads the drive.
+    async fn lose_a_node(&mut self, comparison: &mut Comparison, mounted: &Path) -> Result<()> {
+        let victim = self.nodes.remove(VICTIM);
+        let name = victim.ready["name"].as_str().unwrap_or("?").to_owned();
+        self.lost = true;
+        let work = async {
+            comparison.md5sum_during(&format!("md5sum, node {name} killed"), mounted, victim.kill()).await?;
+            Ok(((), "every byte from the other two".to_owned()))
+        };
+        self.list.step(&format!("kill node {name} in the middle of md5sum"), work).await
     }
 
     async fn make_image(&mut self) -> Result<PathBuf> {
@@ -140,7 +160,8 @@ impl Demo {
     }
 
     async fn start_nodes(&mut self, image_bytes: u64) -> Result<()> {
-        let share = image_bytes.div_ceil(NODES.len() as u64).next_multiple_of(MIB);
+        // One of the three holds parity for the other two, and all hold digests.
+        let share = (image_bytes.div_ceil(NODES.len() as u64 - 1) + image_bytes / 256).next_multiple_of(MIB);
         let memory = Size(share + MARGIN_BYTES);
         let (dir, nodes) = (&self.dir, &mut self.nodes);
         let work = async {
@@ -156,10 +177,10 @@ impl Demo {
         let drive = "evidence.drive".to_owned();
         let addresses: Vec<_> = self.nodes.iter().filter_map(|node| node.ready["nbd"].as_str()).collect();
         let (addresses, image) = (addresses.join(","), image.to_string_lossy().into_owned());
-        let args = ["create", &drive, "--nodes", &addresses, "--layout", "stripe", "--from", &image];
+        let args = ["create", &drive, "--nodes", &addresses, "--from", &image];
         let dir = &self.dir;
         self.created = true;
-        let what = "cheetah create evidence.drive --layout stripe --from IMAGE";
+        let what = "cheetah create evidence.drive --from IMAGE";
         self.list.step(what, async { Ok(((), hashes(&children::run(dir, &args).await?))) }).await?;
         let verify = async { Ok(((), hashes(&children::run(dir, &["verify", &drive]).await?))) };
         self.list.step("cheetah verify evidence.drive", verify).await?;
@@ -190,8 +211,11 @@ impl Demo {
         }
         if std::mem::take(&mut self.created) && self.dir.join("evidence.drive").exists() {
             let dir = &self.dir;
-            let work = async { children::run(dir, &["destroy", "evidence.drive"]).await.map(|_| ((), String::new())) };
-            first = first.and(self.list.step("cheetah destroy evidence.drive", work).await);
+            // A node that was killed cannot wipe its part; its memory went back to the system.
+            let args: &[&str] =
+                if self.lost { &["destroy", "evidence.drive", "--force"] } else { &["destroy", "evidence.drive"] };
+            let work = async { children::run(dir, args).await.map(|_| ((), String::new())) };
+            first = first.and(self.list.step(&format!("cheetah {}", args.join(" ")), work).await);
         }
         for node in self.nodes.drain(..) {
             let name = node.ready["name"].as_str().unwrap_or("?").to_owned();

@@ -91,6 +91,7 @@ fn drop_caches() -> std::io::Result<()> {
 }
 
 /// A program's output and duration.
+#[derive(Clone)]
 pub struct Run {
     /// Wall-clock time.
     pub took: Duration,

@@ -64,12 +64,15 @@ impl Desk {
         (self.file(name, &content), content)
     }
 
-    /// `NAME.drive` over the nodes, with the image in it.
+    /// `NAME.drive` over the nodes, with the image in it; a stripe unless `more` says otherwise.
     pub fn drive(&self, name: &str, nodes: &[&Node], image: &str, more: &[&str]) -> String {
         let path = self.arg(&format!("{name}.drive"));
         let nodes = node::list(nodes);
         let mut args = vec!["create", &path, "--nodes", &nodes, "--from", image];
         args.extend(more);
+        if !more.contains(&"--layout") {
+            args.extend(["--layout", "stripe"]);
+        }
         cheetah(&args).ok();
         path
     }

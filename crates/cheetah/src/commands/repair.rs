@@ -1,0 +1,101 @@
+//! `cheetah repair`: restores full redundancy.
+
+use std::path::PathBuf;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use cheetah_device::path_text::path_to_text;
+use cheetah_drive::find::{FindOptions, find};
+use cheetah_drive::repair::{RepairOptions, RepairProgress, Repaired, repair};
+use cheetah_drive::{AvailableNode, DriveFile, NodeSpec};
+use serde_json::json;
+
+use super::options::TimeoutArgs;
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// For how long nodes announced on the network are collected.
+const BROWSE: Duration = Duration::from_secs(2);
+
+/// The options of `repair`.
+#[derive(Debug, clap::Args)]
+#[command(about = "Restore a drive's full redundancy")]
+#[command(long_about = "Restores the full redundancy of a drive that has lost nodes.
+
+A node that came back, with what it held, gets the writes that it missed. A node that \
+is lost, or came back empty, is replaced by one of --nodes, which gets its part of the \
+drive from the others. Readers go on meanwhile, and follow. A repair that was \
+interrupted is continued by the next.
+
+A drive that is open for writing is repaired by its writer when its nodes come back; \
+to replace a node, close it first.
+
+  cheetah repair case42.drive                      nodes that came back
+  cheetah repair case42.drive --nodes lab7,lab8    and spares for those that did not
+
+Exits with 1 if redundancy is not complete afterwards.")]
+pub struct Args {
+    /// The drive file
+    drive: PathBuf,
+
+    /// Nodes that may replace lost ones: host, host:port, the nbd:// URI of any NBD server, or 'auto'
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    nodes: Vec<String>,
+
+    /// Take the write lease from its holder, whose writes are refused from then on
+    #[arg(long)]
+    force_lease: bool,
+
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+/// Runs the command.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut file = DriveFile::load(&args.drive)?;
+    let timeout = args.timeout.get();
+    let mut stop = Stop::catch()?;
+    let options = RepairOptions { spares: spares(&args, timeout).await?, force_lease: args.force_lease, timeout };
+    let progress = ui.progress(format!("repairing {}", args.drive.display()), file.capacity());
+    let size = file.capacity();
+    let told = |so_far: RepairProgress| {
+        let all = (so_far.done + so_far.left).max(1);
+        progress.set(size / all * so_far.done);
+    };
+    let repaired = tokio::select! {
+        repaired = repair(&mut file, options, told) => repaired?,
+        signal = stop.asked() => {
+            return Err(Failure::failed(format!("stopped by {signal}; the next repair continues from here")));
+        }
+    };
+    drop(progress);
+    ui.answer(describe(&args, &repaired), &json!({ "drive": path_to_text(&args.drive), "repair": repaired }));
+    if repaired.is_complete() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "redundancy is not complete: {} missing; bring {} back, or name other nodes with --nodes",
+        repaired.missing.join(", "),
+        if repaired.missing.len() == 1 { "it" } else { "them" }
+    )))
+}
+
+async fn spares(args: &Args, timeout: Duration) -> Result<Vec<AvailableNode>> {
+    if args.nodes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let specs = args.nodes.iter().map(|text| NodeSpec::from_str(text)).collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok(find(&specs, &FindOptions { timeout, browse: BROWSE }).await?)
+}
+
+fn describe(args: &Args, repaired: &Repaired) -> String {
+    let mut text = format!("{}: survives the loss of {} of its nodes", args.drive.display(), repaired.survives);
+    for node in &repaired.resynced {
+        text.push_str(&format!("\n  {node} came back, and has what it missed"));
+    }
+    for replacement in &repaired.replaced {
+        text.push_str(&format!("\n  {} has taken the place of {}", replacement.by, replacement.lost));
+    }
+    text
+}
