@@ -49,6 +49,12 @@ PARTS = (
         "reads touch no block twice.",
     ),
     Part(
+        "survive",
+        "Drives that survive the loss of a node",
+        "A mirror over two nodes and parity over three, beside a stripe over as many nodes of the same machine, exported "
+        "over NBD; whole, and with one node lost.",
+    ),
+    Part(
         "links",
         "Nodes behind 1 Gbit/s links",
         "One pass over a drive striped over N nodes, each behind a link of its own, beside the sum of what iperf3 "
