@@ -107,7 +107,7 @@ async fn work(
     let state = |index: usize| members.map().map_or(MemberState::Stale, |map| map.members[index].state);
     let (mut back, mut replaced) = (Vec::new(), Vec::new());
     let mut spares = options.spares.iter();
-    for index in 0..members.len() {
+    for (index, name) in names.iter().enumerate() {
         match state(index) {
             MemberState::InSync => continue,
             MemberState::Syncing => {
@@ -120,7 +120,7 @@ async fn work(
             back.push(index);
         } else if let Some(spare) = spares.next() {
             let node = replace(file, opened, index, spare, options.timeout).await?;
-            replaced.push((index, Replacement { lost: names[index].clone(), by: node.name }));
+            replaced.push((index, Replacement { lost: name.clone(), by: node.name }));
         }
     }
     let mut tell = |done, left| progress(RepairProgress { done, left });

@@ -487,10 +487,11 @@ impl Run {
                         run.world.with_node(node, |node| node.refuse_maps = 0);
                     });
                 }
-                13 if self.below(12) == 0 && (!self.plan.bounded || !parity || bad.is_empty()) => {
-                    if self.kill_writer() {
-                        faults(|faults| faults.writers_killed += 1);
-                    }
+                13 if self.below(12) == 0
+                    && (!self.plan.bounded || !parity || bad.is_empty())
+                    && self.kill_writer() =>
+                {
+                    faults(|faults| faults.writers_killed += 1);
                 }
                 14 if self.below(20) == 0 && (!self.plan.bounded || !parity || bad.is_empty()) => {
                     rivals += 1;

@@ -31,8 +31,8 @@ interrupted is continued by the next.
 A drive that is open for writing is repaired by its writer when its nodes come back; \
 to replace a node, close it first.
 
-  cheetah repair case42.drive                      nodes that came back
-  cheetah repair case42.drive --nodes lab7,lab8    and spares for those that did not
+  cheetah repair case42.drive
+  cheetah repair case42.drive --nodes lab7,lab8
 
 Exits with 1 if redundancy is not complete afterwards.")]
 pub struct Args {

@@ -13,8 +13,10 @@ fn it_runs_to_its_end_and_leaves_nothing_behind() {
     let image = desk.file("disk.raw", &content);
     let told = cheetah(&["demo", &image]).ok().json();
     assert_eq!(told["identical"], true);
-    // mmls, fls for each of two partitions, md5sum.
-    assert_eq!(told["runs"].as_array().unwrap().len(), 4, "{told}");
+    // mmls, fls for each of two partitions, md5sum, and md5sum while a node is killed.
+    assert_eq!(told["runs"].as_array().unwrap().len(), 5, "{told}");
+    let steps = told["steps"].as_array().unwrap();
+    assert!(steps.iter().any(|step| step["what"] == "cheetah repair evidence.drive --nodes d"), "{told}");
     assert!(std::fs::read(&image).unwrap() == content);
 }
 

@@ -28,7 +28,7 @@ use crate::ui::Ui;
 Makes a disk image of this machine's own files (or uses yours, read-only), starts three nodes, creates a \
 drive with parity from the image, verifies and mounts it, runs mmls, fls -r and md5sum on the image and on \
 the drive, and compares their output. It kills a node in the middle of another md5sum, which notices \
-nothing. Then it stops everything: the nodes wipe their memory and print receipts. Nothing is left behind.
+nothing, and repairs the drive with another node. Then it stops everything: the nodes wipe their memory and print receipts. Nothing is left behind.
 
   cheetah demo
   cheetah demo disk.raw")]
@@ -43,8 +43,9 @@ const MIB: u64 = 1 << 20;
 const SCRATCH: &str = "scratch";
 /// Memory of a node beyond its share of the image and of parity.
 const MARGIN_BYTES: u64 = 8 * MIB;
-/// The node that is killed.
+/// The node that is killed, and the one that takes its place.
 const VICTIM: usize = 1;
+const SPARE: &str = "d";
 
 /// Runs the demonstration.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
@@ -63,7 +64,6 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         nodes: Vec::new(),
         mount: None,
         created: false,
-        lost: false,
     };
 
     ui.say("Cheetah: three nodes, one drive, the tools an examiner uses\n");
@@ -108,8 +108,6 @@ struct Demo {
     ui: Ui,
     nodes: Vec<Service>,
     created: bool,
-    /// Whether a node was killed.
-    lost: bool,
     mount: Option<Service>,
 }
 
@@ -131,6 +129,7 @@ impl Demo {
             })
             .await?;
         self.lose_a_node(&mut comparison, &mounted).await?;
+        self.repair(&drive, bytes).await?;
         Ok(comparison)
     }
 
@@ -138,12 +137,24 @@ impl Demo {
     async fn lose_a_node(&mut self, comparison: &mut Comparison, mounted: &Path) -> Result<()> {
         let victim = self.nodes.remove(VICTIM);
         let name = victim.ready["name"].as_str().unwrap_or("?").to_owned();
-        self.lost = true;
         let work = async {
             comparison.md5sum_during(&format!("md5sum, node {name} killed"), mounted, victim.kill()).await?;
             Ok(((), "every byte from the other two".to_owned()))
         };
         self.list.step(&format!("kill node {name} in the middle of md5sum"), work).await
+    }
+
+    /// Puts a new node in the place of the one that was killed.
+    async fn repair(&mut self, drive: &str, image_bytes: u64) -> Result<()> {
+        let (dir, nodes, memory) = (&self.dir, &mut self.nodes, node_memory(image_bytes));
+        let work = async {
+            let spare = children::node(dir, SPARE, memory).await?;
+            let address = spare.ready["nbd"].as_str().unwrap_or_default().to_owned();
+            nodes.push(spare);
+            let answer = children::run(dir, &["repair", drive, "--nodes", &address]).await?;
+            Ok(((), format!("survives {} loss again", answer["repair"]["survives"])))
+        };
+        self.list.step(&format!("cheetah repair evidence.drive --nodes {SPARE}"), work).await
     }
 
     async fn make_image(&mut self) -> Result<PathBuf> {
@@ -160,9 +171,7 @@ impl Demo {
     }
 
     async fn start_nodes(&mut self, image_bytes: u64) -> Result<()> {
-        // One of the three holds parity for the other two, and all hold digests.
-        let share = (image_bytes.div_ceil(NODES.len() as u64 - 1) + image_bytes / 256).next_multiple_of(MIB);
-        let memory = Size(share + MARGIN_BYTES);
+        let memory = node_memory(image_bytes);
         let (dir, nodes) = (&self.dir, &mut self.nodes);
         let work = async {
             for name in NODES {
@@ -211,11 +220,8 @@ impl Demo {
         }
         if std::mem::take(&mut self.created) && self.dir.join("evidence.drive").exists() {
             let dir = &self.dir;
-            // A node that was killed cannot wipe its part; its memory went back to the system.
-            let args: &[&str] =
-                if self.lost { &["destroy", "evidence.drive", "--force"] } else { &["destroy", "evidence.drive"] };
-            let work = async { children::run(dir, args).await.map(|_| ((), String::new())) };
-            first = first.and(self.list.step(&format!("cheetah {}", args.join(" ")), work).await);
+            let work = async { children::run(dir, &["destroy", "evidence.drive"]).await.map(|_| ((), String::new())) };
+            first = first.and(self.list.step("cheetah destroy evidence.drive", work).await);
         }
         for node in self.nodes.drain(..) {
             let name = node.ready["name"].as_str().unwrap_or("?").to_owned();
@@ -225,6 +231,12 @@ impl Demo {
         self.ui.say("");
         first
     }
+}
+
+/// The memory of a node: one of the three holds parity for the other two, and all hold digests.
+fn node_memory(image_bytes: u64) -> Size {
+    let share = (image_bytes.div_ceil(NODES.len() as u64 - 1) + image_bytes / 256).next_multiple_of(MIB);
+    Size(share + MARGIN_BYTES)
 }
 
 fn hashes(answer: &Value) -> String {
