@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use cheetah_device::os_error;
+
 /// The result of attaching or detaching a device.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -49,7 +51,7 @@ pub enum Error {
         why: String,
     },
     /// `/dev/fuse` is missing or not accessible.
-    #[error("/dev/fuse cannot be opened ({0}); load the module (modprobe fuse), or in a container pass the device in")]
+    #[error("/dev/fuse cannot be opened ({}); load the module (modprobe fuse), or in a container pass the device in", os_error::describe(.0))]
     NoFuse(std::io::Error),
     /// The kernel or fusermount refused to mount.
     #[error("mounting on {dir} was refused: {why}", dir = .dir.display())]
@@ -71,7 +73,7 @@ pub enum Error {
     #[error("what was written may not have arrived: {0}")]
     Flush(cheetah_device::Error),
     /// The operating system reported an error.
-    #[error("{context}: {error}")]
+    #[error("{context}: {}", os_error::describe(error))]
     Io {
         /// The operation and its object.
         context: String,

@@ -1,9 +1,11 @@
 //! A client of the control API.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cheetah_device::os_error;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
@@ -181,14 +183,15 @@ impl ControlClient {
 
     /// Sends one request on a connection of its own: calls are rare, and pooled connections can be stale.
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
+        let failed = |error: &io::Error| self.unreachable(format!("cannot connect: {}", os_error::describe(error)));
         let connect = timeout(self.timeout, TcpStream::connect(&self.addr)).await;
         let stream = match connect {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(self.unreachable(format!("cannot connect: {error}"))),
+            Ok(Err(error)) => return Err(failed(&error)),
             Err(_) => return Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
         };
         // The address rather than the name: a node refuses Host headers with names it does not know.
-        let peer = stream.peer_addr().map_err(|error| self.unreachable(format!("cannot connect: {error}")))?;
+        let peer = stream.peer_addr().map_err(|error| failed(&error))?;
         let host = SocketAddr::new(peer.ip(), peer.port()).to_string();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.not_a_node(e))?;

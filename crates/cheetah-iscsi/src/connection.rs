@@ -23,7 +23,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
     /// The socket fails.
-    #[error("{0}")]
+    #[error("{}", cheetah_device::os_error::describe(.0))]
     Io(#[from] io::Error),
     /// The login failed.
     #[error(transparent)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cheetah_device::Size;
 use cheetah_device::supervise::persist;
+use cheetah_device::{Size, os_error};
 use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
 use tokio::runtime::{Builder, Runtime};
@@ -87,7 +87,7 @@ pub enum NodeError {
     #[error("there is no port after {0} for the control API: say where it is to listen")]
     NoHttpPort(u16),
     /// An operating system error.
-    #[error("{context}: {error}")]
+    #[error("{context}: {}", os_error::describe(error))]
     System {
         /// The operation that failed.
         context: String,

@@ -1,7 +1,11 @@
 //! Errors of commands: one sentence, and an exit code.
 
+use std::any::Any;
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
+
+use cheetah_device::os_error;
 
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -78,13 +82,25 @@ pub fn defect(why: String, command: Option<Failure>) -> Failure {
 
 /// Turns any error into a [`Failure`] that names the operation.
 pub trait Context<T> {
-    /// Puts `what` before the error: `cannot write case42.raw`.
+    /// Puts `what` before the error: `cannot write case42.raw`. An error of the operating system is followed by the next
+    /// step, where that is clear.
     fn context(self, what: impl fmt::Display) -> Result<T>;
 }
 
-impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
+impl<T, E: fmt::Display + 'static> Context<T> for std::result::Result<T, E> {
     fn context(self, what: impl fmt::Display) -> Result<T> {
-        self.map_err(|error| Failure::failed(format!("{what}: {error}")))
+        self.map_err(|error| Failure::failed(format!("{what}: {}", describe(&error))))
+    }
+}
+
+fn describe(error: &(impl fmt::Display + 'static)) -> String {
+    let any: &dyn Any = error;
+    if let Some(error) = any.downcast_ref::<io::Error>() {
+        return os_error::describe(error);
+    }
+    match any.downcast_ref::<rustix::io::Errno>() {
+        Some(errno) => os_error::describe(&io::Error::from(*errno)),
+        None => error.to_string(),
     }
 }
 
@@ -95,5 +111,23 @@ impl From<cheetah_error::Error> for Failure {
             3 => Self::evidence(error),
             _ => Self::failed(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_names_the_next_step_and_neither_an_errno_nor_a_temporary_file() {
+        let missing = tempfile::Builder::new().prefix("secret").tempfile_in("/nonexistent").context("cannot write a.raw");
+        assert_eq!(missing.unwrap_err().message, "cannot write a.raw: No such file or directory; check the path");
+        let denied = Err::<(), _>(rustix::io::Errno::ACCESS).context("cannot open a.raw").unwrap_err();
+        assert_eq!(
+            denied.message,
+            "cannot open a.raw: Permission denied; check its owner and mode, or run as root"
+        );
+        let other = Err::<(), _>("out of order").context("cannot open a.raw").unwrap_err();
+        assert_eq!(other.message, "cannot open a.raw: out of order");
     }
 }

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use cheetah_device::supervise;
 use clap::Parser;
+use failure::Context as _;
 
 // musl's own allocator takes a lock per call, which costs a node half of its throughput.
 #[global_allocator]
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     let result = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| failure::Failure::failed(format!("cannot start worker threads: {error}")))
+        .context("cannot start worker threads")
         .and_then(|runtime| {
             // A panic of the command itself: the hook has reported it.
             let command = AssertUnwindSafe(|| runtime.block_on(run(cli.command, &ui)));

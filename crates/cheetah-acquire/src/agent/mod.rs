@@ -174,7 +174,7 @@ async fn listen(address: SocketAddr) -> Result<Listener> {
         std::io::ErrorKind::AddrInUse => {
             Error::failed(format!("{address} is taken by another program: stop it, or choose another port"))
         }
-        _ => Error::failed(format!("cannot listen on {address}: {error}")),
+        _ => Error::io(format_args!("cannot listen on {address}"), &error),
     })
 }
 

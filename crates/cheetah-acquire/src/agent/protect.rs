@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use cheetah_device::os_error;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -43,7 +44,7 @@ pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>)
     let claimed = match claim(device) {
         Ok(claimed) => claimed,
         Err(Errno::BUSY) => return not("it is in use".to_owned()),
-        Err(error) => return not(format!("it cannot be claimed: {error}")),
+        Err(error) => return not(format!("it cannot be claimed: {}", os_error::describe(&error.into()))),
     };
     let protection = match number(&folder.join("ro")) {
         Some(1) => Protection::Found,
@@ -52,7 +53,7 @@ pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>)
             // What the kernel says counts, not what it was told.
             Ok(()) if number(&folder.join("ro")) == Some(1) => Protection::Set,
             Ok(()) => return not("the kernel did not take it".to_owned()),
-            Err(error) => return not(format!("the kernel refused: {error}")),
+            Err(error) => return not(format!("the kernel refused: {}", os_error::describe(&error.into()))),
         },
     };
     // A partition can be written to through the disk it is on.

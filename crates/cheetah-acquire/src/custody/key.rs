@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cheetah_device::os_error;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
 use ed25519_dalek::Signer as _;
@@ -174,7 +175,7 @@ impl PublicKey {
         let mut content = String::new();
         let read = File::open(text).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut content));
         let bad = |why: &dyn fmt::Display| Error::misuse(format!("'{text}' is not a public key: {why}"));
-        read.map_err(|error| bad(&format_args!("neither base64 of one nor a file to be read ({error})")))?;
+        read.map_err(|error| bad(&format_args!("not base64 of one, and as a file: {}", os_error::describe(&error))))?;
         if let Some(der) = pem_decode(&content, PUBLIC_LABEL) {
             return Self::from_der(&der).ok_or_else(|| bad(&"the file holds a key of another kind, not Ed25519"));
         }

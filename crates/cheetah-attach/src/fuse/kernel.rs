@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use cheetah_device::os_error;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -88,7 +89,7 @@ fn mount_directly(dir: &Path, device: &File, request: &MountRequest<'_>) -> std:
 }
 
 fn mount_by_helper(dir: &Path, request: &MountRequest<'_>) -> Result<OwnedFd> {
-    let io = |error: io::Error| refused(dir, format!("no connection to fusermount3: {error}"));
+    let io = |error: io::Error| refused(dir, format!("no connection to fusermount3: {}", os_error::describe(&error)));
     let (ours, theirs) = UnixStream::pair().map_err(io)?;
     // The helper inherits a socket, through which it sends the open device.
     fcntl_setfd(&theirs, FdFlags::empty()).map_err(|errno| io(errno.into()))?;
@@ -118,7 +119,7 @@ fn run_helper(prepare: impl Fn(&mut Command)) -> std::result::Result<std::proces
         prepare(&mut command);
         match command.stdin(Stdio::null()).stdout(Stdio::null()).output() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            result => return result.map_err(|error| format!("running {helper}: {error}")),
+            result => return result.map_err(|error| format!("running {helper}: {}", os_error::describe(&error))),
         }
     }
     Err("only root may do it without fusermount3; install the package fuse3".to_owned())

@@ -40,7 +40,7 @@ pub(super) struct Opened {
 /// Why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
-    #[error("{0}")]
+    #[error("{}", cheetah_device::os_error::describe(.0))]
     Io(#[from] io::Error),
     #[error(transparent)]
     Negotiation(#[from] Failure),
@@ -53,7 +53,7 @@ pub(super) async fn open(address: &Address, wanted: &ExportRequest, limit: Durat
     open_with(address, wanted, limit, || ()).await
 }
 
-/// The same; calls `is_far` as soon as the server sequence out to be [`FAR`].
+/// The same; calls `is_far` as soon as the server turns out to be [`FAR`] away.
 pub(super) async fn open_with(
     address: &Address,
     wanted: &ExportRequest,

@@ -1,4 +1,4 @@
-//! `cheetah acquire`: evidence into images and drives.
+//! `cheetah acquire`: copies evidence into images and drives.
 
 mod show;
 
@@ -27,19 +27,19 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `acquire` is told.
+/// The options of `acquire`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Copy evidence into images and drives, hashed, logged, and resumable")]
 #[command(long_about = "Copies evidence into images and drives, in one pass over the source.
 
-The name of a destination says what it becomes: .raw, .dd or .img a raw image, .E01 an Expert Witness image, .drive an \
-existing, empty drive. Several are filled at once. The source is only ever read.
+The name of a destination selects its format: .raw, .dd or .img for a raw image, .E01 for an Expert Witness image, \
+.drive for an existing, empty drive. Several destinations are written at once. The source is only read.
 
-Interrupted in whatever way, the same command goes on where it was: what it needs for that is kept in NAME.acquire \
-beside the first destination. Images have their names only when they are whole; before, they are called NAME.partial.
+After any interruption, the same command resumes. Its journal is kept in NAME.acquire beside the first destination. An \
+image is called NAME.partial until it is complete.
 
-What cannot be read stops the acquisition, unless --max-errors says otherwise. It is then recorded as unreadable: in \
-the coverage map NAME.map, in the error table of an E01, in the report NAME.report.txt; the exit code is 3.
+The acquisition stops at an unreadable range, unless --max-errors allows more. Unreadable ranges are recorded in the \
+coverage map NAME.map, in the error table of an E01, and in the report NAME.report.txt; the exit code is then 3.
 
   cheetah acquire /dev/sdb case42.E01 --case-number 42 \\
       --examiner 'M. Poirot' --verify
@@ -48,65 +48,65 @@ the coverage map NAME.map, in the error table of an E01, in the report NAME.repo
       --max-errors unlimited
   cheetah acquire --listen 192.168.1.5:10812 --insecure case42.E01")]
 pub struct Args {
-    /// The source, unless it calls (--listen): a disk, an image in any format, an nbd:// or iscsi:// URI, a drive;
-    /// then the destinations
+    /// The source (a disk, an image in any format, an nbd:// or iscsi:// URI, a drive), then the destinations. With
+    /// --listen, only the destinations
     #[arg(required = true, value_name = "SOURCE | DEST", value_parser = source())]
     places: Vec<String>,
 
-    /// Wait for an agent to call here (cheetah serve --connect), and acquire what it serves
+    /// Wait at this address for an agent to connect (cheetah serve --connect), and acquire the disk that it serves
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     listen: Option<SocketAddr>,
 
-    /// Listen beyond loopback, although nothing is encrypted and whoever reaches that address can offer evidence
+    /// Listen beyond loopback, although connections are not encrypted: anyone who reaches the address can offer evidence
     #[arg(long, requires = "listen")]
     insecure: bool,
 
-    /// How an agent packs what it sends: auto, none, lz4, zstd. Other servers send it as it is [default: auto, or none if
-    /// --tune says so]
+    /// Compression between an agent and this machine: auto, none, lz4, zstd. Other servers do not compress [default: auto,
+    /// or as --tune advises]
     #[arg(long, value_name = "METHOD")]
     compress: Option<Method>,
 
     #[command(flatten)]
     tune: TuneArgs,
 
-    /// Hashes to make: md5, sha1, sha256, blake3, separated by commas; or all, or none
+    /// Hashes to compute: md5, sha1, sha256, blake3, separated by commas; or all, or none
     #[arg(long, default_value_t)]
     hash: HashChoice,
 
-    /// Read everything back in the end, and compare
+    /// Read the destinations back at the end, and compare them
     #[arg(long)]
     verify: bool,
 
-    /// How many unreadable ranges to put up with, or unlimited; neighbouring sectors are one range
+    /// Number of unreadable ranges to accept, or unlimited; adjacent sectors are one range
     #[arg(long, value_name = "N", default_value_t)]
     max_errors: ErrorsMax,
 
-    /// How often a sector that cannot be read is tried again
+    /// Number of times to retry an unreadable sector
     #[arg(long, value_name = "N", default_value_t = 1)]
     retries: u32,
 
-    /// When the link to the source is lost, how many seconds to go on trying
+    /// Seconds for which to try to reconnect to a lost source
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     retry_for: u64,
 
-    /// Go on although the source seems to be another one than before: its serial number, model, path or server differs. The
-    /// report and the custody log say so
+    /// Continue although the source may be another one: its serial number, model, path or server differs. The report and
+    /// the custody log record it
     #[arg(long)]
     same_source: bool,
 
-    /// Make what was acquired safe after this much, to go on from there after an interruption
+    /// Bytes between checkpoints, from which an interrupted acquisition resumes
     #[arg(long, value_name = "SIZE", default_value_t = Size(CHECKPOINT_BYTES_DEFAULT))]
     checkpoint: Size,
 
-    /// Forget an acquisition that was interrupted, and begin again
+    /// Discard the interrupted acquisition, and start again
     #[arg(long)]
     restart: bool,
 
-    /// Replace images that exist, and what a drive holds
+    /// Replace existing images, and overwrite the image that a drive holds
     #[arg(long)]
     force: bool,
 
-    /// Take the right to write to a drive away from whoever holds it
+    /// Take the write lease of a drive from its holder
     #[arg(long)]
     force_lease: bool,
 
@@ -117,35 +117,35 @@ pub struct Args {
     e01: E01Args,
 }
 
-/// What goes into an E01, and into every report.
+/// The case data, which is stored in every report and in an E01, and the options of E01.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Case and E01")]
 struct E01Args {
-    /// How hard to compress an E01: none, fast, best, or a level from 0 to 12
+    /// Compression of an E01: none, fast, best, or a level from 0 to 12
     #[arg(long, default_value_t)]
     level: Compression,
 
-    /// The most a segment file of an E01 may have
+    /// Maximum size of a segment file of an E01
     #[arg(long, value_name = "SIZE", default_value_t = Size(1536 << 20))]
     segment_size: Size,
 
-    /// The case's number
+    /// Case number
     #[arg(long, value_name = "TEXT")]
     case_number: Option<String>,
 
-    /// The number of this piece of evidence
+    /// Number of this piece of evidence
     #[arg(long, value_name = "TEXT")]
     evidence_number: Option<String>,
 
-    /// Who acquires it
+    /// Name of the examiner
     #[arg(long, value_name = "TEXT")]
     examiner: Option<String>,
 
-    /// What it is an image of
+    /// Description of the evidence
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Whatever else should be known
+    /// Notes
     #[arg(long, value_name = "TEXT")]
     notes: Option<String>,
 }
@@ -162,7 +162,7 @@ impl E01Args {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
@@ -172,9 +172,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     let link = LinkUse { packing: args.compress.unwrap_or(link.packing), ..link };
     let (source, destinations) = match (args.listen, args.places.split_first()) {
-        (Some(address), _) => (call(address, args.insecure, link, timeout, ui).await?, &args.places[..]),
+        (Some(address), _) => (await_agent(address, args.insecure, link, timeout, ui).await?, &args.places[..]),
         (None, Some((source, destinations))) => (dial(source, link, timeout), destinations),
-        (None, None) => return Err(Failure::misused("say what to acquire, and into what")),
+        (None, None) => return Err(Failure::misused("name the source, then the destinations")),
     };
     if args.listen.is_none() {
         check_order(&args.places)?;
@@ -207,7 +207,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
-/// Fails if the source is missing and a destination is there: the two were probably exchanged.
+/// Fails if the source is missing and a destination exists: the user probably exchanged them.
 fn check_order(places: &[String]) -> Result<()> {
     let path = |text: &String| spec::path_of(text).filter(|(_, is_raw)| !is_raw).map(|(path, _)| path);
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
@@ -215,7 +215,7 @@ fn check_order(places: &[String]) -> Result<()> {
     if path(source).is_none_or(|path| is_there(&path) || is_drive(&path)) {
         return Ok(());
     }
-    // A drive is there before it is acquired into.
+    // A drive exists before evidence is acquired into it.
     let is_image = |text: &&String| path(text).is_some_and(|path| is_there(&path) && !is_drive(&path));
     let Some(there) = destinations.iter().find(is_image) else { return Ok(()) };
     Err(Failure::misused(format!(
@@ -224,12 +224,12 @@ fn check_order(places: &[String]) -> Result<()> {
     )))
 }
 
-/// How to open a source that is acquired: a server that cannot show that it is the same one is compared first.
+/// The options for opening a source. A server that reconnects without proof of its identity is compared first.
 fn acquiring(link: LinkUse, timeout: Duration) -> SourceOptions {
     SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, timeout) }
 }
 
-/// A source that is opened by us.
+/// Returns the opener of a source to which this process connects.
 fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Opener {
     let spec: Arc<str> = spec.into();
     let options = acquiring(link, timeout);
@@ -239,12 +239,12 @@ fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Opener {
     })
 }
 
-/// A source that calls us.
-async fn call(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Duration, ui: Ui) -> Result<Opener> {
+/// Returns the opener of a source that connects to this process.
+async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Duration, ui: Ui) -> Result<Opener> {
     if !address.ip().is_loopback() && !insecure {
         return Err(Failure::misused(format!(
-            "whoever reaches {address} could offer evidence, and nothing is encrypted; if that network is yours alone, \
-             say --insecure"
+            "connections to {address} are not encrypted, and anyone who reaches it can offer evidence; on a network \
+             you trust, add --insecure"
         )));
     }
     let inbox = Inbox::listen(address).await.context(format_args!("cannot listen at {address}"))?;
@@ -255,18 +255,18 @@ async fn call(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Durat
         ),
         &serde_json::json!({ "event": "waiting", "listen": address }),
     );
-    // At first it is waited for without end; once it was there, as any source that is lost.
-    let called = Arc::new(AtomicBool::new(false));
+    // The first connection may take any time. Later, the agent is a lost source as any other.
+    let connected = Arc::new(AtomicBool::new(false));
     let options = acquiring(link, timeout);
     Ok(Arc::new(move || {
         let uri = NbdUri { address: Address::Inbound(inbox.clone()), export: String::new() };
-        let called = called.clone();
+        let connected = connected.clone();
         async move {
             loop {
                 match open_nbd(uri.clone(), "agent", &options).await {
-                    Err(error) if !called.load(Ordering::Relaxed) => tracing::debug!("nobody called yet: {error}"),
+                    Err(error) if !connected.load(Ordering::Relaxed) => tracing::debug!("no agent has connected yet: {error}"),
                     opened => {
-                        called.store(true, Ordering::Relaxed);
+                        connected.store(true, Ordering::Relaxed);
                         return opened;
                     }
                 }

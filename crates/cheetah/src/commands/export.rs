@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_device::Size;
+use cheetah_device::{Size, os_error};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, serve};
 use cheetah_source::{Opened, SingleExport};
 use serde_json::json;
@@ -99,7 +99,7 @@ async fn listen(args: &Args, name: &str) -> Result<(Listener, String)> {
         std::io::ErrorKind::AddrInUse => {
             Failure::failed(format!("{address} is taken by another program: stop it, or choose another port"))
         }
-        _ => Failure::failed(format!("cannot listen on {address}: {error}")),
+        _ => Failure::failed(format!("cannot listen on {address}: {}", os_error::describe(&error))),
     })?;
     let bound = listener.tcp_address().unwrap_or(address);
     Ok((listener, format!("nbd://{bound}/{name}")))

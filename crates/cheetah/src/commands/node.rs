@@ -1,4 +1,4 @@
-//! `cheetah node`: this machine's memory, lent.
+//! `cheetah node`: lends this machine's memory.
 
 use std::net::SocketAddr;
 
@@ -11,24 +11,24 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `node` is told.
+/// The options of `node`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Lend this machine's memory")]
 #[command(long_about = "Lends this machine's memory, until it is stopped (Ctrl-C, SIGTERM).
 
-The memory is locked, kept out of core dumps, and wiped when a drive gives it back and when the node stops; the \
-receipt printed then says that it was read back as zeros. Each start is a new node: what was lent before is gone, \
-and drives that were on it notice.
+The memory is locked and kept out of core dumps. It is wiped when a drive is destroyed and when the node stops. The \
+node then reads it back, and prints a receipt that says whether it was zero. A restarted node is empty, and drives \
+refuse it.
 
   cheetah node --memory 12GiB --listen 192.168.1.7:10809 --insecure
   cheetah node --memory 12GiB --listen 192.168.1.7:10809 --insecure \\
       --join examiner:10811")]
 pub struct Args {
-    /// How much to lend
+    /// Amount of memory to lend
     #[arg(long, value_name = "SIZE")]
     memory: Size,
 
-    /// Where to listen for drives (NBD)
+    /// Address for drives (NBD)
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -37,36 +37,36 @@ pub struct Args {
     )]
     listen: SocketAddr,
 
-    /// Where to listen for control and metrics (HTTP); the port after the one for drives unless told
+    /// Address for control and metrics (HTTP) [default: the port after the one for drives]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     http: Option<SocketAddr>,
 
-    /// Offer the memory to whoever waits there (cheetah create --wait), until it is accepted; repeatable
+    /// Offer the memory to cheetah create --wait at this address, until it is accepted; repeatable
     #[arg(long, value_name = "EXAMINER:PORT")]
     join: Vec<String>,
 
-    /// What to call this node; the host's name unless told
+    /// Name of this node [default: the host's name]
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
 
-    /// Announce the node by mDNS, so that --nodes auto finds it; the default where it listens beyond loopback
+    /// Announce the node by mDNS, for --nodes auto; the default if it listens beyond loopback
     #[arg(long, overrides_with = "no_announce")]
     announce: bool,
 
-    /// Do not announce it
+    /// Do not announce the node
     #[arg(long)]
     no_announce: bool,
 
-    /// Listen beyond loopback, although nothing is encrypted yet: whoever reaches the port can read and write
+    /// Listen beyond loopback, although connections are not encrypted: anyone who reaches the port can read and write
     #[arg(long)]
     insecure: bool,
 
-    /// Take no part in measurements of the way here (cheetah probe)
+    /// Do not cooperate with cheetah probe
     #[arg(long)]
     no_probe: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let announce = args.announce || !(args.no_announce || args.listen.ip().is_loopback());
@@ -85,7 +85,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     })?;
     say_ready(&node, ui);
     let signal = stop.asked().await;
-    ui.say(format_args!("{signal}: wiping what was lent"));
+    ui.say(format_args!("{signal}: wiping the lent memory"));
     let receipt = node.shutdown().await;
     let text = describe(&receipt);
     let mut value = json!(receipt);
@@ -103,8 +103,8 @@ fn say_ready(node: &Node, ui: Ui) {
     let (nbd, http) = (node.nbd_address(), node.http_address());
     if !status.memory.locked {
         ui.warn(
-            "the memory is NOT LOCKED, so that evidence may reach a swap device: run as root, give the program \
-             CAP_IPC_LOCK, or raise the limit (ulimit -l unlimited, LimitMEMLOCK=)",
+            "the memory is NOT LOCKED, so evidence may reach a swap device: run as root, grant CAP_IPC_LOCK, or raise \
+             the limit (ulimit -l unlimited, or LimitMEMLOCK=infinity in a systemd unit)",
         );
     }
     let lent = Size(status.memory.lent_bytes);
@@ -115,12 +115,12 @@ fn say_ready(node: &Node, ui: Ui) {
     ui.answer(format_args!("node {} lends {lent}: drives on {nbd}, control on http://{http}", status.name), &value);
 }
 
-/// What the receipt says, in a line.
+/// Formats the receipt as one line.
 fn describe(receipt: &NodeReceipt) -> String {
     const CHUNK_BYTES: u64 = 64 << 10;
     let wiped = receipt.wiped_total_bytes;
     if wiped == 0 {
-        return format!("nothing to wipe: none of {} was written to", Size(receipt.lent_bytes));
+        return format!("nothing to wipe: nothing was written to the {} lent", Size(receipt.lent_bytes));
     }
     let verified = if receipt.verified_zero { "verified zero" } else { "NOT verified zero" };
     format!("wiped {} in {} chunks, {verified}", Size(wiped), wiped.div_ceil(CHUNK_BYTES))

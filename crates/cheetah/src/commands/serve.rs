@@ -1,4 +1,4 @@
-//! `cheetah serve`: a disk for whoever acquires it, from the machine it is in.
+//! `cheetah serve`: serves a disk of this machine to an examiner, read-only.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Extension;
 use cheetah_acquire::agent::{Agent, AgentConfig, CpuMax, Protection};
 use cheetah_control::http::{self, Ends};
-use cheetah_device::Size;
+use cheetah_device::{Size, os_error};
 use cheetah_probe::far::{Caller, FarConfig, router};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -17,50 +17,52 @@ use crate::failure::Result;
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// Where it listens unless told otherwise: NBD's own port, on loopback.
+/// The default address: NBD's own port, on loopback.
 const LISTEN: &str = "127.0.0.1:10809";
-/// What those who measure the way here may take: connections, which take next to no memory, each for the longest train or bulk
-/// transfer there is and some time to spare.
+/// Limits of measurements of the path to this machine. A connection takes almost no memory, and may last as long as the
+/// longest train or bulk transfer, with some time to spare.
 const PROBE_LIMITS: http::Limits = http::Limits { connections_max: 8, life_max: Duration::from_secs(30) };
-/// How often two free ports in a row are looked for.
-const TWO_PORTS_TRIES: usize = 16;
+/// Attempts to find two consecutive free ports.
+const TWO_PORTS_ATTEMPTS: usize = 16;
 
-/// What `serve` is told.
+/// The options of `serve`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Serve a disk of this machine to be acquired, read-only")]
 #[command(long_about = "Serves a disk of this machine, read-only, until it is stopped: the agent on the suspect's \
 machine.
 
-It is opened for reading only, and where nothing uses it the kernel is told to refuse writes to it. Any NBD client can \
-read it; cheetah acquire also gets what it reads packed and digested here, at the source. Where the examiner cannot \
-reach this machine, the agent calls: with --connect it keeps connections to the examiner's acquire --listen, and goes \
-on calling until it is stopped.
+The disk is opened read-only. If nothing uses it, the agent also makes the kernel refuse writes to it. Any NBD client \
+can read it; to cheetah acquire, the agent also sends compressed data and digests that it computes at the source.
+
+If the examiner cannot reach this machine, use --connect: the agent then connects to the examiner's acquire --listen, \
+and reconnects until it is stopped.
 
   cheetah serve /dev/sda --listen 192.168.1.9:10809 --insecure
   cheetah serve /dev/sda --connect examiner:10809 --insecure
   cheetah serve /dev/sda --connect examiner:10809 --insecure \\
       --cpu-max low --rate-max 2MiB")]
 pub struct Args {
-    /// The disk, or an image
+    /// The disk or image to serve
     device: PathBuf,
 
-    /// Where to listen [default: 127.0.0.1:10809, unless it is to call]
+    /// Address at which to listen [default: 127.0.0.1:10809, or none with --connect]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     listen: Option<SocketAddr>,
 
-    /// Call the examiner, who waits there with acquire --listen
+    /// Connect to the examiner's machine, where acquire --listen waits
     #[arg(long, value_name = "HOST:PORT")]
     connect: Option<String>,
 
-    /// Listen beyond loopback or call another machine, although nothing is encrypted yet: whoever is on the way can read
+    /// Listen beyond loopback or connect to another machine, although connections are not encrypted: anyone on the path
+    /// can read the disk
     #[arg(long)]
     insecure: bool,
 
-    /// What to call the disk to clients; the file's name unless told
+    /// Name of the export [default: the file's name]
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
 
-    /// The most to send, a second
+    /// Maximum number of bytes sent per second
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     rate_max: Option<Size>,
 
@@ -68,38 +70,38 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT|low", value_parser = str::parse::<CpuMax>)]
     cpu_max: Option<CpuMax>,
 
-    /// Clients' connections served at once
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=16))]
     connections_max: u8,
 
-    /// Do not tell the kernel to refuse writes to the disk
+    /// Do not make the kernel refuse writes to the disk
     #[arg(long)]
     no_setro: bool,
 
-    /// Take no part in measurements of the way here (cheetah probe), for which the port after the one for clients is
-    /// listened to; with --rate-max, nothing but answers is sent there
+    /// Do not cooperate with cheetah probe, which uses the port after the NBD port. (With --rate-max, the agent sends no
+    /// test traffic, only answers)
     #[arg(long)]
     no_probe: bool,
 }
 
-/// A rate: a size that is not nothing.
+/// Parses a rate in bytes per second.
 fn rate(text: &str) -> Result<Size, String> {
     match text.strip_suffix("/s").unwrap_or(text).parse::<Size>() {
         Ok(size) if size.0 >= 1024 => Ok(size),
-        Ok(_) => Err("at least 1KiB a second, or nothing would arrive in time".into()),
+        Ok(_) => Err("at least 1KiB per second, or clients time out".into()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let by_default = || args.connect.is_none().then(|| LISTEN.parse().ok()).flatten();
     let mut listen = args.listen.or_else(by_default);
-    let mut probing = None;
+    let mut probe = None;
     if let Some(any) = listen.filter(|at| at.port() == 0 && !args.no_probe && (args.insecure || at.ip().is_loopback()))
     {
-        (listen, probing) = two_ports(any).await.map_or((listen, None), |(clients, next)| (Some(clients), Some(next)));
+        (listen, probe) = two_ports(any).await.map_or((listen, None), |(clients, next)| (Some(clients), Some(next)));
     }
     let config = AgentConfig {
         name: args.name,
@@ -113,15 +115,15 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         ..AgentConfig::new(&args.device)
     };
     let agent = Agent::start(config).await?;
-    if let Some(address) = agent.address().filter(|_| probing.is_none() && !args.no_probe) {
-        probing = probe_listener(address, ui).await;
+    if let Some(address) = agent.address().filter(|_| probe.is_none() && !args.no_probe) {
+        probe = probe_listener(address, ui).await;
     }
     let far = FarConfig { name: agent.name().to_owned(), sends: args.rate_max.is_none() };
-    let probed_at = probing.as_ref().and_then(|listener| listener.local_addr().ok());
-    say_ready(&agent, args.connect.as_deref(), probed_at, ui);
+    let probe_address = probe.as_ref().and_then(|listener| listener.local_addr().ok());
+    say_ready(&agent, args.connect.as_deref(), probe_address, ui);
     tokio::select! {
         never = agent.run() => match never {},
-        never = probed(probing, far) => match never {},
+        never = serve_probes(probe, far) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
             Ok(())
@@ -129,9 +131,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
-/// Where any port will do: one for clients that has a free one after it, and the listener there.
+/// Returns an address with a free port for clients, and a listener at the port after it.
 async fn two_ports(any: SocketAddr) -> Option<(SocketAddr, TcpListener)> {
-    for _ in 0..TWO_PORTS_TRIES {
+    for _ in 0..TWO_PORTS_ATTEMPTS {
         let next = TcpListener::bind(any).await.ok()?;
         let clients = SocketAddr::new(any.ip(), next.local_addr().ok()?.port().checked_sub(1)?);
         if TcpListener::bind(clients).await.is_ok() {
@@ -141,21 +143,22 @@ async fn two_ports(any: SocketAddr) -> Option<(SocketAddr, TcpListener)> {
     None
 }
 
-/// Listens at the port after the one for clients, where whoever measures the way here looks. If it cannot be had, the disk is
-/// served all the same.
+/// Listens at the port after the one for clients, which `cheetah probe` uses. If it is taken, the disk is served without
+/// it.
 async fn probe_listener(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
     let next = SocketAddr::new(clients.ip(), clients.port().checked_add(1)?);
     match TcpListener::bind(next).await {
         Ok(listener) => Some(listener),
         Err(error) => {
-            ui.warn(format_args!("no part is taken in measurements of the way here (cheetah probe): {next}: {error}"));
+            let error = os_error::describe(&error);
+            ui.warn(format_args!("cheetah probe cannot measure the path to this agent: cannot listen on {next}: {error}"));
             None
         }
     }
 }
 
-/// Takes part in measurements, if it is to.
-async fn probed(listener: Option<TcpListener>, far: FarConfig) -> Infallible {
+/// Cooperates with measurements, if there is a listener for them.
+async fn serve_probes(listener: Option<TcpListener>, far: FarConfig) -> Infallible {
     match listener {
         Some(listener) => {
             let router = router(far);
@@ -175,7 +178,7 @@ fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui
     });
     let disk: Vec<&str> = [&identity.model, &identity.serial].into_iter().flatten().map(String::as_str).collect();
     let disk = if disk.is_empty() { String::new() } else { format!(" ({})", disk.join(", serial ")) };
-    let places = [uri.map(|uri| format!("at {uri}")), connect.map(|examiner| format!("to {examiner}, who is called"))];
+    let places = [uri.map(|uri| format!("at {uri}")), connect.map(|examiner| format!("to {examiner}, to which it connects"))];
     let places: Vec<_> = places.into_iter().flatten().collect();
     let (location, size) = (&identity.location, Size(identity.size));
     ui.answer(
@@ -188,11 +191,11 @@ fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui
     );
 }
 
-/// What keeps this machine from writing to the disk: for programs, and for people.
+/// Whether the kernel refuses writes to the disk: a word for programs, and a sentence for people.
 fn state(protection: &Protection) -> (&'static str, String) {
     match protection {
-        Protection::Found => ("found", "refused by the kernel, which had it read-only already".into()),
-        Protection::Set => ("set", "refused by the kernel from now on (blockdev --setrw undoes it)".into()),
+        Protection::Found => ("found", "refused by the kernel: the disk was read-only already".into()),
+        Protection::Set => ("set", "refused by the kernel from now on (blockdev --setrw permits them again)".into()),
         Protection::Not(why) => ("not-set", format!("not refused by the kernel: {why}")),
     }
 }

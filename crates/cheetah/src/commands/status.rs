@@ -6,7 +6,7 @@ use cheetah_device::Size;
 use cheetah_drive::file::NodeSync;
 use cheetah_drive::status::{Condition, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, status};
 use cheetah_drive::{DriveFile, ImageState};
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::Table;
 
 use super::compared::wrapped;
 use super::options::TimeoutArgs;
@@ -106,7 +106,6 @@ fn image_state(condition: Condition, covered: Option<&CoveredStatus>) -> &'stati
 
 fn describe_nodes(nodes: &[NodeStatus]) -> Table {
     let mut table = table(&["node", ">size", ">used", ">connections", "state"]);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(80);
     for node in nodes {
         let state = match node.state {
             NodeState::Ok | NodeState::Foreign if node.sync == Some(NodeSync::Stale) => "STALE: it missed writes",

@@ -10,6 +10,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use cheetah_device::os_error;
 use cheetah_device::visible::{self, Visible};
 use serde::Serialize;
 
@@ -132,6 +133,7 @@ fn print(line: impl Display) {
 pub fn finish() -> Result<()> {
     match STDOUT_ERROR.get() {
         Some(error) => {
+            let error = os_error::describe(error);
             Err(Failure::failed(format!("the work is done, but its answer cannot be written to stdout: {error}")))
         }
         None => Ok(()),

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cheetah_device::os_error;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
@@ -98,7 +99,8 @@ impl Files {
                 Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
                     let path = self.current.path.display();
                     Error::failed(format!(
-                        "writing {path}: {error}; make room and run it again, it goes on where it was"
+                        "writing {path}: {}; run the same command again to resume",
+                        os_error::describe(&error)
                     ))
                 }
                 _ => self.current.failed("writing", &error),

@@ -1,29 +1,29 @@
-//! How an acquisition is shown while it runs.
+//! Shows a running acquisition.
 
 use std::time::{Duration, Instant};
 
-use cheetah_acquire::acquire::{Event, Progress as How};
+use cheetah_acquire::acquire::{Event, Progress as Measured};
 use cheetah_device::Size;
 
 use crate::ui::{Progress, Ui};
 
-/// How often programs are told of progress.
-const JSON_EVERY: Duration = Duration::from_secs(1);
+/// The interval between progress events in JSON.
+const JSON_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shows events as they come.
+/// Shows the events of an acquisition.
 pub struct Show {
     ui: Ui,
     bar: Option<(String, Progress)>,
-    told: Option<Instant>,
+    json_sent: Option<Instant>,
 }
 
 impl Show {
-    /// Nothing to show yet.
+    /// Returns a display without a bar.
     pub fn new(ui: Ui) -> Self {
-        Self { ui, bar: None, told: None }
+        Self { ui, bar: None, json_sent: None }
     }
 
-    /// One more.
+    /// Shows an event.
     pub fn event(&mut self, event: &Event) {
         if self.ui.is_json() {
             return self.json(event);
@@ -33,15 +33,15 @@ impl Show {
                 let to = destinations.join(" and ");
                 match resumed_at {
                     0 => self.ui.say(format_args!("acquiring {} of {} into {to}", Size(source.size), source.location)),
-                    at => self.ui.say(format_args!("going on with {} at {}, into {to}", source.location, Size(*at))),
+                    at => self.ui.say(format_args!("resuming {} at {}, into {to}", source.location, Size(*at))),
                 }
             }
-            Event::Checking(how) => self.show("comparing".to_owned(), how),
-            Event::Progress(how) => self.show("acquiring".to_owned(), how),
+            Event::Checking(progress) => self.show("comparing".to_owned(), progress),
+            Event::Progress(progress) => self.show("acquiring".to_owned(), progress),
             Event::Verifying { destination, progress } => self.show(format!("reading back {destination}"), progress),
             Event::Unreadable(bad) => self.say(&format!("unreadable: {}: {}", bad.range(), bad.why)),
             Event::Lost { why, retry_for_s } => {
-                self.say(&format!("the source is lost: {why}; trying again for {retry_for_s} s"));
+                self.say(&format!("the source is lost: {why}; reconnecting for up to {retry_for_s} s"));
             }
             Event::Back { opening, .. } if opening.vouched.is_empty() => {
                 self.say(&format!("the source is back: {opening}"));
@@ -49,8 +49,8 @@ impl Show {
             Event::Back { opening, .. } => {
                 self.say(&format!("the source is back: {opening}; {}", opening.vouched.join(", ")));
             }
-            Event::Reconnected { .. } => self.say("a connection to the source was lost and made again"),
-            // The progress says how many there were; and the error is shown at the end.
+            Event::Reconnected { .. } => self.say("a connection to the source was lost and restored"),
+            // The report counts the former; the latter is the error that ends the command.
             Event::Retried { .. } | Event::SourceChanged { .. } => {}
             Event::Completing { .. } => self.bar = None,
         }
@@ -63,52 +63,52 @@ impl Show {
         }
     }
 
-    fn show(&mut self, what: String, how: &How) {
+    fn show(&mut self, what: String, progress: &Measured) {
         if self.bar.as_ref().is_none_or(|(shown, _)| *shown != what) {
-            // The one before is cleared first.
+            // The previous bar is cleared first.
             self.bar = None;
-            self.bar = Some((what.clone(), self.ui.detailed(what, how.total_bytes)));
+            self.bar = Some((what.clone(), self.ui.detailed(what, progress.total_bytes)));
         }
         if let Some((_, bar)) = &self.bar {
-            bar.show(how.done_bytes, || details(how));
+            bar.show(progress.done_bytes, || details(progress));
         }
     }
 
-    /// Every event, but progress only now and then.
+    /// Prints every event, but progress at most once per [`JSON_INTERVAL`].
     fn json(&mut self, event: &Event) {
         let often = matches!(event, Event::Progress(_) | Event::Checking(_) | Event::Verifying { .. });
-        if often && self.told.is_some_and(|told| told.elapsed() < JSON_EVERY) {
+        if often && self.json_sent.is_some_and(|sent| sent.elapsed() < JSON_INTERVAL) {
             return;
         }
         if often {
-            self.told = Some(Instant::now());
+            self.json_sent = Some(Instant::now());
         }
         self.ui.event("", event);
     }
 }
 
-/// How it goes, in a few words.
-fn details(how: &How) -> String {
+/// Rate, time left, unreadable bytes and compression, the most important first.
+fn details(progress: &Measured) -> String {
     let mut words = Vec::new();
-    if how.stalled {
+    if progress.stalled {
         words.push("stalled".to_owned());
     } else {
-        words.push(format!("{:.0} MiB/s", how.rate_bytes_s as f64 / f64::from(1 << 20)));
+        words.push(format!("{:.0} MiB/s", progress.rate_bytes_s as f64 / f64::from(1 << 20)));
     }
-    match how.left_s {
+    match progress.left_s {
         Some(seconds) => words.push(format!("{} left", duration(seconds))),
         None => words.push("time left unknown".to_owned()),
     }
-    if how.unreadable_bytes > 0 {
-        words.push(format!("{} bad", Size(how.unreadable_bytes)));
+    if progress.unreadable_bytes > 0 {
+        words.push(format!("{} bad", Size(progress.unreadable_bytes)));
     }
-    if let Some(ratio) = how.compression.filter(|ratio| *ratio >= 1.05) {
+    if let Some(ratio) = progress.compression.filter(|ratio| *ratio >= 1.05) {
         words.push(format!("{ratio:.1} to 1"));
     }
     words.join(", ")
 }
 
-/// Two units are enough.
+/// Formats a duration with at most two units.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -122,25 +122,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_words_say_how_it_goes() {
-        let how = How {
+    fn details_show_rate_time_left_bad_bytes_and_compression() {
+        let progress = Measured {
             rate_bytes_s: 112 << 20,
             left_s: Some(75),
             compression: Some(2.31),
             unreadable_bytes: 512,
-            ..How::default()
+            ..Measured::default()
         };
-        assert_eq!(details(&how), "112 MiB/s, 1 min 15 s left, 512B bad, 2.3 to 1");
-        assert_eq!(details(&How { stalled: true, ..How::default() }), "stalled, time left unknown");
+        assert_eq!(details(&progress), "112 MiB/s, 1 min 15 s left, 512B bad, 2.3 to 1");
+        assert_eq!(details(&Measured { stalled: true, ..Measured::default() }), "stalled, time left unknown");
         assert_eq!(duration(7262), "2 h 1 min");
-    }
-
-    #[test]
-    fn rate_and_time_left_fit_80_columns_behind_the_bar() {
-        let how = How { rate_bytes_s: 9999 << 20, left_s: Some(99 * 3600 + 59 * 60), ..How::default() };
-        // The rest of the details is cut off where the line is too short.
-        let before = "acquiring ━━━━━━━━━━ 1023.99 GiB / 1023.99 GiB  ";
-        assert!(before.chars().count() + details(&how).len() <= 80, "{}", details(&how));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use cheetah_device::visible::OneLine;
 use serde_json::Value;
 
 use super::Keys;
+use crate::commands::compared::wrapped;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -40,22 +41,23 @@ pub fn describe(name: &str, report: &LogReport) -> String {
         torn => format!(", {torn} unfinished lines"),
     };
     let in_order = if report.problem.is_none() { "in order" } else { "in order before the first problem" };
-    let mut lines = vec![format!("{name}: {} records {in_order}{torn}, {state}", report.records)];
-    lines.extend(report.unfinished_line.map(|line| format!("  note: {line}")));
+    let mut lines = vec![wrapped(&format!("{name}: {} records {in_order}{torn}, {state}", report.records), 0)];
+    lines.extend(report.unfinished_line.map(|line| wrapped(&format!("note: {line}"), 2)));
     if let Some(began) = &report.began {
         let [time, user, host, tool] = [&began.time, &began.user, &began.host, &began.tool].map(OneLine);
-        lines.push(format!("  begun {time} by {user} on {host} with {tool}"));
+        lines.push(wrapped(&format!("begun {time} by {user} on {host} with {tool}"), 2));
     }
     let source = report.source.as_ref().map(words).filter(|words| !words.is_empty());
-    lines.extend(source.map(|source| format!("  source: {source}")));
+    lines.extend(source.map(|source| wrapped(&format!("source: {source}"), 2)));
     let case = report.case.as_ref().map(words).filter(|words| !words.is_empty());
-    lines.extend(case.map(|case| format!("  case: {case}")));
+    lines.extend(case.map(|case| wrapped(&format!("case: {case}"), 2)));
     lines.extend(report.signers.iter().map(|signer| format!("  {} records signed by {}", signer.records, signer.key)));
     if let Some(finished) = &report.finished {
         let place = &finished.place;
         let printable = |note: &String| note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-        lines.extend(finished.finished.notes.iter().map(|note| format!("  NOTE: {}", printable(note))));
-        lines.push(format!("  for your notes: line {} finishes it, with SHA-256 {}", place.line, place.sha256));
+        lines.extend(finished.finished.notes.iter().map(|note| wrapped(&format!("NOTE: {}", printable(note)), 2)));
+        lines.push(format!("  for your notes: line {} finishes it; its SHA-256:", place.line));
+        lines.push(format!("  {}", place.sha256));
     }
     lines.join("\n")
 }
