@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import errno
 import importlib.resources
 import json
 import os
@@ -14,6 +15,13 @@ from cheetah.path_text import printable
 
 MISUSED = 2
 LINE_CHARS_MAX = 4000
+_NEXT_STEPS = {
+    errno.ENOENT: "check the path",
+    errno.EACCES: "check its owner and mode, or run as root",
+    errno.ENOTDIR: "name a folder",
+    errno.EROFS: "choose another place",
+    errno.ENOSPC: "free some space, or choose another place",
+}
 _SIMILAR = 0.75
 """From 0 to 1: below, a suggestion is more often wrong than right."""
 
@@ -29,6 +37,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=prog, allow_abbrev=False)
         self._package = package
         self._as_json = False
+        self._words: Sequence[str] = ()
 
     def format_help(self) -> str:
         """Returns the help page."""
@@ -49,6 +58,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known(self, words: Sequence[str], intermixed: bool = False) -> tuple[argparse.Namespace, list[str]]:
         """Does the same, and returns the arguments that are not this parser's."""
         self._as_json = "--json" in words
+        self._words = words
         return self.parse_known_intermixed_args(words) if intermixed else self.parse_known_args(words)
 
     def unexpected(self, argument: str) -> NoReturn:
@@ -59,7 +69,12 @@ class Parser(argparse.ArgumentParser):
         self._refuse(f"unexpected argument '{argument}' found", tip)
 
     def error(self, message: str) -> NoReturn:
-        """Ends the process with exit code 2 and argparse's sentence."""
+        """Ends the process with exit code 2 and argparse's sentence. An argument that only seems to be missing, because an
+        option is misspelt, is not what the user has to correct."""
+        known = {option for action in self._actions for option in action.option_strings}
+        options = [word for word in self._words if word.startswith("--") and word.partition("=")[0] not in {*known, "--"}]
+        if options and "are required" in message:
+            self.unexpected(options[0])
         self._refuse(message.removeprefix("argument "))
 
     def _refuse(self, sentence: str, tip: str = "") -> NoReturn:
@@ -90,9 +105,11 @@ def usage(package: str) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """Returns what went wrong, without the errno that Python puts before it."""
+    """Returns what went wrong, without the errno that Python puts before it, and the next step where that is clear."""
     if isinstance(error, OSError) and error.strerror and not hasattr(error, "exit_code"):
-        return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
+        said = f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
+        step = _NEXT_STEPS.get(error.errno or 0)
+        return f"{said}; {step}" if step else said
     return str(error)
 
 

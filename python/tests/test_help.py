@@ -61,6 +61,8 @@ def test_help_is_the_page(words: list[str]) -> None:
     [
         (["cheetah.triage", "disk.raw", "--out", "out", "--quik"], "a similar argument exists: '--quick'"),
         (["cheetah.triage", "disk.raw", "--out", "out", "--keyword=x"], "a similar argument exists: '--keywords'"),
+        (["cheetah.triage", "--quik", "disk.raw"], "a similar argument exists: '--quick'"),
+        (["cheetah.bench", "stroage", "."], "a similar part exists: 'storage'"),
         (["cheetah.bench", "storage", ".", "--rep", "3"], "a similar argument exists: '--repetitions'"),
         (["cheetah.bench", "storage", ".", "--quik"], "a similar argument exists: '--quick'"),
         (["cheetah.bench", "storage", ".", "--steps", "md5sun"], "a similar step exists: 'md5sum'"),

@@ -78,13 +78,13 @@ fn bad_sectors_stop_it_unless_told_otherwise() {
     let second = run(Request { errors_max: ErrorsMax::Count(1), ..request(&disk, dir.path(), &names_of) }).unwrap_err();
     assert!(second.to_string().contains(&format!("{}+512", 5000 * SECTOR)), "{second}");
     let read = disk.read_so_far();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let request = Request { errors_max: ErrorsMax::Count(2), verify: true, ..request(&disk, dir.path(), &names_of) };
-    let report = run_telling(request, |event| told.push(event)).unwrap();
+    let report = run_telling(request, |event| events.push(event)).unwrap();
     check(&disk, dir.path(), &report);
     assert!(!report.is_whole() && report.unreadable_bytes == 3 * SECTOR && report.interruptions == 2);
     assert!(report.sinks.iter().all(|sink| sink.verified == Some(true) && sink.map.is_some()), "{report}");
-    let bad: Vec<_> = told.iter().filter(|event| matches!(event, Event::Unreadable(_))).collect();
+    let bad: Vec<_> = events.iter().filter(|event| matches!(event, Event::Unreadable(_))).collect();
     assert_eq!(bad.len(), 1, "the first was dealt with before");
     assert!(disk.read_so_far() - read <= 4 * MIB, "what was safe was not read again");
 }
@@ -132,8 +132,8 @@ fn a_link_that_is_cut_is_waited_for_and_the_source_known_again() {
     let mut request = request(&disk, dir.path(), &["x.raw", "x.E01"]);
     request.source = opener_with_cuts(&disk, vec![3 * MIB, 5 * MIB]);
     request.retry_for = Duration::from_secs(30);
-    let mut told = Vec::new();
-    let report = run_telling(request, |event| told.push(event)).unwrap();
+    let mut events = Vec::new();
+    let report = run_telling(request, |event| events.push(event)).unwrap();
     check(&disk, dir.path(), &report);
     assert_eq!((report.reconnects, report.interruptions), (2, 2));
     let all = |opening: &Opening| {
@@ -142,7 +142,7 @@ fn a_link_that_is_cut_is_waited_for_and_the_source_known_again() {
                 if compared_bytes == opening.at)
     };
     assert!(report.openings.iter().all(all) && report.notes.is_empty(), "{:?}", report.openings);
-    assert_eq!(told.iter().filter(|event| matches!(event, Event::Lost { .. })).count(), 2);
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::Lost { .. })).count(), 2);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn without_patience_a_cut_ends_it_and_the_same_command_goes_on() {
     assert_eq!(report.interruptions, 1);
 }
 
-/// Part of an acquisition, cut after 6 MiB: the first range that is safe. Which chunks come before the cut is nobody's to
+/// Part of an acquisition, cut after 6 MiB: the first range that is safe. Which chunks come before the cut is not ours to
 /// say; should none have, it goes on to the next cut.
 fn part(disk: &Arc<Disk>, dir: &Path) -> ByteRange {
     loop {
@@ -211,7 +211,7 @@ fn what_happened_to_the_half_made_image_is_noticed() {
     std::fs::remove_file(&partial).unwrap();
     let error = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
     assert!(error.exit_code() == 3 && error.to_string().contains("is not there"), "{error}");
-    // Without its journal, nobody knows whose it is.
+    // Without its journal, its origin is unknown.
     std::fs::write(&partial, b"").unwrap();
     std::fs::remove_file(dir.path().join("x.raw.acquire")).unwrap();
     let error = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
@@ -287,7 +287,7 @@ fn what_was_read_back_wrong_is_not_said_to_have_the_hashes() {
     assert!(!verified.contains(report.hashes.md5.as_deref().unwrap()), "{verified}");
 }
 
-/// The source as `change` makes it, which is told how often it was opened before; `None` never comes.
+/// The source that `change` returns for the number of earlier openings; `None` never connects.
 fn opener_changed(
     disk: &Arc<Disk>,
     cut: u64,
@@ -359,7 +359,7 @@ fn a_stranger_that_calls_is_sent_away() {
         })
     };
     let wanted = Request { key: Some(key), ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
-    // Nobody else in time; then the right one behind a stranger, at first and after a cut.
+    // No other source in time; then the right one after a foreign one, at first and after a cut.
     let retry_for = Duration::from_secs(1);
     run(Request { source: inbound(1..99, 4 * MIB), retry_for, ..wanted.clone() }).unwrap_err();
     let error = run(Request { source: inbound(0..99, u64::MAX), retry_for, ..wanted.clone() }).unwrap_err();
@@ -409,7 +409,7 @@ fn protection_that_does_not_last_is_not_claimed() {
 
 #[test]
 fn a_full_disk_is_said_and_can_be_gone_on_with() {
-    // A file system full from the start, whatever the user may do: /dev/full by another name.
+    // A file system that is always full, also for root: /dev/full under another name.
     let dir = tempdir().unwrap();
     let disk = Arc::new(Disk::noisy(5 * MIB));
     let limited = dir.path().join("limited");
@@ -439,7 +439,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
     fn whatever_goes_wrong_the_images_are_those_of_an_undisturbed_run(
-        // So large that something of it can be read: of what gives nothing at all, nobody can say that it is there.
+        // Large enough to be partly readable: a source without any readable range counts as lost.
         size in MIB / 8..10 * MIB,
         bad in prop::collection::vec((0u64..20_480, 1u64..20), 0..5),
         cuts in prop::collection::vec(0u64..6 * MIB, 0..3),

@@ -1,4 +1,4 @@
-//! The agent against clients that do not keep to what they were told.
+//! The agent against clients that violate the protocol.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
@@ -91,9 +91,9 @@ async fn clients_of_ours_are_told_what_they_read() {
     let (address, identity) = agent(&file).await;
     let address = Address::Tcp { host: address.ip().to_string(), port: address.port() };
     let client = Client::connect(ClientConfig::new(NbdUri { address, export: String::new() })).await.unwrap();
-    let told = client.description().unwrap().strip_prefix(X_CHEETAH).unwrap();
-    assert_eq!(serde_json::from_str::<Identity>(told).unwrap(), identity);
-    assert!(told.contains(r#""run":""#) && told.contains(r#""name":""#), "{told}");
+    let description = client.description().unwrap().strip_prefix(X_CHEETAH).unwrap();
+    assert_eq!(serde_json::from_str::<Identity>(description).unwrap(), identity);
+    assert!(description.contains(r#""run":""#) && description.contains(r#""name":""#), "{description}");
     assert_eq!(identity.location, file.path().display().to_string());
 }
 
@@ -118,7 +118,7 @@ async fn digests_are_made_of_what_the_source_holds_now_and_no_content_is_sent() 
     let config = ClientConfig { packing, ..ClientConfig::new(NbdUri { address, export: String::new() }) };
     let second = Client::connect(config).await.unwrap();
     assert_eq!(second.digests(whole).await.unwrap(), [digest(&changed)]);
-    assert_ne!(second.description(), omitting.description(), "each process is told from any other");
+    assert_ne!(second.description(), omitting.description(), "the descriptions of two processes differ");
     assert!(omitting.stats().received_bytes < 4096, "{:?}", omitting.stats());
     assert!(omitting.read(whole).await.is_err(), "a digest is no content");
     assert!(omitting.digests(ByteRange::new(1 << 20, 1)).await.is_err());

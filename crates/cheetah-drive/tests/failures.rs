@@ -42,7 +42,7 @@ async fn a_dead_node_loses_exactly_its_ranges() {
     drop(drive);
     let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await;
     let kept = destroyed.map_or(true, |destroyed| !destroyed.file_removed);
-    assert!(kept && lab.path().exists(), "without it nobody could free the rest");
+    assert!(kept && lab.path().exists(), "without it the rest could not be freed");
     let destroyed = destroy(&file, DestroyOptions { force: true, timeout: TIMEOUT }).await.unwrap();
     assert!(!destroyed.is_clean() && matches!(destroyed.nodes[1].outcome, WipeOutcome::Unreachable { .. }));
     assert_eq!((lab.exports(), lab.files().len()), (0, 0));

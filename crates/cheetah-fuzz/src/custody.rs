@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use cheetah_acquire::custody::{CustodyLog, Event, PublicKey, SigningKey, check};
 
-/// A log that is in order, and who signed it.
+/// An intact log, and the key that signed it.
 static WHOLE: LazyLock<(Vec<u8>, PublicKey)> = LazyLock::new(|| {
     let place = |what: &str| std::env::temp_dir().join(format!("cheetah-fuzz-{}.{what}", std::process::id()));
     let (log, key) = (place("custody"), place("key"));

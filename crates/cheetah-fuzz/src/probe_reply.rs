@@ -23,8 +23,8 @@ pub fn run(data: &[u8]) {
         2 => believe(&[&ethernet(ipv4), &ip(ipv4, choice >> 3, data.len())[..], data].concat(), ipv4),
         _ => read_pattern(data),
     }
-    for told in [datagram::echo_reply(ipv4, &SESSION, data), datagram::quoted_request(ipv4, &SESSION, data)] {
-        assert!(told.is_none() || holds_secret(data));
+    for parsed in [datagram::echo_reply(ipv4, &SESSION, data), datagram::quoted_request(ipv4, &SESSION, data)] {
+        assert!(parsed.is_none() || holds_secret(data));
     }
 }
 

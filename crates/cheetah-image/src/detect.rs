@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_vhd_is_known_by_a_footer_that_is_right() {
+    fn a_fixed_vhd_is_recognised_only_by_a_valid_footer() {
         let good = footer(2, 1 << 20);
         assert_eq!(detect(&[0; 1024], &good, (1 << 20) + 512), Format::Vhd);
         assert_eq!(detect(&[0; 1024], &good, (1 << 20) + 1024), Format::Unknown, "of another size");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_has_a_name() {
+    fn unsupported_formats_are_named() {
         for (start, word) in [
             (&b"LVF\x09\x0d\x0a\xff\x00\x01"[..], "L01"),
             (b"ADSEGMENTEDFILE\x00", "AD1"),
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(start in prop::collection::vec(any::<u8>(), 0..200), end in prop::collection::vec(any::<u8>(), 0..600), size: u64) {
+        fn arbitrary_bytes_never_panic(start in prop::collection::vec(any::<u8>(), 0..200), end in prop::collection::vec(any::<u8>(), 0..600), size: u64) {
             detect(&start, &end, size);
         }
     }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sata_disk_and_its_partition() {
+    fn a_sata_disk_and_its_partition_have_the_disks_model_and_serial() {
         let dir = tree(&[
             ("sda/queue/logical_block_size", b"512\n"),
             ("sda/queue/physical_block_size", b"4096\n"),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_says_little() {
+    fn a_disk_with_few_facts_is_described_by_those() {
         let dir = tree(&[("vda/serial", b"serial-7"), ("vda/device/vendor", b"0x1af4\n"), ("vda/ro", b"1")]);
         let disk = Disk::look(&dir.path().join("vda"));
         let known = Disk { serial: Some("serial-7".into()), write_protected: Some(true), ..Disk::default() };

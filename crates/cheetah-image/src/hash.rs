@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn hashes_what_everyone_else_hashes() {
+    async fn hashes_equal_those_of_other_implementations() {
         let hashing = Hashing::start(HashChoice::ALL).unwrap();
         for piece in [&b"a"[..], b"b", b"c"] {
             hashing.push(&piece.to_vec().into()).await.unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn zeros_hash_as_bytes_do() {
+    async fn runs_of_zeros_hash_like_zero_bytes() {
         let choice = HashChoice::NONE.with(HashKind::Sha256);
         let (run, bytes) = (Hashing::start(choice).unwrap(), Hashing::start(choice).unwrap());
         run.push(&Data::zeros(200_001)).await.unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_read_as_they_print() {
+    fn a_printed_choice_parses_to_itself() {
         for text in ["none", "md5", "md5,sha256", "md5,sha1,sha256,blake3"] {
             assert_eq!(text.parse::<HashChoice>().unwrap().to_string(), text);
         }

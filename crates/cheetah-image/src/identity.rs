@@ -120,7 +120,7 @@ pub struct Difference {
     pub then: String,
     /// What it is.
     pub now: String,
-    /// Whether the two cannot be the same evidence, whatever anybody says.
+    /// Whether the two cannot be the same evidence, even if the examiner says so.
     pub is_final: bool,
 }
 
@@ -164,7 +164,7 @@ impl Identity {
         differ.map(|(what, then, now, is_final)| Difference { what, then, now, is_final }).collect()
     }
 
-    /// A source of which nothing more is known.
+    /// Returns the identity of a source without further facts.
     pub fn new(kind: Kind, location: impl Into<String>, size: u64) -> Self {
         Self {
             kind,
@@ -234,13 +234,13 @@ pub struct CaseData {
     /// The number of this piece of evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence_number: Option<String>,
-    /// Who made the image.
+    /// The examiner who made the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub examiner: Option<String>,
     /// What it is an image of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whatever else was written down.
+    /// Notes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
 }
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survives_being_written_down() {
+    fn an_identity_survives_serialisation() {
         let mut identity = Identity::new(Kind::Aff4, "a.aff4", 1 << 40);
         let bare = serde_json::to_value(&identity).unwrap();
         assert_eq!(bare, serde_json::json!({ "kind": "aff4", "location": "a.aff4", "size": 1u64 << 40 }));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fact_that_differs_is_named_but_the_instance_of_an_agent() {
+    fn every_difference_is_named_except_the_agents_instance() {
         let server = |host: &str, path: &str, instance: &str| ServedBy {
             host: Some(host.into()),
             path: Some(path.into()),
@@ -296,17 +296,17 @@ mod tests {
         let again = Identity { server: Some(server("pc", "/dev/sda", "2")), ..then.clone() };
         assert_eq!(then.differences(&again), []);
         let other = Identity { serial: Some("S1".into()), server: Some(server("pc", "/dev/sdb", "2")), ..then.clone() };
-        let told: Vec<_> = then.differences(&other).iter().map(Difference::to_string).collect();
+        let described: Vec<_> = then.differences(&other).iter().map(Difference::to_string).collect();
         let expected = [
             "its serial number was unknown and is now S1",
             "its path on that machine was /dev/sda and is now /dev/sdb",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(described, expected);
         assert!(then.differences(&Identity { size: 1024, ..then.clone() })[0].is_final);
     }
 
     #[test]
-    fn what_others_say_cannot_forge_lines_or_command_a_terminal() {
+    fn foreign_text_cannot_forge_lines_or_control_a_terminal() {
         let mut identity = Identity::new(Kind::Nbd, "agent", 512);
         identity.serial = Some("S1\nread back         as acquired\u{1b}]0;owned\u{7}\u{202e}".into());
         identity.case.notes = Some("x".repeat(10_000));

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_locked_by_one_at_a_time_and_only_under_its_name() {
+    fn a_file_is_locked_by_one_holder_and_only_under_its_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.notes");
         assert!(matches!(NOTES.open_locked(&path).unwrap(), Locked::Absent));

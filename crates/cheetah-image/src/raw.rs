@@ -175,7 +175,7 @@ impl Inner {
                 break;
             }
             let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(rest.offset)).unwrap_or(range.end());
-            // Advance by at least one byte, whatever the file system answers if the file is being modified.
+            // Advance by at least one byte, even if the file is being modified and the file system answers strangely.
             let hole = hole.clamp(rest.offset + 1, range.end());
             Extent::data(hole - rest.offset).push(&mut extents);
             rest = ByteRange::between(hole, range.end());
@@ -197,7 +197,8 @@ impl Inner {
     }
 
     fn changed(&self) -> DeviceError {
-        let why = format!("{} changed while it was read; stop whatever writes to it and start again", self.name);
+        let why =
+            format!("{} changed while it was read; stop the program that writes to it, and start again", self.name);
         DeviceError::Invalid(why.into())
     }
 }
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_medium_cannot_give_is_unreadable_over_what_was_asked() {
+    fn an_error_of_the_medium_is_unreadable_for_the_requested_range() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[1; 10_000]).unwrap();
         let image = RawFile::open(file.path()).unwrap();
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_refused_in_a_sentence() {
+    fn a_file_that_is_not_an_image_is_refused_in_one_sentence() {
         let dir = tempfile::tempdir().unwrap();
         let refusal = |path: &Path| RawFile::open(path).err().unwrap().to_string();
         assert!(refusal(&dir.path().join("absent.raw")).contains("no such image"));

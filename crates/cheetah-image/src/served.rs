@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_says_what_it_serves_and_which_process_it_is() {
+    fn an_agent_names_its_disk_and_its_process() {
         let line =
             format!(r#"{X_CHEETAH}{{"kind":"raw","location":"/dev/s\u001bda","size":1,"host":"pc","run":"07af"}}"#);
         let server = ServedBy::new("sda", Some(&line));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_export_of_an_agent_has_the_name_that_the_agent_says() {
+    fn the_default_export_has_the_name_that_the_agent_gives() {
         let line = format!(r#"{X_CHEETAH}{{"location":"/dev/sda","name":"sda/1"}}"#);
         assert_eq!(ServedBy::new("", Some(&line)).file_name(), "sda_1");
         assert_eq!(ServedBy::new("disk", Some(&line)).file_name(), "disk");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn another_server_is_known_by_its_description_alone() {
+    fn another_server_is_identified_by_its_description() {
         for text in ["the disk of pc 7", "x-cheetah:nonsense", "x-cheetah:{}"] {
             let server = ServedBy::new("", Some(text));
             assert_eq!(server.description.as_deref(), Some(text));

@@ -7,7 +7,7 @@ use cheetah_device::path_text::{path_to_text, text_to_path};
 
 use cheetah_error::{Error, Result};
 
-/// Before the path of a file that is to be read as a raw image, whatever its content looks like.
+/// Before the path of a file that is to be read as a raw image, regardless of its content.
 const RAW: &str = "raw:";
 
 /// Returns the path that `spec` names, and whether it is to be read as a raw image; `None` for a URI.
@@ -66,7 +66,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
-    fn a_path_of_any_bytes_is_found_again() {
+    fn a_path_of_any_bytes_survives_conversion_to_text() {
         let path = Path::new(OsStr::from_bytes(b"/cases/caf\xe9.E01"));
         let text = path_to_text(path);
         assert_eq!(path_of(&text), Some((path.to_owned(), false)));

@@ -92,7 +92,7 @@ impl Drop for BadDisk {
 }
 
 #[tokio::test]
-async fn the_neighbours_of_a_bad_sector_are_read() {
+async fn sectors_beside_a_bad_one_are_read() {
     let programs = need::programs(&["nbdkit", "nbdfuse", "losetup", "umount"]);
     if !programs || !need::fuse() || !need::root_and_loop() {
         return;

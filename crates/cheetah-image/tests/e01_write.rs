@@ -114,7 +114,7 @@ async fn everyone_reads(first: &Path, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn the_case_and_the_hashes_are_shown() {
+async fn other_tools_read_the_case_and_the_hashes() {
     let folder = TempDir::new().unwrap();
     let image = folder.path().join("case.E01");
     let bytes = evidence(3 * MIB);
@@ -157,7 +157,7 @@ async fn the_case_and_the_hashes_are_shown() {
 }
 
 #[tokio::test]
-async fn sizes_chunks_segments_and_levels_of_all_kinds() {
+async fn images_of_every_size_chunk_segment_and_level_read_as_written() {
     // A size in the middle of a chunk; one that is no whole number of sectors; less than a sector.
     for (size, sector_size) in [(2 * MIB + 5 * 512, 512), (MIB + 300_004, 512), (101, 512), (MIB + 4096, 4096)] {
         for (level, chunk_sectors) in [("none", 64), ("fast", 16), ("6", 1024), ("best", 64)] {
@@ -173,7 +173,7 @@ async fn sizes_chunks_segments_and_levels_of_all_kinds() {
 }
 
 #[tokio::test]
-async fn segments_and_tables_as_many_as_it_takes() {
+async fn large_images_get_several_segments_and_tables() {
     let folder = TempDir::new().unwrap();
     // More chunks than a table holds, in one segment; and many segments.
     let bytes = evidence(140 * MIB);
@@ -226,8 +226,8 @@ async fn interrupted(bytes: &[u8], options: E01Options, stops: &[(usize, usize)]
     for (stop, beyond) in stops {
         let stop = bytes.len().min(*stop).max(writer.offset() as usize);
         push(&mut writer, bytes, stop).await;
-        let told = bad.offset < writer.offset();
-        if told {
+        let recorded = bad.offset < writer.offset();
+        if recorded {
             writer.unreadable(bad);
         }
         let checkpoint = writer.checkpoint().await.unwrap();
@@ -264,7 +264,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn interrupted_anywhere_it_becomes_what_it_would_have_been(
+    fn an_interrupted_write_resumes_to_an_identical_image(
         size in 1usize..6 * MIB,
         stops in prop::collection::vec((0usize..6 * MIB, 0usize..3 * MIB), 1..4),
         segments in any::<bool>(),
@@ -279,14 +279,14 @@ proptest! {
 }
 
 #[tokio::test]
-async fn interrupted_with_full_tables_behind_it() {
+async fn a_write_interrupted_after_full_tables_resumes() {
     let bytes = evidence(150 * MIB);
     let stops = [(129 * MIB, 5 * MIB), (135 * MIB, 15 * MIB)];
     interrupted(&bytes, E01Options { chunk_sectors: 16, ..options() }, &stops).await;
 }
 
 #[tokio::test]
-async fn interrupted_while_it_was_given_its_name() {
+async fn an_interrupted_rename_is_completed() {
     let folder = TempDir::new().unwrap();
     let image = folder.path().join("x.E01");
     let bytes = evidence(12 * MIB);
@@ -311,7 +311,7 @@ async fn interrupted_while_it_was_given_its_name() {
 }
 
 #[tokio::test]
-async fn nothing_is_overwritten_unasked() {
+async fn existing_files_are_overwritten_only_when_forced() {
     let folder = TempDir::new().unwrap();
     let image = folder.path().join("x.E01");
     let bytes = evidence(5 * MIB);
@@ -373,7 +373,7 @@ async fn one_writer_at_a_time_and_only_with_its_own_checkpoint() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_an_error_and_leaves_nothing_that_looks_whole() {
+async fn a_full_disk_is_an_error_and_leaves_no_complete_image() {
     let folder = TempDir::new().unwrap();
     let mount = folder.path().to_str().unwrap();
     let mounted = tool("mount", &["-t", "tmpfs", "-o", "size=2m", "cheetah-test", mount]);
@@ -414,7 +414,7 @@ async fn a_full_disk_is_an_error_and_leaves_nothing_that_looks_whole() {
 }
 
 #[test]
-fn what_the_format_has_no_room_for_is_refused() {
+fn options_beyond_the_limits_of_the_format_are_refused() {
     let folder = TempDir::new().unwrap();
     let create = |name: &str, size, options| E01Writer::create(&folder.path().join(name), size, options).err().unwrap();
     let good = options();

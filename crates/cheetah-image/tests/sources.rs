@@ -121,7 +121,7 @@ async fn is(spec: &str, kind: Kind, content: &[u8]) -> Source {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn raw_images_and_split_ones() {
+async fn raw_and_split_images_are_opened() {
     let (desk, content) = (Desk::new(), content(3 * MIB));
     let source = is(&desk.file("disk.raw", &content), Kind::Raw, &content).await;
     assert_eq!(source.name, "disk");
@@ -137,7 +137,7 @@ async fn raw_images_and_split_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn virtual_disks() {
+async fn virtual_disks_are_read_through_qemu_nbd() {
     if !has("qemu-img") || !has("qemu-nbd") {
         return;
     }
@@ -164,7 +164,7 @@ async fn virtual_disks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_virtual_disk_takes_its_process_with_it() {
+async fn a_closed_virtual_disk_ends_its_process() {
     if !has("qemu-img") || !has("qemu-nbd") {
         return;
     }
@@ -218,7 +218,7 @@ async fn virtual_disks_that_need_other_files_are_refused() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_by_name() {
+async fn unsupported_formats_are_refused_by_name() {
     let desk = Desk::new();
     let padded = |start: &[u8]| [start, &[0; 2000]].concat();
     for (name, start, word) in [
@@ -237,7 +237,7 @@ async fn what_cannot_be_read_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_virtual_disk() {
+async fn a_real_virtual_disk_is_read() {
     let Some(path) = evidence("windows_volume.qcow2") else { return };
     if !has("qemu-img") || !has("qemu-nbd") {
         return;
@@ -250,7 +250,7 @@ async fn a_real_virtual_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_image_lacks_stays_unreadable_when_it_is_read_again() {
+async fn unread_ranges_of_an_image_stay_unreadable_when_it_is_acquired_again() {
     let (desk, content) = (Desk::new(), content(2 * MIB));
     let (unread, unreadable) = (ByteRange::new(512, 1024), ByteRange::new(MIB as u64, 512));
     let mut map = Coverage::new(2 * MIB as u64);

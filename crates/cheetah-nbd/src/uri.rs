@@ -1,4 +1,4 @@
-//! Where an export is: `nbd://host[:port]/export` and `nbd+unix:///export?socket=PATH`.
+//! URIs of exports: `nbd://host[:port]/export` and `nbd+unix:///export?socket=PATH`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::inbox::Inbox;
 use cheetah_device::percent::{decode, encode};
 
-/// The port IANA gave to NBD.
+/// The port that IANA assigned to NBD.
 pub const PORT: u16 = 10809;
 
 /// An export on a server.
@@ -20,10 +20,10 @@ pub struct NbdUri {
     pub export: String,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// TCP. `host` is a name or an IP address; an IPv6 address is without brackets.
+    /// TCP. `host` is a name or an IP address; an IPv6 address has no brackets.
     Tcp {
         /// Name or address.
         host: String,
@@ -32,11 +32,11 @@ pub enum Address {
     },
     /// A Unix socket.
     Unix(PathBuf),
-    /// It does not: it calls us.
+    /// The server connects to us.
     Inbound(Arc<Inbox>),
 }
 
-/// A text that is no NBD URI.
+/// The error for a text that is not an NBD URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not an NBD URI ({why}); write nbd://host[:port]/export or nbd+unix:///export?socket=PATH")]
 pub struct BadUri {
@@ -100,7 +100,7 @@ fn parse_unix(rest: &str) -> Result<NbdUri, &'static str> {
     Ok(NbdUri { address: Address::Unix(decode(socket)?.into()), export: decode(export)? })
 }
 
-/// What stays as it is in a path.
+/// Characters that are not percent-encoded in a path.
 const PLAIN: &[u8] = b"/:";
 
 impl fmt::Display for NbdUri {
@@ -118,7 +118,7 @@ impl fmt::Display for NbdUri {
                 write!(f, "/")?;
                 encode(&self.export, PLAIN, f)
             }
-            // No URI, and never read as one: what was dialled is the far end's business.
+            // Not a URI that can be parsed: the far end chose the address to which it connected.
             Address::Inbound(inbox) => {
                 write!(f, "inbound://{}/", inbox.address())?;
                 encode(&self.export, PLAIN, f)
@@ -139,7 +139,7 @@ impl fmt::Display for Address {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
-            Self::Inbound(inbox) => write!(f, "whoever calls {}", inbox.address()),
+            Self::Inbound(inbox) => write!(f, "the agent that connects to {}", inbox.address()),
         }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_people_write() {
+    fn uris_are_parsed_and_bad_ones_are_refused_with_an_example() {
         assert_eq!("nbd://node1".parse(), Ok(tcp("node1", PORT, "")));
         assert_eq!("nbd://node1/".parse(), Ok(tcp("node1", PORT, "")));
         assert_eq!("nbd://10.0.0.1:1234/case%2042".parse(), Ok(tcp("10.0.0.1", 1234, "case 42")));
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn prints_what_it_reads(export in ".{0,20}", socket in "/[^\0]{1,20}", port in 1u16..) {
+        fn a_printed_uri_parses_to_itself(export in ".{0,20}", socket in "/[^\0]{1,20}", port in 1u16..) {
             for uri in [tcp("host", port, &export), NbdUri { address: Address::Unix(socket.into()), export }] {
                 prop_assert_eq!(uri.to_string().parse(), Ok(uri));
             }

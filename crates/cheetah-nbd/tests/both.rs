@@ -68,14 +68,14 @@ fn config(address: Address, connections: usize) -> ClientConfig {
 }
 
 #[tokio::test]
-async fn over_tcp() {
+async fn a_client_reads_and_writes_over_tcp() {
     let client = Client::connect(config(start(None).await, 4)).await.unwrap();
     behaves_like_memory(&client, 60).await;
     assert_eq!(client.stats().reconnects, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_a_unix_socket() {
+async fn a_client_reads_and_writes_over_a_unix_socket() {
     let dir = tempfile::tempdir().unwrap();
     let client = Client::connect(config(start(Some(&dir.path().join("s"))).await, 1)).await.unwrap();
     behaves_like_memory(&client, 60).await;
@@ -117,7 +117,7 @@ async fn a_killed_server_fails_a_client_that_does_not_wait_until_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_at_once() {
+async fn concurrent_requests_are_each_answered() {
     let client = Arc::new(Client::connect(config(start(None).await, 2)).await.unwrap());
     let tasks: Vec<_> = (0..64u8)
         .map(|task| {

@@ -67,7 +67,7 @@ fn wanted(export: &str, contexts: &[&str]) -> ExportRequest {
 }
 
 #[test]
-fn both_sides_agree_however_the_bytes_arrive() {
+fn client_and_server_agree_for_any_split_of_the_bytes() {
     for at_once in [1, 2, 7, 1000] {
         let (agreement, session) = negotiate(wanted("drive", &[INSTANCE]), at_once);
         let (agreement, session) = (agreement.unwrap(), session.unwrap());
@@ -81,7 +81,7 @@ fn both_sides_agree_however_the_bytes_arrive() {
 }
 
 #[test]
-fn where_nothing_must_be_granted_one_round_trip_does() {
+fn without_a_required_context_the_options_take_one_round_trip() {
     for (contexts, trips_expected) in [(&[][..], 1), (&[INSTANCE][..], 3)] {
         let (mut to_server, mut to_client) = (BytesMut::new(), BytesMut::new());
         let mut server = ServerHandshake::new(&mut to_client);
@@ -99,7 +99,7 @@ fn where_nothing_must_be_granted_one_round_trip_does() {
 }
 
 #[test]
-fn a_server_that_refuses_every_option_is_entered_by_name() {
+fn a_server_that_refuses_every_option_gets_the_export_name_option() {
     let mut client = ClientHandshake::new(wanted("drive", &[]));
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
     input.put_slice(b"NBDMAGICIHAVEOPT\0\x03");
@@ -118,14 +118,14 @@ fn a_server_that_refuses_every_option_is_entered_by_name() {
 }
 
 #[test]
-fn an_unknown_export_names_those_there_are() {
+fn the_error_for_an_unknown_export_lists_the_existing_ones() {
     let (failure, _) = negotiate(wanted("drvie", &[]), 1000);
     let text = failure.unwrap_err().to_string();
     assert_eq!(text, "the server has no export 'drvie'; it has 'drive', 'other'");
 }
 
 #[test]
-fn a_context_that_is_not_granted_is_named() {
+fn the_error_for_a_context_that_is_not_granted_names_it() {
     let (failure, _) = negotiate(wanted("drive", &[INSTANCE, "x-cheetah:instance/4567"]), 1000);
     assert_eq!(failure, Err(Failure::NotGranted("x-cheetah:instance/4567".into())));
 }
@@ -171,7 +171,7 @@ fn ask(server: &mut ServerHandshake, number: u32, data: &[u8]) -> (Vec<u32>, Ser
 }
 
 #[test]
-fn options_are_answered_as_the_specification_asks() {
+fn options_are_answered_as_the_specification_requires() {
     let mut server = server(3);
     let no_query = 0u32.to_be_bytes();
     let cases: [(u32, Vec<u8>, Vec<u32>); 13] = [
@@ -213,7 +213,7 @@ fn contexts_apply_only_to_the_export_they_were_selected_for() {
 }
 
 #[test]
-fn the_old_way_in_pads_unless_told_otherwise() {
+fn the_export_name_option_pads_unless_no_zeroes_was_negotiated() {
     for (flags, len) in [(1, 134), (3, 10)] {
         let mut out = BytesMut::new();
         let step = server(flags).advance(&mut send(option::EXPORT_NAME, b"drive"), &Exports, &mut out);
@@ -227,14 +227,14 @@ fn the_old_way_in_pads_unless_told_otherwise() {
 }
 
 #[test]
-fn a_client_that_never_gets_to_the_point_is_hung_up_on() {
+fn a_client_gets_a_limited_number_of_options() {
     let mut server = server(3);
     let answered = (0..5000).take_while(|_| matches!(ask(&mut server, 4711, &[]).1, ServerStep::Again)).count();
     assert_eq!(answered, 1024);
 }
 
 #[test]
-fn an_old_server_is_entered_by_name() {
+fn a_server_without_fixed_newstyle_gets_the_export_name_option() {
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
     let mut client = ClientHandshake::new(wanted("drive", &[]));
     // Newstyle, but not fixed: no options.
@@ -259,7 +259,7 @@ fn a_server_that_cannot_grant_contexts_is_refused_if_one_is_needed() {
 
 proptest! {
     #[test]
-    fn nonsense_neither_panics_a_server_nor_gets_it_to_answer_without_bound(
+    fn arbitrary_bytes_never_panic_a_server_and_its_answers_are_bounded(
         numbers in prop::collection::vec((0u32..12, prop::collection::vec(any::<u8>(), 0..40)), 0..20),
         tail in prop::collection::vec(any::<u8>(), 0..40),
     ) {
@@ -277,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn nonsense_never_panics_a_client(
+    fn arbitrary_bytes_never_panic_a_client(
         greeted: bool,
         needs: bool,
         replies in prop::collection::vec((7u32..11, 0u32..12, any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..9),

@@ -110,7 +110,7 @@ async fn read_all(client: &Client, len: usize, step: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn content_arrives_as_it_is_whatever_the_method() {
+async fn content_arrives_unchanged_with_every_method() {
     let content = content();
     let address = listening(serving(content.clone(), true, None, ServerConfig::default())).await;
     for method in Method::ALL {
@@ -130,7 +130,7 @@ async fn content_arrives_as_it_is_whatever_the_method() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_pack_is_read_plainly() {
+async fn a_server_that_does_not_pack_is_read_without_packing() {
     let content = content();
     let address = listening(serving(content.clone(), false, None, ServerConfig::default())).await;
     let client = Client::connect(config(tcp(address), Packing::Wanted(Method::Auto), 1)).await.unwrap();
@@ -203,7 +203,7 @@ enum Harm {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_byte_that_changes_on_its_way_is_corrupt() {
+async fn a_byte_that_changes_in_transit_is_an_error() {
     // Hard to pack, so that any byte of what travels is content.
     let content: Vec<u8> = content()[3 * MIB..4 * MIB].iter().map(|byte| byte & 0x3f).collect();
     let address = listening(serving(content.clone(), true, None, ServerConfig::default())).await;
@@ -225,7 +225,7 @@ async fn a_byte_that_changes_on_its_way_is_corrupt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_that_is_cut_in_mid_read_is_replaced() {
+async fn a_connection_that_is_cut_during_a_read_is_replaced() {
     let content = content();
     let address = listening(serving(content.clone(), true, None, ServerConfig::default())).await;
     let harm = |number, passed| if number < 4 && passed > 500_000 { Harm::Cut } else { Harm::None };
@@ -236,7 +236,7 @@ async fn a_link_that_is_cut_in_mid_read_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_is_sent_keeps_to_the_limit() {
+async fn sent_bytes_stay_within_the_rate_limit() {
     let config_ = ServerConfig { rate_max: Some(4 << 20), ..ServerConfig::default() };
     let content = content();
     let address = listening(serving(content.clone(), true, None, config_)).await;
@@ -253,7 +253,7 @@ fn calling(server: Server, to: SocketAddr) -> AbortHandle {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_calls_serves_several_connections_and_calls_again() {
+async fn a_server_that_connects_to_the_client_serves_several_connections_and_reconnects() {
     let content = content();
     let inbox = Inbox::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let place = inbox.address();
@@ -288,7 +288,7 @@ async fn a_server_that_calls_serves_several_connections_and_calls_again() {
 }
 
 #[tokio::test]
-async fn another_server_does_not_take_the_place_of_the_one_that_called() {
+async fn another_server_cannot_replace_the_one_that_connected_first() {
     let content = content();
     let inbox = Inbox::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let place = inbox.address();

@@ -18,7 +18,7 @@ fn nbdkit(arguments: &[&str]) -> Option<Peer> {
 }
 
 #[tokio::test]
-async fn nbdkit_memory() {
+async fn nbdkit_memory_is_read_and_written() {
     let Some(peer) = nbdkit(&["memory", "64M"]) else { return };
     let client = Client::connect(ClientConfig { connections: 4, ..peer.config("") }).await.unwrap();
     assert_eq!((client.geometry().size, client.connections()), (SIZE as u64, 4));
@@ -29,7 +29,7 @@ async fn nbdkit_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_requests_at_once() {
+async fn nbdkit_answers_many_concurrent_requests() {
     let Some(peer) = nbdkit(&["memory", "64M"]) else { return };
     for connections in [1, 3] {
         let client = Client::connect(ClientConfig { connections, ..peer.config("") }).await.unwrap();
@@ -73,7 +73,7 @@ async fn nbdkit_without_structured_replies_or_with_nothing_but_reads_and_writes(
 }
 
 #[tokio::test]
-async fn servers_with_large_blocks() {
+async fn requests_are_aligned_for_servers_with_large_blocks() {
     let policy = ["--filter=blocksize-policy", "memory", "8M", "blocksize-minimum=4096", "blocksize-preferred=8192"];
     let limits = ["blocksize-maximum=65536", "blocksize-error-policy=error"];
     let Some(peer) = nbdkit(&[&policy[..], &limits].concat()) else { return };
@@ -83,7 +83,7 @@ async fn servers_with_large_blocks() {
 }
 
 #[tokio::test]
-async fn qemu_nbd() {
+async fn qemu_nbd_is_read_and_written() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::File::create(dir.path().join("raw")).unwrap().set_len(SIZE as u64).unwrap();
     let arguments = [
@@ -110,7 +110,7 @@ async fn qemu_nbd() {
 }
 
 #[tokio::test]
-async fn errors_of_the_server_arrive_as_such_and_hurt_nobody_else() {
+async fn an_error_of_the_server_fails_only_its_own_request() {
     let Some(peer) = nbdkit(&["--filter=error", "memory", "8M", "error-pread=EIO", "error-pread-rate=50%"]) else {
         return;
     };
@@ -128,7 +128,7 @@ async fn errors_of_the_server_arrive_as_such_and_hurt_nobody_else() {
 }
 
 #[tokio::test]
-async fn replies_out_of_order_reach_whoever_asked() {
+async fn replies_out_of_order_reach_their_requests() {
     let delays = ["--filter=delay", "pattern", "8M", "delay-read=10ms"];
     let Some(peer) = nbdkit(&delays) else { return };
     let client = Client::connect(ClientConfig { writable: false, ..peer.config("") }).await.unwrap();
@@ -143,7 +143,7 @@ async fn replies_out_of_order_reach_whoever_asked() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_is_lost_and_found() {
+async fn a_killed_server_is_lost_until_it_is_started_again() {
     let Some(mut peer) = nbdkit(&["memory", "8M"]) else { return };
     let timeout = Duration::from_secs(5);
     let config = ClientConfig { timeout, connections: 2, ..peer.config("") };
@@ -155,7 +155,7 @@ async fn a_server_that_is_killed_is_lost_and_found() {
         matches!(&lost, Error::Lost { device, range, .. } if &**device == "node1" && range.offset == 4096),
         "{lost}"
     );
-    // Nobody waits any more.
+    // No reader waits any longer.
     let start = std::time::Instant::now();
     for _ in 0..100 {
         assert!(matches!(client.read(ByteRange::new(0, 1)).await, Err(Error::Lost { .. })));
@@ -180,7 +180,7 @@ async fn a_server_that_is_killed_is_lost_and_found() {
 }
 
 #[tokio::test]
-async fn connecting_fails_with_one_clear_sentence() {
+async fn a_failed_connection_is_explained_in_one_sentence() {
     let Some(peer) = nbdkit(&["-r", "--exportname", "x", "memory", "8M"]) else { return };
     let sentence = |config: ClientConfig| async { Client::connect(config).await.err().unwrap().to_string() };
     let text = sentence(peer.config("x")).await;
@@ -191,8 +191,8 @@ async fn connecting_fails_with_one_clear_sentence() {
     drop(peer);
     let nowhere = support::config(std::path::Path::new("/nonexistent/socket"), "");
     let text = sentence(nowhere).await;
-    assert!(text.contains("node1: connecting to nbd+unix:///?socket=/nonexistent/socket: No such file"), "{text}");
+    assert!(text.contains("node1 (nbd+unix:///?socket=/nonexistent/socket): cannot connect: No such file"), "{text}");
     let refused = ClientConfig::new("nbd://127.0.0.1:1/x".parse().unwrap());
     let text = sentence(refused).await;
-    assert!(text.contains("nbd://127.0.0.1:1/x: nothing listens there"), "{text}");
+    assert!(text.contains("nbd://127.0.0.1:1/x: cannot connect: nothing listens there"), "{text}");
 }

@@ -35,7 +35,7 @@ const LEASE: &str = "x-cheetah:lease/1";
 enum Manner {
     /// As it should.
     Well,
-    /// Cuts it after so many bytes of replies.
+    /// Cuts the connection after that number of bytes of replies.
     CutAfter(usize),
     /// Reads requests, and never replies.
     Silent,
@@ -66,7 +66,7 @@ struct State {
     grants: Vec<String>,
     /// For the next connections; the last stays.
     manners: Vec<Manner>,
-    /// How it fares as a whole, whatever its manners.
+    /// The state of the server as a whole, beside the behaviour of its connections.
     life: Life,
 }
 
@@ -74,7 +74,7 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Life {
     Awake,
-    /// Stopped: connections are there, and come to be, but nobody minds them.
+    /// Stopped: connections exist and can be made, but are not served.
     Stopped,
     /// Killed: all connections end, and none comes to be.
     Killed,
@@ -237,7 +237,7 @@ fn why(error: &Error) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_under_way_are_made_again_wherever_the_connection_is_cut() {
+async fn requests_in_flight_are_repeated_wherever_the_connection_is_cut() {
     for at in [0, 1, 10, 27, 28, 29, 5000, 99_999, 100_028, 100_040, 300_000] {
         let server = Server::start(&[Manner::CutAfter(at), Manner::Well]);
         let client = server.connect().await;
@@ -249,7 +249,7 @@ async fn requests_under_way_are_made_again_wherever_the_connection_is_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_are_made_again_too() {
+async fn writes_in_flight_are_repeated() {
     let server = Server::start(&[Manner::CutAfter(30), Manner::CutAfter(7), Manner::Well]);
     let client = server.connect().await;
     let writes = (0..8u8).map(|n| client.write(u64::from(n) * 70_000, Data::from(vec![n; 70_000]), true));
@@ -260,7 +260,7 @@ async fn writes_are_made_again_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_violation_of_the_protocol_costs_the_connection_and_nothing_else() {
+async fn a_protocol_violation_closes_the_connection_and_requests_are_repeated() {
     let server = Server::start(&[Manner::Mad, Manner::Leaving, Manner::Well]);
     let client = server.connect().await;
     check(&client, ByteRange::new(5, 5000)).await;
@@ -268,7 +268,7 @@ async fn a_violation_of_the_protocol_costs_the_connection_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_goes_on_saying_that_it_leaves_is_asked_now_and_then_and_lost_in_the_end() {
+async fn a_server_that_keeps_shutting_down_is_retried_with_pauses_and_lost_after_the_timeout() {
     let server = Server::start(&[Manner::Leaving]);
     let timeout = Duration::from_secs(10);
     let client = Client::connect(ClientConfig { timeout, ..server.config() }).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_server_that_goes_on_saying_that_it_leaves_is_asked_now_and_then_and_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_an_error_after_the_timeout_and_at_once_from_then_on() {
+async fn a_silent_server_fails_reads_after_the_timeout_and_later_ones_at_once() {
     for connections in [1, 4] {
         let server = Server::start(&[Manner::Silent]);
         let client = Client::connect(ClientConfig { connections, ..server.config() }).await.unwrap();
@@ -288,19 +288,19 @@ async fn silence_is_an_error_after_the_timeout_and_at_once_from_then_on() {
         let lost = client.read(ByteRange::new(512, 512)).await.unwrap_err();
         assert_eq!(lost.to_string(), "node1: 512+512 lost: no answer for 500s");
         assert!(start.elapsed() < TIMEOUT + TIMEOUT / 2);
-        // Give the connections a moment to be given up, all of them.
+        // Wait until all connections are given up.
         tokio::time::sleep(TIMEOUT / 2).await;
         let start = Instant::now();
         for _ in 0..100 {
             why(&client.read(ByteRange::new(0, 1)).await.unwrap_err());
             why(&client.flush().await.unwrap_err());
         }
-        assert!(start.elapsed() < TIMEOUT, "nobody waits any more");
+        assert!(start.elapsed() < TIMEOUT, "later requests fail at once");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_what_was_read_ahead_does_not_wait_twice() {
+async fn a_read_that_waits_for_a_prefetch_times_out_once() {
     let timeout = TIMEOUT;
     let cases = [(Life::Stopped, 1), (Life::Stopped, 3), (Life::Killed, 1), (Life::Killed, 3)];
     join_all(cases.map(|(life, connections)| async move {
@@ -315,7 +315,7 @@ async fn who_waits_for_what_was_read_ahead_does_not_wait_twice() {
         assert!(prefetch.stats().prefetched_bytes > 0);
         server.change(|state| state.life = life);
         let start = Instant::now();
-        // What was read ahead is still good; what comes next is on its way in vain.
+        // Prefetched data is still valid; the next fetch is in flight, and fails.
         let mut n = 32;
         let lost = loop {
             match read(n).await {
@@ -325,7 +325,7 @@ async fn who_waits_for_what_was_read_ahead_does_not_wait_twice() {
         };
         why(&lost);
         assert!(start.elapsed() < timeout * 3 / 2, "{life:?}: {:?}", start.elapsed());
-        assert!(prefetch.stats().failures > 0, "{life:?}: nothing was on its way");
+        assert!(prefetch.stats().failures > 0, "{life:?}: nothing was in flight");
         let start = Instant::now();
         why(&read(n).await.unwrap_err());
         assert!(start.elapsed() < timeout / 2, "{life:?}: {:?}", start.elapsed());
@@ -364,7 +364,7 @@ async fn refused_as_empty(wait_for_replacement: bool) {
         assert_eq!(why(&lost), "it came back empty: another instance answers");
     }
     assert!(start.elapsed() < TIMEOUT, "no point in waiting");
-    // Not even if the right one turns up again: whatever was written since went nowhere.
+    // Not even if the right instance returns: later writes did not reach it.
     server.change(|state| state.grants.push(INSTANCE.into()));
     assert!(client.read(ByteRange::new(0, 1000)).await.is_err());
     let connections = server.connections.load(Ordering::SeqCst);
@@ -373,7 +373,7 @@ async fn refused_as_empty(wait_for_replacement: bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_export_that_is_gone_is_lost_for_good() {
+async fn a_removed_export_is_lost_for_good() {
     let server = Server::start(&[Manner::CutAfter(100), Manner::Well]);
     let client = server.connect().await;
     server.change(|state| state.name = "other".into());
@@ -405,7 +405,7 @@ async fn a_reader_reconnects_to_an_export_that_is_read_only_meanwhile_and_a_writ
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_lost_connection_of_several_disturbs_nobody() {
+async fn the_loss_of_one_connection_of_several_fails_no_request() {
     let server = Server::start(&[Manner::CutAfter(10_000), Manner::Well]);
     let client = Client::connect(ClientConfig { connections: 3, ..server.config() }).await.unwrap();
     join_all((0..64).map(|n| check(&client, ByteRange::new(n * 1000, 4096)))).await;
@@ -413,7 +413,7 @@ async fn one_lost_connection_of_several_disturbs_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgotten_requests_leave_the_client_usable() {
+async fn cancelled_requests_leave_the_client_usable() {
     let server = Server::start(&[Manner::Well]);
     let client = server.connect().await;
     for n in 0..50 {

@@ -13,7 +13,7 @@ use cheetah_nbd::client::inflight::{Answer, Ask, Cookie, Failed, Inflight, ReadC
 use cheetah_nbd::client::receive::{Receiver, Target};
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::Agreement;
-use cheetah_nbd::proto::packed::{self, How, Press};
+use cheetah_nbd::proto::packed::{self, Compression, Press};
 use cheetah_nbd::proto::{Command, ErrorCode, TransmissionFlags, Violation, reply};
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -117,7 +117,7 @@ fn unpacked(pieces: &ReadChunks) -> Bytes {
 
 /// A chunk with this part of the content, packed.
 fn put_packed(out: &mut BytesMut, cookie: Cookie, done: bool, offset: u64, len: u64) {
-    let how = [How::Stored, How::Lz4, How::Zstd(1)][(offset % 3) as usize];
+    let how = [Compression::Stored, Compression::Lz4, Compression::Zstd(1)][(offset % 3) as usize];
     let (head, packed) = Press::default().pack(offset, &content(offset, len).into(), how);
     head.encode(out, cookie.0, done, packed.len() as u32);
     out.extend_from_slice(&packed);
@@ -138,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn reads_find_their_bytes_however_the_replies_are_cut_and_mixed(
+    fn reads_get_their_bytes_for_any_split_and_order_of_chunks(
         reads in prop::collection::vec((0u64..1 << 20, 1u64..60_000, prop::collection::vec(any::<prop::sample::Index>(), 0..4)), 1..12),
         order in prop::collection::vec(any::<prop::sample::Index>(), 60),
         at_once in prop_oneof![1usize..40, 1000usize..300_000],
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn simple_replies_find_their_requests(
+    fn simple_replies_reach_their_requests(
         reads in prop::collection::vec((0u64..1 << 20, 1u64..60_000, any::<bool>()), 1..8), at_once in 1usize..100_000,
     ) {
         let mut core = Core::new(false);
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn nonsense_never_panics_and_never_answers_a_read_with_another_length(
+    fn arbitrary_bytes_never_panic_and_never_answer_a_read_with_another_length(
         structured: bool,
         chunks in prop::collection::vec((0u64..4, 0u16..10, any::<bool>(), any::<bool>(), 0u32..80, prop::collection::vec(any::<u8>(), 0..80)), 0..12),
     ) {
@@ -242,7 +242,7 @@ fn reply_to_a_read(
 }
 
 #[test]
-fn a_reply_that_is_not_exactly_what_was_asked_ends_the_connection() {
+fn a_reply_that_does_not_fit_its_request_ends_the_connection() {
     let violates = |what: &str, structured, write: fn(&mut BytesMut, u64)| {
         let result = reply_to_a_read(structured, write);
         assert!(result.is_err(), "{what}: {result:?}");
@@ -287,7 +287,7 @@ fn an_error_chunk_fails_only_its_own_request() {
 }
 
 #[test]
-fn block_status_is_taken_from_the_context_for_allocation_only() {
+fn block_status_of_other_contexts_is_ignored() {
     let mut core = Core::new(true);
     let cookie = core.ask(Command::BlockStatus, 0, 8192);
     let extents = [Extent::hole(4096), Extent::data(4096)];
@@ -299,7 +299,7 @@ fn block_status_is_taken_from_the_context_for_allocation_only() {
 }
 
 #[test]
-fn a_reply_nobody_waits_for_is_dropped_and_its_cookie_not_mistaken() {
+fn a_reply_to_a_cancelled_request_is_dropped_and_its_cookie_is_not_reused() {
     let mut core = Core::new(true);
     let (forgotten, kept) = (core.read(0, 50_000), core.read(0, 10));
     core.table.abandon(forgotten);
@@ -325,13 +325,13 @@ fn a_request_past_its_deadline_fails_once_and_its_late_reply_is_dropped() {
     put_chunk(&mut out, first, true, 0, 10);
     put_chunk(&mut out, second, true, 0, 10);
     core.feed(&out, 1000).unwrap();
-    // Its reply came, but after the deadline and before it was told.
+    // The reply arrived after the deadline, but before the caller got its error.
     assert!(matches!(core.result(second), Some(Err(Failed::TimedOut))));
     assert!(core.table.is_empty());
 }
 
 #[test]
-fn losing_the_connection_fails_everything_under_way() {
+fn a_lost_connection_fails_all_requests_in_flight() {
     let mut core = Core::new(true);
     let (first, second, third) = (core.read(0, 10), core.read(0, 10), core.read(0, 10));
     core.table.abandon(second);
@@ -343,7 +343,7 @@ fn losing_the_connection_fails_everything_under_way() {
 }
 
 #[test]
-fn packed_content_that_was_not_agreed_or_not_asked_for_is_refused() {
+fn packed_content_that_was_not_negotiated_or_requested_is_refused() {
     let packed = |core: &mut Core, offset, len| {
         let cookie = core.read(1 << 20, 5000);
         let mut out = BytesMut::new();

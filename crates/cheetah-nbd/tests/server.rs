@@ -136,7 +136,7 @@ fn assert_serves(server: SocketAddr) {
 }
 
 #[test]
-fn requests_sent_in_one_go_are_each_answered() {
+fn requests_sent_in_one_write_are_each_answered() {
     let server = start(ServerConfig::default());
     for export in ["fast", "slow"] {
         let mut stream = enter(server, export);
@@ -158,7 +158,7 @@ fn requests_sent_in_one_go_are_each_answered() {
 }
 
 #[test]
-fn a_large_write_arrives_whole_and_an_impossible_one_is_refused() {
+fn a_large_write_is_executed_and_an_oversized_one_is_refused() {
     let server = start(ServerConfig::default());
     for export in ["fast", "slow"] {
         let mut stream = enter(server, export);
@@ -179,7 +179,7 @@ fn a_large_write_arrives_whole_and_an_impossible_one_is_refused() {
 }
 
 #[test]
-fn hostile_clients_harm_nobody_else() {
+fn hostile_clients_do_not_affect_other_clients() {
     let server = start(ServerConfig { connections_max: 40, ..ServerConfig::default() });
     let mut greedy = Vec::new();
     for _ in 0..12 {
@@ -203,7 +203,7 @@ fn hostile_clients_harm_nobody_else() {
 }
 
 #[test]
-fn too_many_clients_are_turned_away_and_later_ones_served() {
+fn clients_beyond_the_limit_are_refused_and_later_ones_served() {
     let server = start(ServerConfig { connections_max: 2, ..ServerConfig::default() });
     let first = enter(server, "fast");
     let second = enter(server, "fast");
@@ -234,7 +234,7 @@ impl Device for Held {
 }
 
 #[test]
-fn a_server_that_has_stopped_answers_nobody_and_holds_nothing() {
+fn a_stopped_server_closes_its_connections_and_releases_its_devices() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     for round in 0..20 {
         let leave = Arc::new(tokio::sync::Semaphore::new(0));
@@ -290,7 +290,7 @@ fn tool(program: &str, arguments: &[&str]) -> Option<(bool, String)> {
 }
 
 #[test]
-fn stock_clients_read_what_is_there() {
+fn stock_clients_read_the_content() {
     let server = start(ServerConfig::default());
     let folder = tempfile::tempdir().unwrap();
     for export in ["fast", "slow"] {
@@ -328,7 +328,7 @@ fn an_error_in_the_middle_of_a_large_read_fails_that_read_only() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn nonsense_after_the_handshake_never_stops_the_server(bytes in prop::collection::vec(any::<u8>(), 0..300), magic: bool) {
+    fn arbitrary_bytes_after_the_handshake_never_stop_the_server(bytes in prop::collection::vec(any::<u8>(), 0..300), magic: bool) {
         let server = *SHARED.get_or_init(|| start(ServerConfig::default()));
         let mut stream = enter(server, "fast");
         let mut all = if magic { 0x2560_9513u32.to_be_bytes().to_vec() } else { Vec::new() };

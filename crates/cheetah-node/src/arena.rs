@@ -216,7 +216,7 @@ impl Arena {
     pub fn view<'a>(&'a self, slot: &'a Slot) -> View<'a> {
         let (bytes, digests) = self.place(slot);
         // SAFETY: `place` gives pointers into the mapping, aligned, each slot its own; the memory is initialised (an
-        // anonymous mapping is zero). Nobody writes to it while the view lives, since writing takes the slot's only
+        // anonymous mapping is zero). Nothing writes to it while the view lives, since writing takes the slot's only
         // `&mut Slot`, and the mapping outlives the view, since the view borrows the arena.
         unsafe { View { bytes: &*bytes, digests: &*digests } }
     }

@@ -273,14 +273,14 @@ impl server::Exports for Exports {
                 left_over = cut.is_none();
             }
         }
-        let who = match (token, named_a_lease) {
-            _ if left_over => Writer::Nobody,
+        let writer = match (token, named_a_lease) {
+            _ if left_over => Writer::Denied,
             (Some(token), _) => Writer::Leased(token),
-            (None, true) => Writer::Nobody,
+            (None, true) => Writer::Denied,
             (None, false) => Writer::Anybody,
         };
         let description = format!("Cheetah export {name} on node instance {}", self.instance);
-        let device = Arc::new(Session::open(entry, who, cut, now));
+        let device = Arc::new(Session::open(entry, writer, cut, now));
         Ok(server::Export { device, description, contexts: granted, packer: None })
     }
 }
@@ -293,24 +293,24 @@ enum Writer {
     /// A client without leases: it may write while no lease is held.
     Anybody,
     /// A client that named a lease it does not hold.
-    Nobody,
+    Denied,
 }
 
 /// An export as opened by one connection: each write checks the lease.
 struct Session {
     entry: Arc<Entry>,
-    who: Writer,
+    writer: Writer,
     /// Set once another connection replaces this one; `None` if the client does not number its connections.
     cut: Option<Arc<Cut>>,
-    /// Whether the client was told at the handshake that it may write.
+    /// Whether the handshake announced the export as writable.
     writable: bool,
 }
 
 impl Session {
-    fn open(entry: Arc<Entry>, who: Writer, cut: Option<Arc<Cut>>, now: Instant) -> Self {
+    fn open(entry: Arc<Entry>, writer: Writer, cut: Option<Arc<Cut>>, now: Instant) -> Self {
         entry.connections.fetch_add(1, Ordering::Relaxed);
-        let writable = who.may_write(&entry.lease.read(), now).is_ok();
-        Self { entry, who, cut, writable }
+        let writable = writer.may_write(&entry.lease.read(), now).is_ok();
+        Self { entry, writer, cut, writable }
     }
 
     /// Runs `write` if the lease allows it and the connection has not been replaced. Neither changes meanwhile: an export's
@@ -321,7 +321,7 @@ impl Session {
             _ if self.cut.as_ref().is_some_and(|cut| cut.is_cut()) => {
                 Err("the client replaced this connection by another".to_owned())
             }
-            true => self.who.may_write(&lease, Instant::now()).map_err(|refused| refused.to_string()),
+            true => self.writer.may_write(&lease, Instant::now()).map_err(|refused| refused.to_string()),
             false => Err("the connection is read-only: the export was leased to another when it was made".to_owned()),
         };
         match allowed {
@@ -336,7 +336,7 @@ impl Writer {
         match self {
             Self::Leased(token) => lease.check(Some(token), now),
             Self::Anybody => lease.check(None, now),
-            Self::Nobody => Err(Refused::Ended),
+            Self::Denied => Err(Refused::Ended),
         }
     }
 }

@@ -103,7 +103,7 @@ async fn a_lease_fences_the_writer_before() {
     assert!(client.delete_export("e", Some(&first.token)).await.unwrap_err().is_conflict());
     client.release_lease("e", &second.token).await.unwrap();
     write(&stock).unwrap();
-    assert!(matches!(write(&ada), Err(Error::Fenced(_))), "dead for ever, though nobody holds the lease");
+    assert!(matches!(write(&ada), Err(Error::Fenced(_))), "fenced for good, although the lease is free");
     assert!(!with(&first.token).device.geometry().writable);
     client.delete_export("e", Some(&second.token)).await.unwrap();
 }
@@ -215,7 +215,7 @@ async fn the_number_of_exports_is_limited() {
     assert_eq!(client.status().await.unwrap().exports.len(), 256);
 }
 
-/// Sends `request` as it is and returns whatever comes back.
+/// Sends `request` verbatim, and returns the response.
 async fn raw(node: &Node, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(node.http_address()).await.unwrap();
     // A server that has heard enough closes while we still send; its answer is there all the same.

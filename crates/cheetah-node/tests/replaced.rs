@@ -125,7 +125,7 @@ impl Proxy {
         self.withholds(0).await;
     }
 
-    /// Waits until it withholds so many bytes.
+    /// Waits until it withholds that number of bytes.
     async fn withholds(&mut self, len: usize) {
         self.withheld.wait_for(|withheld| withheld.is_some_and(|withheld| withheld >= len)).await.unwrap();
     }

@@ -118,16 +118,16 @@ mod tests {
 
     #[test]
     fn an_agents_description_is_the_identity_if_its_size_is_right() {
-        let told = Identity {
+        let identity = Identity {
             serial: Some("WD-1".into()),
             sector_size: Some(4096),
             ..Identity::new(Kind::Block, "/dev/sda", 1024)
         };
-        let mut line = serde_json::json!(told);
+        let mut line = serde_json::json!(identity);
         line["host"] = "lab".into();
         let line = format!("{X_CHEETAH}{line}");
         let known = identify("nbd://h", 1024, Some(&line));
-        assert_eq!(known, Identity { location: "nbd://h (/dev/sda)".into(), ..told });
+        assert_eq!(known, Identity { location: "nbd://h (/dev/sda)".into(), ..identity });
         let plain = Identity::new(Kind::Nbd, "nbd://h", 1024);
         assert_eq!(identify("nbd://h", 512, Some(&line)).serial, None, "the size is another");
         for other in [None, Some("a disk"), Some("x-cheetah:{}"), Some("x-cheetah:")] {

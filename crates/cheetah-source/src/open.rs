@@ -1,4 +1,4 @@
-//! Opens whatever a user calls a source: a drive, a URI, an image or a disk.
+//! Opens a source as the user names it: a drive, a URI, an image or a disk.
 
 use std::path::Path;
 use std::str::FromStr as _;

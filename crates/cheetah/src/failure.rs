@@ -120,13 +120,11 @@ mod tests {
 
     #[test]
     fn context_names_the_next_step_and_neither_an_errno_nor_a_temporary_file() {
-        let missing = tempfile::Builder::new().prefix("secret").tempfile_in("/nonexistent").context("cannot write a.raw");
+        let missing =
+            tempfile::Builder::new().prefix("secret").tempfile_in("/nonexistent").context("cannot write a.raw");
         assert_eq!(missing.unwrap_err().message, "cannot write a.raw: No such file or directory; check the path");
         let denied = Err::<(), _>(rustix::io::Errno::ACCESS).context("cannot open a.raw").unwrap_err();
-        assert_eq!(
-            denied.message,
-            "cannot open a.raw: Permission denied; check its owner and mode, or run as root"
-        );
+        assert_eq!(denied.message, "cannot open a.raw: Permission denied; check its owner and mode, or run as root");
         let other = Err::<(), _>("out of order").context("cannot open a.raw").unwrap_err();
         assert_eq!(other.message, "cannot open a.raw: out of order");
     }

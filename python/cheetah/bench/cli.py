@@ -78,9 +78,11 @@ def _part(name: str, words: list[str]) -> int:
     parser = _parser(f"cheetah bench {name}")
     _add_part_options(parser)
     parser.add_argument("--beside-evidence", action="store_true")
-    given = parser.parse(words)
+    given, unknown = parser.parse_known(words)
     measuring = Checkout(checkout.find(given.sources))
     part = _known(name, measuring)
+    if unknown:
+        parser.unexpected(unknown[0])
     safety.check_out(Settings((), "", given.out, beside_evidence=given.beside_evidence))
     gathered = ResultCollector(given.out, ["cheetah", "bench", name, *words], _machine())
     with _kept(gathered):

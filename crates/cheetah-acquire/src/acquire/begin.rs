@@ -120,15 +120,15 @@ async fn go_on(
     witness: &mut Witness<'_>,
 ) -> Result<Begun> {
     keep_logs(request, witness)?;
-    let (mut pace, begun, mut told) = (EtaMeter::new(past.at, 0), Instant::now(), Ok(()));
+    let (mut pace, begun, mut shown) = (EtaMeter::new(past.at, 0), Instant::now(), Ok(()));
     let mut compared = |bytes, of: u64| {
         pace.expect(of);
         pace.step(bytes, 0, begun.elapsed());
-        told = std::mem::replace(&mut told, Ok(())).and_then(|()| witness.tell(Event::Checking(pace.progress())));
+        shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| witness.tell(Event::Checking(pace.progress())));
     };
     let how = (request.same_source, request.retry_for);
     let known = recognise_first(&request.source, &past, evidence, how, &mut compared).await;
-    told?;
+    shown?;
     let (evidence, opening) = match known {
         Ok(known) => known,
         Err(error) => {
@@ -196,17 +196,17 @@ async fn read_held(
     for (index, (destination, device)) in held.into_iter().enumerate() {
         let hashing = (index == 0).then_some(hashing);
         let name = destination.to_string();
-        let mut told = Ok(());
+        let mut shown = Ok(());
         let known = (&past.digests, &coverage);
         let read = read_back(&device, &name, past.at, known, hashing, |bytes| {
             pace.step(bytes, 0, begun.elapsed());
-            told = std::mem::replace(&mut told, Ok(())).and_then(|()| witness.tell(Event::Checking(pace.progress())));
+            shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| witness.tell(Event::Checking(pace.progress())));
         });
         read.await.map_err(|error| match error {
             Error::Evidence(what) => Error::Evidence(format!("{what}; begin again with --restart")),
             error => error,
         })?;
-        told?;
+        shown?;
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ fn stored(destination: &Destination, files: &[PathBuf]) -> u64 {
     match destination.form {
         Form::Drive => DriveFile::load(&destination.path).map_or(0, |file| file.size),
         Form::Raw | Form::E01 => {
-            // A block is 512 bytes here, whatever the file system has (stat(2)).
+            // st_blocks counts blocks of 512 bytes on every file system (stat(2)).
             files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
         }
     }

@@ -1,4 +1,4 @@
-//! Whether several destinations are several, whatever they are called.
+//! Checks that several destinations are different files, under any names.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;

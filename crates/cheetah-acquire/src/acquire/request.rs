@@ -81,19 +81,19 @@ pub struct Request {
     /// What an E01 is to be like, and the case data; model, serial number and sectors are filled in from the source,
     /// unless they are given.
     pub e01: E01Options,
-    /// How many unreadable ranges to put up with.
+    /// The number of unreadable ranges to accept.
     pub errors_max: ErrorsMax,
-    /// How often a sector that cannot be read is tried again.
+    /// The number of retries of an unreadable sector.
     pub retries: u32,
-    /// How long to go on trying when the link to the source is lost.
+    /// How long to try to reconnect to a lost source.
     pub retry_for: Duration,
-    /// After so many bytes, what was acquired is made safe; at most twice as many are read again after an interruption.
+    /// The number of bytes between checkpoints; at most twice as many are read again after an interruption.
     pub checkpoint_bytes: u64,
     /// Bytes to have on their way from the source at first; as many as usual if `None`. It grows and shrinks by itself.
     pub window_bytes: Option<u64>,
-    /// How long a node of a drive may be silent.
+    /// The time without an answer after which a node counts as lost.
     pub timeout: Duration,
-    /// Take the write lease of a drive from whoever holds it.
+    /// Take the write lease of a drive from its holder.
     pub force_lease: bool,
     /// The examiner says that a source that seems to be another one is the one that was begun with.
     pub same_source: bool,
@@ -103,7 +103,7 @@ pub struct Request {
     pub restart: bool,
     /// Replace images that exist, and what a drive holds.
     pub force: bool,
-    /// Who signs the custody logs beside the images; none are kept without.
+    /// The key that signs the custody logs; without one, no logs are kept.
     pub key: Option<SigningKey>,
 }
 

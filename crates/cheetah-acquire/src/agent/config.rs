@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What to serve, to whom, and with which limits.
+/// The disk to serve, the addresses, and the limits.
 #[derive(Debug, Clone)]
 pub struct AgentConfig {
     /// The disk or image to serve.

@@ -132,7 +132,7 @@ mod tests {
         let described = |identity: &Identity| describe(identity, "sda").unwrap();
         assert_eq!(read(&described(&identity)), identity);
         assert!(!described(&identity).contains('\n'));
-        assert!(described(&identity) != described(&identity), "each process is told from any other");
+        assert!(described(&identity) != described(&identity), "the descriptions of two processes differ");
         identity.unreadable = (0..1000).map(|at| ByteRange::new(at * 1024, 512)).collect();
         let short = described(&identity);
         assert!(short.len() <= STRING_LEN_MAX && read(&short).serial == identity.serial);

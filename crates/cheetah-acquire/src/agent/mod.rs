@@ -5,7 +5,7 @@
 //! ([`cheetah_nbd::packing`]), and digests without the content.
 //!
 //! Nothing here can write to the device: it is opened for reading only, served through a [`ReadOnly`] layer, and the server
-//! refuses requests to write before they get that far. If nothing uses the disk, the kernel is told to refuse writes as
+//! refuses requests to write before they get that far. If nothing uses the disk, the kernel is made to refuse writes as
 //! well ([`protect`]).
 
 mod config;
@@ -135,7 +135,7 @@ impl Agent {
 /// Fails for a configuration that makes no sense, or goes beyond loopback without `insecure`.
 fn check(config: &AgentConfig) -> Result<()> {
     if config.listen.is_none() && config.connect.is_none() {
-        return Err(Error::misuse("say where to listen, or whom to call"));
+        return Err(Error::misuse("give --listen or --connect"));
     }
     if let Some(address) = config.listen.filter(|address| !address.ip().is_loopback() && !config.insecure) {
         return Err(Error::misuse(format!(

@@ -1,7 +1,7 @@
 //! Having the kernel refuse writes to a disk.
 //!
 //! An agent never writes; but the machine it runs on might. Where the device is a disk that nothing uses, the kernel is
-//! told to treat it as read-only (`blockdev --setro`). A disk in use is left alone: the running system would lose what it
+//! made to treat it as read-only (`blockdev --setro`). A disk in use is left alone: the running system would lose what it
 //! writes, and an examiner of a live machine does not want that.
 
 use std::fs::{self, File};
@@ -19,16 +19,16 @@ use super::setro::set_read_only;
 pub enum Protection {
     /// The kernel refused writes to it already.
     Found,
-    /// The kernel refuses writes to it from now on, until it is told otherwise or restarted.
+    /// The kernel refuses writes to it from now on, until the setting is changed or the machine restarted.
     Set,
     /// Nothing, and why.
     Not(String),
 }
 
-/// Protects `device` if that is `wanted` and nothing speaks against it. As long as the file lives, nobody else can claim the
+/// Protects `device` if that is `wanted` and possible. As long as the file lives, no other process can claim the
 /// device, by mounting it for one.
 ///
-/// A read-only flag is worth something only then: whoever had the device open for writing before may go on writing
+/// Only then does the read-only flag protect: a process that had the device open for writing before may continue to write
 /// to it (Linux warns of it, no more).
 pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>) {
     let not = |why: String| (Protection::Not(why), None);
@@ -50,7 +50,7 @@ pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>)
         Some(1) => Protection::Found,
         _ if !wanted => return not("it was not asked for".to_owned()),
         _ => match set_read_only(device) {
-            // What the kernel says counts, not what it was told.
+            // The kernel's state counts, not the success of the call.
             Ok(()) if number(&folder.join("ro")) == Some(1) => Protection::Set,
             Ok(()) => return not("the kernel did not take it".to_owned()),
             Err(error) => return not(format!("the kernel refused: {}", os_error::describe(&error.into()))),
@@ -63,7 +63,7 @@ pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>)
     (protection, Some(claimed))
 }
 
-/// Opens the device for reading, and for nobody else to claim. Fails with `BUSY` where somebody has: a file system, whatever
+/// Opens the device for reading, exclusively. Fails with `BUSY` if it is claimed already: by a file system, whatever
 /// number it is mounted under, a RAID, a virtual machine.
 fn claim(device: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -74,7 +74,7 @@ fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Who uses the disk or one of its partitions, if anybody.
+/// Returns a user of the disk or of one of its partitions, if there is one.
 fn user(folder: &Path) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();

@@ -42,7 +42,7 @@ pub fn now_s() -> u64 {
 
 /// The version of the format. Version 1 has no record of how the source was known again; later ones are refused.
 pub const VERSION: u32 = 2;
-/// The most times the source was opened again of which the journal and the report keep an account.
+/// The maximum number of reopenings that the journal and the report describe.
 const OPENINGS_MAX: usize = 10_000;
 
 /// A record of the journal.

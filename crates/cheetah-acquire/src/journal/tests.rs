@@ -47,7 +47,7 @@ fn tells_what_it_was_told() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_records_are_refused() {
     let nonsense = [
         checkpoint(2 * MIB, 1, Vec::new()),
         checkpoint(MIB + 1, 2, Vec::new()),

@@ -30,7 +30,7 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// For the source that errors call `name`, of which the ranges `good` were readable before.
+    /// Returns the check for the source that errors call `name`; the ranges `good` were readable before.
     pub fn new(name: &str, reopen: Option<Opener>, good: impl IntoIterator<Item = ByteRange>) -> Self {
         let good: Vec<_> = good.into_iter().take(GOOD_MAX).collect();
         let good_seen = AtomicU64::new(good.len() as u64);
@@ -77,7 +77,7 @@ impl Liveness {
                     device = again.source.device;
                 }
                 Ok(_) => return lost("it has another size now"),
-                Err(error) => return lost(&format!("it cannot be opened any more ({error})")),
+                Err(error) => return lost(&format!("it cannot be reopened ({error})")),
             }
         }
         let behind = self.some_good(round, inside);

@@ -12,7 +12,7 @@ fn alive() -> Liveness {
     Liveness::new("disk", None, [])
 }
 
-/// Bytes of which some sectors cannot be read, some of them only the first few times.
+/// A device with unreadable sectors, some of which become readable after a few attempts.
 struct Scratched {
     bytes: Vec<u8>,
     /// For each sector, how often it will still fail.
@@ -104,7 +104,7 @@ async fn other_errors_are_no_bad_sectors() {
     assert!(matches!(reader.next().await, Some(Err(DeviceError::Lost { .. }))));
 }
 
-/// Bytes of which, after so many reads, none can be had: a disk that dropped out. With `from`, only those from there on.
+/// A disk that drops out after a number of reads. With `from`, only the bytes from there on are lost.
 struct Dies {
     size: u64,
     reads_left: Mutex<u32>,

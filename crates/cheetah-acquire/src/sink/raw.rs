@@ -26,7 +26,7 @@ struct Raw {
     partial: PathBuf,
     file: DynDevice,
     writer: ChunkWriter,
-    /// The file that is written, whatever name it has.
+    /// The identity of the file, independent of its name.
     id: FileId,
     force: bool,
 }

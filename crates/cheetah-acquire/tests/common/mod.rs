@@ -45,7 +45,7 @@ pub fn run_telling(request: Request, events: impl FnMut(Event) + Send) -> Result
 pub fn run_until_it_hangs(disk: &Disk, request: Request) -> Option<Result<Report>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        // What the last run was told is no news.
+        // Notifications of the previous run do not count.
         let _ = tokio::time::timeout(Duration::ZERO, disk.hanging.notified()).await;
         let acquisition = tokio::spawn(acquire(request, std::future::pending(), |_| {}));
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Sources that fail as they are told.
+//! Sources that fail on demand.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ pub struct Disk {
     pub bad: BTreeSet<u64>,
     /// Bytes handed out so far.
     pub read_bytes: AtomicU64,
-    /// Once so many bytes were handed out, the link is gone, until the source is opened again.
+    /// After this number of bytes, the link is lost until the source is reopened.
     pub cut_at: AtomicU64,
-    /// Once so many bytes were handed out, reads hang, and `hanging` is told.
+    /// After this number of bytes, reads hang, and `hanging` is notified.
     pub hang_at: AtomicU64,
     pub hanging: Notify,
     /// How often it was opened.

@@ -208,7 +208,7 @@ async fn gather_guarded(shared: &Arc<CacheShared>, steps: Vec<GuardedStep>, trie
 
 type CacheFetchTasks = Vec<CacheFetchTask>;
 
-/// A fetch, in flight or about to be. However it ends, the engine is told, so that no reader waits for ever.
+/// A fetch, in flight or about to be. It reports every end to the engine, so that no reader waits forever.
 struct CacheFetchTask {
     shared: Arc<CacheShared>,
     fetch: CacheFetch,

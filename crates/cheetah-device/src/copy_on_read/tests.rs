@@ -1,4 +1,4 @@
-//! The engine with events in any order, any of which may be a failure.
+//! The engine with events and failures in any order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -57,7 +57,7 @@ pub trait Layer: Send + Sync {
     /// Returns the device below.
     fn below(&self) -> &Self::Below;
 
-    /// Fails if the content of `range` must not be handed out, in whatever way.
+    /// Fails if the content of `range` must not be handed out in any way.
     fn may_read(&self, range: ByteRange) -> Result<()> {
         let _ = range;
         Ok(())

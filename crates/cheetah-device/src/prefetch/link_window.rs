@@ -11,7 +11,7 @@ const BANDWIDTH_UNKNOWN: u64 = 100 * MIB;
 const ROUND_TRIP_UNKNOWN: Duration = Duration::from_micros(500);
 /// The smallest window: with less, even on a short slow link, requests would be too small to be worth sending.
 const WINDOW_BYTES_MIN: u64 = 256 * 1024;
-/// The time both ends spend on one more request, whatever its length.
+/// The time both ends spend on one more request of any length.
 const REQUEST_COST: Duration = Duration::from_micros(10);
 /// Small requests that may usefully be in flight at once.
 const QUEUE_DEPTH: u32 = 64;

@@ -124,7 +124,7 @@ impl Drop for DemandGuard<'_> {
 
 pub(super) type PrefetchTasks = Vec<PrefetchTask>;
 
-/// A fetch, in flight or about to be. However it ends, the engine is told, so that no reader waits for ever.
+/// A fetch, in flight or about to be. It reports every end to the engine, so that no reader waits forever.
 pub(super) struct PrefetchTask {
     shared: Arc<PrefetchShared>,
     fetch: PrefetchRequest,
@@ -198,7 +198,7 @@ impl<'a> WriteGuard<'a> {
         }
     }
 
-    /// Ends the write. No error settles it: an error may stand for several requests, one of which was refused and
+    /// Ends the write. No error settles it: an error may stand for several requests, of which one was refused and
     /// reported while another was lost and may still take effect.
     fn end(mut self, settled: bool) {
         self.settled = settled;

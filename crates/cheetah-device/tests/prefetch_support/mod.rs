@@ -247,7 +247,7 @@ impl Ledger {
             let gone = |w: &Written| sector.iter().any(|later| later.began > w.ended && later.ended < began);
             let possible = sector.iter().any(|w| w.id == id && !gone(w));
             assert!(possible, "stale: write {id} read by a read begun at {began} of {sector:?}");
-            // Content that was read has taken effect, even if its writer was never told; later reads must not return
+            // Content that was read has taken effect, even if its writer got no answer; later reads must not return
             // older content.
             let mut writers = sector.iter_mut().filter(|w| w.id == id);
             if let (Some(writer), None) = (writers.next(), writers.next()) {

@@ -69,7 +69,7 @@ fn failed(name: Arc<str>, error: &std::io::Error) -> DeviceError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             DeviceError::NoSpace(format!("{name}: {}", cheetah_device::os_error::describe(error)).into())
-        },
+        }
         _ => DeviceError::io(name, error),
     }
 }

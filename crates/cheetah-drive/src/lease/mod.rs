@@ -109,7 +109,7 @@ async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Dur
              with --force-lease"
         ));
     }
-    // A node without the export has probably restarted; the user should be told that.
+    // A node without the export has probably restarted; the error should say so.
     let problem = match error {
         ControlError::Unreachable { .. } => None,
         _ => node_status(0, node, timeout).await.problem,

@@ -13,7 +13,7 @@ use crate::file::{DriveFile, SetNode, WipeReceipt};
 use crate::fill::files;
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
-use crate::node::health::{NodeState, NodeStatus, node_statuses};
+use crate::node::health::{NodeState, NodeStatus, node_statuses, reason};
 use crate::redundancy::newest::refresh;
 use cheetah_error::{Error, Result};
 
@@ -139,7 +139,10 @@ async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Du
     if let Some(WipeReceipt { wiped_bytes, verified_zero }) = node.receipt {
         return WipeOutcome::Wiped { wiped_bytes, verified_zero };
     }
-    let why = || now.problem.clone().unwrap_or_default();
+    let why = || {
+        let problem = now.problem.clone().unwrap_or_default();
+        problem.strip_prefix(&format!("node {}: ", node.name)).map(str::to_owned).unwrap_or(problem)
+    };
     let Some(export) = NodeExport::of(node, timeout) else { return WipeOutcome::Foreign };
     match now.state {
         NodeState::Foreign => WipeOutcome::Foreign,
@@ -150,8 +153,8 @@ async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Du
                 WipeOutcome::Wiped { wiped_bytes: receipt.wiped_bytes, verified_zero: receipt.verified_zero }
             }
             Err(error) if error.is_not_found() => WipeOutcome::Gone,
-            Err(error @ ControlError::Unreachable { .. }) => WipeOutcome::Unreachable { why: error.to_string() },
-            Err(error) => WipeOutcome::Refused { why: error.to_string() },
+            Err(error @ ControlError::Unreachable { .. }) => WipeOutcome::Unreachable { why: reason(&error) },
+            Err(error) => WipeOutcome::Refused { why: reason(&error) },
         },
     }
 }

@@ -102,7 +102,7 @@ type Judgement = (NodeState, Option<String>, Option<ExportStatus>);
 fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -> Judgement {
     let export_name = node.uri().map(|uri| uri.export).unwrap_or_default();
     match answer {
-        Err(error) => (NodeState::Unreachable, Some(error.to_string()), None),
+        Err(error) => (NodeState::Unreachable, Some(format!("node {}: {}", node.name, reason(&error))), None),
         Ok(status) if status.instance != instance => (NodeState::Empty, Some(came_back_empty(&node.name)), None),
         Ok(status) => match status.exports.into_iter().find(|export| export.name == export_name) {
             Some(export) => (NodeState::Ok, None, Some(export)),
@@ -138,6 +138,19 @@ async fn foreign(node: &SetNode, timeout: Duration) -> Judgement {
     match connect(Connect { uri, timeout, ..Connect::reading(node.name.clone()) }).await {
         Ok(_) => (NodeState::Foreign, None, None),
         Err(error) => (NodeState::Unreachable, Some(error.to_string()), None),
+    }
+}
+
+/// Returns why a call to a node failed, without the node's name. Names the control port, which may be another one than the
+/// user's port, but not the address again.
+pub(crate) fn reason(error: &ControlError) -> String {
+    match error {
+        ControlError::Unreachable { addr, why } => match addr.rsplit_once(':') {
+            Some((_, port)) => format!("{why} (control port {port})"),
+            None => why.clone(),
+        },
+        ControlError::Refused { error, .. } => error.clone(),
+        ControlError::NotANode { .. } => error.to_string(),
     }
 }
 

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_asked_for_goes_first() {
+    fn unused_chunks_are_evicted_first() {
         let (cache, chunk) = (Cache::default(), Bytes::from(vec![7; 4 << 20]));
         (0..4).for_each(|number| cache.put((0, number), chunk.clone()));
         assert!(cache.get((0, 0)).is_some());

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_codec_gives_back_what_was_packed() {
+    fn every_codec_unpacks_to_the_content() {
         let chunk: Vec<u8> = (0..4096u32).map(|at| (at / 50) as u8).collect();
         for codec in CODECS {
             let packed = pack(codec, &chunk);
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_codecs() {
+    fn codecs_are_recognised_by_name() {
         assert_eq!(Codec::of("http://code.google.com/p/snappy/"), Some(Codec::Snappy));
         assert_eq!(Codec::of("https://tools.ietf.org/html/rfc1951"), Some(Codec::Deflate));
         assert_eq!(Codec::of("https://example.org/best"), None);
     }
 
     #[test]
-    fn digests() {
+    fn digests_of_every_kind_match_only_their_data() {
         for hash in BlockHash::ALL {
             assert!(!hash.fits(b"abc", &vec![0; hash.digest_len()]));
         }
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(packed in prop::collection::vec(any::<u8>(), 0..300), len in 1usize..300) {
+        fn arbitrary_bytes_never_panic(packed in prop::collection::vec(any::<u8>(), 0..300), len in 1usize..300) {
             for codec in CODECS {
                 if let Ok(chunk) = codec.unpack(&packed, len, len.min(10)) {
                     prop_assert!(chunk.len() <= len);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_directory_claims_allocates_nothing() {
+    fn claimed_counts_and_sizes_allocate_nothing() {
         const TIB: u64 = 1 << 40;
         for (count, len, start) in
             [(TIB / 64, TIB / 2, 0), (u64::MAX, 460, 0), (11, 460, 0), (10, 460, TIB), (10, 460, u64::MAX - 4)]
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn large_fields_stand_for_the_small_that_say_so() {
+    fn zip64_fields_replace_saturated_ones() {
         let mut head = [0; ENTRY_LEN];
         head[..4].copy_from_slice(b"PK\x01\x02");
         head[20..24].copy_from_slice(&[9, 0, 0, 0]);
@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), count in 0u64..9) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), count in 0u64..9) {
             let _ = parse(&bytes, count);
             let head = [b"PK\x01\x02", &bytes[..]].concat();
             let _ = parse(&head, count);

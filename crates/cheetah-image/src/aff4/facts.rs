@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_the_document_says() {
+    fn facts_are_read_from_the_document() {
         let facts = Facts::parse(
             br#"@prefix : <aff4://volume> .
             @prefix aff4: <http://aff4.org/Schema#> .
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hostile_is_an_error() {
+    fn hostile_documents_are_refused() {
         assert!(Facts::parse(b"<a> <b").is_err());
         let long = format!("<aff4://{}> a <http://aff4.org/Schema#Map> .", "x".repeat(NAME_LEN_MAX));
         assert!(Facts::parse(long.as_bytes()).unwrap_err().contains("more than"));

@@ -199,7 +199,7 @@ mod tests {
     const TARGETS: [Target; 3] = [Target::Stream(0), Target::Fill(0xff), Target::Unreadable];
 
     #[test]
-    fn gaps_are_filled_and_neighbours_joined() {
+    fn gaps_are_filled_and_adjacent_entries_merged() {
         let entries = [
             entry(30, 10, 20, 0),
             entry(10, 10, 0, 0),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_an_error() {
+    fn invalid_entries_are_errors() {
         for (entries, word) in [
             (vec![entry(0, 10, 0, 0), entry(9, 10, 0, 0)], "two things"),
             (vec![entry(95, 6, 0, 0)], "outside"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_symbolic_streams() {
+    fn symbolic_streams_are_recognised_by_name() {
         assert_eq!(Target::symbolic("http://aff4.org/Schema#Zero"), Some(Target::Fill(0)));
         assert_eq!(Target::symbolic("http://aff4.org/Schema#SymbolicStreamfF"), Some(Target::Fill(255)));
         for name in ["aff4://x", "http://aff4.org/Schema#SymbolicStreamF", "http://aff4.org/Schema#SymbolicStream+F"] {
@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_comes_from_where_its_entry_says(lens in prop::collection::vec((0u64..9, 0u64..4, 0u32..3), 0..12), from in 0u64..90, len in 0u64..90) {
+        fn every_byte_is_read_from_the_place_that_its_entry_names(lens in prop::collection::vec((0u64..9, 0u64..4, 0u32..3), 0..12), from in 0u64..90, len in 0u64..90) {
             let (mut entries, mut model) = (Vec::new(), Vec::new());
             for (gap, len, target) in lens {
                 model.resize(model.len() + gap as usize, (Target::Unknown, 0));
@@ -268,7 +268,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(entries in prop::collection::vec(any::<u8>(), 0..200), size: u64) {
+        fn arbitrary_bytes_never_panic(entries in prop::collection::vec(any::<u8>(), 0..200), size: u64) {
             let _ = Map::parse(&entries, size, &TARGETS, Target::Fill(0));
         }
     }

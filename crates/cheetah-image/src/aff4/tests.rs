@@ -173,7 +173,7 @@ const METHODS: [&str; 5] = [
 ];
 
 #[test]
-fn every_codec_reads_back_what_was_written() {
+fn images_of_every_codec_read_as_written() {
     for (method, len) in METHODS.into_iter().zip([10 * CHUNK, 10 * CHUNK + 1, 3 * CHUNK, CHUNK - 1, 7 * CHUNK + 77]) {
         let content = noise(len);
         let aff4 = Container::of(&content, method, false).open().unwrap();
@@ -189,7 +189,7 @@ fn every_codec_reads_back_what_was_written() {
 }
 
 #[test]
-fn what_is_missing_is_an_error_and_known() {
+fn missing_ranges_are_errors_and_listed() {
     let content = noise(5 * CHUNK);
     let aff4 = Container::of(&content, METHODS[0], true).open().unwrap();
     let start = image(&content).len() as u64;
@@ -210,7 +210,7 @@ fn what_is_missing_is_an_error_and_known() {
 }
 
 #[test]
-fn a_flipped_bit_in_a_chunk_is_found_where_it_is() {
+fn a_flipped_bit_in_a_chunk_corrupts_only_that_chunk() {
     let content = noise(5 * CHUNK);
     let damaged = Container::of(&content, METHODS[0], false).change("00000001", |bevy| bevy[CHUNK + 100] ^= 1);
     let aff4 = damaged.open().unwrap();
@@ -221,7 +221,7 @@ fn a_flipped_bit_in_a_chunk_is_found_where_it_is() {
 }
 
 #[test]
-fn what_is_not_read_whole_is_refused_by_name() {
+fn unsupported_images_are_refused_by_name() {
     let made = || Container::of(&noise(5 * CHUNK), METHODS[0], false);
     let encrypted = made().replace("<aff4://map> a aff4:Map", "<aff4://map> a aff4:EncryptedStream");
     let striped = made()
@@ -261,7 +261,7 @@ fn what_is_not_read_whole_is_refused_by_name() {
 }
 
 #[test]
-fn a_stream_named_many_times_is_one() {
+fn a_stream_that_is_named_many_times_is_opened_once() {
     let content = noise(5 * CHUNK);
     let names = "aff4://stream\n".repeat(1000);
     let mut container = Container::of(&content, METHODS[0], false);
@@ -283,7 +283,7 @@ fn a_stream_named_many_times_is_one() {
 }
 
 #[test]
-fn segments_are_counted_over_all_streams() {
+fn the_limit_of_segments_holds_for_all_streams_together() {
     let made = Container::of(&noise(5 * CHUNK), METHODS[0], false);
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(&made.bytes()).unwrap();
@@ -297,7 +297,7 @@ fn segments_are_counted_over_all_streams() {
 }
 
 #[test]
-fn an_image_cut_short_is_refused() {
+fn a_truncated_image_is_refused() {
     let bytes = Container::of(&noise(4 * CHUNK), METHODS[0], false).bytes();
     for len in (0..bytes.len()).step_by(97).skip(1) {
         let refusal = open(&bytes[..len]).err().unwrap_or_else(|| panic!("opened with {len} of {} bytes", bytes.len()));
@@ -308,7 +308,7 @@ fn an_image_cut_short_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn a_flipped_bit_is_an_error_or_does_not_matter(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+    fn a_flipped_bit_is_an_error_or_changes_nothing(at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let content = noise(2 * CHUNK + 100);
         let mut bytes = Container::of(&content, METHODS[0], false).bytes();
         *at.get_mut(&mut bytes) ^= 1 << bit;
@@ -362,7 +362,7 @@ fn hashes(aff4: &Aff4) -> (String, String) {
 
 /// The hash of the stream is stored in the image, the hash of the whole in pyaff4's tests.
 #[test]
-fn the_reference_image() {
+fn the_reference_image_is_read_whole() {
     let Some(path) = evidence("Base-Linear.aff4") else { return };
     let aff4 = Aff4::open(&path).unwrap();
     let (stream, whole) = hashes(&aff4);
@@ -383,7 +383,7 @@ fn the_reference_image() {
 }
 
 #[test]
-fn the_reference_image_with_a_read_error() {
+fn the_read_error_of_the_reference_image_is_unreadable() {
     let Some(path) = evidence("Base-Linear-ReadError.aff4") else { return };
     let aff4 = Aff4::open(&path).unwrap();
     let (stream, whole) = hashes(&aff4);

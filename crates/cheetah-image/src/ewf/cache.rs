@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn each_chunk_is_unpacked_by_one_reader_only() {
+    fn concurrent_readers_unpack_a_chunk_once() {
         let cache = Arc::new(Cache::new(1 << 20));
         let mut first = claim(&cache, 0..4);
         let second = claim(&cache, 2..6);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn work_let_go_is_there_to_be_claimed_again() {
+    fn abandoned_work_can_be_claimed_again() {
         let cache = Arc::new(Cache::new(1 << 20));
         let first = claim(&cache, 0..2);
         let second = claim(&cache, 0..2);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_lately_goes_first() {
+    fn the_least_recently_used_chunk_is_evicted_first() {
         let cache = Arc::new(Cache::new(3000));
         for chunk in 0..3 {
             claim(&cache, chunk..chunk + 1).work.put(chunk, bytes(1000));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_named_as_libewf_names_them() {
+    fn segments_have_the_names_that_libewf_gives_them() {
         let some = |names: &[&str]| names.iter().map(|name| Some((*name).to_owned())).collect::<Vec<_>>();
         let numbers = [1, 2, 99, 100, 101, 125, 126, 775, 776, 14_971];
         let want = ["E01", "E02", "E99", "EAA", "EAB", "EAZ", "EBA", "EZZ", "FAA", "ZZZ"];
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn case_does_not_matter_unless_it_must() {
+    fn names_match_regardless_of_case_unless_ambiguous() {
         let dir = tempfile::tempdir().unwrap();
         let put = |name: &str| std::fs::write(dir.path().join(name), "").unwrap();
         ["x.E01", "X.e02", "x.E03", "x.e03", "x.E05"].into_iter().for_each(put);

@@ -133,7 +133,9 @@ impl Segments for Files {
             Patience::Now => read_cached(&file, offset, buf),
         };
         if Stamp::of(&file)? != self.stamps[segment] {
-            return Err(IoError::other("it changed while it was read; stop whatever writes to it and start again"));
+            return Err(IoError::other(
+                "it changed while it was read; stop the program that writes to it, and start again",
+            ));
         }
         whole
     }

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_unpacks_to_more_than_the_limit_is_refused() {
+    fn text_that_unpacks_beyond_the_limit_is_refused() {
         let mut packer = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
         let mut pack = |len: usize| {
             let mut out = vec![0; packer.zlib_compress_bound(len)];

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn it_outlives_a_clients_connections_and_not_the_device() {
+    async fn the_process_outlives_connections_and_ends_with_the_device() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.vhdx");
         let made = Command::new("qemu-img").args(["create", "-q", "-f", "vhdx"]).arg(&path).arg("8M").status().await;

@@ -37,7 +37,7 @@ pub(super) fn check(path: &Path, file: &RawFile) -> Result<()> {
     let refuse = |why: String| Error::failed(format!("{}: {why}", path.display()));
     let start = read(file, 0, SECTOR)?;
     let descriptor = if start.starts_with(SPARSE) {
-        // qemu looks for the parent in the second sector, whatever the header says.
+        // qemu looks for the parent in the second sector, regardless of the header.
         let second = read(file, SECTOR, DESCRIPTOR_LEN_MAX)?;
         if let Some(why) = not_alone(&to_first_nul(second)) {
             return Err(refuse(why.into()));
@@ -84,7 +84,7 @@ fn embedded(file: &RawFile, header: &[u8]) -> Result<Vec<u8>> {
             file.path()
         ))
     })?;
-    // To the first NUL, as qemu does, whatever the header says.
+    // Up to the first NUL, as qemu does, regardless of the header.
     let bytes = read(file, start, DESCRIPTOR_LEN_MAX)?;
     let read_len = bytes.len() as u64;
     let descriptor = to_first_nul(bytes);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_two_readers_could_read_in_two_ways_is_refused() {
+    fn an_ambiguous_line_is_refused() {
         for line in [
             "RW\x0b100\x0bFLAT \"/etc/shadow\" 0",
             "RW\x0c100\x0cFLAT\x0c\"/etc/shadow\"\x0c0",
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_is_a_file_beside_it_and_refers_to_nothing_further() {
+    fn an_extent_is_a_file_in_the_same_folder_without_further_references() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let (disk, secret) = (at("b.vmdk"), at("secret"));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_inside_is_the_one_that_qemu_reads() {
+    fn an_embedded_descriptor_is_read_as_qemu_reads_it() {
         let dir = tempfile::tempdir().unwrap();
         let disk = dir.path().join("a.vmdk");
         let hostile = FLAT.replace("disk-flat.vmdk", "/etc/shadow");

@@ -67,7 +67,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_asked_for_comes_back_however_it_lies_in_sectors(
+        fn unaligned_ranges_return_the_requested_bytes(
             offset in 0..SIZE, len in 1..SIZE, sector in prop::sample::select(vec![512, 2048, 4096]),
         ) {
             let content: Vec<u8> = (0..SIZE).map(|at| (at * 31 / 7) as u8).collect();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_blocks_are_not_read_twice() {
+    fn aligned_blocks_are_read_once() {
         let (size, block) = ((1 << 20) + 512, 64 << 10);
         for (offset, len) in [(0, size), (block, block), (1 << 20, 512)] {
             assert!(!helps(ByteRange::new(offset, len), size), "{offset}+{len}");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_shrank_is_no_bad_sector() {
+    fn a_device_that_shrank_has_no_bad_sector() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(4096).unwrap();
         let direct = Direct { file: file.reopen().unwrap(), sector: 512 };

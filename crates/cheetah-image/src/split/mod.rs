@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_parts_than_are_kept_open() {
+    async fn more_parts_than_open_files_are_read() {
         let names: Vec<_> = (1..=1100).map(|number| format!("d.{number:03}")).collect();
         let parts: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
         let dir = folder(&parts);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_parts() {
+    fn unrelated_files_are_not_parts() {
         let dir = folder(&[("disk.dd", 9), ("disk.img", 9), ("report.2024", 9), (".001", 9), ("plain", 9)]);
         for name in ["disk.dd", "disk.img", "report.2024", ".001", "plain"] {
             assert!(!Split::is_part(&dir.path().join(name)), "{name}");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_speak_of_the_images_bytes() {
+    fn errors_name_ranges_of_the_image() {
         let dir = folder(&[("d.001", 900), ("d.002", 900)]);
         let name = PartName::of(&dir.path().join("d.001")).unwrap();
         let parts = find(&dir.path().join("d.001"), &name).unwrap();

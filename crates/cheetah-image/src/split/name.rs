@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_are_numbers() {
+    fn endings_are_parsed_as_numbers() {
         for (text, number) in [("d.001", 1), ("a/d.1000", 1000), ("d.0007", 7), ("d.aa", 0), ("d.ba", 26), ("d.aab", 1)]
         {
             assert_eq!(name(text).map(|name| name.number()), Some(number), "{text}");
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_made_reads_the_same(number in 0u64..2_000_000, wide in 3usize..7, letters in prop::bool::ANY) {
+        fn a_generated_name_parses_to_itself(number in 0u64..2_000_000, wide in 3usize..7, letters in prop::bool::ANY) {
             let ending = if letters { Ending::Letters(4) } else { Ending::Digits(wide) };
             let first = PartName { stem: b"d".to_vec(), ending, number: 0 };
             if let Some(made) = first.with_number(number) {
@@ -151,7 +151,7 @@ mod tests {
         }
 
         #[test]
-        fn no_name_makes_it_panic(text in ".{0,24}") {
+        fn arbitrary_names_never_panic(text in ".{0,24}") {
             if let Some(name) = name(&text) {
                 name.with_number(u64::MAX);
                 name.firsts();

@@ -17,7 +17,7 @@ const CASE: [&str; 10] =
     ["-C", "2026/7", "-E", "42.1", "-e", "M. Poirot", "-D", "a disk in small", "-N", "found under the bed"];
 
 #[test]
-fn all_formats_read_alike() {
+fn all_formats_of_ewfacquire_read_the_same() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -45,7 +45,7 @@ fn all_formats_read_alike() {
 }
 
 #[test]
-fn compressed_or_not_in_chunks_of_any_size() {
+fn chunks_of_every_size_and_compression_are_read() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -60,7 +60,7 @@ fn compressed_or_not_in_chunks_of_any_size() {
 }
 
 #[test]
-fn sectors_of_other_sizes_and_less_than_a_chunk() {
+fn other_sector_sizes_and_images_below_a_chunk_are_read() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -72,7 +72,7 @@ fn sectors_of_other_sizes_and_less_than_a_chunk() {
 }
 
 #[test]
-fn a_stream_of_unknown_length() {
+fn an_image_of_a_stream_of_unknown_length_is_read() {
     if !need::programs(&["ewfacquirestream"]) {
         return;
     }
@@ -89,7 +89,7 @@ fn a_stream_of_unknown_length() {
 }
 
 #[test]
-fn segments_are_found_whatever_their_case_and_missed_when_they_are_not_there() {
+fn segments_are_found_regardless_of_case_and_missing_ones_are_named() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -126,7 +126,7 @@ fn segments_are_found_whatever_their_case_and_missed_when_they_are_not_there() {
 }
 
 #[test]
-fn what_is_no_image_is_refused_in_a_sentence() {
+fn a_file_that_is_not_an_image_is_refused_in_one_sentence() {
     let desk = Desk::new(4096);
     let refused = |name: &str, content: &[u8]| {
         std::fs::write(desk.path(name), content).unwrap();

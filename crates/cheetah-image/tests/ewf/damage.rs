@@ -15,7 +15,7 @@ fn image(desk: &Desk, name: &str, args: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn a_flipped_bit_is_an_error_or_makes_no_difference() {
+fn a_flipped_bit_is_an_error_or_changes_nothing() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -61,7 +61,7 @@ fn meta(bytes: &[u8], noise: &mut Noise) -> usize {
 }
 
 #[test]
-fn an_image_cut_off_anywhere_is_refused() {
+fn an_image_truncated_anywhere_is_refused() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -77,7 +77,7 @@ fn an_image_cut_off_anywhere_is_refused() {
 }
 
 #[test]
-fn a_damaged_table_is_made_up_for_by_its_copy() {
+fn a_damaged_table_is_replaced_by_its_copy() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -105,7 +105,7 @@ fn a_damaged_table_is_made_up_for_by_its_copy() {
 }
 
 #[test]
-fn a_damaged_header_is_made_up_for_by_the_others() {
+fn a_damaged_header_is_replaced_by_its_copies() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -148,7 +148,7 @@ fn a_damaged_chunk_is_named_and_the_others_are_read() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused() {
+fn inconsistent_segments_are_refused() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -205,7 +205,7 @@ fn what_does_not_fit_together_is_refused() {
 }
 
 #[test]
-fn a_chunk_that_unpacks_to_more_or_less_is_corrupt() {
+fn a_chunk_that_unpacks_to_another_length_is_corrupt() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }

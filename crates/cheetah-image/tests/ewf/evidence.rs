@@ -18,11 +18,11 @@ fn hashes_to(name: &str, size: u64, md5: &str) {
 }
 
 #[test]
-fn an_image_of_emails() {
+fn a_real_image_of_emails_is_read() {
     hashes_to("nps-2010-emails.E01", 10_485_760, "2f5ec5894f7fe3cea93bd29e7cf1eb50");
 }
 
 #[test]
-fn an_image_of_an_ntfs_volume() {
+fn a_real_image_of_an_ntfs_volume_is_read() {
     hashes_to("ntfs_sample.E01", 7_340_032, "e4e9578a9c8bf6c6b375a80c630196a4");
 }

@@ -174,7 +174,7 @@ fn chunk(segment: &mut Segment, content: &[u8]) -> (u64, u32, u32) {
 }
 
 #[test]
-fn every_method_reads_alike() {
+fn images_of_every_method_read_the_same() {
     let mut raw = disk(SIZE);
     raw[3 * CHUNK..4 * CHUNK].fill(0);
     raw[4 * CHUNK..5 * CHUNK].copy_from_slice(&b"deadbeef".repeat(CHUNK / 8));
@@ -239,7 +239,7 @@ fn encrypted_images_and_unknown_ones_are_refused() {
 }
 
 #[test]
-fn a_flipped_bit_or_a_missing_end_is_an_error_or_makes_no_difference() {
+fn a_flipped_bit_or_a_missing_end_is_an_error_or_changes_nothing() {
     let raw = disk((200 << 10) + 512);
     for method in [Method::None, Method::Zlib, Method::Bzip2] {
         let good = encode(&raw, method, 4, &[]);

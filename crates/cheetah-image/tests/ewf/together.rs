@@ -1,4 +1,4 @@
-//! Many readers at once, some of whom go away.
+//! Many concurrent readers, some of which are cancelled.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::need;
 use crate::support::{Desk, Noise, runtime};
 
 #[test]
-fn readers_who_give_up_disturb_nobody() {
+fn cancelled_reads_do_not_affect_other_readers() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -50,7 +50,7 @@ fn readers_who_give_up_disturb_nobody() {
 }
 
 #[test]
-fn bounds_are_kept() {
+fn concurrent_readers_stay_within_the_bounds() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }

@@ -12,7 +12,7 @@ use crate::sections::{errors, insert};
 use crate::support::{Desk, read};
 
 #[test]
-fn they_are_errors_and_the_rest_is_read() {
+fn unreadable_ranges_are_errors_and_the_rest_is_read() {
     if !need::programs(&["ewfacquire"]) {
         return;
     }
@@ -104,7 +104,7 @@ fn run(program: &str, args: &[&str]) -> String {
 }
 
 #[test]
-fn ewfacquire_records_what_a_disk_did_not_give() {
+fn ranges_that_ewfacquire_recorded_as_unreadable_are_unreadable() {
     let programs = need::programs(&["ewfacquire", "nbdkit", "nbdfuse", "losetup", "umount"]);
     if !programs || !need::fuse() || !need::root_and_loop() {
         return;

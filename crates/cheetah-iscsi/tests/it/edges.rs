@@ -1,4 +1,4 @@
-//! What a target may say about a read, and what the reader is told.
+//! Unusual answers of a target to reads, and the errors that readers get.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn once(act: Act) -> (Result<Vec<u8>, Error>, usize) {
     if let Ok(data) = &result {
         assert!(data[..] == disk[100..100 + (64 << 10)]);
     }
-    // Whatever it was, the next read works.
+    // In each case, the next read works.
     assert!(read(&device, 4096, 4096).await.unwrap() == disk[4096..8192]);
     (result, fake.connections())
 }

@@ -29,7 +29,7 @@ pub enum Act {
     Status(u8),
     Failed(u8),
     Ignore,
-    /// Sends so many pieces, and hangs up.
+    /// Sends that number of pieces, and disconnects.
     HangUpAfter(usize),
     /// The first piece has a wrong digest.
     BadDigest,

@@ -64,7 +64,7 @@ async fn another_disk_in_its_place_is_refused() {
     for (plan, words) in [(serial, "serial number was S1 and now is S2"), (size, "and now has 2047 blocks")] {
         let fake = Fake::start(plan).await;
         let device = connect(&fake.uri(), PATIENCE).await.unwrap();
-        // The second time, too: though the right disk may be back, who knows what happened to it.
+        // The second time, too: the right disk may be back, but it may have changed.
         for _ in 0..2 {
             match read(&device, 0, disk.len() as u64 / 2).await {
                 Err(Error::Lost { why, .. }) => assert!(why.contains(words), "{why}"),
@@ -77,7 +77,7 @@ async fn another_disk_in_its_place_is_refused() {
 
 #[tokio::test]
 async fn a_refused_connection_fails_at_once() {
-    // Taken, so that nobody else is given it, by one that does not listen.
+    // Bound, so that no other program gets the port, but not listening.
     let held = tokio::net::TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = held.local_addr().unwrap().port();

@@ -123,9 +123,9 @@ enum State {
     Free,
     /// The caller waits for the reply.
     Waiting(Option<Waker>),
-    /// The deadline passed, and the caller has not been told yet; the reply is outstanding.
+    /// The deadline passed, and the caller does not know yet; the reply is outstanding.
     Expired,
-    /// The caller is gone, or was told of the failure; the reply is outstanding.
+    /// The caller is gone, or has the error; the reply is outstanding.
     Abandoned,
     /// Complete; the caller has not taken the result yet.
     Done(Result<Answer, Failed>),

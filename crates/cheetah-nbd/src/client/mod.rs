@@ -52,7 +52,7 @@ use self::silence::Silence;
 use crate::handshake::client::{Agreement, ExportRequest, Failure};
 use crate::packing::{Method, Packing};
 use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
-use crate::uri::{Address, NbdUri};
+use crate::uri::{Address, NbdUri, PORT};
 
 pub use self::counters::ClientStats;
 
@@ -79,7 +79,7 @@ pub struct ClientConfig {
     /// Whether the server packs content.
     pub packing: Packing,
     /// Whether a lost connection is replaced although the server cannot show that it is the same process as before. If not,
-    /// all requests fail with [`Error::Lost`] from then on. An agent of ours can show it, whatever is said here.
+    /// all requests fail with [`Error::Lost`] from then on. Our agents prove their identity, so that they are exempt.
     pub trust_reconnects: bool,
     /// Whether requests wait for the replacement of a lost connection until their time-out. If not, they fail with
     /// [`Error::Lost`] as soon as an attempt to replace it has failed. The client goes on trying in either case.
@@ -307,24 +307,35 @@ fn names_instance(description: &str) -> bool {
 
 /// The error for a first connection that failed.
 fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
-    let context = format!("{}: connecting to {}", config.name, config.uri);
+    let context = match names_address(&config.name, &config.uri) {
+        true => config.name.to_string(),
+        false => format!("{} ({})", config.name, config.uri),
+    };
     let errno = match error {
         OpenError::Io(error) => error.raw_os_error().unwrap_or(EIO),
         _ => EIO,
     };
     let why = match error {
         OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:lease/") => {
-            return Error::Fenced(format!("{context}: the server does not know our write lease").into());
+            return Error::Fenced(
+                format!("{context}: cannot connect: the server does not know our write lease").into(),
+            );
         }
         OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:instance/") => {
-            "it is not the instance that was given the data; it was restarted and is empty".to_owned()
+            "it is not the instance that holds the data; it was restarted and is empty".to_owned()
         }
         OpenError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             "nothing listens there (connection refused)".to_owned()
         }
         error => error.to_string(),
     };
-    Error::Io { context: context.into(), why: why.into(), errno }
+    Error::Io { context: context.into(), why: format!("cannot connect: {why}").into(), errno }
+}
+
+/// Whether a name already gives the address, so that an error need not repeat it.
+fn names_address(name: &str, uri: &NbdUri) -> bool {
+    let at_default_port = matches!(&uri.address, Address::Tcp { host, port: PORT } if name == host);
+    at_default_port || name == uri.address.to_string() || name == uri.to_string()
 }
 
 impl Shared {

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use super::Shared;
 use super::inflight::{ReadChunk, ReadChunks};
 use super::pool;
-use crate::proto::packed::{self, Codec, Head, Spoilt};
+use crate::proto::packed::{self, Codec, CorruptContent, Head};
 
 /// Up to this size, unpacking takes less time than waking a thread would.
 const INLINE_LEN_MAX: u32 = 32 << 10;
@@ -47,9 +47,9 @@ impl Shared {
         } else {
             // The semaphore is never closed.
             let _place = PLACES.acquire().await;
-            cheetah_device::supervise::spawn_blocking(move || unpack(&head, bytes)).await.unwrap_or(Err(Spoilt))
+            cheetah_device::supervise::spawn_blocking(move || unpack(&head, bytes)).await.unwrap_or(Err(CorruptContent))
         };
-        unpacked.map(Part::Bytes).map_err(|Spoilt| {
+        unpacked.map(Part::Bytes).map_err(|CorruptContent| {
             let range = ByteRange::new(offset, head.len.into());
             let error = Error::Corrupt { device: self.name.clone(), range };
             tracing::error!("{error}");
@@ -58,7 +58,7 @@ impl Shared {
     }
 }
 
-fn unpack(head: &Head, packed: Bytes) -> std::result::Result<Bytes, Spoilt> {
+fn unpack(head: &Head, packed: Bytes) -> std::result::Result<Bytes, CorruptContent> {
     if head.codec == Codec::Stored {
         return packed::check(head, &packed).map(|()| packed);
     }

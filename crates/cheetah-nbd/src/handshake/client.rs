@@ -414,7 +414,7 @@ impl ClientHandshake {
         if size > i64::MAX as u64 {
             return Err(Violation::new(format!("an export of {size} bytes")));
         }
-        // Without structured replies there is no block status, whatever was granted.
+        // Without structured replies there is no block status, even if the context was granted.
         let contexts = if self.structured { &self.contexts[..] } else { &[] };
         let allocation = contexts.iter().find(|context| context.name == BASE_ALLOCATION);
         Ok(Agreement {

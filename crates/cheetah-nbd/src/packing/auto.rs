@@ -7,18 +7,18 @@
 use std::time::Duration;
 
 use super::sample::Sample;
-use crate::proto::packed::How;
+use crate::proto::packed::Compression;
 
 /// The methods, the initial estimate of one processor's speed in bytes a second, and the ratio of a whole piece to its
 /// sample's. That ratio depends on the content, so it is corrected for all methods alike: methods tried on different content
 /// must not be ranked by it.
-const WAYS: [(How, f64, f64); 5] = [
-    (How::Stored, 2e9, 1.0),
-    (How::Lz4, 500e6, 0.9),
-    (How::Zstd(1), 250e6, 0.75),
-    (How::Zstd(3), 130e6, 0.7),
+const WAYS: [(Compression, f64, f64); 5] = [
+    (Compression::Stored, 2e9, 1.0),
+    (Compression::Lz4, 500e6, 0.9),
+    (Compression::Zstd(1), 250e6, 0.75),
+    (Compression::Zstd(3), 130e6, 0.7),
     // Higher levels gain too little on 1 MiB for the memory of their tables.
-    (How::Zstd(6), 50e6, 0.67),
+    (Compression::Zstd(6), 50e6, 0.67),
 ];
 
 /// The estimates are exponential averages over this many pieces.
@@ -58,7 +58,7 @@ pub struct Auto {
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    how: How,
+    how: Compression,
     /// Bytes a second.
     speed: f64,
     /// The ratio of a whole piece's packed size to its sample's.
@@ -68,11 +68,11 @@ struct Known {
 }
 
 /// The part of a sample that predicts this method.
-fn of_sample(how: How, sample: Sample) -> Option<f64> {
+fn of_sample(how: Compression, sample: Sample) -> Option<f64> {
     match how {
-        How::Stored => None,
-        How::Lz4 => Some(sample.lz4),
-        How::Zstd(_) => Some(sample.lz4.min(sample.entropy)),
+        Compression::Stored => None,
+        Compression::Lz4 => Some(sample.lz4),
+        Compression::Zstd(_) => Some(sample.lz4.min(sample.entropy)),
     }
 }
 
@@ -85,11 +85,11 @@ impl Default for Auto {
 
 impl Auto {
     /// Chooses the method for content with this sample.
-    pub fn choose(&mut self, sample: Sample, conditions: Conditions) -> How {
+    pub fn choose(&mut self, sample: Sample, conditions: Conditions) -> Compression {
         if sample.is_hopeless() {
             let light = &self.known[LIGHT];
             let idle = light.speed * conditions.processors > IDLE_MIN * conditions.link_rate;
-            return if idle { light.how } else { How::Stored };
+            return if idle { light.how } else { Compression::Stored };
         }
         let best = self.best(sample, conditions);
         self.since_trial += 1;
@@ -118,7 +118,7 @@ impl Auto {
     }
 
     /// Records that one processor packed `len` bytes into `packed_len`, in this time.
-    pub fn learn(&mut self, how: How, sample: Sample, len: usize, packed_len: usize, took: Duration) {
+    pub fn learn(&mut self, how: Compression, sample: Sample, len: usize, packed_len: usize, took: Duration) {
         let (len, packed_len) = (len as f64, packed_len as f64);
         for known in self.known.iter_mut().filter(|known| known.how == how) {
             known.pieces = (known.pieces + 1).min(MEMORY_PIECES);
@@ -152,38 +152,38 @@ mod tests {
     }
 
     impl World {
-        fn speed(&self, how: How) -> f64 {
+        fn speed(&self, how: Compression) -> f64 {
             let speed = match how {
-                How::Stored => 3e9,
-                How::Lz4 => 600e6,
-                How::Zstd(1) => 300e6,
-                How::Zstd(3) => 180e6,
-                How::Zstd(_) => 60e6,
+                Compression::Stored => 3e9,
+                Compression::Lz4 => 600e6,
+                Compression::Zstd(1) => 300e6,
+                Compression::Zstd(3) => 180e6,
+                Compression::Zstd(_) => 60e6,
             };
             speed * self.pace
         }
 
-        fn ratio(&self, how: How) -> f64 {
+        fn ratio(&self, how: Compression) -> f64 {
             match how {
-                How::Stored => 1.0,
-                How::Lz4 => 0.5,
-                How::Zstd(1) => 0.36,
-                How::Zstd(3) => 0.34,
-                How::Zstd(_) => 0.32,
+                Compression::Stored => 1.0,
+                Compression::Lz4 => 0.5,
+                Compression::Zstd(1) => 0.36,
+                Compression::Zstd(3) => 0.34,
+                Compression::Zstd(_) => 0.32,
             }
         }
 
         /// Seconds a piece takes if all are packed this way.
-        fn time(&self, how: How) -> f64 {
+        fn time(&self, how: Compression) -> f64 {
             let wire = self.ratio(how) / self.link_rate;
             PIECE as f64 * wire.max(1.0 / (self.speed(how) * self.processors))
         }
 
-        /// Lets a policy that knows nothing pack so many pieces of text: the time it takes, once it had a fifth of a
+        /// Lets a new policy pack that number of pieces of text. Returns the time it takes, once it had a fifth of a
         /// second to learn, over the best there is.
-        fn run(&self, pieces: usize) -> (f64, How) {
+        fn run(&self, pieces: usize) -> (f64, Compression) {
             let (mut auto, mut link) = (Auto::default(), LinkRate::default());
-            let (mut total, mut how) = (0.0, How::Stored);
+            let (mut total, mut how) = (0.0, Compression::Stored);
             for _ in 0..pieces {
                 let conditions = Conditions { link_rate: link.rate(), processors: self.processors, overlaps: true };
                 how = auto.choose(TEXT, conditions);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_close_to_the_best_way_everywhere() {
+    fn the_choice_is_close_to_the_best_for_every_link_and_content() {
         for link_rate in [0.1e6, 1.2e6, 12e6, 60e6, 118e6, 300e6, 1e9, 5e9] {
             for processors in [2.0, 4.0, 8.0] {
                 for pace in [0.3, 1.0, 2.0] {
@@ -217,30 +217,30 @@ mod tests {
     }
 
     #[test]
-    fn slow_links_get_all_it_can_do_and_fast_ones_are_left_alone() {
+    fn slow_links_get_strong_compression_and_fast_ones_none() {
         let how = |link_rate| World { link_rate, processors: 2.0, pace: 1.0 }.run(500).1;
-        assert!(matches!(how(12e6), How::Zstd(_)), "{:?}", how(12e6));
-        assert!(matches!(how(118e6), How::Zstd(1 | 3)), "{:?}", how(118e6));
-        assert_eq!(how(4e9), How::Stored);
+        assert!(matches!(how(12e6), Compression::Zstd(_)), "{:?}", how(12e6));
+        assert!(matches!(how(118e6), Compression::Zstd(1 | 3)), "{:?}", how(118e6));
+        assert_eq!(how(4e9), Compression::Stored);
     }
 
     #[test]
-    fn what_does_not_shrink_is_given_up_at_once() {
+    fn noise_is_stored_unless_the_processors_are_idle() {
         let conditions = Conditions { link_rate: 118e6, processors: 4.0, overlaps: true };
-        assert_eq!(Auto::default().choose(NOISE, conditions), How::Stored);
-        // Unless there is nothing else to do.
+        assert_eq!(Auto::default().choose(NOISE, conditions), Compression::Stored);
+        // Idle processors compress it lightly.
         let idle = Conditions { link_rate: 12e6, ..conditions };
-        assert_eq!(Auto::default().choose(NOISE, idle), How::Zstd(1));
-        // Nothing repeats in Base64, but single bytes of it tell little.
+        assert_eq!(Auto::default().choose(NOISE, idle), Compression::Zstd(1));
+        // Base64 has no repetition, but low entropy per byte.
         let base64 = Sample { lz4: 1.0, entropy: 0.75 };
-        assert!(matches!(Auto::default().choose(base64, conditions), How::Zstd(_)));
+        assert!(matches!(Auto::default().choose(base64, conditions), Compression::Zstd(_)));
     }
 
     #[test]
-    fn a_single_piece_is_both_packed_and_sent() {
-        // While others are sent there is time to pack; one piece after the other is sooner there as it is.
+    fn without_overlap_packing_time_adds_to_sending_time() {
+        // With overlap, a piece is packed while another is sent; without, storing is faster.
         let conditions = |overlaps| Conditions { link_rate: 600e6, processors: 2.0, overlaps };
-        assert!(Auto::default().choose(TEXT, conditions(true)) != How::Stored);
-        assert_eq!(Auto::default().choose(TEXT, conditions(false)), How::Stored);
+        assert!(Auto::default().choose(TEXT, conditions(true)) != Compression::Stored);
+        assert_eq!(Auto::default().choose(TEXT, conditions(false)), Compression::Stored);
     }
 }

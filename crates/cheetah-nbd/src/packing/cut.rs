@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_are_the_content(
+        fn pieces_add_up_to_the_content(
             runs in prop::collection::vec((0u8..3, 1usize..40_000, any::<bool>()), 1..8), offset in 0u64..10_000
         ) {
             let mut data = Data::new();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_zeros_is_a_hole_however_short() {
+    fn a_run_of_zeros_of_any_length_is_a_hole() {
         let cuts = cut(700, &Data::from(vec![0; 512]));
         assert!(matches!(cuts[..], [Cut::Hole(range)] if range == ByteRange::new(700, 512)), "{cuts:?}");
     }

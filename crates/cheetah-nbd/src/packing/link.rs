@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_a_link_that_changes() {
+    fn the_estimate_follows_a_changing_link() {
         let mut link = LinkRate::default();
         send(&mut link, 118e6, 2_000_000, 200_000_000);
         send(&mut link, 12e6, 0, 6_000_000);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_waits_the_link_is_fast() {
+    fn a_link_without_queue_counts_as_fast() {
         let mut link = LinkRate::default();
         (0..40).for_each(|_| link.flowed(1_000_000, Duration::from_millis(1)));
         assert!(link.rate() > 10.0 * RATE_INITIAL);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_whose_buffers_are_never_full_is_not_taken_for_one_without_limits() {
+    fn a_link_whose_buffers_are_never_full_has_a_finite_estimate() {
         for rate in [1e6, 12e6, 20e6, 60e6, 118e6, 500e6] {
             let mut link = LinkRate::default();
             let piece = Duration::from_secs_f64(64e3 / rate);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_do_not_make_a_fast_link_look_slow() {
+    fn pauses_do_not_lower_the_estimate_of_a_fast_link() {
         let mut link = LinkRate::default();
         for nth in 0..2000 {
             let pause = if nth % 100 == 0 { Duration::from_secs(2) } else { Duration::from_micros(100) };

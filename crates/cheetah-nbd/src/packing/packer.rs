@@ -17,7 +17,7 @@ use super::auto::{Auto, Conditions};
 use super::cut::{Cut, cut};
 use super::meter::Meter;
 use super::sample::Sample;
-use crate::proto::packed::{Head, How, Press};
+use crate::proto::packed::{Compression, Head, Press};
 
 /// Less than this is packed in place: waking a thread would take longer.
 const INLINE_LEN_MAX: u64 = 16 << 10;
@@ -188,9 +188,9 @@ impl Shared {
                 Cut::Content(at, content) => {
                     let content = content.into_bytes();
                     let (head, packed) = match method {
-                        Method::None => press.pack(at, &content, How::Stored),
-                        Method::Lz4 => press.pack(at, &content, How::Lz4),
-                        Method::Zstd => press.pack(at, &content, How::Zstd(ZSTD_LEVEL)),
+                        Method::None => press.pack(at, &content, Compression::Stored),
+                        Method::Lz4 => press.pack(at, &content, Compression::Lz4),
+                        Method::Zstd => press.pack(at, &content, Compression::Zstd(ZSTD_LEVEL)),
                         Method::Auto | Method::Omit => self.choose_and_pack(press, at, &content),
                     };
                     Chunk::Packed(head, packed)
@@ -220,7 +220,7 @@ mod tests {
     use crate::proto::packed;
 
     #[tokio::test]
-    async fn what_is_packed_is_what_was_given() {
+    async fn packed_pieces_unpack_to_the_content() {
         let threads = NonZeroUsize::new(2).unwrap();
         let packer = Packer::start(PackerConfig { threads, ..PackerConfig::default() }).unwrap();
         let mut content = b"all work and no play makes jack a dull boy\n".repeat(20_000);

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_hopeless_and_text_is_not() {
+    fn a_sample_of_noise_is_incompressible_and_one_of_text_is_not() {
         assert!(Sample::of(&noise(1 << 20)).is_hopeless());
         assert!(Sample::of(&noise(3000)).lz4 >= HOPELESS);
         let text = b"the quick brown fox jumps over the lazy dog; ".repeat(20_000);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An error as a reply carries it. Numbered by the specification, not by the machine.
+/// An error in a reply. The specification assigns the numbers; they do not depend on the platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum ErrorCode {
@@ -12,20 +12,20 @@ pub enum ErrorCode {
     Io = 5,
     /// `NBD_ENOMEM`
     NoMem = 12,
-    /// `NBD_EINVAL`: unknown command or flag, or out of bounds; also stands for every unknown number.
+    /// `NBD_EINVAL`: unknown command or flag, or out of bounds; unknown numbers count as this.
     Inval = 22,
     /// `NBD_ENOSPC`: no space left, or a write beyond the end.
     NoSpc = 28,
     /// `NBD_EOVERFLOW`: the request is too large.
     Overflow = 75,
-    /// `NBD_ENOTSUP`: no fast way to write zeros.
+    /// `NBD_ENOTSUP`: zeros cannot be written fast.
     NotSup = 95,
-    /// `NBD_ESHUTDOWN`: the server is going away.
+    /// `NBD_ESHUTDOWN`: the server is shutting down.
     Shutdown = 108,
 }
 
 impl ErrorCode {
-    /// From a reply's error field; 0 is no error. Unknown numbers count as `EINVAL`, as the specification asks.
+    /// Parses a reply's error field. 0 is no error; unknown numbers count as `EINVAL`, as the specification requires.
     pub fn from_wire(number: u32) -> Result<(), Self> {
         Err(match number {
             0 => return Ok(()),
@@ -40,7 +40,7 @@ impl ErrorCode {
         })
     }
 
-    /// From an errno as Linux numbers them.
+    /// Converts an errno (Linux numbering).
     pub fn from_errno(errno: i32) -> Self {
         match errno {
             // EPERM, EACCES, EROFS
@@ -56,7 +56,7 @@ impl ErrorCode {
         }
     }
 
-    /// The errno as Linux numbers them.
+    /// Returns the errno (Linux numbering).
     pub fn errno(self) -> i32 {
         match self {
             Self::Perm => 1,
@@ -70,7 +70,7 @@ impl ErrorCode {
         }
     }
 
-    /// The number for a reply's error field.
+    /// Returns the number for a reply's error field.
     pub fn wire(self) -> u32 {
         self as u32
     }
@@ -94,7 +94,7 @@ impl fmt::Display for ErrorCode {
 impl From<&cheetah_device::Error> for ErrorCode {
     fn from(error: &cheetah_device::Error) -> Self {
         match error {
-            // That nobody answers for the bytes says nothing about them: a client must not take it for a bad sector.
+            // The loss of a node says nothing about the bytes: a client must not take it for a bad sector.
             cheetah_device::Error::Lost { .. } => Self::Shutdown,
             error => Self::from_errno(error.errno()),
         }

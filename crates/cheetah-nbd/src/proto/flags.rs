@@ -9,27 +9,27 @@ macro_rules! flags {
         impl $name {
             $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
 
-            /// No flag at all.
+            /// No flag.
             pub const NONE: Self = Self(0);
-            /// Every flag named here.
+            /// Every known flag.
             pub const ALL: Self = Self(0 $(| 1 << $bit)*);
 
-            /// Whether every flag of `other` is set.
+            /// Returns whether every flag of `other` is set.
             pub const fn has(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// The flags of both.
+            /// Returns the union of both sets.
             pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
-            /// The flags of `other` as well, if `wanted`.
+            /// Returns the union with `other` if `wanted`, or the set itself.
             pub const fn with_if(self, wanted: bool, other: Self) -> Self {
                 if wanted { self.with(other) } else { self }
             }
 
-            /// The flags that are not in `other`.
+            /// Returns the flags that are not in `other`.
             pub const fn without(self, other: Self) -> Self {
                 Self(self.0 & !other.0)
             }
@@ -61,17 +61,17 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What a newstyle server says first.
+    /// The flags in the greeting of a newstyle server.
     HandshakeFlags: u16 {
         /// `NBD_FLAG_FIXED_NEWSTYLE`
         FIXED_NEWSTYLE = 0;
-        /// `NBD_FLAG_NO_ZEROES`: may leave out the padding after `NBD_OPT_EXPORT_NAME`.
+        /// `NBD_FLAG_NO_ZEROES`: may omit the padding after `NBD_OPT_EXPORT_NAME`.
         NO_ZEROES = 1;
     }
 }
 
 flags! {
-    /// What a client answers to [`HandshakeFlags`].
+    /// The response of a client to [`HandshakeFlags`].
     ClientFlags: u32 {
         /// `NBD_FLAG_C_FIXED_NEWSTYLE`
         FIXED_NEWSTYLE = 0;
@@ -81,7 +81,7 @@ flags! {
 }
 
 flags! {
-    /// What an export can do (transmission flags).
+    /// The capabilities of an export (transmission flags).
     TransmissionFlags: u16 {
         /// `NBD_FLAG_HAS_FLAGS`, always set.
         HAS_FLAGS = 0;
@@ -99,7 +99,7 @@ flags! {
         SEND_WRITE_ZEROES = 6;
         /// `NBD_FLAG_SEND_DF`: only with structured replies.
         SEND_DF = 7;
-        /// `NBD_FLAG_CAN_MULTI_CONN`: several connections see one consistent device.
+        /// `NBD_FLAG_CAN_MULTI_CONN`: all connections see one consistent device.
         CAN_MULTI_CONN = 8;
         /// `NBD_FLAG_SEND_CACHE`
         SEND_CACHE = 10;
@@ -118,17 +118,17 @@ impl TransmissionFlags {
 }
 
 flags! {
-    /// How a command is to be executed.
+    /// The flags of a command.
     CommandFlags: u16 {
         /// `NBD_CMD_FLAG_FUA`: on stable storage before the reply.
         FUA = 0;
-        /// `NBD_CMD_FLAG_NO_HOLE`: write zeros, keep the space.
+        /// `NBD_CMD_FLAG_NO_HOLE`: write zeros and keep the space allocated.
         NO_HOLE = 1;
         /// `NBD_CMD_FLAG_DF`: one content chunk in reply to a read.
         DF = 2;
         /// `NBD_CMD_FLAG_REQ_ONE`: one extent in reply to a block status request.
         REQ_ONE = 3;
-        /// `NBD_CMD_FLAG_FAST_ZERO`: fail unless faster than writing.
+        /// `NBD_CMD_FLAG_FAST_ZERO`: fail if it is not faster than writing.
         FAST_ZERO = 4;
     }
 }

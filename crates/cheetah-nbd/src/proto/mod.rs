@@ -1,7 +1,7 @@
 //! The wire format of NBD: numbers, flags, requests and replies. No I/O.
 //!
-//! Everything follows the [specification](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md);
-//! the items carry its names in their documentation.
+//! It follows the [specification](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md);
+//! the documentation of each item gives its name there.
 
 mod code;
 mod flags;
@@ -31,9 +31,9 @@ pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
 /// The longest string the protocol allows, in bytes: names of exports and contexts, messages.
 pub const STRING_LEN_MAX: usize = 4096;
-/// The most data we accept with one option or one reply to an option, in bytes.
+/// The most data we accept in one option or one reply to an option, in bytes.
 pub const OPTION_LEN_MAX: usize = 64 << 10;
-/// The most data we accept or send with one request, in bytes: what every server must cope with.
+/// The most data we accept or send with one request, in bytes; every server must support this much.
 pub const PAYLOAD_LEN_MAX: u32 = 32 << 20;
 /// The most metadata queries we accept in one option.
 pub const META_QUERIES_MAX: usize = 32;
@@ -52,9 +52,9 @@ pub const STATE_HOLE: u32 = 1;
 /// `NBD_STATE_ZERO` of `base:allocation`: the extent reads as zeros.
 pub const STATE_ZERO: u32 = 2;
 
-/// The peer broke the protocol; the connection can only be closed.
+/// The peer violated the protocol; the connection must be closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the peer broke the NBD protocol: {0}")]
+#[error("the peer violated the NBD protocol: {0}")]
 pub struct Violation(pub String);
 
 impl Violation {

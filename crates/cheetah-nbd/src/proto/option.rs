@@ -1,4 +1,4 @@
-//! Numbers of the option haggling.
+//! Numbers of options and of replies to options.
 
 /// `NBD_OPT_EXPORT_NAME`
 pub const EXPORT_NAME: u32 = 1;
@@ -25,7 +25,7 @@ pub const EXTENDED_HEADERS: u32 = 11;
 pub const INFO_EXPORT: u16 = 0;
 /// `NBD_INFO_NAME`: the export's canonical name.
 pub const INFO_NAME: u16 = 1;
-/// `NBD_INFO_DESCRIPTION`: for people.
+/// `NBD_INFO_DESCRIPTION`: a description for people.
 pub const INFO_DESCRIPTION: u16 = 2;
 /// `NBD_INFO_BLOCK_SIZE`: smallest, preferred and largest request.
 pub const INFO_BLOCK_SIZE: u16 = 3;
@@ -38,7 +38,7 @@ pub const REP_SERVER: u32 = 2;
 pub const REP_INFO: u32 = 3;
 /// `NBD_REP_META_CONTEXT`
 pub const REP_META_CONTEXT: u32 = 4;
-/// Set in the numbers of all replies that are errors.
+/// The bit that is set in the numbers of all error replies.
 pub const REP_ERROR_BIT: u32 = 1 << 31;
 /// `NBD_REP_ERR_UNSUP`
 pub const ERR_UNSUP: u32 = REP_ERROR_BIT + 1;

@@ -1,21 +1,21 @@
-//! Chunks of packed content in replies to reads. No I/O.
+//! Chunks of packed (compressed and digested) content in replies to reads. No I/O.
 //!
-//! Where the context `x-cheetah:packed/METHOD` was granted, the content of a reply comes in structured chunks of a type
-//! of our own, [`KIND`], beside holes and errors. The payload of such a chunk:
+//! If the context `x-cheetah:packed/METHOD` was granted, the content of a reply arrives in structured chunks of a type
+//! of our own, [`KIND`]. Holes and errors have their usual types. The payload of such a chunk:
 //!
-//! | bytes | what |
+//! | bytes | field |
 //! |---|---|
 //! | 8 | offset of the content (absolute) |
 //! | 4 | length of the content: 1 to [`CONTENT_LEN_MAX`] |
-//! | 1 | codec: 0 stored, 1 LZ4 block, 2 Zstandard frame, 3 left out |
+//! | 1 | codec: 0 stored, 1 LZ4 block, 2 Zstandard frame, 3 omitted |
 //! | 3 | zeros |
 //! | 32 | BLAKE3 of the content |
-//! | the rest | the packed content: as long as the content if stored, shorter if packed, nothing if left out |
+//! | the rest | the packed content: as long as the content if stored, shorter if compressed, empty if omitted |
 //!
-//! Content is left out where the context `x-cheetah:digests` was granted instead, and only there: replies to reads then
-//! consist of the digests of the content, one for each MiB, and of nothing else.
+//! Content is omitted only if the context `x-cheetah:digests` was granted instead: replies to reads then consist of the
+//! digests of the content, one for each MiB.
 //!
-//! A chunk stands for itself: it is unpacked, and its digest checked, without any other.
+//! Each chunk can be unpacked and checked independently of all others.
 
 use std::cell::RefCell;
 
@@ -27,23 +27,23 @@ use super::Violation;
 use super::reply::{self, ChunkKind};
 use super::wire::Reader;
 
-/// The type of a chunk of packed content: "CP". The specification assigns none this high.
+/// The type of a chunk of packed content: "CP". The specification assigns no type this high.
 pub const KIND: u16 = 0x4350;
 /// The most content in one chunk, in bytes.
 pub const CONTENT_LEN_MAX: u32 = 1 << 20;
 /// Bytes before the packed content.
 pub const HEAD_LEN: usize = 48;
 
-/// How the content of a chunk is packed.
+/// The codec of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
-    /// It is not.
+    /// Not compressed.
     Stored = 0,
     /// One LZ4 block, without a frame.
     Lz4 = 1,
     /// One Zstandard frame.
     Zstd = 2,
-    /// Left out: only its digest is sent.
+    /// Omitted: only the digest is sent.
     Omitted = 3,
 }
 
@@ -53,25 +53,25 @@ impl Codec {
     }
 }
 
-/// What precedes the packed content.
+/// The header before the packed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// Where the content is (absolute).
+    /// Offset of the content (absolute).
     pub offset: u64,
-    /// Bytes of content.
+    /// Length of the content in bytes.
     pub len: u32,
-    /// How it is packed.
+    /// The codec.
     pub codec: Codec,
     /// BLAKE3 of the content.
     pub digest: [u8; 32],
 }
 
 impl Head {
-    /// Reads the head of a chunk's payload, behind which `packed_len` bytes follow.
+    /// Parses the header of a chunk's payload, which is followed by `packed_len` bytes.
     ///
     /// # Errors
     ///
-    /// If it makes no sense: then the server does not speak this protocol.
+    /// If a field is invalid: then the server does not speak this protocol.
     pub fn parse(bytes: &[u8; HEAD_LEN], packed_len: usize) -> Result<Self, Violation> {
         let mut reader = Reader::new(bytes);
         let fields = (|| Some((reader.u64()?, reader.u32()?, reader.array()?, reader.array()?)))();
@@ -91,7 +91,7 @@ impl Head {
         Ok(Self { offset, len, codec, digest })
     }
 
-    /// Appends the header of the chunk and this head; `packed_len` bytes of packed content must follow.
+    /// Appends the chunk's own header and this one; `packed_len` bytes of packed content must follow.
     pub fn encode(&self, out: &mut BytesMut, cookie: u64, done: bool, packed_len: u32) {
         let head_len = HEAD_LEN as u32;
         reply::chunk(out, cookie, ChunkKind::Packed, done, packed_len.saturating_add(head_len));
@@ -102,17 +102,17 @@ impl Head {
     }
 }
 
-/// The content is not what was packed: damaged on its way, or by whoever sent it.
+/// The content does not match its digest, or cannot be unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spoilt;
+pub struct CorruptContent;
 
-/// Unpacks into `out`, which must be as long as the content, and checks the digest. Takes no more memory than that,
-/// whatever `packed` says.
+/// Unpacks into `out`, which must be as long as the content, and checks the digest. Uses no more memory than that for any
+/// `packed`.
 ///
 /// # Errors
 ///
-/// If anything is wrong with it. What is in `out` then means nothing.
-pub fn unpack(head: &Head, packed: &[u8], out: &mut [u8]) -> Result<(), Spoilt> {
+/// If the content is corrupt. `out` is then undefined.
+pub fn unpack(head: &Head, packed: &[u8], out: &mut [u8]) -> Result<(), CorruptContent> {
     thread_local! {
         static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
     }
@@ -121,29 +121,29 @@ pub fn unpack(head: &Head, packed: &[u8], out: &mut [u8]) -> Result<(), Spoilt> 
             out.copy_from_slice(packed);
             packed.len()
         }
-        Codec::Stored | Codec::Omitted => return Err(Spoilt),
-        Codec::Lz4 => lz4_flex::block::decompress_into(packed, out).map_err(|_| Spoilt)?,
+        Codec::Stored | Codec::Omitted => return Err(CorruptContent),
+        Codec::Lz4 => lz4_flex::block::decompress_into(packed, out).map_err(|_| CorruptContent)?,
         Codec::Zstd => ZSTD.with_borrow_mut(|kept| {
             let zstd = match kept {
                 Some(zstd) => zstd,
-                None => kept.insert(zstd::bulk::Decompressor::new().map_err(|_| Spoilt)?),
+                None => kept.insert(zstd::bulk::Decompressor::new().map_err(|_| CorruptContent)?),
             };
-            zstd.decompress_to_buffer(packed, out).map_err(|_| Spoilt)
+            zstd.decompress_to_buffer(packed, out).map_err(|_| CorruptContent)
         })?,
     };
-    if len == out.len() && len == head.len as usize { check(head, out) } else { Err(Spoilt) }
+    if len == out.len() && len == head.len as usize { check(head, out) } else { Err(CorruptContent) }
 }
 
-/// Checks the digest of content that is stored.
+/// Checks the digest of stored content.
 ///
 /// # Errors
 ///
-/// If it is not that content's.
-pub fn check(head: &Head, content: &[u8]) -> Result<(), Spoilt> {
-    if blake3::hash(content) == head.digest { Ok(()) } else { Err(Spoilt) }
+/// If the digest differs.
+pub fn check(head: &Head, content: &[u8]) -> Result<(), CorruptContent> {
+    if blake3::hash(content) == head.digest { Ok(()) } else { Err(CorruptContent) }
 }
 
-/// `len` zeros, in pieces.
+/// Returns `len` zeros, in pieces.
 fn zeros(len: u64) -> impl Iterator<Item = &'static [u8]> {
     static ZEROS: [u8; 4096] = [0; 4096];
     let step = ZEROS.len() as u64;
@@ -151,10 +151,10 @@ fn zeros(len: u64) -> impl Iterator<Item = &'static [u8]> {
     (0..len.div_ceil(step)).map(move |nth| &ZEROS[..(len - nth * step).min(step) as usize])
 }
 
-/// How to pack.
+/// The compression of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum How {
-    /// Not at all.
+pub enum Compression {
+    /// None.
     Stored,
     /// LZ4.
     Lz4,
@@ -162,7 +162,7 @@ pub enum How {
     Zstd(u8),
 }
 
-/// Packs content; keeps what memory that takes for the next.
+/// Packs content. Keeps its working memory for the next call.
 #[derive(Default)]
 pub struct Press {
     zstd: Option<(u8, zstd::bulk::Compressor<'static>)>,
@@ -170,9 +170,9 @@ pub struct Press {
 }
 
 impl Press {
-    /// Digests the content at `offset` and packs it, at most [`CONTENT_LEN_MAX`] bytes; what does not shrink is
+    /// Digests and compresses the content at `offset`, at most [`CONTENT_LEN_MAX`] bytes. Incompressible content is
     /// stored.
-    pub fn pack(&mut self, offset: u64, content: &Bytes, how: How) -> (Head, Bytes) {
+    pub fn pack(&mut self, offset: u64, content: &Bytes, how: Compression) -> (Head, Bytes) {
         let digest = *blake3::hash(content).as_bytes();
         let (codec, packed) = match self.shrink(content, how) {
             Some(packed) => packed,
@@ -182,7 +182,7 @@ impl Press {
         (Head { offset, len: content.len() as u32, codec, digest }, packed)
     }
 
-    /// Digests the content at `offset`, at most [`CONTENT_LEN_MAX`] bytes, and leaves it out.
+    /// Digests the content at `offset`, at most [`CONTENT_LEN_MAX`] bytes, and omits it.
     pub fn digest(offset: u64, content: &Data) -> Head {
         let mut hasher = blake3::Hasher::new();
         for part in content.parts() {
@@ -199,15 +199,15 @@ impl Press {
         Head { offset, len: content.len() as u32, codec: Codec::Omitted, digest: *hasher.finalize().as_bytes() }
     }
 
-    fn shrink(&mut self, content: &[u8], how: How) -> Option<(Codec, Bytes)> {
+    fn shrink(&mut self, content: &[u8], how: Compression) -> Option<(Codec, Bytes)> {
         let room = lz4_flex::block::get_maximum_output_size(content.len());
-        if self.scratch.len() < room && how != How::Stored {
+        if self.scratch.len() < room && how != Compression::Stored {
             self.scratch.resize(room, 0);
         }
         let (codec, len) = match how {
-            How::Stored => return None,
-            How::Lz4 => (Codec::Lz4, lz4_flex::block::compress_into(content, &mut self.scratch).ok()?),
-            How::Zstd(level) => {
+            Compression::Stored => return None,
+            Compression::Lz4 => (Codec::Lz4, lz4_flex::block::compress_into(content, &mut self.scratch).ok()?),
+            Compression::Zstd(level) => {
                 // No room for what does not shrink: it fails, and is stored.
                 let room = content.len().saturating_sub(1);
                 let zstd = self.zstd(level)?;
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Content of every kind: noise, repetition, both.
+    /// Random content: noise, repetition, or both.
     fn content() -> impl Strategy<Value = Vec<u8>> {
         let noise = prop::collection::vec(any::<u8>(), 1..3000);
         (noise, 1usize..40, prop::option::of(any::<u8>())).prop_map(|(noise, times, fill)| {
@@ -247,18 +247,18 @@ mod tests {
         })
     }
 
-    fn how() -> impl Strategy<Value = How> {
-        prop_oneof![Just(How::Stored), Just(How::Lz4), (1u8..7).prop_map(How::Zstd)]
+    fn how() -> impl Strategy<Value = Compression> {
+        prop_oneof![Just(Compression::Stored), Just(Compression::Lz4), (1u8..7).prop_map(Compression::Zstd)]
     }
 
-    fn unpacked(head: &Head, packed: &[u8]) -> Result<Vec<u8>, Spoilt> {
+    fn unpacked(head: &Head, packed: &[u8]) -> Result<Vec<u8>, CorruptContent> {
         let mut out = vec![0; head.len as usize];
         unpack(head, packed, &mut out).map(|()| out)
     }
 
     proptest! {
         #[test]
-        fn what_is_packed_unpacks(contents in prop::collection::vec((content(), how()), 1..4), offset: u64, done: bool) {
+        fn packed_content_unpacks_to_the_same_bytes(contents in prop::collection::vec((content(), how()), 1..4), offset: u64, done: bool) {
             let mut press = Press::default();
             for (content, how) in contents {
                 let (head, packed) = press.pack(offset, &content.clone().into(), how);
@@ -276,7 +276,7 @@ mod tests {
         }
 
         #[test]
-        fn a_digest_is_that_of_the_content_which_is_left_out(
+        fn a_chunk_of_omitted_content_holds_its_digest(
             parts in prop::collection::vec((content(), any::<bool>()), 1..4), offset: u64, done: bool
         ) {
             let (mut data, mut bytes) = (Data::new(), Vec::new());
@@ -295,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_is_noticed(content in content(), how in how(), at: prop::sample::Index, bit in 0u8..8) {
+        fn a_flipped_bit_is_detected(content in content(), how in how(), at: prop::sample::Index, bit in 0u8..8) {
             let (head, packed) = Press::default().pack(0, &content.clone().into(), how);
             let mut damaged = packed.to_vec();
             let at = at.index(damaged.len());
@@ -305,7 +305,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_neither_panic_nor_pass(head: [u8; 48], packed in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_neither_panic_nor_unpack(head: [u8; 48], packed in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(head) = Head::parse(&head, packed.len()) {
                 prop_assert!(unpacked(&head, &packed).is_err());
             }
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_make_no_sense_are_refused() {
+    fn invalid_lengths_are_refused() {
         let head = |len: u32, codec: u8, pad: u8| {
             let mut head = [0; HEAD_LEN];
             head[8..12].copy_from_slice(&len.to_be_bytes());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_fills_no_more_than_was_asked_for() {
+    fn a_decompression_bomb_fills_no_more_than_its_stated_length() {
         let bomb = zstd::bulk::compress(&vec![7; 64 << 20], 1).unwrap();
         let head = Head { offset: 0, len: CONTENT_LEN_MAX, codec: Codec::Zstd, digest: [0; 32] };
         assert!(bomb.len() < 64 << 10 && unpacked(&head, &bomb).is_err());

@@ -1,8 +1,8 @@
 //! Replies of the transmission phase, simple and structured.
 //!
-//! A server writes them with the functions named after them; where data follows (a read's), they write only what
-//! precedes it, so that the data goes out from where it lies. A client reads the [`Header`] of whatever comes and
-//! then, when it has the payload, takes it apart with [`ErrorPayload`], [`hole`] and [`extents`].
+//! A server writes them with the functions named after them. If the data of a read follows, these write only the bytes
+//! before it, so that the data is sent from its own buffer. A client parses the [`Header`] and then, once it has the
+//! payload, parses that with [`ErrorPayload`], [`hole`] and [`extents`].
 
 use bytes::{BufMut, BytesMut};
 use cheetah_device::Extent;
@@ -12,14 +12,14 @@ use super::{
     ErrorCode, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRING_LEN_MAX, STRUCTURED_REPLY_MAGIC, Violation, packed,
 };
 
-/// Bytes of a simple reply, without data.
+/// Length of a simple reply in bytes, without data.
 pub const SIMPLE_LEN: usize = 16;
-/// Bytes of the header of a structured reply's chunk.
+/// Length of the header of a structured reply's chunk in bytes.
 pub const CHUNK_LEN: usize = 20;
 /// `NBD_REPLY_FLAG_DONE`: the last chunk of its reply.
 const DONE: u16 = 1;
 
-/// What a chunk of a structured reply holds.
+/// The type of a chunk of a structured reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkKind {
     /// `NBD_REPLY_TYPE_NONE`
@@ -30,15 +30,15 @@ pub enum ChunkKind {
     OffsetHole,
     /// `NBD_REPLY_TYPE_BLOCK_STATUS`: see [`extents`].
     BlockStatus,
-    /// Packed content, where that was agreed: see [`packed`](super::packed).
+    /// Packed content, if it was negotiated: see [`packed`](super::packed).
     Packed,
     /// `NBD_REPLY_TYPE_ERROR`: see [`ErrorPayload`].
     Error,
     /// `NBD_REPLY_TYPE_ERROR_OFFSET`: see [`ErrorPayload`].
     ErrorOffset,
-    /// A kind of error the specification does not know; starts as [`ErrorPayload`] does.
+    /// An error of a type that the specification does not define; it begins like an [`ErrorPayload`].
     OtherError(u16),
-    /// Anything else.
+    /// Any other type.
     Unknown(u16),
 }
 
@@ -70,37 +70,37 @@ impl ChunkKind {
         }
     }
 
-    /// Whether it makes the reply an error.
+    /// Returns whether a chunk of this type makes the reply an error.
     pub fn is_error(self) -> bool {
         matches!(self, Self::Error | Self::ErrorOffset | Self::OtherError(_))
     }
 }
 
-/// What each reply starts with.
+/// The header of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// A simple reply. The data of a read that went well follow; how many bytes, only the request says.
+    /// A simple reply. After a successful read, the data follows; its length is that of the request.
     Simple {
-        /// The request's.
+        /// The request's cookie.
         cookie: u64,
-        /// How it went.
+        /// The result.
         result: Result<(), ErrorCode>,
     },
     /// One chunk of a structured reply.
     Chunk {
-        /// The request's.
+        /// The request's cookie.
         cookie: u64,
-        /// What the payload holds.
+        /// The type of the payload.
         kind: ChunkKind,
-        /// Whether no further chunk of this reply follows.
+        /// Whether this is the last chunk of the reply.
         done: bool,
-        /// Bytes of payload. Whatever the server says.
+        /// Length of the payload in bytes, as the server claims: unchecked.
         len: u32,
     },
 }
 
 impl Header {
-    /// Reads a header from the front of `bytes`, and says how long it is. `None` if more bytes are needed.
+    /// Parses a header at the start of `bytes`, and returns it with its length. `None` if more bytes are needed.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Violation> {
         let mut reader = Reader::new(bytes);
         match reader.u32() {
@@ -123,14 +123,14 @@ impl Header {
     }
 }
 
-/// Appends a simple reply. After a read that went well, the data must follow.
+/// Appends a simple reply. After a successful read, the data must follow.
 pub fn simple(out: &mut BytesMut, cookie: u64, result: Result<(), ErrorCode>) {
     out.put_u32(SIMPLE_REPLY_MAGIC);
     out.put_u32(result.map_or_else(ErrorCode::wire, |()| 0));
     out.put_u64(cookie);
 }
 
-/// Appends the header of any chunk; `len` bytes of payload must follow.
+/// Appends the header of a chunk; `len` bytes of payload must follow.
 pub fn chunk(out: &mut BytesMut, cookie: u64, kind: ChunkKind, done: bool, len: u32) {
     out.put_u32(STRUCTURED_REPLY_MAGIC);
     out.put_u16(if done { DONE } else { 0 });
@@ -139,27 +139,27 @@ pub fn chunk(out: &mut BytesMut, cookie: u64, kind: ChunkKind, done: bool, len: 
     out.put_u32(len);
 }
 
-/// Appends a final chunk that says only that all went well (or what earlier chunks said).
+/// Appends a final chunk without content.
 pub fn none(out: &mut BytesMut, cookie: u64) {
     chunk(out, cookie, ChunkKind::None, true, 0);
 }
 
-/// Appends what precedes `len` bytes of data read at `offset` (absolute); the bytes must follow. `len` must not
-/// be 0 and may not exceed 2³² − 9.
+/// Appends the header for `len` bytes of data read at `offset` (absolute); the bytes must follow. `len` is at least 1
+/// and at most 2³² − 9.
 pub fn offset_data(out: &mut BytesMut, cookie: u64, done: bool, offset: u64, len: u32) {
     chunk(out, cookie, ChunkKind::OffsetData, done, len.saturating_add(8));
     out.put_u64(offset);
 }
 
-/// Appends a chunk saying that `len` bytes read at `offset` (absolute) are zeros. `len` must not be 0.
+/// Appends a hole: `len` bytes of zeros at `offset` (absolute). `len` must not be 0.
 pub fn offset_hole(out: &mut BytesMut, cookie: u64, done: bool, offset: u64, len: u32) {
     chunk(out, cookie, ChunkKind::OffsetHole, done, 12);
     out.put_u64(offset);
     out.put_u32(len);
 }
 
-/// Appends a chunk with `extents` for the metadata context numbered `context`. Extents longer than 32 bits can say
-/// are cut into several.
+/// Appends a chunk with `extents` for the metadata context numbered `context`. Extents whose length exceeds 32 bits are
+/// split.
 ///
 /// A reply to a block status request needs one such chunk for *every* context selected in the handshake.
 pub fn block_status(out: &mut BytesMut, cookie: u64, done: bool, context: u32, extents: &[Extent]) {
@@ -183,12 +183,12 @@ pub fn block_status(out: &mut BytesMut, cookie: u64, done: bool, context: u32, e
     out[start + CHUNK_LEN - 4..payload].copy_from_slice(&len.to_be_bytes());
 }
 
-/// Appends a chunk saying that the request failed. A message longer than the protocol allows is cut.
+/// Appends an error chunk. A message longer than the protocol allows is truncated.
 pub fn error(out: &mut BytesMut, cookie: u64, done: bool, code: ErrorCode, message: &str) {
     put_error(out, cookie, done, code, message, None);
 }
 
-/// Appends a chunk saying that the request failed at `offset` (absolute).
+/// Appends an error chunk for a failure at `offset` (absolute).
 pub fn error_offset(out: &mut BytesMut, cookie: u64, done: bool, code: ErrorCode, message: &str, offset: u64) {
     put_error(out, cookie, done, code, message, Some(offset));
 }
@@ -210,16 +210,16 @@ fn put_error(out: &mut BytesMut, cookie: u64, done: bool, code: ErrorCode, messa
 /// The payload of an error chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPayload {
-    /// What went wrong.
+    /// The error.
     pub code: ErrorCode,
-    /// The same for people; may be empty.
+    /// A message for people; may be empty.
     pub message: String,
-    /// Where (absolute), if the chunk is an [`ChunkKind::ErrorOffset`].
+    /// The offset of the failure (absolute), in a [`ChunkKind::ErrorOffset`].
     pub offset: Option<u64>,
 }
 
 impl ErrorPayload {
-    /// Reads the payload of an error chunk of this `kind`.
+    /// Parses the payload of an error chunk of this `kind`.
     pub fn parse(kind: ChunkKind, payload: &[u8]) -> Result<Self, Violation> {
         let malformed = || Violation::new("an error chunk is malformed");
         let mut reader = Reader::new(payload);
@@ -236,7 +236,7 @@ impl ErrorPayload {
     }
 }
 
-/// Reads the payload of a hole: absolute offset and length.
+/// Parses the payload of a hole: absolute offset and length.
 pub fn hole(payload: &[u8]) -> Result<(u64, u32), Violation> {
     let mut reader = Reader::new(payload);
     match (reader.u64(), reader.u32(), reader.is_empty()) {
@@ -245,7 +245,7 @@ pub fn hole(payload: &[u8]) -> Result<(u64, u32), Violation> {
     }
 }
 
-/// Reads the payload of a block status chunk: the number of its metadata context and the extents, as
+/// Parses the payload of a block status chunk: the number of its metadata context, and the extents as
 /// `base:allocation` defines them.
 pub fn extents(payload: &[u8]) -> Result<(u32, impl Iterator<Item = Extent>), Violation> {
     let malformed = || Violation::new("a block status chunk is malformed");
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Splits what was encoded into header and payload, and checks that the lengths agree.
+    /// Splits an encoded chunk into header and payload, and checks that the lengths agree.
     fn split(out: &BytesMut) -> (Header, &[u8]) {
         let (header, len) = Header::parse(out).unwrap().unwrap();
         if let Header::Chunk { len: payload, .. } = header {
@@ -280,7 +280,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn replies_read_back_as_they_were_written(cookie: u64, done: bool, offset: u64, len in 1u32..u32::MAX - 8) {
+        fn encoded_replies_parse_to_themselves(cookie: u64, done: bool, offset: u64, len in 1u32..u32::MAX - 8) {
             let mut out = BytesMut::new();
             simple(&mut out, cookie, Err(ErrorCode::Io));
             prop_assert_eq!(split(&out).0, Header::Simple { cookie, result: Err(ErrorCode::Io) });
@@ -294,7 +294,7 @@ mod tests {
         }
 
         #[test]
-        fn errors_read_back_as_they_were_written(message in ".{0,3000}", offset: Option<u64>) {
+        fn encoded_errors_parse_to_themselves(message in ".{0,3000}", offset: Option<u64>) {
             let mut out = BytesMut::new();
             put_error(&mut out, 7, true, ErrorCode::NoSpc, &message, offset);
             let (header, payload) = split(&out);
@@ -305,7 +305,7 @@ mod tests {
         }
 
         #[test]
-        fn extents_read_back_as_they_were_written(
+        fn encoded_extents_parse_to_themselves(
             given in prop::collection::vec((1u64..1 << 40, any::<bool>(), any::<bool>()), 1..20)
         ) {
             let given: Vec<_> = given.into_iter().map(|(len, hole, zero)| Extent { len, hole, zero }).collect();

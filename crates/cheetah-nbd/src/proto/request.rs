@@ -6,14 +6,14 @@ use cheetah_device::ByteRange;
 use super::wire::Reader;
 use super::{CommandFlags, ErrorCode, REQUEST_MAGIC, TransmissionFlags, Violation};
 
-/// What a request asks for.
+/// The command of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Command {
     /// `NBD_CMD_READ`
     Read,
-    /// `NBD_CMD_WRITE`: as many bytes follow the header as it says.
+    /// `NBD_CMD_WRITE`: the data follows the header.
     Write,
-    /// `NBD_CMD_DISC`: the client goes; there is no reply.
+    /// `NBD_CMD_DISC`: the client disconnects; there is no reply.
     Disconnect,
     /// `NBD_CMD_FLUSH`
     Flush,
@@ -25,12 +25,12 @@ pub enum Command {
     WriteZeroes,
     /// `NBD_CMD_BLOCK_STATUS`
     BlockStatus,
-    /// A number the specification does not know; to be answered with `EINVAL`.
+    /// A number that the specification does not define; answered with `EINVAL`.
     Unknown(u16),
 }
 
 impl Command {
-    /// From its number.
+    /// Converts a command number.
     pub fn from_wire(number: u16) -> Self {
         match number {
             0 => Self::Read,
@@ -45,7 +45,7 @@ impl Command {
         }
     }
 
-    /// Its number.
+    /// Returns the command number.
     pub fn wire(self) -> u16 {
         match self {
             Self::Read => 0,
@@ -60,7 +60,7 @@ impl Command {
         }
     }
 
-    /// Whether it changes the device's content, so that a read-only export refuses it.
+    /// Returns whether the command changes the device's content; a read-only export refuses it then.
     pub fn modifies(self) -> bool {
         matches!(self, Self::Write | Self::Trim | Self::WriteZeroes)
     }
@@ -69,23 +69,23 @@ impl Command {
 /// The header of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// How to do it.
+    /// The flags.
     pub flags: CommandFlags,
-    /// What to do.
+    /// The command.
     pub command: Command,
-    /// Comes back in the reply.
+    /// The cookie, which the reply repeats.
     pub cookie: u64,
-    /// First byte concerned.
+    /// Offset of the range in bytes.
     pub offset: u64,
-    /// Bytes concerned. Whatever the client says: not yet checked against anything.
+    /// Length of the range in bytes, as the client claims: unchecked.
     pub len: u32,
 }
 
 impl Request {
-    /// Bytes of a header.
+    /// Length of a header in bytes.
     pub const LEN: usize = 28;
 
-    /// Reads a header. Fails only on a wrong magic number, for then nothing after it can be understood.
+    /// Parses a header. Fails only on a wrong magic number, since nothing that follows can then be parsed.
     pub fn parse(bytes: &[u8; Self::LEN]) -> Result<Self, Violation> {
         let mut reader = Reader::new(bytes);
         let fields =
@@ -108,18 +108,18 @@ impl Request {
         out.put_u32(self.len);
     }
 
-    /// The bytes concerned.
+    /// Returns the range.
     pub fn range(&self) -> ByteRange {
         ByteRange::new(self.offset, u64::from(self.len))
     }
 
-    /// Bytes that follow the header.
+    /// Returns the number of bytes that follow the header.
     pub fn payload_len(&self) -> u32 {
         if self.command == Command::Write { self.len } else { 0 }
     }
 
-    /// What a server checks before it does anything: that the command is known and offered, its flags apply to it,
-    /// the export may be written if it writes, and the range lies within `size` bytes.
+    /// Checks that the command is known and offered, that its flags apply to it, that a writing command has a writable
+    /// export, and that the range lies within `size` bytes. A server checks this before it executes a request.
     pub fn check(&self, offered: TransmissionFlags, size: u64) -> Result<(), ErrorCode> {
         use CommandFlags as F;
         use TransmissionFlags as T;
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_reads_back_as_it_was_written(flags: u16, command in 0u16..20, cookie: u64, offset: u64, len: u32) {
+        fn an_encoded_header_parses_to_itself(flags: u16, command in 0u16..20, cookie: u64, offset: u64, len: u32) {
             let request = Request {
                 flags: CommandFlags(flags), command: Command::from_wire(command), cookie, offset, len,
             };
@@ -168,7 +168,7 @@ mod tests {
             prop_assert_eq!(Request::parse(out[..].try_into().unwrap()), Ok(request));
             out[0] ^= 1;
             prop_assert!(Request::parse(out[..].try_into().unwrap()).is_err());
-            // Whatever it says, checking it neither panics nor lets it out of bounds.
+            // The check never panics, and never accepts a range out of bounds.
             if request.check(TransmissionFlags::ALL.without(TransmissionFlags::READ_ONLY), 1 << 30).is_ok() {
                 let unbounded = matches!(request.command, Command::Flush | Command::Disconnect);
                 prop_assert!(unbounded || request.range().fits(1 << 30));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_offered_is_refused() {
+    fn a_command_that_was_not_offered_is_refused() {
         use TransmissionFlags as T;
         let request = |command, flags| Request { flags, command, cookie: 0, offset: 10, len: 10 };
         let check = |command, flags, offered, size| request(command, flags).check(offered, size);

@@ -1,45 +1,45 @@
-//! Reading big-endian fields from a slice that may be too short.
+//! Parses big-endian fields of a slice that may be too short.
 
-/// A slice that is taken apart from the front. Each method returns `None`, and takes nothing, where too little is left.
+/// A cursor over a slice. If too few bytes are left, each method returns `None` and consumes nothing.
 #[derive(Debug, Clone)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Starts at the front of `bytes`.
+    /// Returns a cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The next `N` bytes.
+    /// Consumes `N` bytes.
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*head)
     }
 
-    /// The next 16 bits.
+    /// Consumes 16 bits.
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// The next 32 bits.
+    /// Consumes 32 bits.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// The next 64 bits.
+    /// Consumes 64 bits.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// The next `len` bytes.
+    /// Consumes `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(head)
     }
 
-    /// 32 bits of length, and a string of so many bytes.
+    /// Consumes a string with a 32-bit length before it.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let mut ahead = self.clone();
         let len = ahead.u32()?;
@@ -48,12 +48,12 @@ impl<'a> Reader<'a> {
         Some(string)
     }
 
-    /// All that is left.
+    /// Consumes the rest.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

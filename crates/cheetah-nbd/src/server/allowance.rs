@@ -4,7 +4,7 @@
 //! all, a few of them could hold all of it, and no other client would be answered. So the memory has parts:
 //!
 //! * **An own share** of each connection, [`FREE_BYTES`]: always there. Reads that may be answered in parts need no more.
-//! * **The pool**, from which a connection takes what is free at the moment, up to half of it. Nobody waits for it.
+//! * **The pool**, from which a connection takes what is free at the moment, up to half of it. No connection waits for it.
 //! * **The reserve**, for requests that cannot be split and do not fit in their connection's own share: writes, and reads
 //!   whose reply is simple. They wait for it in turn.
 //! * **One place for an oversized request**, of up to 32 MiB, of this kind. They wait for it in turn.
@@ -33,7 +33,7 @@ const STEP_BYTES: usize = 1024 * 1024;
 /// The least memory a server works with, in bytes.
 pub const MEMORY_BYTES_LEAST: usize = OVERSIZED_BYTES + RESERVE_BYTES + POOL_BYTES_MIN;
 
-/// Enough for a few connections that ask for much at a time.
+/// Enough for a few connections with large requests.
 pub const MEMORY_BYTES_USUAL: usize = MEMORY_BYTES_LEAST + (20 << 20);
 
 /// The memory that connections share.
@@ -149,7 +149,7 @@ impl Allowance {
     }
 
     /// Gives back what a connection that now holds `bytes` does not need, so that others get it. True if it gave up its
-    /// place among those who wait: it has to ask again.
+    /// place in the queue, and has to ask again.
     pub(super) fn give_back(&mut self, bytes: usize) -> bool {
         let before = self.granted();
         if before == FREE_BYTES || bytes >= before {

@@ -2,7 +2,7 @@
 //!
 //! [`serve`] accepts clients, a [`Handshake`](crate::handshake) lets each choose an export, and from then on the
 //! connection is one [`transmission::Transmission`]: a state machine that takes requests out of what was
-//! received, asks the device, and queues replies. Whatever is there is taken in one go and answered in one go,
+//! received, asks the device, and queues replies. All requests in the receive buffer are answered together,
 //! so at depth one system call carries many requests.
 
 mod allowance;

@@ -117,7 +117,7 @@ impl Terms {
         self.part_with(out, part, result, whole, |out, data, last| self.chunks(out, part, 0, &data, last));
     }
 
-    /// The same, where `put` queues what the part brought; it is told whether this part is the last.
+    /// The same. `put` queues the data of the part; its argument says whether the part is the last.
     pub(super) fn part_with<T>(
         &self,
         out: &mut Outbox,

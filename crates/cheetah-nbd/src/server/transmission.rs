@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_no_refusals_is_not_listened_to_for_long() {
+    async fn a_client_that_does_not_read_refusals_is_disconnected() {
         let memory = Arc::new(Memory::new(MEMORY_BYTES_LEAST));
         let (mut client, stream) = tokio::io::duplex(64 << 10);
         let served = tokio::spawn(serve(stream, &memory));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_holds_memory_and_lets_nothing_move_is_cut() {
+    async fn a_client_that_holds_memory_without_progress_is_disconnected() {
         let memory = Arc::new(Memory::new(MEMORY_BYTES_LEAST));
         let (mut client, stream) = tokio::io::duplex(1 << 20);
         let served = serve(stream, &memory);

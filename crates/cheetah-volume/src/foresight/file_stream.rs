@@ -93,7 +93,7 @@ impl FileStreams {
         self.streams.first_mut()
     }
 
-    /// Detects a stream that ends at this file: the third of three neighbours, among whatever other reads; or the
+    /// Detects a stream that ends at this file: the third of three neighbours, among other reads; or the
     /// fourth in succession at equal steps, since among random reads there are always three somewhere. The closest
     /// files win, and listings over other orders. A read in the middle of a file counts by offset only: the reader may
     /// have begun with another file.

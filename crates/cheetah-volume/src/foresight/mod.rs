@@ -22,7 +22,7 @@
 //!
 //! # Only hints
 //!
-//! The layer answers no read itself: content comes from the device below, whatever a file system claims. A file system
+//! The layer answers no read itself: content comes from the device below, regardless of what a file system claims. A file system
 //! with wrong metadata costs time, within the limits above. A survey whose reads fail, or that receives nothing for a
 //! minute, is given up.
 //!

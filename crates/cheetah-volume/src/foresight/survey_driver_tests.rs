@@ -51,7 +51,7 @@ impl Device for Far {
 /// A tree of nodes, each of which refers to eight others, with files at the third level.
 #[derive(Default)]
 struct TreeSurveyor {
-    told: Arc<AtomicU64>,
+    delivered: Arc<AtomicU64>,
     fetches: u64,
 }
 
@@ -66,7 +66,7 @@ impl Surveyor for TreeSurveyor {
 
     fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         assert!(bytes.len() as u64 == range.len && bytes.iter().all(|byte| *byte == 7));
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.delivered.fetch_add(1, Ordering::Relaxed);
         let node = range.offset / NODE;
         for child in node * 8 + 1..=node * 8 + 8 {
             if child < 585 {
@@ -83,8 +83,8 @@ impl Surveyor for TreeSurveyor {
 
     fn failed(&mut self, _range: ByteRange, plan: &mut SurveyPlan) {
         // A surveyor that never stops.
-        self.told.fetch_add(1, Ordering::Relaxed);
-        plan.read(ByteRange::new(self.told.load(Ordering::Relaxed) * NODE, NODE));
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+        plan.read(ByteRange::new(self.delivered.load(Ordering::Relaxed) * NODE, NODE));
     }
 }
 
@@ -104,9 +104,9 @@ async fn survey(shared: &Arc<ForesightShared>, left: u64, tree: TreeSurveyor) ->
 #[tokio::test(start_paused = true)]
 async fn a_survey_takes_a_round_trip_for_each_level_and_not_for_each_read() {
     let (far, shared) = shared(1 << 30);
-    let told = Arc::<AtomicU64>::default();
-    let took = survey(&shared, 1 << 30, TreeSurveyor { told: told.clone(), fetches: 500 }).await;
-    assert_eq!((told.load(Ordering::Relaxed), shared.files()), (585, 4096));
+    let delivered = Arc::<AtomicU64>::default();
+    let took = survey(&shared, 1 << 30, TreeSurveyor { delivered: delivered.clone(), fetches: 500 }).await;
+    assert_eq!((delivered.load(Ordering::Relaxed), shared.files()), (585, 4096));
     // Virtual time does not pass during computation, only on the link.
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert!(far.most.load(Ordering::Relaxed) > 16);
@@ -119,9 +119,9 @@ async fn a_survey_takes_a_round_trip_for_each_level_and_not_for_each_read() {
 async fn a_survey_whose_reads_fail_is_given_up() {
     let (far, shared) = shared(1 << 30);
     far.fails.store(true, Ordering::Relaxed);
-    let told = Arc::<AtomicU64>::default();
-    survey(&shared, 1 << 30, TreeSurveyor { told: told.clone(), fetches: 0 }).await;
-    assert!(told.load(Ordering::Relaxed) < 40);
+    let delivered = Arc::<AtomicU64>::default();
+    survey(&shared, 1 << 30, TreeSurveyor { delivered: delivered.clone(), fetches: 0 }).await;
+    assert!(delivered.load(Ordering::Relaxed) < 40);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,9 +137,9 @@ async fn a_survey_without_answers_is_given_up_but_reads_are_not() {
 #[tokio::test(start_paused = true)]
 async fn surveys_fetch_no_more_than_their_limit() {
     let (_, shared) = shared(1 << 30);
-    let told = Arc::<AtomicU64>::default();
-    survey(&shared, 100 * NODE, TreeSurveyor { told: told.clone(), fetches: 0 }).await;
-    assert!(told.load(Ordering::Relaxed) <= 100);
+    let delivered = Arc::<AtomicU64>::default();
+    survey(&shared, 100 * NODE, TreeSurveyor { delivered: delivered.clone(), fetches: 0 }).await;
+    assert!(delivered.load(Ordering::Relaxed) <= 100);
     assert!(shared.cache.stats().crossed_bytes() <= 100 * NODE);
 }
 

@@ -100,7 +100,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_boot_sectors_are_refused() {
         for (at, value) in [(3, 0), (12, 0), (13, 0), (64, 0), (64, 0x80), (64, 0x7f), (47, 0xff), (55, 0x40), (511, 0)]
         {
             let mut sector = sector(1 << 20, 16384);

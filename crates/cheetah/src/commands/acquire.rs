@@ -264,7 +264,9 @@ async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout
         async move {
             loop {
                 match open_nbd(uri.clone(), "agent", &options).await {
-                    Err(error) if !connected.load(Ordering::Relaxed) => tracing::debug!("no agent has connected yet: {error}"),
+                    Err(error) if !connected.load(Ordering::Relaxed) => {
+                        tracing::debug!("no agent has connected yet: {error}")
+                    }
                     opened => {
                         connected.store(true, Ordering::Relaxed);
                         return opened;

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn ranges_with_one_cause_are_listed_under_it() {
-        let why = "node 10.0.0.7: cannot connect: Connection refused (os error 111), after 5 attempts";
+        let why = "node 10.0.0.7: cannot connect: nothing listens there (connection refused), after 5 attempts";
         let lost = (0..100).map(|unit| (ByteRange::new(unit * (3 << 16), 1 << 16), why));
         let lines = range_lines("unreadable", lost.chain([(ByteRange::new(7, 1), "damaged")]));
         let text = lines.join("\n");

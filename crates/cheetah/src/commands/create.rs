@@ -101,9 +101,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         (None, Some(SizeOrAll::Size(size))) => DriveSize::Bytes(size.0),
         (None, Some(SizeOrAll::All)) => DriveSize::All,
         (None, None) => {
-            return Err(Failure::misused(
-                "say how large the drive is to be: --size 20GiB, --size all, or --from IMAGE",
-            ));
+            return Err(Failure::misused("give the size of the drive: --size 20GiB, --size all, or --from IMAGE"));
         }
     };
     let nodes = tokio::select! {
@@ -140,7 +138,7 @@ fn warn_of_overcommitment(size: DriveSize, nodes: &[AvailableNode], thin: bool, 
         && bytes > free
     {
         ui.warn(format_args!(
-            "the drive has {}, its nodes {} of free memory: writes fail once they are full",
+            "the drive has {}, but its nodes only {} of free memory: writes fail once they are full",
             Size(bytes),
             Size(free)
         ));
@@ -177,10 +175,7 @@ enum From {
 async fn undo(file: &DriveFile, args: &Args, ui: Ui) {
     let options = DestroyOptions { force: true, timeout: args.timeout.get() };
     if let Err(error) = destroy(file, options).await {
-        ui.warn(format_args!(
-            "{} could not be taken back: {error}; try: cheetah destroy --force",
-            args.drive.display()
-        ));
+        ui.warn(format_args!("{} could not be removed: {error}; try: cheetah destroy --force", args.drive.display()));
     }
 }
 

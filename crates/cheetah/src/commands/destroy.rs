@@ -7,6 +7,7 @@ use cheetah_device::Size;
 use cheetah_drive::DriveFile;
 use cheetah_drive::destroy::{DestroyOptions, NodeOutcome, WipeOutcome, destroy};
 
+use super::compared::wrapped;
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
@@ -42,18 +43,22 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     note(&args.drive, &lines, ui);
     let unreachable = destroyed.nodes.iter().any(|node| matches!(node.outcome, WipeOutcome::Unreachable { .. }));
     let fate = match (destroyed.file_removed, unreachable) {
-        (true, _) => "is gone",
-        (false, true) => "is kept for another try, as a node cannot be reached; --force removes it all the same",
-        (false, false) => "is kept for another try",
+        (true, _) => "is removed",
+        (false, true) => {
+            "is kept, so that destroy can be repeated: a node cannot be reached (--force removes it anyway)"
+        }
+        (false, false) => "is kept, so that destroy can be repeated",
     };
-    ui.answer(format_args!("{} {fate}\n{}", args.drive.display(), lines.join("\n")), &destroyed);
+    let fate = wrapped(&format!("{} {fate}", args.drive.display()), 0);
+    let shown: Vec<_> = lines.iter().map(|line| wrapped(line, 2)).collect();
+    ui.answer(format_args!("{fate}\n{}", shown.join("\n")), &destroyed);
     let in_doubt: Vec<_> =
         destroyed.nodes.iter().filter(|node| in_doubt(node)).map(|node| node.node.as_str()).collect();
     if in_doubt.is_empty() {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "{} may still hold what was on the drive; stop the node there, which wipes all it lent",
+        "{} may still hold data of the drive; stop the node there, which wipes all of its memory",
         in_doubt.join(", ")
     )))
 }
@@ -65,12 +70,12 @@ fn note(drive: &Path, lines: &[String], ui: Ui) {
     if !path.exists() {
         return;
     }
-    let nodes = lines.iter().map(|line| line.trim().to_owned()).collect();
+    let nodes = lines.to_vec();
     let noted = SigningKey::own()
         .and_then(|key| CustodyLog::open_existing(&path, key))
         .and_then(|mut log| log.append(&Event::Destroyed { nodes }));
     if let Err(error) = noted {
-        ui.warn(format_args!("that the drive was destroyed is not noted in its custody log: {error}"));
+        ui.warn(format_args!("the custody log has no record that the drive was destroyed: {error}"));
     }
 }
 
@@ -88,12 +93,9 @@ fn describe(node: &NodeOutcome) -> String {
             let verified = if *verified_zero { "verified zero" } else { "NOT verified zero" };
             format!("wiped {}, {verified}", Size(*wiped_bytes))
         }
-        WipeOutcome::Gone => {
-            "the node restarted since, or freed it before; its memory went back to the system without a receipt"
-                .to_owned()
-        }
+        WipeOutcome::Gone => "no receipt: the node was restarted, or freed the memory before".to_owned(),
         WipeOutcome::Unreachable { why } | WipeOutcome::Refused { why } => format!("NOT WIPED: {why}"),
-        WipeOutcome::Foreign => "not a Cheetah node: its bytes are as they were".to_owned(),
+        WipeOutcome::Foreign => "not a Cheetah node: its content is not wiped".to_owned(),
     };
-    format!("  {}: {what}", node.node)
+    format!("{}: {what}", node.node)
 }

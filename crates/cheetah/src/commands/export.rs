@@ -77,22 +77,21 @@ async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<
         never = serve(listener, Arc::new(only), config) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
-            opened.device.flush().await.context("what was written may not have arrived")
+            opened.device.flush().await.context("written data may not be on the drive")
         }
     }
 }
 
 async fn listen(args: &Args, name: &str) -> Result<(Listener, String)> {
     if let Some(path) = &args.unix {
-        let path = std::path::absolute(path).context("cannot place the socket")?;
-        let listener = Listener::unix(&path).context(format_args!("cannot make the socket {}", path.display()))?;
+        let path = std::path::absolute(path).context("cannot resolve the path of the socket")?;
+        let listener = Listener::unix(&path).context(format_args!("cannot create the socket {}", path.display()))?;
         return Ok((listener, format!("nbd+unix:///{name}?socket={}", path.display())));
     }
-    let Some(address) = args.listen else { return Err(Failure::misused("say where: --listen or --unix")) };
+    let Some(address) = args.listen else { return Err(Failure::misused("give an address: --listen or --unix")) };
     if !address.ip().is_loopback() && !args.insecure {
         return Err(Failure::misused(format!(
-            "{address} can be reached by other machines, and connections cannot be encrypted yet; \
-             on a network you trust, say --insecure"
+            "other machines can reach {address}, and connections are not encrypted; on a network you trust, add --insecure"
         )));
     }
     let listener = Listener::tcp(address).await.map_err(|error| match error.kind() {

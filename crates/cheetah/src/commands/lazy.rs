@@ -35,7 +35,7 @@ pub async fn fill_up(
     let outcome = tokio::select! {
         outcome = finished(&filling, ui) => outcome,
         signal = stop.asked() => Err(Failure::failed(format!(
-            "stopped by {signal}: {name} has part of the image, and says so; the same command goes on from there"
+            "stopped by {signal}: {name} holds part of the image, and is marked so; the same command resumes"
         ))),
     };
     filling.close().await?;
@@ -63,7 +63,7 @@ async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
             FillStage::Checking(progress) => (true, progress.done, progress.total),
             FillStage::Copying(progress) => {
                 if let Some(error) = progress.drive_trouble {
-                    return Err(Failure::failed(format!("the nodes do not take what they are given: {error}")));
+                    return Err(Failure::failed(format!("the nodes refuse writes: {error}")));
                 }
                 match progress.source_trouble {
                     Some(error) if !warned => ui.warn(format_args!("{error}; waiting for the source to come back")),
@@ -74,14 +74,14 @@ async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
         };
         warned = matches!(&*stages.borrow(), FillStage::Copying(progress) if progress.source_trouble.is_some());
         if shown.as_ref().is_none_or(|(then, _)| *then != checking) {
-            let what = if checking { "checking what the nodes have" } else { "filling" };
+            let what = if checking { "checking the nodes" } else { "filling" };
             shown = Some((checking, ui.progress(what, total)));
         }
         if let Some((_, progress)) = &shown {
             progress.set(done);
         }
         if stages.changed().await.is_err() {
-            return Err(Failure::failed("the filling ended without a word; this is a bug, please report it"));
+            return Err(Failure::failed("the fill ended without a result; this is a bug, please report it"));
         }
     }
 }
@@ -93,7 +93,9 @@ pub async fn tell(stages: Option<watch::Receiver<FillStage>>, path: &str, ui: Ui
         let last = stages.wait_for(over).await.map(|stage| stage.clone());
         match last {
             Ok(FillStage::Complete(image)) => say_complete(Path::new(path), &image, ui),
-            Ok(FillStage::Failed(error)) => ui.warn(format_args!("{path} is not complete, and will not be: {error}")),
+            Ok(FillStage::Failed(error)) => {
+                ui.warn(format_args!("{path} is incomplete, and the fill has ended: {error}"))
+            }
             _ => {}
         }
     }
@@ -104,10 +106,9 @@ fn say_complete(path: &Path, image: &Image, ui: Ui) {
     let path = path.display();
     let size = Size(image.size);
     let mut text = match image.state {
-        ImageState::Incomplete => format!(
-            "{path}: everything that can be read of {} is there ({size}); what cannot is in {path}.map",
-            image.source
-        ),
+        ImageState::Incomplete => {
+            format!("{path}: everything readable of {} is there ({size}); {path}.map lists the rest", image.source)
+        }
         _ => format!("{path}: complete, {size}: identical to a plain acquisition of {}", image.source),
     };
     for (kind, digest) in image.hashes.iter() {

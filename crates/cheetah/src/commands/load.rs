@@ -71,7 +71,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let Some(source) = &args.source else {
         if file.fill.is_none() {
             return Err(Failure::misused(format!(
-                "{} is not being filled from anywhere: say what to load into it",
+                "{} has no source to be filled from: name the image to load",
                 args.drive.display()
             )));
         }
@@ -83,7 +83,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let source = OpenImage::open(source, link, timeout).await?;
     let how = LoadSettings { hashes: args.hash, force_lease: args.force_lease, timeout };
     let left =
-        format!(": {} holds part of the image only, and says so; load it again, or destroy it", args.drive.display());
+        format!(": {} holds part of the image, and is marked so; load it again, or destroy it", args.drive.display());
     let image = load(&mut file, source, how, &left, &mut stop, ui).await?;
     let value = json!({
         "drive": path_to_text(&args.drive), "source": image.source, "size_bytes": image.size, "hashes": image.hashes,
@@ -117,7 +117,7 @@ impl OpenImage {
         Ok(Self { source: opened.source, named: text.to_owned() })
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub fn size(&self) -> u64 {
         self.source.identity.size
     }
@@ -135,7 +135,7 @@ pub struct LoadSettings {
 }
 
 /// Loads `source` into the drive, with progress and a custody record. If it is stopped, `left` is appended to the error: it
-/// says what is left behind.
+/// describes the state of the drive.
 pub async fn load(
     file: &mut DriveFile,
     source: OpenImage,
@@ -170,7 +170,7 @@ pub fn warn_of_foreign(file: &DriveFile, ui: Ui) {
     let foreign: Vec<_> = file.nodes().filter(|node| node.instance.is_none()).map(|node| node.name.as_str()).collect();
     if !foreign.is_empty() {
         ui.warn(format_args!(
-            "not a Cheetah node: {}; that it restarted empty, or that its memory is damaged, only verify can tell",
+            "not a Cheetah node: {}; if it restarts empty or its memory is damaged, only `cheetah verify` detects it",
             foreign.join(", ")
         ));
     }

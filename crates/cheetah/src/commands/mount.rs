@@ -57,7 +57,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     if args.detached {
         // Leaves the terminal, so that closing it does not end the mount.
-        rustix::process::setsid().context("cannot leave the terminal")?;
+        rustix::process::setsid().context("cannot detach from the terminal")?;
     }
     let access = args.access.get(&args.source, ui).await?;
     let opened = Opened::open(&args.source, &access).await?;
@@ -117,7 +117,7 @@ fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {
 fn leave_stderr() -> Result<()> {
     let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
     crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
-    rustix::stdio::dup2_stderr(&nowhere).context("cannot leave stderr")
+    rustix::stdio::dup2_stderr(&nowhere).context("cannot redirect stderr")
 }
 
 /// Runs the same command again, detached from the terminal, and waits until it is ready.
@@ -130,7 +130,7 @@ fn in_background(ui: Ui) -> Result<()> {
     let mut child = command.spawn().context("cannot start the process in the background")?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line).context("cannot hear the process in the background")?;
+        BufReader::new(stdout).read_line(&mut line).context("cannot read from the process in the background")?;
     }
     let said: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
     if said["event"] == "ready" {

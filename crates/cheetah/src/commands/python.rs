@@ -1,4 +1,4 @@
-//! Verbs whose work the Python package does: the process becomes Python's.
+//! Verbs that the Python package implements. Cheetah replaces itself by Python (`exec`).
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
-/// Where to find another Python than the first on the PATH.
+/// Names another Python than the first on the PATH.
 const PYTHON: &str = "CHEETAH_PYTHON";
 
-/// Says what a Python lacks of the module and the packages it is told, a word a line.
+/// Prints which of the module and the packages in its arguments a Python lacks, one per line.
 const PROBE: &str = "
 import sys
 from importlib.util import find_spec
@@ -26,14 +26,14 @@ else:
             print(name)
 ";
 
-/// Python takes no modules from the current directory, which may be full of a suspect's files. It hands that on to the
-/// processes it starts.
+/// Makes Python load no modules from the current directory, which may hold a suspect's files. Processes that it starts
+/// inherit that.
 const SAFE_PATH: &str = "-P";
 
-/// What such a verb is told.
+/// The arguments of such a verb.
 #[derive(Debug, clap::Args)]
 pub struct Words {
-    /// What is for Python; the verb's help names it.
+    /// The arguments for Python; the verb's help describes them.
     #[arg(
         hide = true,
         required = true,
@@ -44,26 +44,26 @@ pub struct Words {
     words: Vec<OsString>,
 }
 
-/// A verb of which Python does the work.
+/// A verb that Python implements.
 #[derive(Debug)]
 pub struct Verb {
-    /// As it is called, and as the package's extra is called that brings what it needs.
+    /// Its name, and that of the extra of the Python package with its dependencies.
     pub name: &'static str,
-    /// What Python runs.
+    /// The module that Python runs.
     pub module: &'static str,
-    /// What that imports, as Python calls it.
+    /// The packages that it imports.
     pub packages: &'static [&'static str],
 }
 
 impl Verb {
-    /// Runs it with these words: from here on this process is Python's, and so are its exit code and the signals it
-    /// gets. Returns only where it could not be started.
+    /// Replaces this process by Python, which then gets the signals and sets the exit code. Returns only if Python cannot be
+    /// started.
     pub fn run(&self, words: Words, ui: Ui) -> Result<()> {
         let python = std::env::var_os(PYTHON).filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".into());
-        self.look(&python)?;
+        self.check(&python)?;
         let mut command = Command::new(&python);
         command.args([SAFE_PATH, "-m", self.module]).args(words.words);
-        // Before the words it was for all verbs, and has been taken.
+        // clap has consumed a --json before the verb.
         if ui.is_json() {
             command.arg("--json");
         }
@@ -71,18 +71,18 @@ impl Verb {
             command.env("CHEETAH_BINARY", ours);
         }
         crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
-        Err(Failure::failed(format!("cannot start {}: {}", python.display(), command.exec())))
+        Err(command.exec()).context(format_args!("cannot start {}", python.display()))
     }
 
-    /// Whether this Python can do it. Better one sentence now than a traceback later.
-    fn look(&self, python: &OsStr) -> Result<()> {
+    /// Checks that this Python has what the verb needs: an error here is one sentence, later it would be a traceback.
+    fn check(&self, python: &OsStr) -> Result<()> {
         let (shown, name) = (python.display(), self.name);
         let probed = Command::new(python).args([SAFE_PATH, "-c", PROBE, self.module]).args(self.packages).output();
         let probed = match probed {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(Failure::failed(format!(
-                    "cheetah {name} runs in Python, and there is no {shown} here; install Python 3.11 or later, or say \
-                     in {PYTHON} where it is"
+                    "cheetah {name} runs in Python, and there is no {shown}; install Python 3.11 or later, or set {PYTHON} \
+                     to its path"
                 )));
             }
             probed => probed.context(format_args!("cannot start {shown}"))?,
@@ -92,10 +92,10 @@ impl Verb {
         if missing.is_empty() && probed.status.success() {
             return Ok(());
         }
-        let what = if missing.is_empty() { "a package cheetah that works".to_owned() } else { missing.join(", ") };
+        let what = if missing.is_empty() { "a working package cheetah".to_owned() } else { missing.join(", ") };
         Err(Failure::failed(format!(
             "cheetah {name} runs in Python, and {shown} lacks {what}; in a checkout of Cheetah, run \
-             {shown} -m pip install './python[{name}]', or say in {PYTHON} which Python has it"
+             {shown} -m pip install './python[{name}]', or set {PYTHON} to a Python that has it"
         )))
     }
 }

@@ -70,14 +70,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     if let Some(image) = file.image.as_ref().filter(|_| file.fill.is_some() || file.map.is_some()) {
         return Err(Failure::evidence(format!(
-            "{} has only a part of {}; `cheetah status` says how much, and save --partial writes that part, with a map",
+            "{} holds only part of {}; `cheetah status` shows how much, and save --partial saves that part, with a map",
             args.drive.display(),
             image.source
         )));
     }
     if image.is_some_and(|image| image.state == ImageState::Loading) {
         return Err(Failure::evidence(format!(
-            "{} holds part of an image only: its load never finished; load it again, or save what is there with --whole",
+            "{} holds part of an image, since its load never finished; load it again, or save the drive as it is with --whole",
             args.drive.display()
         )));
     }
@@ -107,7 +107,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     ui.answer(text, &value);
     match &file.image {
         Some(image) if image.state == ImageState::Loading => Err(Failure::evidence(format!(
-            "{} is a part of {} only, whose load never finished; what is missing is zeros there",
+            "{} is only part of {}, whose load never finished; the rest is zeros",
             args.image.display(),
             image.source
         ))),
@@ -133,7 +133,7 @@ async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
         return Ok(());
     }
     let (image, map) = (args.image.display(), saved.map.display());
-    Err(Failure::evidence(format!("{image} is not a whole image: {map} says which parts are missing")))
+    Err(Failure::evidence(format!("{image} is not a whole image: {map} lists the missing ranges")))
 }
 
 fn answer_partial(image: &Path, saved: &PartialSave, ui: Ui) {

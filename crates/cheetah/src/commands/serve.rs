@@ -151,7 +151,9 @@ async fn probe_listener(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
         Ok(listener) => Some(listener),
         Err(error) => {
             let error = os_error::describe(&error);
-            ui.warn(format_args!("cheetah probe cannot measure the path to this agent: cannot listen on {next}: {error}"));
+            ui.warn(format_args!(
+                "cheetah probe cannot measure the path to this agent: cannot listen on {next}: {error}"
+            ));
             None
         }
     }
@@ -178,7 +180,8 @@ fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui
     });
     let disk: Vec<&str> = [&identity.model, &identity.serial].into_iter().flatten().map(String::as_str).collect();
     let disk = if disk.is_empty() { String::new() } else { format!(" ({})", disk.join(", serial ")) };
-    let places = [uri.map(|uri| format!("at {uri}")), connect.map(|examiner| format!("to {examiner}, to which it connects"))];
+    let places =
+        [uri.map(|uri| format!("at {uri}")), connect.map(|examiner| format!("to {examiner}, to which it connects"))];
     let places: Vec<_> = places.into_iter().flatten().collect();
     let (location, size) = (&identity.location, Size(identity.size));
     ui.answer(

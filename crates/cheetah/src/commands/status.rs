@@ -94,9 +94,9 @@ fn image_state(condition: Condition, covered: Option<&CoveredStatus>) -> &'stati
         Condition::Recorded(state) => match state {
             ImageState::Intact => "intact",
             ImageState::Loading => "load never finished: PARTIAL",
-            ImageState::Modified => "opened for writing since",
+            ImageState::Modified => "opened for writing since it was loaded",
             ImageState::Filling if covered.is_some_and(|covered| covered.unread_bytes == 0) => {
-                "all of it is there, not checked yet"
+                "filled, not checked yet"
             }
             ImageState::Filling => "NOT WHOLE YET",
             ImageState::Incomplete => "parts could not be read: PARTIAL",
@@ -143,10 +143,10 @@ fn describe_covered(covered: &CoveredStatus, image: &ImageStatus, drive: &Path) 
         _ if !covered.filling => {}
         Some(filler) => lines.push(wrapped(&format!("being filled by {filler}"), 2)),
         None if covered.unread_bytes == 0 => {
-            lines.push(wrapped(&format!("nobody is checking it now; to finish it: `cheetah load {drive}`"), 2));
+            lines.push(wrapped(&format!("no process is checking it; to finish it: `cheetah load {drive}`"), 2));
         }
         None => lines.push(wrapped(
-            &format!("nobody is filling it now; it fills while mounted or exported, or by `cheetah load {drive}`"),
+            &format!("no process is filling it; it fills while mounted or exported, or by `cheetah load {drive}`"),
             2,
         )),
     }
@@ -159,7 +159,7 @@ mod tests {
     use cheetah_drive::Hashes;
 
     fn example() -> DriveStatus {
-        let problem = "node 10.20.30.40:10810: cannot connect: Connection refused (os error 111)";
+        let problem = "node 10.20.30.40:10809: cannot connect: Connection refused (control port 10810)";
         let node = |node: &str, problem: Option<&str>| NodeStatus {
             node: node.into(),
             set: 0,
@@ -227,11 +227,11 @@ mod tests {
         }
         let text = describe(&found, Path::new("case42.drive"));
         assert!(text.contains("not checked yet") && !text.contains("NOT WHOLE"), "{text}");
-        assert!(text.contains("`cheetah load case42.drive`") && !text.contains("nobody just now"), "{text}");
+        assert!(text.contains("`cheetah load case42.drive`") && !text.contains("by nobody"), "{text}");
         if let Some(covered) = &mut found.covered {
             (covered.read_bytes, covered.unread_bytes) = (99 << 20, 1 << 20);
         }
         let text = describe(&found, Path::new("case42.drive"));
-        assert!(text.contains("NOT WHOLE YET") && text.contains("nobody is filling it now"), "{text}");
+        assert!(text.contains("NOT WHOLE YET") && text.contains("no process is filling it"), "{text}");
     }
 }

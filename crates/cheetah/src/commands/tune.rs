@@ -80,10 +80,12 @@ impl TuneArgs {
     /// If the file holds no report. A link that cannot be measured gets the defaults.
     pub async fn link(&self, source: &str, ui: Ui) -> Result<LinkUse> {
         let Some((host, port)) = remote(source) else {
-            if self.tune != Tune::Off {
-                ui.note(format_args!(
-                    "there is nothing to tune for {source}: only nbd:// and iscsi:// sources are behind a link"
-                ));
+            match &self.tune {
+                Tune::Off => {}
+                Tune::File(path) if is_a_word(path) && !path.exists() => {
+                    return Err(Failure::misused(not_a_word(path)));
+                }
+                _ => ui.note(format_args!("nothing to tune: {source} is not behind a link (nbd://, iscsi://)")),
             }
             return Ok(LinkUse::default());
         };
@@ -146,12 +148,11 @@ fn read(path: &Path, host: &str, ui: Ui) -> Result<PathReport> {
         metadata => metadata.context(format_args!("--tune {name}"))?.len(),
     };
     if size > REPORT_BYTES_MAX {
-        return Err(Failure::misused(format!("--tune {name}: that is no report of cheetah probe --json")));
+        return Err(Failure::misused(format!("--tune {name}: not a report of cheetah probe --json")));
     }
     let text = std::fs::read_to_string(path).context(format_args!("--tune {name}"))?;
-    let report: PathReport = serde_json::from_str(&text).map_err(|error| {
-        Failure::misused(format!("--tune {name}: that is no report of cheetah probe --json: {error}"))
-    })?;
+    let report: PathReport = serde_json::from_str(&text)
+        .map_err(|error| Failure::misused(format!("--tune {name}: not a report of cheetah probe --json: {error}")))?;
     if report.format != FORMAT {
         let format = report.format;
         return Err(Failure::misused(format!("--tune {name} has format {format}, not {FORMAT}: probe the host again")));
@@ -295,7 +296,7 @@ mod tests {
 
     #[tokio::test]
     async fn closed_port_has_a_round_trip_too() {
-        // Taken, so that nobody else is given it, and closed until it listens.
+        // Bound, so that no other program gets the port, but not listening.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = socket.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Evidence acquired: from other people's servers and images, over links that break, by processes that are killed.
+//! Acquisition from stock servers and real images, over links that break, by processes that are killed.
 
 mod reopened;
 mod side_files;
@@ -16,7 +16,7 @@ use crate::support::run::{Ran, cheetah_signing};
 use crate::support::service::PATIENCE;
 use crate::support::{Desk, MIB, Node, Peer, Port, Service, cheetah, need, noise, number, text, tool};
 
-/// An examiner's desk, with a key of its own.
+/// An examiner's directory and signing key.
 struct Examiner {
     desk: Desk,
     key: PathBuf,
@@ -34,18 +34,18 @@ impl Examiner {
         cheetah_signing(&self.key, &[&["acquire"], args].concat())
     }
 
-    /// The same, in the background.
+    /// Starts the same in the background.
     fn start(&self, args: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
         command.env("CHEETAH_KEY", &self.key).args(["--json", "acquire"]).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// Waits until something is under way that can be gone on with.
+    /// Waits until the acquisition can be resumed.
     fn wait_for(&self, journal: &str) {
         let started = Instant::now();
         while !self.desk.at(journal).exists() {
-            assert!(started.elapsed() < PATIENCE, "it never began");
+            assert!(started.elapsed() < PATIENCE, "the acquisition did not begin");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -61,7 +61,7 @@ impl Examiner {
     }
 }
 
-/// The report in what it printed.
+/// Returns the report in the output.
 #[track_caller]
 fn report(ran: &Ran) -> Value {
     let done =
@@ -73,7 +73,7 @@ fn md5(path: &str) -> String {
     tool("md5sum", &[path]).ok().out()[..32].to_owned()
 }
 
-/// nbdkit, reading `file` but for two ranges: sector 4000, and 5000 to 5002.
+/// Serves `file` with two unreadable ranges: sector 4000, and sectors 5000 to 5002.
 fn scratched(desk: &Desk, file: &str) -> Peer {
     let script = format!(
         "end=$(($4 + $3)); for bad in 2048000:2048512 2560000:2561536; do \
@@ -85,7 +85,7 @@ fn scratched(desk: &Desk, file: &str) -> Peer {
 }
 
 #[test]
-fn bad_sectors_are_recorded_everywhere_and_never_zeros() {
+fn bad_sectors_are_recorded_everywhere_and_read_as_errors() {
     if !need::programs(&["nbdkit", "ewfinfo", "ewfverify", "ewfexport"]) {
         return;
     }
@@ -118,7 +118,7 @@ fn bad_sectors_are_recorded_everywhere_and_never_zeros() {
     assert_eq!(text(&report["hashes"], "md5"), md5(&raw));
     let text_report = String::from_utf8(examiner.read("x.E01.report.txt")).unwrap();
     assert!(text_report.contains("512 bytes at 2048000"), "{text_report}");
-    // The drive gives no zeros for them either.
+    // The drive fails reads of them, too.
     let verified = cheetah_signing(&examiner.key, &["verify", &drive]).ended_with(3);
     let found: Value = serde_json::from_str(verified.out().lines().next().unwrap()).unwrap();
     assert_eq!(found["mismatched"], serde_json::json!([]));
@@ -131,7 +131,7 @@ fn bad_sectors_are_recorded_everywhere_and_never_zeros() {
 }
 
 #[test]
-fn a_disk_that_fails_now_and_then_is_read_whole() {
+fn a_disk_with_transient_errors_is_read_completely() {
     if !need::programs(&["nbdkit"]) {
         return;
     }
@@ -145,14 +145,14 @@ fn a_disk_that_fails_now_and_then_is_read_whole() {
 }
 
 #[test]
-fn killed_at_random_until_it_is_complete() {
+fn an_acquisition_killed_at_random_resumes_to_an_identical_image() {
     if !need::programs(&["ewfverify"]) {
         return;
     }
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", 24 * MIB);
-    // So slow that it is killed on the way, however long that takes. An agent of ours: nbdkit 1.32 now and then fails an
-    // assertion when a client that has many requests under way is gone.
+    // Slow enough to be killed before the end. Served by our agent, because nbdkit 1.32 sometimes fails an assertion when a
+    // client with many requests in flight disconnects.
     let port = Port::held();
     let serve = |more: &[&str]| Service::start(&[&["serve", &disk, "--listen", &port.text()], more].concat());
     let slow = serve(&["--rate-max", "1MiB"]);
@@ -161,7 +161,7 @@ fn killed_at_random_until_it_is_complete() {
     let drive = examiner.desk.arg("x.drive");
     cheetah(&["create", &drive, "--nodes", node.address(), "--size", "24MiB"]).ok();
     let e01 = examiner.desk.arg("x.E01");
-    // The one before is dead, but its lease on the drive lives a little longer.
+    // The lease of the killed process has not expired yet.
     let args = [source.as_str(), &examiner.desk.arg("x.raw"), &e01, &drive, "--checkpoint", "1MiB", "--force-lease"];
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
     eprintln!("seed {seed}");
@@ -188,13 +188,13 @@ fn killed_at_random_until_it_is_complete() {
         .filter_map(|name| name.to_str())
         .filter(|name| name.contains(".partial") || name.contains(".acquire"));
     assert_eq!(left.count(), 0);
-    // Image and log belong together, and say that it was not done in one go.
+    // The log fits the image.
     let audit = cheetah_signing(&examiner.key, &["verify", &e01]).ok();
     assert!(audit.out().contains("finished"), "{}", audit.out());
 }
 
 #[test]
-fn a_server_that_goes_away_and_comes_back() {
+fn an_acquisition_continues_when_a_lost_server_returns() {
     if !need::programs(&["nbdkit"]) {
         return;
     }
@@ -209,7 +209,7 @@ fn a_server_that_goes_away_and_comes_back() {
     std::thread::sleep(Duration::from_millis(400));
     drop(peer);
     fs::remove_file(examiner.desk.at("nbdkit.sock")).unwrap();
-    // For longer than a connection is waited for.
+    // Longer than the time-out of a connection.
     std::thread::sleep(Duration::from_secs(5));
     let _peer = Peer::nbdkit_unix(&examiner.desk, &["file", &disk]);
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -217,7 +217,7 @@ fn a_server_that_goes_away_and_comes_back() {
 }
 
 #[test]
-fn an_agent_that_calls_is_acquired_packed() {
+fn an_agent_that_connects_is_acquired_with_packing() {
     let examiner = Examiner::new();
     let words = b"Call me Ishmael. Some years ago, never mind how long precisely, having little or no money. ";
     let mut content: Vec<u8> = words.iter().copied().cycle().take(6 * MIB as usize).collect();
@@ -259,7 +259,7 @@ fn real_images_keep_their_hashes() {
 }
 
 #[test]
-fn an_image_that_says_what_was_unreadable_stays_so() {
+fn unreadable_ranges_of_a_source_image_stay_unreadable() {
     let Some(source) = need::evidence("Base-Linear-ReadError.aff4") else { return };
     let examiner = Examiner::new();
     let (source, raw) = (source.to_str().unwrap(), examiner.desk.arg("x.raw"));
@@ -273,7 +273,7 @@ fn an_image_that_says_what_was_unreadable_stays_so() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_command_lines_are_refused() {
     let examiner = Examiner::new();
     let (disk, _) = examiner.desk.image("disk.img", MIB);
     let raw = examiner.desk.arg("x.raw");

@@ -11,12 +11,12 @@ fn it_runs_to_its_end_and_leaves_nothing_behind() {
     let desk = Desk::new();
     let content = partitioned(4 * MIB);
     let image = desk.file("disk.raw", &content);
-    let told = cheetah(&["demo", &image]).ok().json();
-    assert_eq!(told["identical"], true);
+    let answer = cheetah(&["demo", &image]).ok().json();
+    assert_eq!(answer["identical"], true);
     // mmls, fls for each of two partitions, md5sum, and md5sum while a node is killed.
-    assert_eq!(told["runs"].as_array().unwrap().len(), 5, "{told}");
-    let steps = told["steps"].as_array().unwrap();
-    assert!(steps.iter().any(|step| step["what"] == "cheetah repair evidence.drive --nodes d"), "{told}");
+    assert_eq!(answer["runs"].as_array().unwrap().len(), 5, "{answer}");
+    let steps = answer["steps"].as_array().unwrap();
+    assert!(steps.iter().any(|step| step["what"] == "cheetah repair evidence.drive --nodes d"), "{answer}");
     assert!(std::fs::read(&image).unwrap() == content);
 }
 

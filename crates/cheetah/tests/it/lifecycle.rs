@@ -1,4 +1,4 @@
-//! The life of a drive: create, load, verify, status, save, enlarge, destroy; and the end of a node.
+//! The life of a drive: create, load, verify, status, save, enlarge, destroy; and how a node ends.
 
 use rustix::process::Signal;
 
@@ -182,7 +182,7 @@ fn zeros_take_no_memory_at_the_nodes() {
 }
 
 #[test]
-fn a_node_that_ends_wipes_what_it_lent_and_says_so() {
+fn a_stopped_node_wipes_its_memory_and_prints_a_receipt() {
     for signal in [Signal::TERM, Signal::INT] {
         let desk = Desk::new();
         let node = Node::start("16MiB");

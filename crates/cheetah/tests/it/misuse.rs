@@ -7,7 +7,7 @@ use crate::support::run::{cheetah_plain, cheetah_signing};
 use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, noise};
 
 #[test]
-fn help_and_version() {
+fn help_and_version_are_printed() {
     assert!(cheetah_plain(&["--version"]).ok().out().starts_with("cheetah "));
     let help = cheetah_plain(&["--help"]).ok().out();
     for verb in ["demo", "node", "create", "enlarge", "load", "save", "verify", "status", "destroy", "mount", "export"]
@@ -22,7 +22,7 @@ fn help_and_version() {
 }
 
 #[test]
-fn wrong_units_and_sizes() {
+fn wrong_units_and_sizes_are_refused_with_a_suggestion() {
     let desk = Desk::new();
     let drive = desk.arg("a.drive");
     let create = |more: &[&str]| {
@@ -72,13 +72,13 @@ fn error_of_the_operating_system_names_the_users_file_and_the_next_step() {
 }
 
 #[test]
-fn a_taken_port() {
+fn a_taken_port_is_an_error_that_names_it() {
     let node = Node::start("8MiB");
     cheetah(&["node", "--memory", "8MiB", "--listen", node.address()]).says(1, &[node.address(), "taken"]);
 }
 
 #[test]
-fn listening_beyond_loopback_takes_a_decision() {
+fn listening_beyond_loopback_requires_insecure() {
     cheetah(&["node", "--memory", "8MiB", "--listen", "0.0.0.0:0"]).says(2, &["0.0.0.0", "--insecure"]);
     let desk = Desk::new();
     let (image, _) = desk.image("a.raw", MIB);
@@ -86,13 +86,13 @@ fn listening_beyond_loopback_takes_a_decision() {
 }
 
 #[test]
-fn more_memory_than_the_machine_can_spare() {
+fn more_memory_than_the_machine_can_spare_is_refused() {
     let ran = cheetah(&["node", "--memory", "900TiB", "--listen", "127.0.0.1:0"]).says(1, &["spare"]);
     assert!(ran.stderr.contains("GiB") || ran.stderr.contains("MiB"), "how much it could spare: {}", ran.stderr);
 }
 
 #[test]
-fn an_image_that_is_missing_or_empty_or_a_directory() {
+fn an_image_that_is_missing_or_empty_or_a_directory_is_refused() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let drive = desk.arg("a.drive");
@@ -107,7 +107,7 @@ fn an_image_that_is_missing_or_empty_or_a_directory() {
 }
 
 #[test]
-fn an_image_larger_than_the_drive() {
+fn an_image_larger_than_the_drive_is_refused() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let drive = desk.arg("a.drive");
@@ -119,7 +119,7 @@ fn an_image_larger_than_the_drive() {
 }
 
 #[test]
-fn a_full_node() {
+fn a_full_node_is_an_error_and_leaves_nothing() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let drive = desk.arg("a.drive");
@@ -130,7 +130,7 @@ fn a_full_node() {
 }
 
 #[test]
-fn a_node_that_is_not_there_undoes_the_drive() {
+fn an_unreachable_node_undoes_the_creation() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let drive = desk.arg("a.drive");
@@ -143,7 +143,7 @@ fn a_node_that_is_not_there_undoes_the_drive() {
 }
 
 #[test]
-fn a_drive_that_exists() {
+fn an_existing_drive_is_not_overwritten() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let (image, _) = desk.image("a.raw", MIB);
@@ -154,7 +154,7 @@ fn a_drive_that_exists() {
 }
 
 #[test]
-fn a_drive_file_that_is_edited_missing_or_something_else() {
+fn an_edited_missing_or_foreign_drive_file_is_refused() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let (image, _) = desk.image("a.raw", MIB);
@@ -179,7 +179,7 @@ fn a_drive_file_that_is_edited_missing_or_something_else() {
 }
 
 #[test]
-fn a_second_writer() {
+fn a_second_writer_is_refused_until_the_first_ends() {
     if !need::fuse() {
         return;
     }
@@ -209,14 +209,14 @@ fn evidence_is_never_opened_for_writing() {
 }
 
 #[test]
-fn a_mount_point_that_is_not_there() {
+fn a_missing_mount_point_is_an_error_that_names_it() {
     let desk = Desk::new();
     let (image, _) = desk.image("a.raw", MIB);
     cheetah(&["mount", &image, &desk.arg("nowhere")]).says(1, &["nowhere"]);
 }
 
 #[test]
-fn digests_that_are_truncated_or_gone() {
+fn truncated_or_missing_digests_are_an_error_that_names_them() {
     let desk = Desk::new();
     let node = Node::start("16MiB");
     let (image, _) = desk.image("a.raw", 3 * MIB);
@@ -233,7 +233,7 @@ fn digests_that_are_truncated_or_gone() {
 }
 
 #[test]
-fn an_image_cut_off_in_its_last_partition() {
+fn a_truncated_image_is_mounted_without_padding() {
     if !need::fuse() {
         return;
     }

@@ -41,7 +41,7 @@ fn a_drive_shows_its_image_and_its_partitions() {
     assert_eq!(sum(&mount.file), sum(Path::new(&image)));
 
     let denied = File::options().write(true).open(&mount.file);
-    assert!(denied.is_err(), "read-only unless told otherwise");
+    assert!(denied.is_err(), "read-only by default");
     mount.unmount();
     cheetah(&["verify", &drive]).ok();
 }

@@ -73,7 +73,7 @@ fn far_port(address: &str) -> String {
     address.parse::<SocketAddr>().unwrap().port().to_string()
 }
 
-/// The status of an answer to who asks for `host`.
+/// The status of the response to a request with the Host header `host`.
 fn status_as(address: &str, host: &str) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET /v1/probe HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
@@ -85,10 +85,10 @@ fn status_as(address: &str, host: &str) -> u16 {
 #[test]
 fn round_trips_take_no_right() {
     steadily(|| {
-        let told = cheetah(&[&["probe", "127.0.0.1", "--only", "rtt"][..], &FAR_OFF].concat()).ok().json();
-        assert_eq!((number(&told, "format"), text(&told, "address")), (1, "127.0.0.1"));
-        assert!(number(&told["round_trip"], "answered") > 0, "{told}");
-        assert!(told["advice"].is_null(), "without a rate there is none: {told}");
+        let report = cheetah(&[&["probe", "127.0.0.1", "--only", "rtt"][..], &FAR_OFF].concat()).ok().json();
+        assert_eq!((number(&report, "format"), text(&report, "address")), (1, "127.0.0.1"));
+        assert!(number(&report["round_trip"], "answered") > 0, "{report}");
+        assert!(report["advice"].is_null(), "without a rate there is none: {report}");
         let shown = cheetah_plain(&[&["probe", "127.0.0.1", "--only", "rtt"][..], &FAR_OFF].concat()).ok().out();
         assert!(shown.contains("round trip"), "{shown}");
     });
@@ -99,19 +99,19 @@ fn a_node_on_the_host_is_asked_and_there_is_advice() {
     steadily(|| {
         let node = Node::start("8MiB");
         let args = ["probe", "127.0.0.1", "--only", "far", "--far", &far_port(&node.http), "--disk", "4TiB"];
-        let told = cheetah(&args).ok().json();
+        let report = cheetah(&args).ok().json();
         for rate in ["tcp_to_bits_per_s", "tcp_from_bits_per_s"] {
-            assert!(told["far"][rate].as_f64().is_some_and(|rate| rate > 1e7), "{told}");
+            assert!(report["far"][rate].as_f64().is_some_and(|rate| rate > 1e7), "{report}");
         }
-        assert_eq!(number(&told["advice"], "disk_bytes"), 4 << 40);
-        assert!(told["advice"]["raw_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
+        assert_eq!(number(&report["advice"], "disk_bytes"), 4 << 40);
+        assert!(report["advice"]["raw_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{report}");
         let shown = cheetah_plain(&args).ok().out();
         assert!(shown.contains("TCP back") && shown.contains("4TiB"), "{shown}");
 
         // What may be sent is kept to.
-        let told = cheetah(&[&args[..], &["--packets-max", "500"]].concat()).ok().json();
-        assert!(told["far"]["tcp_to_bits_per_s"].is_null() && told["far"]["to_bits_per_s"].is_null(), "{told}");
-        assert!(told["problems"].to_string().contains("--packets-max"), "{told}");
+        let report = cheetah(&[&args[..], &["--packets-max", "500"]].concat()).ok().json();
+        assert!(report["far"]["tcp_to_bits_per_s"].is_null() && report["far"]["to_bits_per_s"].is_null(), "{report}");
+        assert!(report["problems"].to_string().contains("--packets-max"), "{report}");
 
         let silent = Node::start_with("8MiB", "127.0.0.1:0", &["--no-probe"]);
         let port = far_port(&silent.http);
@@ -131,14 +131,14 @@ fn an_agent_takes_part_unless_told_not_to() {
             serde_json::from_str(&http_get(text(&agent.ready, "probe"), "/v1/probe")).unwrap()
         };
         let agent = serve(&["--name", "sda"]);
-        let told = about(&agent);
-        assert_eq!((text(&told, "name"), &told["sends"]), ("sda", &true.into()));
+        let report = about(&agent);
+        assert_eq!((text(&report, "name"), &report["sends"]), ("sda", &true.into()));
         let at = text(&agent.ready, "probe");
         assert!(at.starts_with("127.0.0.1:"), "where it listens for clients, and nowhere else: {at}");
         assert_eq!(status_as(at, at), 200);
         assert_eq!(status_as(at, "evil.example"), 403, "a page in a browser may not use it");
-        let told = cheetah(&["probe", "127.0.0.1", "--only", "far", "--far", &far_port(at)]).ok().json();
-        assert!(told["far"]["tcp_from_bits_per_s"].as_f64().is_some(), "{told}");
+        let report = cheetah(&["probe", "127.0.0.1", "--only", "far", "--far", &far_port(at)]).ok().json();
+        assert!(report["far"]["tcp_from_bits_per_s"].as_f64().is_some(), "{report}");
 
         // What it may send belongs to the evidence.
         assert_eq!(about(&serve(&["--rate-max", "1MiB"]))["sends"], false);
@@ -162,8 +162,8 @@ fn a_source_is_used_as_suits_the_link() {
 
         // What probe tells is what tune takes, wherever a source is opened.
         let port = far_port(text(&agent.ready, "probe"));
-        let told = cheetah(&["probe", "127.0.0.1", "--only", "rtt,far", "--far", &port]).ok().out();
-        let path = desk.file("path.json", told.as_bytes());
+        let report = cheetah(&["probe", "127.0.0.1", "--only", "rtt,far", "--far", &port]).ok().out();
+        let path = desk.file("path.json", report.as_bytes());
         let socket = desk.arg("disk.sock");
         let export = Service::start(&["export", &uri, "--unix", &socket, "--tune", &path]);
         assert!(export.stderr().contains("tuned to 127.0.0.1"), "{}", export.stderr());
@@ -175,7 +175,7 @@ fn a_source_is_used_as_suits_the_link() {
             let ran = cheetah(&[&create, more].concat()).ok();
             assert!(ran.stderr.contains("tuned to 127.0.0.1"), "{}", ran.stderr);
         }
-        // The lazy one is filled over a link too, by whoever exports it.
+        // The export fills the lazy drive over a link, too.
         let socket = desk.arg("drive.sock");
         let filling = Service::start(&["export", &desk.arg("a.drive"), "--unix", &socket, "--tune", "auto"]);
         assert!(filling.stderr().contains("tuned to 127.0.0.1"), "{}", filling.stderr());
@@ -198,7 +198,7 @@ fn a_report_that_is_none_is_refused() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_command_lines_are_refused() {
     for (args, words) in [
         (&["127.0.0.1", "--send", "now"][..], &["now", "train:N@GAP"][..]),
         (&["127.0.0.1", "--send", "train:20000@1us"], &["10000"]),
@@ -220,7 +220,8 @@ fn who_interrupts_it_has_nothing_more_sent() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     far.set_nonblocking(true).unwrap();
     let port = far.local_addr().unwrap().port().to_string();
-    // Round trips take a second. Whoever asks after them was not interrupted in time, unless it takes longer on purpose.
+    // Round trips take a second. A probe that goes on after them was not interrupted in time, unless a phase takes longer on
+    // purpose.
     let in_time = |started: Instant| started.elapsed() < Duration::from_millis(900);
     for _ in 0..50 {
         let started = Instant::now();
@@ -271,7 +272,7 @@ fn trains_leave_and_each_is_told_of() {
         }
         assert_eq!((number(&last["trains"], "accepted"), number(&last["trains"], "packets")), (2, 10));
         assert!(!text(last, "backend").is_empty());
-        // Who waits long for the next one can be stopped.
+        // A probe that waits for the next train can be stopped.
         let mut waiting = Service::spawn(
             Cable::command(
                 &cable.near,
@@ -308,9 +309,9 @@ fn without_the_right_to_raw_sockets_trains_are_refused_and_the_rest_goes_on() {
         let lesser = ["setpriv", "--bounding-set", "-net_raw"];
         let probe = |args: &[&str]| run(Cable::command(&cable.near, &lesser, &[&["probe", Cable::FAR], args].concat()));
         probe(&["--send", "single"]).says(1, &["cap_net_raw", "setcap"]);
-        let told = probe(&["--only", "rtt,capacity", "--far", "none"]).ok().json();
-        assert!(number(&told["round_trip"], "answered") > 0, "{told}");
-        assert!(told["problems"].to_string().contains("raw sockets"), "{told}");
+        let report = probe(&["--only", "rtt,capacity", "--far", "none"]).ok().json();
+        assert!(number(&report["round_trip"], "answered") > 0, "{report}");
+        assert!(report["problems"].to_string().contains("raw sockets"), "{report}");
     });
 }
 
@@ -318,9 +319,9 @@ fn without_the_right_to_raw_sockets_trains_are_refused_and_the_rest_goes_on() {
 fn a_cable_is_measured() {
     steadily(|| {
         let Some(cable) = Cable::new("m") else { return };
-        let told = cable.probe(&["--only", "rtt,mtu", "--far", "none"]).ok().json();
-        assert_eq!((text(&told, "interface"), number(&told["mtu"], "bytes")), ("eth0", 1500));
-        assert!(number(&told["round_trip"], "answered") > 0, "{told}");
+        let report = cable.probe(&["--only", "rtt,mtu", "--far", "none"]).ok().json();
+        assert_eq!((text(&report, "interface"), number(&report["mtu"], "bytes")), ("eth0", 1500));
+        assert!(number(&report["round_trip"], "answered") > 0, "{report}");
         // A host that is not there takes a while, and no longer.
         let absent = ["probe", "10.99.0.77", "--only", "rtt", "--far", "none"];
         run(Cable::command(&cable.near, &[], &absent)).ended_with(1);

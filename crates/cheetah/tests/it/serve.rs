@@ -1,4 +1,4 @@
-//! A disk served from the machine it is in: to the field's own clients, and to ours.
+//! The agent serves a disk of its machine to stock NBD clients and to ours.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn read_all(client: &Client, step: u64) -> Vec<u8> {
 }
 
 #[test]
-fn stock_clients_read_it_and_none_writes_it() {
+fn stock_clients_can_read_a_served_disk_and_not_write_it() {
     if !need::programs(&["nbdinfo", "nbdcopy", "qemu-img", "qemu-io"]) {
         return;
     }
@@ -59,9 +59,9 @@ fn stock_clients_read_it_and_none_writes_it() {
     let info = tool("nbdinfo", &["--json", &uri]).ok().json();
     let it = &info["exports"][0];
     assert_eq!((&it["export-size"], &it["is_read_only"]), (&(9 * MIB + 512).into(), &true.into()), "{info}");
-    let told = it["description"].as_str().unwrap().strip_prefix("x-cheetah:").unwrap();
-    let told: serde_json::Value = serde_json::from_str(told).unwrap();
-    assert_eq!((text(&told, "kind"), text(&told, "location")), ("raw", disk.as_str()));
+    let description = it["description"].as_str().unwrap().strip_prefix("x-cheetah:").unwrap();
+    let description: serde_json::Value = serde_json::from_str(description).unwrap();
+    assert_eq!((text(&description, "kind"), text(&description, "location")), ("raw", disk.as_str()));
 
     let copy = desk.arg("copy.raw");
     tool("nbdcopy", &[&uri, &copy]).ok();
@@ -77,14 +77,14 @@ fn stock_clients_read_it_and_none_writes_it() {
 }
 
 #[test]
-fn our_client_gets_it_packed_and_the_agent_stays_small() {
+fn our_client_reads_packed_data_and_the_agents_memory_stays_small() {
     let desk = Desk::new();
     let (disk, content) = image(&desk, 40 * MIB);
     let (service, uri) = serve(&disk, &LISTEN);
     let address = uri.parse::<NbdUri>().unwrap().address;
     run(async {
         for method in Method::ALL {
-            // Every connection there may be, each with more to read than there is memory for.
+            // As many connections as the agent allows, each with reads beyond the agent's memory.
             let client = Client::connect(client(address.clone(), Packing::Wanted(method), 8)).await.unwrap();
             assert_eq!(client.packed(), Some(method));
             let client = Arc::new(client);
@@ -109,12 +109,12 @@ fn our_client_gets_it_packed_and_the_agent_stays_small() {
 }
 
 #[test]
-fn it_calls_the_examiner_until_there_is_one_and_again_when_there_is_another() {
+fn an_agent_reconnects_to_each_new_examiner() {
     let desk = Desk::new();
     let (disk, content) = image(&desk, 6 * MIB);
     let port = Port::held();
     let (service, uri) = serve(&disk, &["--connect", &port.text(), "--cpu-max", "50%"]);
-    assert_eq!(uri, "", "it listens as well");
+    assert_eq!(uri, "", "with --connect alone, the agent does not listen");
     run(async {
         for connections in [3, 1] {
             let inbox = loop {
@@ -140,7 +140,7 @@ fn a_disk_that_nothing_uses_is_protected_by_the_kernel() {
     let desk = Desk::new();
     let (disk, content) = image(&desk, 4 * MIB);
     let device = tool("losetup", &["--find", "--show", &disk]).ok().out().trim().to_owned();
-    // Loop devices remember how they were flagged for whoever gets them next.
+    // The read-only flag of a loop device outlives its use.
     let unprotect = || tool("blockdev", &["--setrw", &device]).ok();
     unprotect();
     let result = std::panic::catch_unwind(|| {
@@ -163,7 +163,7 @@ fn a_disk_that_nothing_uses_is_protected_by_the_kernel() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_command_lines_are_refused() {
     let desk = Desk::new();
     let (disk, _) = image(&desk, MIB);
     cheetah(&["serve", &disk, "--listen", "0.0.0.0:0"]).says(2, &["0.0.0.0:0", "--insecure"]);
@@ -177,7 +177,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn the_static_binary_serves_too() {
+fn the_static_binary_serves_a_disk() {
     let Some(binary) = std::env::var_os("CHEETAH_STATIC").filter(|path| std::path::Path::new(path).is_file()) else {
         return need::skip("needs the static binary (make test builds it and sets CHEETAH_STATIC)");
     };
@@ -194,7 +194,7 @@ fn the_static_binary_serves_too() {
     assert!(peak <= 128 * MIB, "{} MiB", peak / MIB);
 }
 
-/// The most memory a process ever had.
+/// Returns the peak resident memory of a process.
 fn peak_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

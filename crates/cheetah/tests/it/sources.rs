@@ -204,7 +204,7 @@ fn unsupported_formats_are_refused_by_name() {
     export(&file("disk.aff4", b"PK\x03\x04")).says(3, &["disk.aff4", "cut short"]);
     export("http://host/disk.raw").says(2, &["http", "iscsi://"]);
     export("iscsi://").says(2, &["iscsi://"]);
-    // Whatever it is, its own bytes can be read.
+    // Its bytes can be read as a raw image.
     if need::programs(&["nbdcopy"]) {
         let bytes = exported(&desk, &format!("raw:{}", desk.arg("files.L01")));
         assert_eq!((bytes.len(), &bytes[..3]), (2008, &b"LVF"[..]));

@@ -13,9 +13,9 @@ fn everything_is_handed_on_and_so_is_the_exit_code() {
     let words = ["case 42.drive", "--out", "", "--quick", "-x", "--json", "--", "--help"];
     let ran = with_python(&python, &[&["triage"], &words[..]].concat()).ended_with(3);
     let said = ran.out();
-    let (binary, told) = said.split_once('\n').unwrap().1.split_once('\n').unwrap();
+    let (binary, arguments) = said.split_once('\n').unwrap().1.split_once('\n').unwrap();
     assert_eq!(binary, env!("CARGO_BIN_EXE_cheetah"));
-    assert_eq!(told, "[-P][-m][cheetah.triage][case 42.drive][--out][][--quick][-x][--json][--][--help]");
+    assert_eq!(arguments, "[-P][-m][cheetah.triage][case 42.drive][--out][][--quick][-x][--json][--][--help]");
 
     let first = with_python(&python, &["--json", "triage", "--quick", "disk.raw"]).ended_with(3).out();
     assert!(first.ends_with("[-P][-m][cheetah.triage][--quick][disk.raw][--json]"), "{first}");

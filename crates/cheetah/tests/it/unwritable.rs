@@ -31,7 +31,7 @@ fn flood(address: &str) {
         }
     };
     while !clients.iter().any(turned_away) {
-        assert!(started.elapsed() < PATIENCE, "{address} turns nobody away");
+        assert!(started.elapsed() < PATIENCE, "{address} refuses no client");
     }
 }
 

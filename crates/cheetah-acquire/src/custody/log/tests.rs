@@ -4,7 +4,7 @@ use super::super::key::PublicKey;
 use super::super::report::{Fault, LogReport, State};
 use super::*;
 
-/// A log in a directory of its own, and who signs it.
+/// A log in a directory of its own, and its keys.
 struct Desk {
     dir: tempfile::TempDir,
     key: SigningKey,
@@ -230,8 +230,11 @@ fn a_log_by_another_key_is_not_taken_for_ours() {
     let foreign = Desk { key: desk.other_key(), ..Desk::new() }.six();
     let report = desk.check(&foreign);
     assert!(report.problem.is_none() && !report.is_ok());
-    let told = &report.problems()[0];
-    assert!(told.contains(&format!("signed by {}, not by a key you named", desk.other_key().public().id())), "{told}");
+    let problem = &report.problems()[0];
+    assert!(
+        problem.contains(&format!("signed by {}, not by a key you named", desk.other_key().public().id())),
+        "{problem}"
+    );
     assert!(desk.check_with(&foreign, &[desk.other_key().public()]).is_ok());
 }
 

@@ -6,7 +6,7 @@ use super::options::{Compression, E01Options};
 use cheetah_error::{Error, Result};
 
 /// Everything before [`offset`](Self::offset) is on stable storage, and this is what it takes to go on behind it.
-/// To be kept by whoever runs the acquisition; the rest of it is the writer's business.
+/// The caller stores it; its content is private to the writer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Bytes of the evidence that are in the image for good: a multiple of the chunk size, or all there are.

@@ -25,7 +25,7 @@ pub struct Files {
     force: bool,
     current: Current,
     unsynced: Vec<Current>,
-    /// The files of all segments so far, whatever names they have: the first is segment 1.
+    /// The files of all segments so far, under any name; the first is segment 1.
     ids: Vec<FileId>,
     /// Segment 1, locked, so that no two writers work on one set.
     _lock: File,
@@ -173,11 +173,11 @@ impl Current {
     fn open(path: PathBuf) -> Result<Self> {
         match not_following_links().read(true).write(true).open(&path) {
             Ok(file) => Ok(Self { file, path }),
-            Err(error) => Err(Error::io(format_args!("going on with {}", path.display()), &error)),
+            Err(error) => Err(Error::io(format_args!("resuming {}", path.display()), &error)),
         }
     }
 
-    /// Which file it is, whatever name it has.
+    /// The identity of the file, independent of its name.
     fn id(&self) -> Result<FileId> {
         FileId::of(&self.file).map_err(|error| self.failed("looking at", &error))
     }

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_recorded_as_unreadable_ends_it_at_once() {
+    async fn an_unreadable_range_that_cannot_be_recorded_fails_at_once() {
         // 32 bits count sectors of 512 bytes; and single bytes, where the size is odd.
         for (size, listable) in [(3072 * GIB, 2048 * GIB), (5 * GIB + 1, 4 * GIB)] {
             let folder = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn odd_sizes_lose_nothing_of_what_is_unreadable() {
+    async fn unreadable_ranges_are_recorded_in_full_for_odd_sizes() {
         // Odd, even, and a whole number of sectors.
         for size in [300_001, 300_004, 300_032] {
             let folder = tempfile::tempdir().unwrap();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_listed_as_sectors_or_not_at_all() {
+    fn ranges_are_recorded_in_whole_sectors_or_refused() {
         let list = |ranges: &[(u64, u64)], sector_size| {
             let ranges: Vec<_> = ranges.iter().map(|(offset, len)| ByteRange::new(*offset, *len)).collect();
             sectors(&ranges, sector_size).ok()

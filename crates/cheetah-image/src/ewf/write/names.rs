@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_as_everyone_names_them() {
+    fn segments_have_the_usual_names() {
         let names = Names::new(Path::new("a/x.E01")).unwrap();
         for (number, name) in
             [(1, "x.E01"), (99, "x.E99"), (100, "x.EAA"), (126, "x.EBA"), (776, "x.FAA"), (14971, "x.ZZZ")]

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_keeps_to_its_line_and_column() {
+    fn text_cannot_break_out_of_its_line_or_column() {
         let mut options =
             E01Options { acquired_s: 1_795_211_848, software: "Cheetah 0.1.0".into(), ..E01Options::default() };
         options.case.notes = Some("two\nlines\tand é".into());

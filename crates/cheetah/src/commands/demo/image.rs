@@ -176,7 +176,7 @@ fn missing(program: &str) -> String {
     format!("cannot run {program} (package {})", super::tools::package(program))
 }
 
-/// Copies on a thread of its own, which stops when nobody waits for it any more.
+/// Copies on a thread of its own, which stops when the future is dropped.
 async fn copy_some(roots: &'static [&'static str], to: PathBuf, budget_bytes: u64) -> Result<Copied> {
     struct StopOnDrop(Arc<AtomicBool>);
     impl Drop for StopOnDrop {
@@ -185,8 +185,8 @@ async fn copy_some(roots: &'static [&'static str], to: PathBuf, budget_bytes: u6
         }
     }
     let stop = StopOnDrop(Arc::default());
-    let told = Arc::clone(&stop.0);
-    let copying = tokio::task::spawn_blocking(move || files::copy_some(roots, &to, budget_bytes, &told));
+    let stopped = Arc::clone(&stop.0);
+    let copying = tokio::task::spawn_blocking(move || files::copy_some(roots, &to, budget_bytes, &stopped));
     copying.await.context("copying files broke off")?
 }
 

@@ -9,7 +9,7 @@ use cheetah_drive::{CopyProgress, DriveFile, ImageState};
 use serde::Serialize;
 
 use super::{Args, Keys, custody, log_beside};
-use crate::commands::compared::{hash_lines, range_lines, since_load};
+use crate::commands::compared::{hash_lines, range_lines, since_load, wrapped};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -106,6 +106,10 @@ fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
             format!("{name}: {since}, so it holds part of an image only; load it again")
         }
     }];
+    if report.uncompared_bytes > 0 {
+        let uncompared = Size(report.uncompared_bytes);
+        lines.push(wrapped(&format!("not compared: {uncompared} of chunks that are partly unreadable"), 2));
+    }
     lines.extend(hash_lines(&report.hashes, |kind| {
         let differs = report.hashes_differing.iter().any(|name| name == kind.name());
         if differs { "DIFFERS from the one made at load".to_owned() } else { String::new() }

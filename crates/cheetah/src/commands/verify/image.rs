@@ -57,7 +57,7 @@ fn unfinished(path: &Path) -> Option<Failure> {
     (!path.exists() && Path::new(&partial).exists()).then(|| {
         let (name, partial) = (path.display(), partial.display());
         Failure::evidence(format!(
-            "{name}: its acquisition is not finished ({partial} is there): give the same acquire command again to go on"
+            "{name}: its acquisition is not finished ({partial} exists): run the same acquire command again to resume"
         ))
     })
 }

@@ -45,7 +45,7 @@ impl Examiner {
 }
 
 #[test]
-fn an_agent_with_another_disk_is_refused_unless_the_examiner_vouches_for_it() {
+fn an_agent_with_another_disk_is_refused_without_same_source() {
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", LEN);
     // The same as far as it has been read, and of the same size.
@@ -80,7 +80,7 @@ fn tool_with_key(examiner: &Examiner, args: &[&str]) -> String {
 }
 
 #[test]
-fn an_agent_started_again_over_the_same_disk_is_known_by_digests_of_all_that_was_read() {
+fn a_restarted_agent_with_the_same_disk_is_recognised_by_digests_of_everything_read() {
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", LEN);
     let port = Port::held();
@@ -98,7 +98,7 @@ fn an_agent_started_again_over_the_same_disk_is_known_by_digests_of_all_that_was
 }
 
 #[test]
-fn an_agent_started_again_over_a_disk_that_was_changed_is_refused_whatever_the_examiner_says() {
+fn a_restarted_agent_with_a_changed_disk_is_refused_even_with_same_source() {
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", LEN);
     let port = Port::held();
@@ -114,7 +114,7 @@ fn an_agent_started_again_over_a_disk_that_was_changed_is_refused_whatever_the_e
 }
 
 #[test]
-fn a_foreign_server_exchanged_within_the_time_out_is_compared_before_it_is_read_on() {
+fn a_foreign_server_replaced_within_the_time_out_is_compared_before_further_reads() {
     if !need::programs(&["nbdkit"]) {
         return;
     }

@@ -39,7 +39,7 @@ fn a_link_or_a_foreign_file_where_a_side_file_belongs_is_refused_and_left_alone(
 }
 
 #[test]
-fn the_same_destination_twice_is_refused_and_leaves_nothing_behind() {
+fn a_repeated_destination_is_refused_and_leaves_nothing_behind() {
     let examiner = Examiner::new();
     let (disk, _) = examiner.desk.image("disk.img", MIB);
     let raw = examiner.desk.arg("z.raw");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub fn skip(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    // In one piece, on a line of its own, whatever other threads print meanwhile.
+    // In one write, so that the output of other threads cannot split the line.
     let line = format!("\nSKIPPED: {test}: {why}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }

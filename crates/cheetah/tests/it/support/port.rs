@@ -1,4 +1,4 @@
-//! Ports that nobody else is given.
+//! Ports that are reserved for one test.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt};
 
-/// A TCP port of this machine on which nobody listens as yet. Whoever is told may, any number of times; the kernel gives
+/// A TCP port of this machine with no listener yet. The test may listen on it, any number of times; the kernel gives
 /// it to no one else until this is dropped.
 pub struct Port {
     _held: OwnedFd,

@@ -12,7 +12,7 @@ pub fn with_python(python: &str, args: &[&str]) -> Ran {
     run(command)
 }
 
-/// A Python that has everything, and says its process id, $CHEETAH_BINARY and what it was told; it ends with 3.
+/// A stand-in for Python that has all packages, prints its process id, $CHEETAH_BINARY and its arguments, and ends with 3.
 pub fn pretended(desk: &Desk) -> String {
     let path = desk.file(
         "python",

@@ -45,7 +45,7 @@ impl Service {
         Self::spawn_in(scratch, command, event, stderr.into())
     }
 
-    /// The same, with a stderr of the caller's, of which nothing is shown.
+    /// The same, with the caller's stderr, which is not shown.
     pub fn spawn_with_stderr(command: Command, event: &str, stderr: Stdio) -> Result<Self, String> {
         Self::spawn_in(tempfile::tempdir().unwrap(), command, event, stderr)
     }

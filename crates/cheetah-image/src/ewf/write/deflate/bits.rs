@@ -28,7 +28,7 @@ impl<'a> Bits<'a> {
     pub fn flush(&mut self) -> Option<()> {
         let bytes = self.count / 8;
         match self.out.get_mut(self.at..self.at + 8) {
-            // Eight bytes at once, of which the first few count.
+            // Writes eight bytes at once; only the first ones count.
             Some(out) => out.copy_from_slice(&self.bits.to_le_bytes()),
             None => self.flush_at_end(bytes as usize)?,
         }

@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_comes_out_is_what_went_in(first in data(), second in data()) {
+        fn compressed_data_inflates_to_the_input(first in data(), second in data()) {
             let mut deflater = Deflater::default();
             there_and_back(&mut deflater, &first);
             let len = there_and_back(&mut deflater, &second);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes() {
+    fn zeros_and_varied_data_of_critical_lengths_inflate_to_the_input() {
         let mut deflater = Deflater::default();
         for len in [1, 2, 3, 4, 5, 11, 12, 13, 20, 258, 259, WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW] {
             there_and_back(&mut deflater, &vec![0; len]);
