@@ -1,4 +1,4 @@
-"""An NBD client that says whatever it is told to, right or wrong."""
+"""An NBD client that sends valid and invalid messages on demand."""
 
 import socket
 import struct
@@ -96,7 +96,7 @@ class Client:
         return bytes(parts)
 
     def hung_up(self) -> bool:
-        """Waits until the server hangs up, whatever else it sends."""
+        """Waits until the server closes the connection, and ignores what it sends."""
         try:
             while self.socket.recv(1 << 20):
                 pass

@@ -23,7 +23,7 @@ def build() -> str:
 
 
 def real_time_prefix() -> list[str]:
-    """`chrt` where it is allowed: a relay that waits for the processor adds a delay nobody asked for."""
+    """`chrt` where it is allowed: a relay that waits for the processor adds an unwanted delay."""
     allowed = subprocess.run(["chrt", "-f", "50", "true"], capture_output=True, check=False).returncode == 0
     return ["chrt", "-f", "50"] if allowed else []
 
@@ -39,7 +39,7 @@ def own_processor_prefix() -> list[str]:
 
 
 def beside_prefix() -> list[str]:
-    """Keeps a command off that processor: a relay that is awake leaves it to nobody, so who sends from there waits."""
+    """Keeps a command off that processor: the relay never yields it while awake, so a sender on it would wait."""
     processors = _processors()
     return ["taskset", "--cpu-list", ",".join(map(str, processors[:-1]))] if len(processors) > 1 else []
 

@@ -76,7 +76,7 @@ def contenders(scratch: Scratch, between: Any, images: Images, link: Any, kind: 
 def figures_of(link: Any, kind: str, cache: str, results: Any) -> Any:
     """Returns the figures of one column: our fastest row beside the pipes, `auto` beside the other methods, and, on a
     link with a rate, the bytes on the wire beside what iperf3 carries."""
-    rates = {name: [told["rate"] for told in rounds] for name, rounds in results.items()}
+    rates = {name: [sample["rate"] for sample in rounds] for name, rounds in results.items()}
     prefix, label = f"acquire/{link.key}/{kind}/{cache}", f"{link.name}, {kind}, {cache}"
     own = Figure(
         f"{prefix}/auto",
@@ -89,7 +89,7 @@ def figures_of(link: Any, kind: str, cache: str, results: Any) -> Any:
     beside = {best: rates[best]} | {name: rates[name] for name in rates if name not in OURS and name != "iperf3"}
     figures = [Figure(prefix, f"{label}: image by the time it is flushed and hashed", "MiB/s", best, beside, bar=1.0)]
     if "iperf3" in rates and kind != "zeroed":
-        wire = {best: [told["wire"] for told in results[best]], "iperf3": rates["iperf3"]}
+        wire = {best: [sample["wire"] for sample in results[best]], "iperf3": rates["iperf3"]}
         figures.append(Figure(f"{prefix}/wire", f"{label}: bytes on the wire", "MiB/s", best, wire, bar=0.95))
     return [*figures, own]
 

@@ -72,7 +72,7 @@ def events(process: subprocess.Popen[str]) -> Iterator[tuple[float, dict[str, ob
 
 def watch(argv: list[str], site: Site | None = None) -> EventTimes:
     """Runs a triage and records the times of its events."""
-    told = EventTimes()
+    sample = EventTimes()
     before_bytes = site.sent_bytes() if site else 0
     start = time.perf_counter()
     argv = ["timeout", f"{LIMIT_S:.0f}", "setpriv", "--pdeathsig", "TERM", *argv]
@@ -80,17 +80,17 @@ def watch(argv: list[str], site: Site | None = None) -> EventTimes:
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         for when, event in events(process):
-            if told.first_findings is None and event.get("findings"):
-                told.first_findings = when - start
+            if sample.first_findings is None and event.get("findings"):
+                sample.first_findings = when - start
             # The listing is complete when ranking begins.
-            if told.listed is None and event.get("stage") == "ranking":
-                told.listed = when - start
-                told.listed_bytes = site.sent_bytes() - before_bytes if site else 0
+            if sample.listed is None and event.get("stage") == "ranking":
+                sample.listed = when - start
+                sample.listed_bytes = site.sent_bytes() - before_bytes if site else 0
         complaint = process.stderr.read() if process.stderr else ""
     if process.returncode != 0:
         raise BenchError(f"{' '.join(argv)}: exit status {process.returncode}: {complaint.strip()[-600:]}")
-    told.done = time.perf_counter() - start
-    return told
+    sample.done = time.perf_counter() - start
+    return sample
 
 
 def one_turn(site: Site) -> dict[str, float]:
@@ -102,12 +102,12 @@ def one_turn(site: Site) -> dict[str, float]:
         with open(words, "w", encoding="utf-8") as file:
             file.write("".join(f"{word}\n" for word in KEYWORDS))
         options = ("--quick", "--keywords", words)
-        told = watch(site.enter(command(site.uri, os.path.join(turn.disk_dir, "out"), *options)), site)
-        if told.listed is None or told.done is None:
-            raise BenchError(f"{site.uri}: the triage told nothing of its listing")
+        sample = watch(site.enter(command(site.uri, os.path.join(turn.disk_dir, "out"), *options)), site)
+        if sample.listed is None or sample.done is None:
+            raise BenchError(f"{site.uri}: the triage sample nothing of its listing")
         # Without findings before the end, the end counts.
-        return {"first": told.first_findings or told.done, "listed": told.listed, "done": told.done,
-                "listed_mib": told.listed_bytes / MIB, "resident": resident}
+        return {"first": sample.first_findings or sample.done, "listed": sample.listed, "done": sample.done,
+                "listed_mib": sample.listed_bytes / MIB, "resident": resident}
 
 
 def measure_image(image: ExaminedImage, settings: Settings) -> list[Figure]:
@@ -116,7 +116,7 @@ def measure_image(image: ExaminedImage, settings: Settings) -> list[Figure]:
     with Scratch() as scratch, LINE.lab() as lab:
         site = Site(scratch, lab, image)
         what = f"{image.fs}, {image.lines} lines"
-        told = interleave(what, rounds, {OURS: lambda: one_turn(site)}, ("first", "listed", "done", "listed_mib"))[OURS]
+        sample = interleave(what, rounds, {OURS: lambda: one_turn(site)}, ("first", "listed", "done", "listed_mib"))[OURS]
     listing_s_max = 2 * image.asked_bytes / LINE.bytes_per_s + 1
     note = (
         f"Over {LINE.name}. Allowed for the listing: 2 × metadata ÷ rate + 1 s, where metadata is what `fls -r -m /` "
@@ -124,7 +124,7 @@ def measure_image(image: ExaminedImage, settings: Settings) -> list[Figure]:
     )
 
     def figure(key: str, said: str, allowed: float | None, unit: str = "s") -> Figure:
-        samples = {OURS: [one[key] for one in told]}
+        samples = {OURS: [one[key] for one in sample]}
         if allowed is not None:
             samples[ALLOWED] = [allowed] * rounds
         bar = None if allowed is None or unit != "s" else 1.0

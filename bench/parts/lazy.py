@@ -95,9 +95,9 @@ def figures_of(results: Any) -> list[Figure]:
     """Returns the figures in round trips, beside a direct read plus five, and the time until the drive existed."""
     figures = []
     for key, what in (("first", "first byte of a file, in the middle"), ("slowest", "first byte, the slowest file")):
-        trips = {name: [told[key] / RTT_S for told in rounds] for name, rounds in results.items()}
+        trips = {name: [result[key] / RTT_S for result in rounds] for name, rounds in results.items()}
         allowed = f"direct read + {ROUND_TRIPS_MORE}"
         samples = {OURS: trips[OURS], allowed: [value + ROUND_TRIPS_MORE for value in trips[DIRECT]]}
         figures.append(Figure(f"lazy/{key}", what, "round trips", OURS, samples, "lower", 1.0))
-    made = {OURS: [told["made"] for told in results[OURS]], "allowed": [1.0] * len(results[OURS])}
+    made = {OURS: [result["made"] for result in results[OURS]], "allowed": [1.0] * len(results[OURS])}
     return [*figures, Figure("lazy/made", "create --lazy, until the drive is there", "s", OURS, made, "lower", 1.0)]

@@ -98,10 +98,10 @@ def extract_at_once(image: ExaminedImage, workers: int, turn: Scratch, path: str
 
 def _figures(key: str, what: str, ours: str, results: dict[str, list[dict[str, float]]]) -> list[Figure]:
     """Returns elapsed time and throughput of all contenders at one delay."""
-    seconds = {name: [told["seconds"] for told in rounds] for name, rounds in results.items()}
-    rates = {name: [told["rate"] for told in rounds if "rate" in told] for name, rounds in results.items()}
+    seconds = {name: [sample["seconds"] for sample in rounds] for name, rounds in results.items()}
+    rates = {name: [sample["rate"] for sample in rounds if "rate" in sample] for name, rounds in results.items()}
     rates = {name: values for name, values in rates.items() if values}
-    warm = max(told["resident"] for rounds in results.values() for told in rounds)
+    warm = max(sample["resident"] for rounds in results.values() for sample in rounds)
     note = (
         f"Caches were dropped before every turn: at most {warm:.1%} of the image was in memory when one began "
         "(fincore), and no mount lived longer than a turn. "

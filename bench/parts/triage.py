@@ -61,7 +61,7 @@ NOTE = (
     "listing, on the same mount. {limit}, which then counts as their time. Every listing and "
     "every hash was compared with those of the local image. Bytes are what the site's interface sent, until the "
     "tool was done; asked for: what The Sleuth Kit read of the local image, each byte counted once (strace). Our agent "
-    "at the site is `cheetah serve`, an NBD server that packs what it sends to who asks for that, started anew for each "
+    "at the site is `cheetah serve`, an NBD server that packs what it sends if the client asks for that, started anew for each "
     "turn, on the clock; where it is not named the server is nbdkit."
 )
 
@@ -92,12 +92,12 @@ class Limits:
             return max(LEAST_S, COPY_PATIENCE * self._ours[key])
         return max(LEAST_S, min(PATIENCE * self._ours[key], BEHIND * self._quickest_s))
 
-    def saw(self, who: str, told: dict[str, float]) -> None:
+    def saw(self, name: str, times: dict[str, float]) -> None:
         """Records a contender's times."""
-        if who == OURS:
-            self._ours = {key: told[key] for key in ("listed", "extract", "whole")}
-        elif who in FILTERS and not told["cut_off"]:
-            self._quickest_s = min(self._quickest_s, told["listed"])
+        if name == OURS:
+            self._ours = {key: times[key] for key in ("listed", "extract", "whole")}
+        elif name in FILTERS and not times["cut_off"]:
+            self._quickest_s = min(self._quickest_s, times["listed"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,80 +130,80 @@ def cells(settings: Settings) -> list[Cell]:
 class Examination:
     """One contender's examination of an image: times, bytes, limits."""
 
-    who: str
+    name: str
     image: ExaminedImage
     limit_of: Callable[[str], float]
     strict: bool
-    told: dict[str, float]
+    times: dict[str, float]
 
     def extract(self, key: str, path: str, chosen: FileSelection) -> bool:
         """Extracts files and records the seconds; returns whether it finished."""
         limit_s = self.limit_of("extract")
         outcome = examiner.extraction(path, chosen.addresses, limit_s)
-        self.told[key] = outcome.seconds
+        self.times[key] = outcome.seconds
         if outcome.finished:
-            examiner.check_hashes(self.who, examiner.hashes_of(outcome), chosen.sha256)
+            examiner.check_hashes(self.name, examiner.hashes_of(outcome), chosen.sha256)
         return self._judge(outcome.finished, limit_s)
 
     def list(self, path: str, out: str) -> bool:
         """Lists the image and records the seconds; returns whether it finished."""
         limit_s = self.limit_of("listed")
         outcome = examiner.listing(path, limit_s, out)
-        self.told["fls"] = outcome.seconds
+        self.times["fls"] = outcome.seconds
         if outcome.finished:
-            examiner.check_listing(self.who, out, self.image.listing_sha256)
+            examiner.check_listing(self.name, out, self.image.listing_sha256)
         return self._judge(outcome.finished, limit_s)
 
     def _judge(self, finished: bool, limit_s: float) -> bool:
         if self.strict and not finished:
-            raise BenchError(f"{self.who}: not done after {limit_s:.0f} s")
-        self.told["cut_off"] = self.told.get("cut_off", 0) + (not finished)
+            raise BenchError(f"{self.name}: not done after {limit_s:.0f} s")
+        self.times["cut_off"] = self.times.get("cut_off", 0) + (not finished)
         return finished
 
 
 def examine(
-    who: str, image: ExaminedImage, attach: Callable[[Scratch], str], sent_bytes: Callable[[], int],
+    name: str, image: ExaminedImage, attach: Callable[[Scratch], str], sent_bytes: Callable[[], int],
     limit_of: Callable[[str], float], strict: bool = False, what: Sequence[str] = (),
 ) -> dict[str, float]:
     """Lets one contender list the image and then do other steps ("extract", "scattered"), from cold caches; returns
     its times. A contender that was too slow for a step skips the next."""
-    told: dict[str, float] = {"cut_off": 0}
-    work = Examination(who, image, limit_of, strict, told)
+    times: dict[str, float] = {"cut_off": 0}
+    work = Examination(name, image, limit_of, strict, times)
     with Scratch() as turn:
         drop_caches()
-        told["resident"] = resident_share(image.path)
+        times["resident"] = resident_share(image.path)
         before_bytes, start = sent_bytes(), time.perf_counter()
         try:
             path = attach(turn)
         except CutOff:
             waited_s = limit_of("whole")
-            told.update(attach=waited_s, listed=waited_s, whole=waited_s, cut_off=1)
-            return told
-        told["attach"] = time.perf_counter() - start
+            times.update(attach=waited_s, listed=waited_s, whole=waited_s, cut_off=1)
+            return times
+        times["attach"] = time.perf_counter() - start
         done = work.list(path, turn.path("bodyfile"))
-        told["listed"] = told["attach"] + told["fls"]
-        told["listing_bytes"] = sent_bytes() - before_bytes
+        times["listed"] = times["attach"] + times["fls"]
+        times["listing_bytes"] = sent_bytes() - before_bytes
         if done and "extract" in what:
             done = work.extract("extract", path, image.consecutive)
-            told["whole"] = told["listed"] + told["extract"]
-            told["all_bytes"] = sent_bytes() - before_bytes
+            times["whole"] = times["listed"] + times["extract"]
+            times["all_bytes"] = sent_bytes() - before_bytes
         if done and "scattered" in what:
             work.extract("scattered", path, image.scattered)
-    return told
+    return times
 
 
 def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> dict[str, Callable[[], dict[str, float]]]:
     """Returns all contenders of a round, ours first."""
     image = site.image
 
-    def turn_of(who: str, attach: Attach, *what: str, strict: bool = False) -> Callable[[], dict[str, float]]:
+    def turn_of(name: str, attach: Attach, *what: str, strict: bool = False) -> Callable[[], dict[str, float]]:
         limit_of = (lambda key: OURS_LIMIT_S) if strict else limits.of
 
         def turn() -> dict[str, float]:
             site.stand_by()
-            told = examine(who, image, lambda turn: attach(turn, site), site.sent_bytes, limit_of, strict, what)
-            limits.saw(who, told)
-            return told
+            times = examine(name, image, lambda turn: attach(turn, site), site.sent_bytes, limit_of, strict, what)
+            limits.saw(name, times)
+            return times
 
         return turn
 
@@ -221,7 +221,7 @@ def contenders(site: Site, line: Line, limits: Limits, settings: Settings) -> di
 
 def _samples(results: dict[str, list[dict[str, float]]], key: str, *names: str) -> dict[str, list[float]]:
     """Returns one value per round of each contender that has it."""
-    chosen = {name: [told[key] for told in results.get(name, []) if key in told] for name in names}
+    chosen = {name: [times[key] for times in results.get(name, []) if key in times] for name in names}
     return {name: values for name, values in chosen.items() if values}
 
 
@@ -236,9 +236,9 @@ def figures_of(cell: Cell, image: ExaminedImage, results: dict[str, list[dict[st
     ) -> Figure:
         return Figure(f"{cell.key}/{key}", f"{cell.name}: {what}", unit, ours, samples, "lower", bar, note)
 
-    def moved(who: str, key: str, asked_bytes: int) -> dict[str, list[float]]:
-        ours = [value / MIB for value in _samples(results, key, who)[who]]
-        return {who: ours, "asked for": [asked_bytes / MIB] * len(ours)}
+    def moved(name: str, key: str, asked_bytes: int) -> dict[str, list[float]]:
+        ours = [value / MIB for value in _samples(results, key, name)[name]]
+        return {name: ours, "asked for": [asked_bytes / MIB] * len(ours)}
 
     fast = cell.line.rate == "1gbit"
     both_bytes = image.asked_bytes + image.consecutive.asked_bytes
@@ -274,7 +274,7 @@ def measure_cell(cell: Cell, settings: Settings) -> list[Figure]:
         show = ("listed", "extract", "whole", "cut_off")
         most = SLOW_ROUNDS_MAX if cell.line.rate == SLOW and not settings.full else ROUNDS_MAX
         results = interleave(cell.name, min(settings.rounds, most), everybody, show)
-        warm = max(told["resident"] for rounds in results.values() for told in rounds)
+        warm = max(times["resident"] for rounds in results.values() for times in rounds)
         print(f"  at most {warm:.1%} of the image was in memory when a turn began", flush=True)
         return figures_of(cell, image, results, limits)
 

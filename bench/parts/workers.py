@@ -45,7 +45,7 @@ def in_sequence(image: ExaminedImage) -> dict[str, float]:
         given = examiner.as_input(address for address, _ in sampled)
         hashed = run_limited(["bash", "-c", EXTRACTION, "extract", image.path], LIMIT_S, given)
         seconds = listed.seconds + hashed.seconds * len(files) / len(sampled)
-        return _told(image, seconds, listed.finished and hashed.finished, IN_SEQUENCE)
+        return _sample(image, seconds, listed.finished and hashed.finished, IN_SEQUENCE)
 
 
 def loaddb(image: ExaminedImage) -> dict[str, float]:
@@ -54,7 +54,7 @@ def loaddb(image: ExaminedImage) -> dict[str, float]:
         drop_caches()
         start = time.perf_counter()
         done = run_limited(["tsk_loaddb", "-h", "-d", os.path.join(turn.disk_dir, "tsk.db"), image.path], LIMIT_S)
-        return _told(image, time.perf_counter() - start, done.finished, LOADDB)
+        return _sample(image, time.perf_counter() - start, done.finished, LOADDB)
 
 
 def triage(image: ExaminedImage, workers: int) -> dict[str, float]:
@@ -62,14 +62,14 @@ def triage(image: ExaminedImage, workers: int) -> dict[str, float]:
     with Scratch() as turn:
         drop_caches()
         out = os.path.join(turn.disk_dir, "out")
-        told = watch(command(image.path, out, "--workers", str(workers), "--hash", "md5", "--no-unallocated"))
-        assert told.done is not None
-        return _told(image, told.done, True, ours(workers))
+        times = watch(command(image.path, out, "--workers", str(workers), "--hash", "md5", "--no-unallocated"))
+        assert times.done is not None
+        return _sample(image, times.done, True, ours(workers))
 
 
-def _told(image: ExaminedImage, seconds: float, finished: bool, who: str) -> dict[str, float]:
+def _sample(image: ExaminedImage, seconds: float, finished: bool, contender: str) -> dict[str, float]:
     if not finished:
-        raise BenchError(f"{who}: not done after {LIMIT_S:.0f} s")
+        raise BenchError(f"{contender}: not done after {LIMIT_S:.0f} s")
     return {"rate": image.files / seconds, "seconds": seconds}
 
 
@@ -85,7 +85,7 @@ def measure(settings: Settings) -> list[Figure]:
         turns = {ours(count): functools.partial(triage, image, count) for count in counts}
         turns |= {IN_SEQUENCE: functools.partial(in_sequence, image), LOADDB: functools.partial(loaddb, image)}
         results = interleave(fs, rounds, turns, ("rate", "seconds"))
-        rates = {name: [told["rate"] for told in found] for name, found in results.items()}
+        rates = {name: [sample["rate"] for sample in found] for name, found in results.items()}
         best = ours(processors)
         what = f"{fs}, {image.files} files listed and hashed (MD5)"
         note = (

@@ -43,9 +43,9 @@ def _by_metric(figures: Sequence[Figure], what: str) -> dict[str, dict[str, Figu
     """Returns the figures by delay, for each metric."""
     found: dict[str, dict[str, Figure]] = {"seconds": {}, "rate": {}}
     for figure in figures:
-        told = ID.fullmatch(figure.id)
-        if told and told["what"] == what:
-            found[told["metric"]][told["delay"]] = figure
+        match = ID.fullmatch(figure.id)
+        if match and match["what"] == what:
+            found[match["metric"]][match["delay"]] = figure
     return found
 
 
@@ -78,7 +78,7 @@ def _point(figure: Figure, name: str) -> Point | None:
 def _size_panel(by_delay: dict[str, Figure], metric: str, ours: str) -> Panel:
     """x: none, the fixed sizes, ours; a colour per delay, a dash per direction."""
     names = [name for figure in by_delay.values() for name in figure.samples]
-    found = [told["size"] for name in names if (told := FIXED.fullmatch(name))]
+    found = [match["size"] for name in names if (match := FIXED.fullmatch(name))]
     fixed = list(dict.fromkeys(found))
     series = []
     for group, (delay, figure) in enumerate(by_delay.items()):
@@ -92,9 +92,9 @@ def _size_panel(by_delay: dict[str, Figure], metric: str, ours: str) -> Panel:
 
 def _worker_panel(by_delay: dict[str, Figure], metric: str) -> Panel:
     """x: workers; a colour per delay, a dash per way of attaching."""
-    found = [told for figure in by_delay.values() for name in figure.samples if (told := AT_ONCE.fullmatch(name))]
-    counts = list(dict.fromkeys(int(told["count"]) for told in found))
-    ways = list(dict.fromkeys(told["way"] for told in found))
+    found = [match for figure in by_delay.values() for name in figure.samples if (match := AT_ONCE.fullmatch(name))]
+    counts = list(dict.fromkeys(int(match["count"]) for match in found))
+    ways = list(dict.fromkeys(match["way"] for match in found))
     series = [
         Series(f"{way}, {delay}", [_point(figure, at_once(way, count)) for count in counts], group, style)
         for group, (delay, figure) in enumerate(by_delay.items())

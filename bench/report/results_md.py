@@ -93,7 +93,7 @@ PARTS = (
         "iscsi",
         "iSCSI over long links",
         "A logical unit of random bytes, served by tgtd, with 20 ms of round trip. Ours is hashed (MD5) and flushed; "
-        "nobody else hashes. dd, which waits for each piece, copies 32 MiB only.",
+        "no peer hashes. dd, which waits for each piece, copies 32 MiB only.",
     ),
     Part(
         "lazy",

@@ -24,19 +24,19 @@ def ranges(trace: Iterable[str], path: str) -> Iterator[tuple[int, int]]:
     `strace`."""
     positions: dict[str, int] = {}
     for line in trace:
-        if told := OPENED.match(line):
-            name, descriptor = told.groups()
+        if found := OPENED.match(line):
+            name, descriptor = found.groups()
             positions.pop(descriptor, None)
             if name == path:
                 positions[descriptor] = 0
-        elif (told := MOVED.match(line)) and told[1] in positions:
-            positions[told[1]] = int(told[2])
-        elif (told := READ_AT.match(line)) and told[1] in positions:
-            yield int(told[2]), int(told[2]) + int(told[3])
-        elif (told := READ.match(line)) and told[1] in positions:
-            start = positions[told[1]]
-            positions[told[1]] += int(told[2])
-            yield start, positions[told[1]]
+        elif (found := MOVED.match(line)) and found[1] in positions:
+            positions[found[1]] = int(found[2])
+        elif (found := READ_AT.match(line)) and found[1] in positions:
+            yield int(found[2]), int(found[2]) + int(found[3])
+        elif (found := READ.match(line)) and found[1] in positions:
+            start = positions[found[1]]
+            positions[found[1]] += int(found[2])
+            yield start, positions[found[1]]
 
 
 def counted_once(found: Iterable[tuple[int, int]]) -> int:

@@ -52,18 +52,18 @@ def hashes_of(outcome: LimitedRun) -> list[str]:
     return [line.split()[0] for line in outcome.printed.decode().splitlines()]
 
 
-def check_listing(who: str, out: str, expected_sha256: str) -> None:
+def check_listing(contender: str, out: str, expected_sha256: str) -> None:
     """Raises BenchError unless the listing equals the local one, byte for byte."""
     with open(out, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != expected_sha256:
-            raise BenchError(f"{who}: the listing in {out} is not that of the local image")
+            raise BenchError(f"{contender}: the listing in {out} is not that of the local image")
 
 
-def check_hashes(who: str, found: Sequence[str], expected: Sequence[str]) -> None:
+def check_hashes(contender: str, found: Sequence[str], expected: Sequence[str]) -> None:
     """Raises BenchError unless the files equal the local ones."""
     if list(found) != list(expected):
         wrong = sum(a != b for a, b in zip(found, expected, strict=False)) + abs(len(found) - len(expected))
-        raise BenchError(f"{who}: {wrong} of {len(expected)} files are not those of the local image")
+        raise BenchError(f"{contender}: {wrong} of {len(expected)} files are not those of the local image")
 
 
 def traced_listing(path: str, out: str) -> int:

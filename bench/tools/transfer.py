@@ -80,10 +80,10 @@ def ends(scratch: Scratch, rate: Any, rtt: Any) -> Iterator[Any]:
 
 
 def _told(image: Any, seconds: float, sent_before: Any, sent_after: Any) -> Any:
-    told = {"rate": image.size_bytes / MIB / seconds, "seconds": seconds}
+    sample = {"rate": image.size_bytes / MIB / seconds, "seconds": seconds}
     if sent_before is not None:
-        told["wire"] = (sent_after - sent_before) / MIB / seconds
-    return told
+        sample["wire"] = (sent_after - sent_before) / MIB / seconds
+    return sample
 
 
 def _check(name: str, image: Any, md5: Any) -> None:

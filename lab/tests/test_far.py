@@ -32,7 +32,7 @@ def _cheetah(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def comes_to(expected: int, tmp_path: Path, round_trip: str, *filters: str, patience_s: float = PATIENCE_S) -> bool:
-    """Whether an export of a source at the end of such a link has so many connections to it before long."""
+    """Whether an export of a source behind such a link soon has that number of connections to it."""
     image = tmp_path / "image.raw"
     image.write_bytes(os.urandom(1 << 20))
     with Scratch(str(tmp_path)) as scratch, Lab(1, "1gbit", round_trip) as lab:

@@ -38,7 +38,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         if i % 50 == 49: time.sleep(0.001)
     for _ in range(50): s.sendto(b"end", ("10.77.0.1", 9))
 """
-# As the kernel saw them come, whoever was kept from reading.
+# As the kernel stamped their arrival, even if the reader was delayed.
 TIMES = """
 import socket, struct
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:

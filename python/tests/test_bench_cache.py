@@ -60,8 +60,8 @@ def test_on_fuse_each_written_file_is_flushed(tmp_path: Path, monkeypatch: pytes
     for name in ("new", "deep/new one"):
         (files / name).write_text("written")
     assert tool.run(words, files).exit_code == 0
-    told = flushed.read_text().splitlines()
-    assert told[0] == "--" and sorted(told[1:]) == ["./deep/new one", "./new"]
+    lines = flushed.read_text().splitlines()
+    assert lines[0] == "--" and sorted(lines[1:]) == ["./deep/new one", "./new"]
 
 
 def test_a_target_that_is_memory_is_noted_once_and_each_warning_is_said_once(tmp_path: Path, in_memory: Path) -> None:

@@ -21,7 +21,7 @@ def figures(part: str) -> Part:
 
 
 class Pretended:
-    """Replaces measurements: each part does what it is told."""
+    """Replaces measurements: each part behaves as the test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.problems: dict[str, BaseException] = {}

@@ -58,12 +58,12 @@ def test_higher_is_better_if_the_figure_says_so() -> None:
 
 
 def test_differences_other_than_storage_are_warnings() -> None:
-    def told(text: str, target: dict[str, str], **more: Any) -> Results:
+    def made(text: str, target: dict[str, str], **more: Any) -> Results:
         steps = [{"key": "copy", "title": "Copy", "version": text}]
         return run({"disk": [1]}, {"kernel": text}, steps=steps, targets=[{"name": "disk", "about": target}], **more)
 
-    a = told("6.1", {"mount options": "rw", "free bytes": "1"}, settings={"image": "a.raw"})
-    b = told("6.2", {"mount options": "rw,noatime", "free bytes": "2"}, quick=True, settings={"image": "b.raw"})
+    a = made("6.1", {"mount options": "rw", "free bytes": "1"}, settings={"image": "a.raw"})
+    b = made("6.2", {"mount options": "rw,noatime", "free bytes": "2"}, quick=True, settings={"image": "b.raw"})
     warnings = compare(a, b).warnings
     for words in ("kernel: 6.1 in A, 6.2 in B", "copy, version", "mount options", "B is a quick run", "image: a.raw"):
         assert any(words in warning for warning in warnings), (words, warnings)

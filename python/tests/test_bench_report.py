@@ -19,9 +19,9 @@ Json = dict[str, Any]
 HOSTILE = "/</td><script>document.title='owned'</script>\u202egpj\x1b[31m\x00\n<img src=x onerror=alert(1)>&amp;|`*"
 
 
-def written(folder: Path, told: Json) -> str:
+def written(folder: Path, given: Json) -> str:
     """Returns the report of these results, read back from the file."""
-    (folder / results.JSON).write_text(json.dumps(told), encoding="utf-8")
+    (folder / results.JSON).write_text(json.dumps(given), encoding="utf-8")
     return report.write(results.read(folder), folder).read_text(encoding="utf-8")
 
 
@@ -40,13 +40,13 @@ class Shown(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
-        told = dict(attrs)
+        given = dict(attrs)
         if tag == "svg":
-            self._strip = (str(told.get("data-figure")), str(told.get("data-target")))
-        elif tag == "circle" and "data-value" in told:
-            self.dots.setdefault(self._strip, []).append(float(str(told["data-value"])))
-        elif "data-figure" in told:
-            self.figures.append((told, ""))
+            self._strip = (str(given.get("data-figure")), str(given.get("data-target")))
+        elif tag == "circle" and "data-value" in given:
+            self.dots.setdefault(self._strip, []).append(float(str(given["data-value"])))
+        elif "data-figure" in given:
+            self.figures.append((given, ""))
             self._open = tag == "data"
 
     def handle_endtag(self, tag: str) -> None:
@@ -55,23 +55,23 @@ class Shown(html.parser.HTMLParser):
     def handle_data(self, data: str) -> None:
         self.text.append(data)
         if self._open:
-            told, text = self.figures[-1]
-            self.figures[-1] = told, text + data
+            given, text = self.figures[-1]
+            self.figures[-1] = given, text + data
 
 
 class Meant:
     """The figures of results.json, recomputed."""
 
-    def __init__(self, told: Json):
+    def __init__(self, given: Json):
         self.samples: dict[tuple[str, str], list[Json]] = {}
         self.others: dict[str, Json] = {}
-        for part in told["parts"]:
+        for part in given["parts"]:
             for one in part.get("samples", ()):
                 figure = f"{part['part']}/{one['step']}/{one['state']}"
                 self.samples.setdefault((figure, one["target"]), []).append(one)
             if "samples" not in part:
                 self.others.update({figure["id"]: figure for figure in part["figures"]})
-        self.baseline = told["parts"][0]["targets"][0]["name"]
+        self.baseline = given["parts"][0]["targets"][0]["name"]
 
     def values(self, figure: str, target: str, name: str = "") -> list[float]:
         """Returns the measurements in the order of the repetitions."""
@@ -121,9 +121,9 @@ class Meant:
 
 
 def test_a_browser_shows_the_figures_of_the_results(tmp_path: Path) -> None:
-    told = bench_data.results()
-    written(tmp_path, told)
-    meant = Meant(told)
+    given = bench_data.results()
+    written(tmp_path, given)
+    meant = Meant(given)
     shown = Shown(rendered(tmp_path))
     assert len(shown.figures) > 1000
     stats = set()
@@ -194,35 +194,35 @@ def test_a_baseline_may_be_the_fastest(tmp_path: Path) -> None:
 
 
 def test_one_skipped_sample_stands_for_all_remaining_repetitions(tmp_path: Path) -> None:
-    told = bench_data.results(spoil=False)
-    part = told["parts"][0]
+    given = bench_data.results(spoil=False)
+    part = given["parts"][0]
     gone = {"outcome": "not reached", "problem": "it was left out", "seconds": None}
     lost = [one for one in part["samples"] if (one["target"], one["step"]) == ("ram:linear@2", "tar")]
     for one in lost:
         one.update(gone if one["repetition"] > 1 else {})
     part["samples"] = [one for one in part["samples"] if one not in lost or one["repetition"] < 3]
-    text = " ".join("".join(Shown(written(tmp_path, told)).text).split())
+    text = " ".join("".join(Shown(written(tmp_path, given)).text).split())
     assert "2 of 3 repetitions: it was left out" in text and "ram:linear@2: tar (cold and warm)" in text
     assert "was not completed" not in text
 
 
 def test_equal_targets_have_no_winner(tmp_path: Path) -> None:
-    told = bench_data.results(spoil=False)
-    part = told["parts"][0]
+    given = bench_data.results(spoil=False)
+    part = given["parts"][0]
     chance = iter(range(10**6))
     for one in part["samples"]:
         one["seconds"] = 10 + next(chance) * 7919 % 97 / 100
-    page = " ".join("".join(Shown(written(tmp_path, told)).text).split())
+    page = " ".join("".join(Shown(written(tmp_path, given)).text).split())
     assert "No clear winner in any of 9 steps." in page
     assert "No clear winner in 9 steps (copy, md5sum" in page and "≈" in page
 
 
 def test_text_from_others_is_escaped(tmp_path: Path) -> None:
     targets = ("disk", HOSTILE, "x" * 5000, "\u202eksid")
-    told = bench_data.results(targets=targets)
-    told["machine"][HOSTILE] = told["machine"]["kernel"] = HOSTILE
-    told["command"].append(HOSTILE)
-    part = told["parts"][0]
+    given = bench_data.results(targets=targets)
+    given["machine"][HOSTILE] = given["machine"]["kernel"] = HOSTILE
+    given["command"].append(HOSTILE)
+    part = given["parts"][0]
     part["about"] = part["warnings"] = None or [HOSTILE, "y" * 10_000]
     part["about"] = {HOSTILE: HOSTILE}
     part["targets"][1]["about"] = {HOSTILE: HOSTILE}
@@ -231,12 +231,12 @@ def test_text_from_others_is_escaped(tmp_path: Path) -> None:
         one.update(outcome="failed", problem=HOSTILE, seconds=None)
     for one in part["samples"][1::5]:
         one.update(warnings=[HOSTILE], bottleneck=HOSTILE, busy={HOSTILE: 1.0})
-    told["parts"].append(
+    given["parts"].append(
         {**bench_data.other(), "part": HOSTILE, "title": HOSTILE, "about": HOSTILE, "problem": HOSTILE}
     )
-    for figure in told["parts"][-1]["figures"]:
+    for figure in given["parts"][-1]["figures"]:
         figure.update(what=HOSTILE, unit=HOSTILE, note=HOSTILE, samples={HOSTILE: [1.0], **figure["samples"]})
-    page = written(tmp_path, told)
+    page = written(tmp_path, given)
 
     shown = Shown(rendered(tmp_path))
     assert not {"img", "script", "iframe", "link"} & set(shown.elements)
@@ -262,10 +262,10 @@ def test_an_almost_empty_run_has_a_report(tmp_path: Path, parts: list[Json]) -> 
 
 
 def test_a_target_without_measurements_is_not_fast(tmp_path: Path) -> None:
-    told = bench_data.results()
-    for one in told["parts"][0]["samples"]:
+    given = bench_data.results()
+    for one in given["parts"][0]["samples"]:
         one.update(outcome="failed", problem="the disk is gone", seconds=None, bytes_per_s=None)
-    assert "Nothing was measured." in written(tmp_path, told)
+    assert "Nothing was measured." in written(tmp_path, given)
 
 
 def test_thousands_of_samples_make_a_small_page(tmp_path: Path) -> None:
@@ -273,11 +273,11 @@ def test_thousands_of_samples_make_a_small_page(tmp_path: Path) -> None:
         f"ram:stripe:{unit}KiB:{fs}@{nodes}" for unit in (16, 64, 256) for fs in ("ext4", "xfs") for nodes in (2, 3)
     )
     files = ("64KiB", "1MiB", "16MiB", "256MiB", "4GiB")
-    told = bench_data.results(targets=names, repetitions=10, files=files, records=("4KiB", "64KiB", "1MiB", "16MiB"))
-    assert len(told["parts"][0]["samples"]) > 20_000
-    assert len(written(tmp_path, told)) < 5 << 20
+    given = bench_data.results(targets=names, repetitions=10, files=files, records=("4KiB", "64KiB", "1MiB", "16MiB"))
+    assert len(given["parts"][0]["samples"]) > 20_000
+    assert len(written(tmp_path, given)) < 5 << 20
 
 
 def test_the_same_results_make_the_same_page(tmp_path: Path) -> None:
-    told = bench_data.results()
-    assert written(tmp_path, told) == written(tmp_path, json.loads(json.dumps(told)))
+    given = bench_data.results()
+    assert written(tmp_path, given) == written(tmp_path, json.loads(json.dumps(given)))

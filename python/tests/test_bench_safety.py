@@ -93,8 +93,8 @@ def test_nothing_is_written_and_the_exit_code_is_3(tmp_path: Path, case: Path) -
     argv = [sys.executable, "-m", "cheetah.bench", "storage", str(case), "--out", str(tmp_path / "out"), "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 3, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["exit_code"] == 3 and "disk.E01.custody" in told["error"]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["exit_code"] == 3 and "disk.E01.custody" in answer["error"]
     assert list(names(case)) == ["disk.E01.custody"] and case.stat().st_mtime_ns == before
     assert not (tmp_path / "out").exists()
 

@@ -257,16 +257,16 @@ def test_access_orders_match_their_names(tmp_path: Path) -> None:
     program("fio")
     place = Workplace(tmp_path, tmp_path / "none")
     record = 1 << 20
-    told = {
+    described_steps = {
         key: offsets(step(f"fio/{key}/16MiB/1MiB").commands(place)[0].argv, tmp_path)
         for key in ("read", "backward", "random-read")
     }
     strided = offsets(step("fio/strided/16MiB/4KiB").commands(place)[0].argv, tmp_path)
-    assert told["read"] == list(range(0, 16 * MIB, record))
+    assert described_steps["read"] == list(range(0, 16 * MIB, record))
     # fio begins with the first record.
-    assert told["backward"][1:] == sorted(told["backward"][1:], reverse=True)
-    assert len(set(told["backward"])) >= 15
-    assert sorted(told["random-read"]) == told["read"] != told["random-read"]
+    assert described_steps["backward"][1:] == sorted(described_steps["backward"][1:], reverse=True)
+    assert len(set(described_steps["backward"])) >= 15
+    assert sorted(described_steps["random-read"]) == described_steps["read"] != described_steps["random-read"]
     assert strided[:3] == [0, 17 * 4096, 34 * 4096]
     assert max(strided) > 15 * MIB
 
@@ -304,7 +304,7 @@ def test_the_full_matrix_has_all_cells() -> None:
 
 def test_versions_and_space_are_described() -> None:
     """For the report, and before anything is written."""
-    told = {row["key"]: row for row in described(chosen("copy", "md5sum"))}
-    assert "coreutils" in told["md5sum"]["version"] or told["md5sum"]["version"]
+    described_steps = {row["key"]: row for row in described(chosen("copy", "md5sum"))}
+    assert "coreutils" in described_steps["md5sum"]["version"] or described_steps["md5sum"]["version"]
     settings = Settings((), "", Path("/"), steps=("md5sum",), extent=Scope.QUICK)
     assert need_bytes(settings, 100 * MIB) >= 200 * MIB

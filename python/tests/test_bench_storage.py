@@ -86,12 +86,12 @@ def test_a_tool_that_is_missing_or_reads_too_little_is_reported(ext4: Path, tmp_
     tool.write_text(f'#!/bin/sh\nfor image; do :; done\nexec {program("head")} -c 1000000 "$image"\n')
     tool.chmod(0o755)
     run_ = measure(ext4, tmp_path / "out", f"here={target}", "--steps", "copy,sha256sum,strings,md5sum", path=str(folder))
-    told = run_.outcomes("here")
-    assert told["sha256sum"][0] == "skipped"
-    assert "sha256sum is not installed" in told["sha256sum"][1]
-    assert told["strings"][0] == "failed"
-    assert "read fails" in told["strings"][1]
-    assert [told[step][0] for step in ("copy", "md5sum")] == ["done"] * 2, run_.said
+    steps = run_.outcomes("here")
+    assert steps["sha256sum"][0] == "skipped"
+    assert "sha256sum is not installed" in steps["sha256sum"][1]
+    assert steps["strings"][0] == "failed"
+    assert "read fails" in steps["strings"][1]
+    assert [steps[step][0] for step in ("copy", "md5sum")] == ["done"] * 2, run_.said
     assert run_.code == 1
 
 
@@ -122,12 +122,12 @@ def test_a_step_that_fills_its_target_is_a_failure(ext4: Path, tmp_path: Path, m
     fills.chmod(0o755)
     path = f"{folder}:{os.environ['PATH']}"
     run_ = measure(ext4, tmp_path / "out", f"busy={busy}", "--steps", "copy,md5sum", path=path)
-    told = run_.outcomes("busy")
+    steps = run_.outcomes("busy")
     assert run_.code == 1
-    assert told["copy"][0] == "failed"
-    assert "No space left" in told["copy"][1]
-    assert told["md5sum"][0] == "not reached"
-    assert "copy" in told["md5sum"][1]
+    assert steps["copy"][0] == "failed"
+    assert "No space left" in steps["copy"][1]
+    assert steps["md5sum"][0] == "not reached"
+    assert "copy" in steps["md5sum"][1]
     assert sorted(path.name for path in busy.iterdir()) == ["lost+found", "others"]
 
 

@@ -82,7 +82,7 @@ def test_a_directory_that_another_user_could_replace_is_refused(disk: Path, monk
     for directory in (theirs, theirs / "deeper"):
         with pytest.raises(BenchError, match="belongs to the user nobody"), work.WorkDirectory(directory, disk):
             pass
-    # A mount that only its owner may enter is trusted, whatever uid the server reports.
+    # A mount that only its owner may enter is trusted, regardless of the uid that the server reports.
     on = mounts.of(theirs)
     assert on is not None
     for options, trusted in (("rw", True), ("rw,allow_other", False)):
@@ -116,8 +116,8 @@ def test_too_little_space_is_refused_before_a_byte_is_written(disk: Path) -> Non
 
 
 def test_simultaneous_targets_need_space_together(disk: Path) -> None:
-    told = os.statvfs(disk)
-    most = int(told.f_bavail * told.f_frsize * 0.6)
+    status = os.statvfs(disk)
+    most = int(status.f_bavail * status.f_frsize * 0.6)
     room = SpaceReservations()
     with directory(disk, room=room).enter(most):
         with pytest.raises(BenchError, match="for other targets there"), directory(disk, room=room).enter(most):
@@ -149,8 +149,8 @@ def made_or_skip(fs: str) -> None:
 @pytest.mark.parametrize("fs", ["ext4", "ntfs", "vfat", "xfs", "btrfs"])
 def test_a_file_system_is_made_in_a_directory(disk: Path, fs: str) -> None:
     made_or_skip(fs)
-    told = os.statvfs(disk)
-    if told.f_bavail * told.f_frsize < 2048 * MIB:
+    status = os.statvfs(disk)
+    if status.f_bavail * status.f_frsize < 2048 * MIB:
         pytest.skip("needs 2 GiB free")
     with directory(disk, fs, 512 << 10).enter(NEED) as ready:
         assert ready.about["file system"] == fs and ready.about["read-ahead"] == "512 KiB"
@@ -192,8 +192,8 @@ def test_a_drive_is_created_used_and_destroyed(own_tmp: Path, layout: str) -> No
         (drive_file,) = ready.pages_of
         assert drive_file.stat().st_size >= NEED
         assert [one.partition(" ")[0] for one in left(own_tmp)].count("process") == 3, "two nodes and a mount"
-        told = Path(f"/sys/dev/block/{ready.device}/stat").read_text().split()
-        assert int(told[6]) * 512 >= len(content), "the device's counters tell what was written"
+        status = Path(f"/sys/dev/block/{ready.device}/stat").read_text().split()
+        assert int(status[6]) * 512 >= len(content), "the device's counters tell what was written"
     assert nothing_left(own_tmp)
     assert not list(own_tmp.iterdir())
 
@@ -348,14 +348,14 @@ def test_taking_down_is_not_interrupted(tmp_path: Path, number: int) -> None:
     """A signal that arrives meanwhile is handled afterwards."""
     heard: list[int] = []
     before = signal.signal(number, lambda *_: heard.append(number))
-    told: list[list[int]] = []
+    status: list[list[int]] = []
     try:
         with work.WorkDirectory(tmp_path, tmp_path) as one:
-            one.at_exit(lambda: told.append(list(heard)))
+            one.at_exit(lambda: status.append(list(heard)))
             one.at_exit(signal.raise_signal, number)
     finally:
         signal.signal(number, before)
-    assert told == [[]] and heard == [number] and not one.directory.exists()
+    assert status == [[]] and heard == [number] and not one.directory.exists()
 
 
 def test_loop_devices_of_others_are_not_detached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

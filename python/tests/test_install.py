@@ -33,10 +33,10 @@ exec {cargo} "$@"
     environment["CARGO"] = str(pretended)
     argv = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, ROOT / "python"]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    told = tmp_path / "told"
-    assert done.returncode != 0 and told.exists(), done.stdout + done.stderr
-    assert told.read_text() and ROOT not in Path(told.read_text()).parents
-    assert not Path(told.read_text()).exists()
+    marker = tmp_path / "marker"
+    assert done.returncode != 0 and marker.exists(), done.stdout + done.stderr
+    assert marker.read_text() and ROOT not in Path(marker.read_text()).parents
+    assert not Path(marker.read_text()).exists()
 
 
 @pytest.mark.timeout(BUILD_S)

@@ -33,8 +33,8 @@ def memory_bytes(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:
         return 0
-    _, _, told = status.partition("RssAnon:")
-    return int(told.split()[0]) << 10 if told else 0
+    _, _, rest = status.partition("RssAnon:")
+    return int(rest.split()[0]) << 10 if rest else 0
 
 
 def test_many_files_are_listed_like_fls_in_bounded_memory(tmp_path: Path) -> None:

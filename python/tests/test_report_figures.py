@@ -37,13 +37,13 @@ class Page(html.parser.HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
-        self._element = tag if told.get("type") != "application/json" else "data"
-        place = told.get("data-figure") or told.get("data-size")
+        attributes = dict(attrs)
+        self._element = tag if attributes.get("type") != "application/json" else "data"
+        place = attributes.get("data-figure") or attributes.get("data-size")
         if tag == "data" and place:
-            self.figures.setdefault(place, set()).add(int(told["value"] or ""))
-        if tag == "div" and told.get("id"):
-            self._drawing = told["id"] or ""
+            self.figures.setdefault(place, set()).add(int(attributes["value"] or ""))
+        if tag == "div" and attributes.get("id"):
+            self._drawing = attributes["id"] or ""
 
     def handle_data(self, data: str) -> None:
         if self._element == "data" and data.lstrip().startswith("{"):

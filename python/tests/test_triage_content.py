@@ -97,7 +97,7 @@ def test_a_deleted_file_with_reused_clusters_has_no_hash(stick: Path, tmp_path: 
     before = entries(image)
     deleted = [one for one in before.values() if one.deleted]
     (tmp_path / "NEW.BIN").write_bytes(noise(200_000, 9))
-    # mtools fills what is free from the front, once it is told nothing of where it stopped.
+    # Without the hint of the last allocation, mtools fills free clusters from the start.
     run(program("mcopy"), "-i", image, tmp_path / "NEW.BIN", "::NEW.BIN")
     tools = analysis.Tools.of(worker(image, "fat16"))
     taken = [one for one in deleted if _in_use(tools, image, one)]
@@ -116,7 +116,7 @@ def _in_use(tools: analysis.Tools, image: Path, entry: Entry) -> int:
 
 
 class NoTable(Raw):
-    """A stick of which the table of clusters cannot be read at once, for as long as `fails`. In small pieces it can, which is
+    """A USB stick whose allocation table cannot be read in one piece, for as long as `fails`. In small pieces it can, which is
     how The Sleuth Kit reads what it needs of it."""
 
     fails = True
@@ -245,7 +245,7 @@ def test_an_invalid_list_or_rule_is_an_error_before_anything_is_read(tmp_path: P
 
 
 class _Endless:
-    """A scanner with a rule that takes too long, whatever it is given."""
+    """A scanner with a rule that always takes too long."""
 
     def set_global(self, name: str, value: str) -> None:
         pass

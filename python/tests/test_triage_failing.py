@@ -103,7 +103,7 @@ def test_a_source_that_fails_midway_is_read_by_the_same_command_later(
 
 
 def failing(bad: range, tried: list[int], trouble: Callable[[], bool] = lambda: True) -> Callable[[str], Source]:
-    """Opens sources of which some bytes cannot be read; `tried` is where those reads began."""
+    """Opens sources with unreadable bytes; `tried` lists the offsets of reads of them."""
     opened = cheetah.open
 
     def open_source(uri: str) -> Source:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from conftest import run
 
-# Whoever imports it has other sizes of batches from then on.
+# Importing it changes the sizes of batches.
 MANY = Path(__file__).with_name("triage_many.py")
 
 A_FILE_BYTES_MAX = 1200

@@ -69,7 +69,7 @@ def test_a_keyword_in_a_name_is_found_once(image: Path, words: Path, tmp_path: P
     total = pq.read_metadata(tmp_path / "out/findings.parquet").num_rows
     assert events[-1].findings == total
     listed = [event for event in events if event.stage == "ranking"]
-    assert listed[0].findings == 3, "what is in names is told as soon as the listing is there"
+    assert listed[0].findings == 3, "matches in names are reported as soon as the listing is complete"
     assert "/srv/password.old" in {one.path for one in listed[0].latest}
     assert "Keyword in a name" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.steady
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[Pool]:
-    """Two workers, of which nothing may be heard for 1 s."""
+    """Two workers that may be silent for 1 s."""
     source = tmp_path / "source.raw"
     source.write_bytes(bytes(4096))
     made = Pool(str(source), Settings(str(source), str(tmp_path)), 2, hang_s=1.0, do=triage_tasks.do)
@@ -23,7 +23,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
     made.close()
 
 
-def told(*what: object) -> Task:
+def order(*what: object) -> Task:
     """A task for `triage_tasks.do`."""
     return Task("unallocated", 0, what)
 
@@ -34,7 +34,7 @@ def results(pool: Pool, *tasks: Task) -> dict[Task, Result]:
 
 
 def test_a_dead_workers_task_is_done_again(pool: Pool, tmp_path: Path) -> None:
-    tasks = [told("die once", str(tmp_path / "died")), *(told("work", number) for number in range(20))]
+    tasks = [order("die once", str(tmp_path / "died")), *(order("work", number) for number in range(20))]
     found = results(pool, *tasks)
     assert set(found) == set(tasks)
     assert not any(result.failed for result in found.values())
@@ -43,7 +43,7 @@ def test_a_dead_workers_task_is_done_again(pool: Pool, tmp_path: Path) -> None:
 
 def test_a_task_that_kills_every_worker_is_given_up(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cheetah.triage.workers.pool.ATTEMPTS", 2)
-    tasks = [told("work", 1), told("die"), told("hang"), told("work", 2)]
+    tasks = [order("work", 1), order("die"), order("hang"), order("work", 2)]
     found = results(pool, *tasks)
     assert [found[task].failed for task in tasks] == [False, True, True, False]
     assert "died, 2 times" in found[tasks[1]].problems[0].sentence
@@ -51,7 +51,7 @@ def test_a_task_that_kills_every_worker_is_given_up(pool: Pool, monkeypatch: pyt
 
 
 def test_a_reading_worker_is_not_killed_as_hanging(pool: Pool) -> None:
-    (result,) = results(pool, told("read slowly")).values()
+    (result,) = results(pool, order("read slowly")).values()
     assert not result.failed
     assert pool.lost == 0
 

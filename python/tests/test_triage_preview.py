@@ -111,7 +111,7 @@ def test_without_keywords_or_an_mft_there_is_no_preview(many: Path, words: Path,
 
 
 class Flipped:
-    """An image of which some bits are others, or that ends early."""
+    """An image with flipped bits, or one that ends early."""
 
     def __init__(self, content: bytes):
         self.name, self.size, self._content = "flipped", len(content), content
@@ -163,7 +163,7 @@ def test_random_records_are_parsed_or_rejected(many: Path, words: Path) -> None:
 
 
 class GlimpseFirst(Alone):
-    """As two workers, of which the one with the listing takes its time."""
+    """Stands for two workers, of which the one with the listing is slow."""
 
     workers = 2
 
@@ -172,7 +172,7 @@ class GlimpseFirst(Alone):
 
 
 def triage(image: Path, out: Path, words: Path, hands: Callable[..., Any] | None, workers: int = 2) -> list[Event]:
-    """What a run told."""
+    """The events of a run."""
     events: list[Event] = []
     settings = Settings(str(image), str(out), workers=workers, keywords=(str(words),))
     if hands is None:

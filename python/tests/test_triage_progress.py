@@ -35,8 +35,8 @@ def test_names_cannot_control_the_terminal() -> None:
 def test_json_events_are_one_object_per_line() -> None:
     out = io.StringIO()
     Json(out)(Event("content", 1, 2, 5, 1, (FOUND,)))
-    told = json.loads(out.getvalue())["progress"]
-    assert (told["stage"], told["done"], told["latest"][0]["rule"]) == ("content", 1, "gun")
+    event = json.loads(out.getvalue())["progress"]
+    assert (event["stage"], event["done"], event["latest"][0]["rule"]) == ("content", 1, "gun")
 
 
 def test_bytes_are_printed_in_mib() -> None:

@@ -25,9 +25,9 @@ Json = dict[str, Any]
 def made(folder: Path, rows: int = 3000, **changes: Any) -> Json:
     """A case in `folder`, with its summary and report."""
     facts = triage_data.write(folder, rows, **changes)
-    told = summary.write(folder, facts)
+    made_summary = summary.write(folder, facts)
     report.write(folder)
-    return told
+    return made_summary
 
 
 class Shown(html.parser.HTMLParser):
@@ -43,10 +43,10 @@ class Shown(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
-        told = dict(attrs)
+        made_summary = dict(attrs)
         if tag == "data":
-            place = told.get("data-figure") or told.get("data-size") or ""
-            self.figures.setdefault(place, []).append((str(told.get("value")), ""))
+            place = made_summary.get("data-figure") or made_summary.get("data-size") or ""
+            self.figures.setdefault(place, []).append((str(made_summary.get("value")), ""))
             self._open = [place]
 
     def handle_endtag(self, tag: str) -> None:
@@ -60,27 +60,27 @@ class Shown(html.parser.HTMLParser):
             self.figures[place][-1] = (value, text + data)
 
 
-def meant(told: Json, place: str) -> Any:
+def meant(made_summary: Json, place: str) -> Any:
     """A figure of the summary by its place there."""
     for name in place.split("."):
-        told = told[int(name)] if isinstance(told, list) else told[name]
-    return told
+        made_summary = made_summary[int(name)] if isinstance(made_summary, list) else made_summary[name]
+    return made_summary
 
 
 def test_a_browser_shows_the_figures_of_the_tables(tmp_path: Path) -> None:
-    told = made(tmp_path)
+    made_summary = made(tmp_path)
     table = pq.read_table(tmp_path / "files.parquet")
     regular = table.filter(pc.equal(table["kind"], "r"))
     hashed = pc.sum(pc.cast(pc.is_valid(table["sha256"]), pa.int64())).as_py()
     findings = pq.read_table(tmp_path / "findings.parquet").num_rows
-    assert told["counts"]["rows"] == table.num_rows and regular.num_rows >= told["counts"]["files"]
-    assert (told["counts"]["hashed"], told["counts"]["findings"]) == (hashed, findings)
+    assert made_summary["counts"]["rows"] == table.num_rows and regular.num_rows >= made_summary["counts"]["files"]
+    assert (made_summary["counts"]["hashed"], made_summary["counts"]["findings"]) == (hashed, findings)
 
     shown = Shown(rendered(tmp_path))
     assert len(shown.figures) > 20 and "coverage.link.source_bytes" in shown.figures
     for place, figures in shown.figures.items():
         for value, text in figures:
-            assert value == str(meant(told, place)), place
+            assert value == str(meant(made_summary, place)), place
             digits = re.sub(r"\D", "", text)
             assert digits == value or not value.isdigit() or "B" in text or "bytes" in text, (place, text)
     text = "".join(shown.text)
@@ -90,9 +90,9 @@ def test_a_browser_shows_the_figures_of_the_tables(tmp_path: Path) -> None:
 
 
 def test_a_source_of_one_day_has_its_last_day_drawn(tmp_path: Path) -> None:
-    told = made(tmp_path, 50)
-    assert "The last day of it, a bar" in report.render({**told, "activity": {"2024-03-01": 7}}, [])
-    assert "The last 2 days of it, a bar" in report.render({**told, "activity": {"2024-03-01": 7, "2024-03-02": 1}}, [])
+    made_summary = made(tmp_path, 50)
+    assert "The last day of it, a bar" in report.render({**made_summary, "activity": {"2024-03-01": 7}}, [])
+    assert "The last 2 days of it, a bar" in report.render({**made_summary, "activity": {"2024-03-01": 7, "2024-03-02": 1}}, [])
 
 
 def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def undisturbed(image: Path, keywords: Path, tmp_path_factory: pytest.TempPathFa
 def triage(
     image: Path, out: Path, keywords: Path, tell: Callable[[Event], None] = lambda event: None, **more: Any
 ) -> tuple[int, dict[str, Any]]:
-    """A run in this process, with two workers unless told otherwise."""
+    """A run in this process, by default with two workers."""
     settings = {"workers": 2, "keywords": (str(keywords),), **more}
     return Run(Settings(str(image), str(out), **settings), tell).go()
 
@@ -226,11 +226,11 @@ def test_progress_of_ranking_and_merging_is_in_rows(
 ) -> None:
     monkeypatch.setattr("cheetah.triage.hub.stage_progress.TELL_S", 0)
     monkeypatch.setattr(timeline, "PART_LINES", part_lines)
-    told: list[Event] = []
-    triage(image, tmp_path / "out", keywords, told.append, quick=True)
+    events_seen: list[Event] = []
+    triage(image, tmp_path / "out", keywords, events_seen.append, quick=True)
     rows = pq.read_metadata(tmp_path / "out/files.parquet").num_rows
     for stage in ("ranking", "merging"):
-        events = [event for event in told if event.stage == stage]
+        events = [event for event in events_seen if event.stage == stage]
         done = [event.done for event in events]
         assert done[0] == 0 and done[-1] == rows and done == sorted(done) and len(set(done)) > 3
         assert {(event.total, event.unit) for event in events} == {(rows, "rows")}

@@ -48,7 +48,7 @@ def test_a_long_unreadable_range_is_given_up_quickly() -> None:
     assert all(piece.content is not None for piece in before + behind)
     assert sum(piece.length for piece in found if piece.given_up) > 39 * MIB
     assert failed < 200
-    # What was tried to the last is told from what was not.
+    # Ranges that were tried completely are listed separately from those given up.
     assert [piece for piece in found if piece.content is None and not piece.given_up]
 
 

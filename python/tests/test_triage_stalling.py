@@ -87,7 +87,7 @@ def undisturbed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """The source at the other end of a link that carries nothing ahead of who asks, to one worker without patience."""
+    """The source behind a link without prefetching, for one worker with short time-outs."""
     share, opened = cheetah.share, cheetah.open
     monkeypatch.setattr(
         cheetah, "share", lambda uri, **how: share(uri, cache=0, foresight=False, prefetch=0, timeout_s=TIMEOUT_S)
@@ -107,11 +107,11 @@ def server(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def at(stage: str, happens: Callable[[], None], after: int = 2) -> Callable[[Event], None]:
     """Has something happen once, when that much of a stage is done."""
-    told = [0]
+    seen = [0]
 
     def tell(event: Event) -> None:
-        told[0] += event.stage == stage
-        if told[0] == after and event.stage == stage:
+        seen[0] += event.stage == stage
+        if seen[0] == after and event.stage == stage:
             happens()
 
     return tell

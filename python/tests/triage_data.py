@@ -43,7 +43,7 @@ _TYPES = {
 
 
 def write_files(path: pathlib.Path, rows: int, seed: int = 1) -> None:
-    """A files.parquet of so many rows, written a chunk at a time."""
+    """A files.parquet with that number of rows, written in chunks."""
     random = np.random.default_rng(seed)
     with pq.ParquetWriter(path, FILES) as writer:
         for start in range(0, rows, CHUNK_ROWS):
@@ -154,7 +154,7 @@ _CASE: tuple[tuple[int, str, str, str, str, str, str | None], ...] = (
 
 
 def write_findings(path: pathlib.Path, rows: int = 200, seed: int = 1) -> None:
-    """A findings.parquet of so many rows: a case, then lesser things, then hits outside all files."""
+    """A findings.parquet with that number of rows: a case, then minor findings, then hits outside all files."""
     random = np.random.default_rng(seed)
     records: list[dict[str, Any]] = [
         {"score": score, "volume": 1, "address": f"{address}-128-1", "path": place, "offset": 4096 if kind == "keyword" else None,

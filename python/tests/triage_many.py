@@ -27,7 +27,7 @@ TASK_ROWS = 2000
 
 
 class Made:
-    """In place of workers: a listing of many directories, and content of which each file has another."""
+    """In place of workers: a listing of many directories, and different content for each file."""
 
     workers = 2
     lost = 0

@@ -16,7 +16,7 @@ from cheetah.triage.workers.worker import Worker
 
 
 class Raw:
-    """An image file as a source, of which some ranges cannot be read: pairs of first byte and end."""
+    """An image file as a source with unreadable ranges: pairs of first byte and end."""
 
     def __init__(self, path: pathlib.Path, *bad: tuple[int, int]):
         self.name, self.size, self.bad = path.name, path.stat().st_size, bad

@@ -111,8 +111,8 @@ class Comparison:
             unit = "MiB/s" if shown[0].unit == BYTES_PER_S else shown[0].unit
             lines.append(Line(f"{key[0]}: {plain(shown[0].what, 120)} ({name(unit)})", ("",) * len(_HEADS), "group"))
             lines += [Line(f"  {name(row.contender)}", _cells(row)) for row in shown]
-        told = [row for row in self.rows if row.verdict() in BEYOND]
-        chance = by_chance((len(row.a), len(row.b)) for row in told)
+        beyond = [row for row in self.rows if row.verdict() in BEYOND]
+        chance = by_chance((len(row.a), len(row.b)) for row in beyond)
         notes = [f"note: {plain(warning, NOTE_CHARS_MAX)}" for warning in self.warnings]
         legend = [] if self.rows else ["there is no figure in either"]
         return Sheet("A and B: median [lowest – highest]", _HEADS, tuple(lines), (*legend, *chance, *notes), frozenset({3}))
@@ -163,15 +163,15 @@ def _of_part(a: Part, b: Part) -> Iterator[str]:
         if part.get("problem"):
             yield f"{key}: {one} is incomplete: {part['problem']}"
     yield from _differs(f"{key}, rounds", a.get("rounds"), b.get("rounds"))
-    for told in ("settings", "about"):
-        first, second = a.get(told), b.get(told)
+    for member in ("settings", "about"):
+        first, second = a.get(member), b.get(member)
         if isinstance(first, dict) and isinstance(second, dict):
             for what in dict.fromkeys([*first, *second]):
                 # More about targets follows below.
                 if what != "targets":
                     yield from _differs(f"{key}, {what}", first.get(what), second.get(what))
-    for group, told in (("steps", "key"), ("targets", "name")):
-        first, second = ({one[told]: one for one in part.get(group, ())} for part in (a, b))
+    for group, label in (("steps", "key"), ("targets", "name")):
+        first, second = ({one[label]: one for one in part.get(group, ())} for part in (a, b))
         for one in first:
             if one in second:
                 yield from _of_entry(f"{key}, {one}", first[one], second[one])

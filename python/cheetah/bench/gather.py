@@ -77,8 +77,8 @@ class ResultCollector:
                 {"part": part["part"], "figures": len(part.get("figures", ())), "problem": part.get("problem", "")}
                 for part in self._measured
             ]
-            told: dict[str, Any] = {key: to_text(path) for key, path in paths.items()}
-            print(json.dumps({"event": "done", **told, "parts": parts, "exit_code": self.code}))
+            answer: dict[str, Any] = {key: to_text(path) for key, path in paths.items()}
+            print(json.dumps({"event": "done", **answer, "parts": parts, "exit_code": self.code}))
             return self.code
         show(self._measured)
         print(to_text(paths["report"]))

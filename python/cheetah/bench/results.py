@@ -124,7 +124,7 @@ def _rows(part: Part) -> Iterator[dict[str, Any]]:
     titles = {step["key"]: step.get("title", step["key"]) for step in part.get("steps", ())}
     for sample in samples(part):
         row = {name: getattr(sample, name) for name in _SAMPLE_NUMBERS if name != "repetition"}
-        told = sample.bytes_per_s is not None
+        has_rate = sample.bytes_per_s is not None
         yield {
             **row,
             "part": part["part"],
@@ -133,8 +133,8 @@ def _rows(part: Part) -> Iterator[dict[str, Any]]:
             "contender": sample.target,
             "round": sample.repetition,
             "outcome": str(sample.outcome),
-            "value": sample.bytes_per_s if told else sample.seconds,
-            "unit": "bytes/s" if told else "s",
+            "value": sample.bytes_per_s if has_rate else sample.seconds,
+            "unit": "bytes/s" if has_rate else "s",
             "step": sample.step,
             "state": sample.state,
             "bottleneck": sample.bottleneck,
@@ -195,9 +195,9 @@ def checked(part: Part) -> Part:
     for sample in _list(part.get("samples", []), f"{name}: samples"):
         _check_sample(_dict(sample, f"{name}: sample"), name)
     _check_extent(part, name)
-    for key, told in (("targets", "name"), ("steps", "key")):
+    for key, label in (("targets", "name"), ("steps", "key")):
         for one in _list(part.get(key, []), f"{name}: {key}"):
-            _text(_dict(one, f"{name}: {key}")[told], f"{name}: {key}")
+            _text(_dict(one, f"{name}: {key}")[label], f"{name}: {key}")
     for warning in _list(part.get("warnings", []), f"{name}: warnings"):
         _text(warning, f"{name}: warning")
     return part

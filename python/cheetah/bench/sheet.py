@@ -198,8 +198,8 @@ def _beside(figure: Figure) -> Iterator[Line]:
     for contender, values in figure.samples.items():
         times = figure.speed_up(contender)
         shown = "" if times is None or contender == figure.baseline else f"{times:.2f}"
-        told = (short(figure.median(contender)), short(min(values)), short(max(values)), shown)
-        yield Line(f"  {name(contender)}{' (baseline)' if contender == figure.baseline else ''}", told)
+        columns = (short(figure.median(contender)), short(min(values)), short(max(values)), shown)
+        yield Line(f"  {name(contender)}{' (baseline)' if contender == figure.baseline else ''}", columns)
 
 
 def spread(values: Sequence[float]) -> str:

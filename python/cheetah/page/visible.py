@@ -33,7 +33,7 @@ def decoded(content: bytes | str | None) -> str:
 
 
 def text_parts(text: str, chars_max: int = TEXT_CHARS_MAX) -> collections.abc.Iterator[TextPart]:
-    """Returns the parts of `text`, of which at most `chars_max` characters are shown."""
+    """Returns the parts of `text`, limited to `chars_max` characters."""
     if len(text) <= chars_max:
         yield from _pieces(text)
         return

@@ -90,8 +90,8 @@ def _lollipop(
         if cell.word:
             drawing.label(scale.x(1) + 5, y + BAR + 1, cell.word)
         return
-    told = ratio.uncertain or ratio.once
-    kind = "unsure" if told else "faster" if ratio.value > 1 else "slower"
+    inconclusive = ratio.uncertain or ratio.once
+    kind = "unsure" if inconclusive else "faster" if ratio.value > 1 else "slower"
     begin, end = sorted((scale.x(1), scale.x(ratio.value)))
     shown = ratio_text(ratio)
     drawing.add(

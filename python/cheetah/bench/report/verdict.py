@@ -166,8 +166,8 @@ def _of_rates(storage: Storage) -> Sentence:
     if not first:
         return (f"Rates, by fio: no clear winner in any of {of_cells}.",)
     counts = ", ".join(f"{_name(target)} in {number}" for target, number in first.most_common(TIED_MAX))
-    told = f"; no clear winner in {rest}" if rest else ""
-    return (f"Rates, by fio, of {of_cells}: the fastest was {counts}{told}.",)
+    undecided = f"; no clear winner in {rest}" if rest else ""
+    return (f"Rates, by fio, of {of_cells}: the fastest was {counts}{undecided}.",)
 
 
 def _slower(storage: Storage, table: Table, target: str) -> list[Sentence]:

@@ -11,7 +11,7 @@ STAGES = ("volumes", "listing", "content", "unallocated")
 
 
 class Ledger:
-    """The tasks that make up the result. `submit` schedules a task, first if told so; `forget` is called with a volume
+    """The tasks that make up the result. `submit` schedules a task, with priority on request; `forget` is called with a volume
     whose listing starts over."""
 
     def __init__(self, journal: Journal, submit: Callable[[Task, bool], None], forget: Callable[[int], None]):

@@ -11,7 +11,7 @@ from cheetah.triage.task import Result, Task, Volume
 
 
 class Previews:
-    """Runs the preview tasks. `submit` schedules a task, first if told so; `is_listed` returns whether any part of a
+    """Runs the preview tasks. `submit` schedules a task, with priority on request; `is_listed` returns whether any part of a
     volume's listing exists."""
 
     def __init__(self, latest: TopFindings, submit: Callable[[Task, bool], None], is_listed: Callable[[int], bool]):

@@ -248,14 +248,14 @@ class Run:
         timeline.write(out / "files.parquet", out / "timeline.parquet", self._stage_progress.processed)
         self._stage_progress.of("report", always=True)
         facts = self._facts(identity, shared, done)
-        told = summary.write(out, facts)
+        written = summary.write(out, facts)
         _report(out)
         self._stage_progress.of("done", always=True)
         if not self._ended and not self._stopped:
-            return FAILED, told
+            return FAILED, written
         unread = not self._complete or any(one.unreadable or one.failed for one in done)
         unread |= any(problem.stage == "listing" for problem in facts.problems)
-        return EVIDENCE if unread else DONE, told
+        return EVIDENCE if unread else DONE, written
 
     def _facts(self, identity: dict[str, Any], shared: shared_source.Hub, done: list[CompletedTask]) -> summary.RunFacts:
         # Tasks may report the same problem.

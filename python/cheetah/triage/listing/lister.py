@@ -52,7 +52,7 @@ _FAT_TYPES = tuple(
 
 
 class Lister:
-    """Lists directories into rows until there are `entries_max` of them; then only the directories it was told to
+    """Lists directories into rows until there are `entries_max` of them; then only the directories that it was given to
     list."""
 
     def __init__(self, image: TskImage, file_system: pytsk3.FS_Info, volume: int, entries_max: int):

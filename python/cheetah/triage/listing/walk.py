@@ -2,7 +2,7 @@
 
 The Sleuth Kit's own walk is one long loop in one thread. Here a task lists subtrees up to a number of entries, and
 defers the remaining directories to further tasks; each records where the deferred rows belong, so the listing comes
-out in the order of `fls` regardless of who did which part.
+out in the order of `fls` regardless of which worker did which part.
 
 A listing task's `what` is one or more starts, each `[inode, path, [inodes of the directories above], orphan]`. Paths
 are bytes of the file system, kept in strings with surrogateescape. The directories below $OrphanFiles stay in the

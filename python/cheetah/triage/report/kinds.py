@@ -13,7 +13,7 @@ class FindingKind(typing.NamedTuple):
 _KINDS = {
     "wanted-hash": FindingKind(
         "Wanted file",
-        "The file's hash is on a list of wanted files: its content is identical to the listed file, whatever its name.",
+        "The file's hash is on a list of wanted files: its content is identical to the listed file, under any name.",
     ),
     "yara": FindingKind(
         "YARA rule",

@@ -232,9 +232,9 @@ class _Rows:
         """Returns the rows in a state. A row without a known state was not read, unless it has no content."""
         if state not in ("whole", "unread"):
             return self._is("read_state", state)
-        told = np.logical_or.reduce([self._is("read_state", one) for one in STATES])
+        stated = np.logical_or.reduce([self._is("read_state", one) for one in STATES])
         empty = self.integers("size") == 0
-        known: Mask = self._is("read_state", state) | (~told & (empty if state == "whole" else ~empty))
+        known: Mask = self._is("read_state", state) | (~stated & (empty if state == "whole" else ~empty))
         return known
 
     def _is(self, name: str, value: str) -> Mask:

@@ -154,11 +154,11 @@ def _count(file: int, start: int, length: int) -> int | None:
     except (OSError, ValueError):
         return None
     with window:
-        told = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
+        residency = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
         first = ctypes.c_char.from_buffer(window)
         try:
-            if _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(length), told):
+            if _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(length), residency):
                 return None
         finally:
             del first
-        return len(bytes(told).translate(None, _NOT_RESIDENT))
+        return len(bytes(residency).translate(None, _NOT_RESIDENT))

@@ -73,23 +73,23 @@ def shares(
     """
     elapsed_s = max(after.at_s - before.at_s, 1e-6)
     work_s = min(max(work_s or elapsed_s, 1e-6), elapsed_s)
-    told = {"tool": tool_share}
+    busy_shares = {"tool": tool_share}
     if ticks := (after.processors_total - before.processors_total) * work_s / elapsed_s:
-        told["processors"] = (after.processors_busy - before.processors_busy - start_cpu_s * TICKS_PER_S) / ticks
+        busy_shares["processors"] = (after.processors_busy - before.processors_busy - start_cpu_s * TICKS_PER_S) / ticks
     if ticks := after.processors_total - before.processors_total:
-        told["stolen"] = (after.processors_stolen - before.processors_stolen) / ticks
+        busy_shares["stolen"] = (after.processors_stolen - before.processors_stolen) / ticks
     if before.device_busy_s is not None and after.device_busy_s is not None:
-        told["device"] = (after.device_busy_s - before.device_busy_s) / work_s
+        busy_shares["device"] = (after.device_busy_s - before.device_busy_s) / work_s
     for what, stalled_s in after.stalled_s.items():
-        told[f"{what} stalled"] = (stalled_s - before.stalled_s.get(what, stalled_s)) / work_s
+        busy_shares[f"{what} stalled"] = (stalled_s - before.stalled_s.get(what, stalled_s)) / work_s
     loads = [
         max(now - then for now, then in zip(after.network_bytes[name], before.network_bytes[name], strict=True)) / rate
         for name, rate in links.items()
         if rate and name in before.network_bytes and name in after.network_bytes
     ]
     if loads:
-        told["network"] = max(loads) / work_s
-    return {what: round(share if what == "tool" else min(max(share, 0.0), 1.0), 4) for what, share in told.items()}
+        busy_shares["network"] = max(loads) / work_s
+    return {what: round(share if what == "tool" else min(max(share, 0.0), 1.0), 4) for what, share in busy_shares.items()}
 
 
 def bottleneck(busy: Mapping[str, float], processors: int) -> str:

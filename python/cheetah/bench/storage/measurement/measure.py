@@ -158,7 +158,7 @@ def _filled(
     work_s, work_cpu_s = (worked[0] + flush.seconds, min(worked[1], cpu_s)) if worked else (seconds, cpu_s)
     links = counters.links()
     busy = counters.shares(before, after, work_cpu_s / max(work_s, 1e-6), links, work_s, cpu_s - work_cpu_s)
-    told = work_s >= BOTTLENECK_S_MIN
+    long_enough = work_s >= BOTTLENECK_S_MIN
     return dataclasses.replace(
         blank,
         outcome=Outcome.DONE,
@@ -173,7 +173,7 @@ def _filled(
         device_written_bytes=_difference(before.device_written_bytes, after.device_written_bytes),
         network_bytes=counters.network_bytes(before, after),
         busy=busy,
-        bottleneck=counters.bottleneck(busy, counters.processors()) if told else "unclear",
+        bottleneck=counters.bottleneck(busy, counters.processors()) if long_enough else "unclear",
     )
 
 

@@ -33,10 +33,10 @@ def pinned(programs: Iterable[str]) -> Iterator[None]:
 @functools.lru_cache
 def _libraries(program: str) -> list[Path]:
     try:
-        told = subprocess.run(
+        listed = subprocess.run(
             ["ldd", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             timeout=_LDD_S_MAX, check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return []
-    return [Path(found).resolve() for found in _PATH.findall(told.stdout)]
+    return [Path(found).resolve() for found in _PATH.findall(listed.stdout)]

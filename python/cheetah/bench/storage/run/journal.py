@@ -104,9 +104,9 @@ def _lock(file: int, out: Path) -> None:
 def _of_the_same(out: Path, binding: dict[str, Any]) -> dict[str, Any]:
     """Returns what was stored beside the samples. Raises Misuse if they were taken with other settings."""
     try:
-        told = json.loads((out / SETTINGS).read_bytes())
-        about, remarks = dict(told["about"]), list(told["remarks"])
-        earlier = dict(told["binding"])
+        record = json.loads((out / SETTINGS).read_bytes())
+        about, remarks = dict(record["about"]), list(record["remarks"])
+        earlier = dict(record["binding"])
         names = sorted({*earlier, *binding})
     except (OSError, ValueError, TypeError, KeyError):
         raise Misuse(

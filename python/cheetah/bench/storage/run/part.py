@@ -47,20 +47,20 @@ def _figures(baseline: str, steps: Sequence[Step], samples: Sequence[Sample]) ->
                 for sample in samples
                 if (sample.step, sample.state, sample.outcome) == (step.key, state, Outcome.DONE)
             ]
-            told = bool(done) and all(sample.bytes_per_s is not None for sample in done)
+            has_rate = bool(done) and all(sample.bytes_per_s is not None for sample in done)
             values: dict[str, list[float]] = {}
             for sample in done:
-                value = sample.bytes_per_s if told else sample.seconds
+                value = sample.bytes_per_s if has_rate else sample.seconds
                 if value is not None:
                     values.setdefault(sample.target, []).append(value)
             if values:
                 yield Figure(
                     f"storage/{step.key}/{state}",
                     f"{step.title}, {state}",
-                    "bytes/s" if told else "s",
+                    "bytes/s" if has_rate else "s",
                     None,
                     values,
-                    "higher" if told else "lower",
+                    "higher" if has_rate else "lower",
                     baseline=baseline,
                 )
 

@@ -176,7 +176,7 @@ class Run:
                 self._journal.add(Sample(*one.key, outcome, why))
 
     def _take(self, one: _Turn, there: ActiveTargets) -> None:
-        """Takes a turn, whatever its outcome."""
+        """Takes a turn, with any outcome."""
         self._say_of("measuring", one)
         began_s = time.monotonic()
         blank = Sample(*one.key, Outcome.DONE)
@@ -269,8 +269,8 @@ def _kind(warning: str) -> str:
 
 def _machine() -> dict[str, str]:
     """Returns what else the samples depend on: halves of a run on different kernels must not be compared."""
-    told = os.uname()
-    return {"host": told.nodename, "kernel": told.release}
+    system = os.uname()
+    return {"host": system.nodename, "kernel": system.release}
 
 
 def _is_needed(path: Path, coming: Sequence[Step], place: Workplace) -> bool:

@@ -218,11 +218,11 @@ def _named_with(point: str) -> list[Path]:
 def _argued(pid: int, point: str = "") -> list[Path]:
     """Returns the files in a process's command line; none if `point` was given and is not in it."""
     try:
-        told = Path(f"/proc/{pid}/cmdline").read_bytes()
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
         where = os.readlink(f"/proc/{pid}/cwd")
     except OSError:
         return []
-    given = [os.path.normpath(os.path.join(where, os.fsdecode(word))) for word in told.split(b"\0")[1:] if word]
+    given = [os.path.normpath(os.path.join(where, os.fsdecode(word))) for word in arguments.split(b"\0")[1:] if word]
     if point and point not in given and point not in map(os.path.realpath, given):
         return []
     return [Path(one) for one in given if one != point and os.path.isfile(one)]

@@ -86,8 +86,8 @@ class DirectoryTarget:
         directory = Path(work.make_dir("files"))
         mount = mounts.of(directory)
         device = mounts.device(mount) if mount else None
-        told = {"directory": str(self.directory), **about(mount, device, directory)}
-        return ReadyTarget(directory, device, always_cached=mount is not None and mount.fs in IN_MEMORY, about=told)
+        facts = {"directory": str(self.directory), **about(mount, device, directory)}
+        return ReadyTarget(directory, device, always_cached=mount is not None and mount.fs in IN_MEMORY, about=facts)
 
     def _with_fs(self, work: WorkDirectory, fs: str, size_bytes: int) -> ReadyTarget:
         path = work.directory / f"{work.directory.name}.{fs}"
@@ -99,18 +99,18 @@ class DirectoryTarget:
             os.close(handle)
         disk = filesystem.on(work, path, fs, self.readahead_bytes)
         below = mounts.of(self.directory)
-        told = {
+        facts = {
             "directory": str(self.directory), "on": below.fs if below else "?", **disk.about, "free": free(disk.directory)
         }  # fmt: skip
         files = disk.directory / "files"
         files.mkdir(mode=0o700)
-        return ReadyTarget(files, disk.device, (path,), about=told)
+        return ReadyTarget(files, disk.device, (path,), about=facts)
 
 
 def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> None:
     """Raises BenchError if a directory's file system has less than that free, besides what is reserved for others."""
-    told = os.statvfs(directory)
-    there = told.f_bavail * told.f_frsize
+    space = os.statvfs(directory)
+    there = space.f_bavail * space.f_frsize
     if there - promised_bytes < need_bytes:
         others = f" besides {promised_bytes / MIB:,.0f} MiB for other targets there" if promised_bytes else ""
         raise BenchError(
@@ -121,20 +121,20 @@ def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> 
 
 def free(directory: Path) -> str:
     """Returns the free space, for reports."""
-    told = os.statvfs(directory)
-    return f"{told.f_bavail * told.f_frsize / MIB:,.0f} MiB"
+    space = os.statvfs(directory)
+    return f"{space.f_bavail * space.f_frsize / MIB:,.0f} MiB"
 
 
 def about(mount: mounts.Mount | None, device: str | None, directory: Path) -> dict[str, str]:
     """Returns the description of a directory's file system, for reports."""
     if mount is None:
         return {"free": free(directory), "device": "unknown: the kernel does not tell"}
-    told = {"file system": mount.fs, "mounted at": str(mount.point), "mount options": mount.options}
+    facts = {"file system": mount.fs, "mounted at": str(mount.point), "mount options": mount.options}
     if device is None:
-        told["device"] = f"{mount.source}: not one block device, so what it moves is not counted"
+        facts["device"] = f"{mount.source}: not one block device, so what it moves is not counted"
     else:
-        told["device"] = mounts.name_of(device)
+        facts["device"] = mounts.name_of(device)
     bdi = Path(f"/sys/class/bdi/{mount.device}/read_ahead_kb")
     if bdi.exists():
-        told["read-ahead"] = f"{int(bdi.read_text(encoding='ascii'))} KiB"
-    return {**told, "free": free(directory)}
+        facts["read-ahead"] = f"{int(bdi.read_text(encoding='ascii'))} KiB"
+    return {**facts, "free": free(directory)}

@@ -43,9 +43,9 @@ def found(parent: Path) -> list[Leftover]:
 def _looked_at(directory: Path) -> Leftover | None:
     marker = directory / work.MARKER
     try:
-        status, told = os.lstat(directory), os.lstat(marker)
-        ours = stat.S_ISDIR(status.st_mode) and stat.S_ISREG(told.st_mode)
-        if not ours or status.st_uid != os.geteuid() or told.st_size > MARKER_BYTES_MAX:
+        status, marker_status = os.lstat(directory), os.lstat(marker)
+        ours = stat.S_ISDIR(status.st_mode) and stat.S_ISREG(marker_status.st_mode)
+        if not ours or status.st_uid != os.geteuid() or marker_status.st_size > MARKER_BYTES_MAX:
             return None
         identity = json.loads(marker.read_text(encoding="utf-8"))
         return Leftover(directory, str(identity["out"]), _process(identity), _elsewhere(identity))

@@ -48,10 +48,10 @@ def of(path: Path) -> Mount | None:
     path."""
     handle = os.open(path, os.O_PATH)
     try:
-        told = Path(f"/proc/self/fdinfo/{handle}").read_text(encoding="ascii")
+        text = Path(f"/proc/self/fdinfo/{handle}").read_text(encoding="ascii")
     finally:
         os.close(handle)
-    match = re.search(r"^mnt_id:\s*(\d+)", told, re.MULTILINE)
+    match = re.search(r"^mnt_id:\s*(\d+)", text, re.MULTILINE)
     return next((mount for mount in table() if match and mount.number == int(match[1])), None)
 
 
@@ -123,9 +123,9 @@ def name_of(number: str) -> str:
 def loops() -> dict[str, str]:
     """Returns each loop device in use by name ("loop3"), with the file behind it."""
     found = {}
-    for told in Path("/sys/block").glob("loop*/loop/backing_file"):
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
         try:
-            found[told.parent.parent.name] = told.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")
+            found[file.parent.parent.name] = file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")
         except OSError:
             # It was detached meanwhile.
             continue

@@ -76,7 +76,7 @@ class DriveTarget:
         disk = filesystem.on(work, Path(mounted), self.fs, self.readahead_bytes)
         files = disk.directory / "files"
         files.mkdir(mode=0o700)
-        told = {
+        facts = {
             "drive": str(made.get("layout", self.plan.layout)),
             "unit": iec(self.plan.unit_bytes) if self.plan.layout == "stripe" else "none",
             "nodes": ", ".join(nodes) + (" (started for this)" if started else ""),
@@ -84,7 +84,7 @@ class DriveTarget:
             "kept by its mount": "read-ahead that was not yet requested, 64MiB at most",
         }
         return ReadyTarget(
-            files, disk.device, (Path(mounted),), about={**told, **disk.about, "free": free(disk.directory)}
+            files, disk.device, (Path(mounted),), about={**facts, **disk.about, "free": free(disk.directory)}
         )
 
     def _nodes(self, work: WorkDirectory, size_bytes: int) -> list[verbs.Node]:

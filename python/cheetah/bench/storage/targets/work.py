@@ -115,12 +115,12 @@ def require_trusted(directory: Path) -> None:
 
 
 def _trusted() -> set[int]:
-    """Returns the users that may own a directory: root, this one, and the one who became root by sudo."""
+    """Returns the users that may own a directory: root, the current one, and the caller of sudo."""
     return {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0"))}
 
 
 def _is_private_mount(directory: Path) -> bool:
-    """Returns whether the kernel lets no other user enter, whatever owner a server such as sshfs reports."""
+    """Returns whether the kernel lets no other user enter, even if a server such as sshfs reports another owner."""
     mount = mounts.of(directory)
     return mount is not None and mount.fs.partition(".")[0] == "fuse" and "allow_other" not in mount.options.split(",")
 
@@ -177,7 +177,7 @@ def boot() -> str:
 def started(pid: int) -> str | None:
     """Returns when a process was started, in ticks since boot; with its process id that identifies it."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    return told.rpartition(")")[2].split()[19]
+    return text.rpartition(")")[2].split()[19]
